@@ -1,0 +1,306 @@
+"""Imports go one way only, read from the source with ``ast``: nothing is executed.
+
+The order (lowest first) is the design's::
+
+    errors, config, pytree, core -> ir -> interpreters -> lowering, backend -> ops
+        -> lax, numpy, random, nn, api -> tools -> front ends
+
+Also held here: which files may know jax and the front-end libraries, that no import hides inside a function,
+that every third-party import is a declared dependency, and that ``packages`` in pyproject.toml is the tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
+PACKAGE_DIRS = {name: ROOT / folder for name, folder in SETUPTOOLS["package-dir"].items()}
+
+# Lowest first. A module may import its own layer and everything below it. Longest matching prefix wins, so
+# a facade that gives JAX's names for extension authors can sit above the package whose folder it is in.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    (
+        "minijax.errors",
+        "minijax.config",
+        "minijax.pytree",
+        "minijax.pytree_core",
+        "minijax.pytree_keys",
+        "minijax.pytree_nodes",
+        "minijax.pytree_prefix",
+    ),
+    ("minijax.core",),
+    ("minijax.ir",),
+    ("minijax.interpreters",),
+    ("minijax.lowering", "minijax.backend"),
+    ("minijax.ops",),
+    (
+        "minijax",  # the root module itself: the curated public names
+        "minijax.api",
+        "minijax.dtypes",
+        "minijax.experimental",
+        "minijax.extend",
+        "minijax.interpreters.ad",
+        "minijax.interpreters.batching",
+        "minijax.interpreters.mlir",
+        "minijax.lax",
+        "minijax.nn",
+        "minijax.numpy",
+        "minijax.random",
+        "minijax.scipy",
+        "minijax.tree",
+        "minijax.tree_util",
+    ),
+    ("minijax.tools",),
+    ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # python -m minijax is the terminal program
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+FRONT_ENDS = ("minijax.repl", "minijax.ipython_ext")
+
+UI_LIBRARIES = {"IPython", "prompt_toolkit", "pygments"}
+PYGMENTS_MODULE = "minijax.tools.lexer"
+JAX_LIBRARIES = {"jax", "jaxlib"}
+JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
+
+# Imports of minijax modules inside a function: which modules (a pattern) may fetch what late. Each has a
+# reason; a cycle is not one.
+LAZY_ALLOWED: dict[tuple[str, str], str] = {
+    ("*", "minijax.backend"): "costs jaxlib's import, and only the first compilation needs it",
+    ("minijax.repl.__main__", "minijax.repl"): "-c and files need no terminal library; start-up has a budget",
+    ("minijax.repl.*", "minijax.tools.lexer"): "Pygments is loaded only where output is coloured",
+    ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
+}
+IMPORTING_CALLS = ("importlib.import_module", "import_module", "__import__")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module name as seen by one file."""
+
+    importer: str
+    target: str
+    line: int
+    lazy: bool
+
+    def __str__(self) -> str:
+        where = " inside a function" if self.lazy else ""
+        return f"{self.importer}:{self.line} imports {self.target}{where}"
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the distribution by its installed name."""
+    found = {}
+    for package, folder in PACKAGE_DIRS.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            if parts[-1] == "__init__":
+                parts = parts[:-1]
+            found[".".join((package, *parts))] = path
+    return found
+
+
+MODULES = modules()
+
+
+def absolute(importer: str, is_package: bool, node: ast.ImportFrom) -> str:
+    """The absolute name a ``from`` import starts at."""
+    if not node.level:
+        return node.module or ""
+    base = importer.split(".") if is_package else importer.split(".")[:-1]
+    base = base[: len(base) - (node.level - 1)]
+    return ".".join((*base, *([node.module] if node.module else [])))
+
+
+def imports_of(importer: str, path: Path) -> Iterator[Import]:
+    """All imports of one file but those only a type checker follows."""
+
+    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(importer, alias.name, child.lineno, lazy)
+            elif isinstance(child, ast.ImportFrom):
+                base = absolute(importer, path.name == "__init__.py", child)
+                for alias in child.names:
+                    full = f"{base}.{alias.name}"
+                    yield Import(importer, full if full in MODULES else base, child.lineno, lazy)
+            elif isinstance(child, ast.Call) and ast.unparse(child.func) in IMPORTING_CALLS:
+                if child.args and isinstance(child.args[0], ast.Constant):
+                    yield Import(importer, str(child.args[0].value), child.lineno, lazy)
+                yield from visit(child, lazy)
+            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                for branch in child.orelse:
+                    yield from visit(branch, lazy)
+            else:
+                inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+                yield from visit(child, lazy or inside)
+
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    yield from visit(tree, False)
+
+
+def in_package(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def rank(module: str) -> int | None:
+    """The layer of a module by its longest listed prefix; the bare root matches only itself."""
+    name = module
+    while "." in name:
+        if name in RANK:
+            return RANK[name]
+        name = name.rpartition(".")[0]
+    return RANK["minijax"] if module == "minijax" else None
+
+
+def is_lazy_allowed(imported: Import) -> bool:
+    return any(
+        fnmatchcase(imported.importer, who) and in_package(imported.target, what)
+        for who, what in LAZY_ALLOWED
+    )
+
+
+IMPORTS = [found for name, path in MODULES.items() for found in imports_of(name, path)]
+INTERNAL = [found for found in IMPORTS if in_package(found.target, "minijax")]
+
+
+def report(offenders: list[str]) -> None:
+    assert not offenders, "\n" + "\n".join(offenders)
+
+
+def test_there_is_something_to_check() -> None:
+    assert "minijax.core.trace" in MODULES
+    assert len(INTERNAL) > 5
+
+
+def test_every_module_has_a_layer() -> None:
+    report([f"{name}: add it to LAYERS" for name in MODULES if rank(name) is None])
+
+
+def test_imports_go_down() -> None:
+    offenders = []
+    for found in INTERNAL:
+        importer, target = rank(found.importer), rank(found.target)
+        if found.target not in MODULES:
+            offenders.append(f"{found}, which does not exist")
+        elif importer is None or target is None or (target > importer and not is_lazy_allowed(found)):
+            offenders.append(f"{found}, which is a higher layer")
+    report(offenders)
+
+
+def test_no_import_of_minijax_hides_inside_a_function() -> None:
+    report([str(found) for found in INTERNAL if found.lazy and not is_lazy_allowed(found)])
+
+
+def test_no_import_cycle() -> None:
+    """Inside one layer too: a cycle of top-level imports means that something stands in the wrong place."""
+    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    for found in INTERNAL:
+        if not found.lazy and found.target in graph and found.target != found.importer:
+            graph[found.importer].add(found.target)
+    done: set[str] = set()
+    cycles: list[str] = []
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            cycles.append(" -> ".join((*path[path.index(name) :], name)))
+        elif name not in done:
+            for target in sorted(graph[name]):
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+    report(cycles)
+
+
+def test_front_ends_never_import_each_other() -> None:
+    repl, ipython = FRONT_ENDS
+    report(
+        [
+            str(found)
+            for found in INTERNAL
+            if (in_package(found.importer, repl) and in_package(found.target, ipython))
+            or (in_package(found.importer, ipython) and in_package(found.target, repl))
+        ]
+    )
+
+
+def test_the_engine_knows_no_front_end_library() -> None:
+    offenders = []
+    for found in IMPORTS:
+        library = found.target.partition(".")[0]
+        if library not in UI_LIBRARIES or any(in_package(found.importer, end) for end in FRONT_ENDS):
+            continue
+        if not (library == "pygments" and found.importer == PYGMENTS_MODULE):
+            offenders.append(str(found))
+    offenders += [
+        f"{found}: the lexer needs Pygments, which the engine and its tools must not load"
+        for found in INTERNAL
+        if found.target == PYGMENTS_MODULE and not any(in_package(found.importer, end) for end in FRONT_ENDS)
+    ]
+    report(offenders)
+
+
+def test_jax_is_imported_only_below() -> None:
+    """*When* it is imported is tests/test_packaging.py's business, seen from a fresh interpreter."""
+    offenders = []
+    for found in IMPORTS:
+        if found.target.partition(".")[0] in JAX_LIBRARIES:
+            if not any(in_package(found.importer, place) for place in JAX_PLACES):
+                offenders.append(f"{found}: only lowering/ and backend/ may")
+    report(offenders)
+
+
+def test_every_third_party_import_is_a_declared_dependency() -> None:
+    declared = {
+        re.match(r"[A-Za-z0-9_.-]+", requirement).group().lower()  # type: ignore[union-attr]
+        for requirement in PYPROJECT["project"]["dependencies"]
+    }
+    known = declared | {"minijax"} | {name.lower() for name in sys.stdlib_module_names}
+    report([str(found) for found in IMPORTS if found.target.partition(".")[0].lower() not in known])
+
+
+def test_packages_in_pyproject_are_the_tree() -> None:
+    """A forgotten subpackage works in an editable install and is missing from the wheel."""
+    in_tree = {
+        ".".join((package, *path.parent.relative_to(folder).parts))
+        for package, folder in PACKAGE_DIRS.items()
+        for path in folder.rglob("*.py")
+    }
+    assert set(SETUPTOOLS["packages"]) == in_tree
+
+
+def test_every_package_has_an_init() -> None:
+    bare = {path.parent for path in MODULES.values() if not (path.parent / "__init__.py").exists()}
+    report([f"{folder.relative_to(ROOT)} has no __init__.py" for folder in sorted(bare)])
+
+
+@pytest.mark.parametrize(
+    ("importer", "source", "expected"),
+    [
+        ("minijax.core.trace", "def f():\n    from minijax import api", ("minijax.api", True)),
+        ("minijax.core.trace", "from . import avals", ("minijax.core.avals", False)),
+        ("minijax.ops.reduce", "from ..core.trace import bind", ("minijax.core.trace", False)),
+        ("minijax.ops.reduce", "import jaxlib.xla_client as xc", ("jaxlib.xla_client", False)),
+        ("minijax.ops.reduce", "x = importlib.import_module('jax')", ("jax", False)),
+    ],
+)
+def test_the_reader_of_imports(
+    importer: str, source: str, expected: tuple[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test's own eyes: each way of writing an import is seen, and seen as lazy when it is."""
+    monkeypatch.setitem(MODULES, "minijax.api", ROOT / "minijax" / "api.py")
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert [(found.target, found.lazy) for found in imports_of(importer, file)] == [expected]

@@ -1,0 +1,72 @@
+"""What ``import minijax`` costs and pulls in, seen from fresh interpreters."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("jax", "jaxlib", "IPython", "prompt_toolkit", "pygments", "scipy")
+
+# CPU time, in one process: NumPy first, then what minijax adds to it.
+TIMED_IMPORT = """
+import time
+start = time.process_time_ns()
+import numpy
+middle = time.process_time_ns()
+import minijax
+print((time.process_time_ns() - middle) / (middle - start))
+"""
+
+
+def run(code: str) -> str:
+    """Run ``code`` in a fresh interpreter that sees this tree and keeps bytecode; its standard output."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("module", ["minijax", "minijax.numpy", "minijax.lax", "minijax.tree_util"])
+def test_import_pulls_in_neither_jax_nor_a_front_end(module: str) -> None:
+    code = f"import sys, json, {module}; print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
+    assert json.loads(run(code)) == []
+
+
+def test_import_adds_little_to_numpys() -> None:
+    """Budget: numpy and minijax together at most 0.20 of jax's import, of which numpy is about 0.14."""
+    run(TIMED_IMPORT)  # the first import may compile bytecode
+    ratios = [float(run(TIMED_IMPORT)) for _ in range(5)]
+    assert statistics.median(ratios) < 0.6, ratios
+
+
+def test_an_eager_derivative_needs_neither_jax_nor_scipy() -> None:
+    code = (
+        "import sys, minijax, minijax.numpy as jnp\n"
+        "assert abs(float(minijax.grad(lambda x: jnp.sin(x) * x)(3.0)) + 2.8288574) < 1e-5\n"
+        f"print([n for n in {HEAVY!r} if n in sys.modules])"
+    )
+    assert run(code).strip() == "[]"
+
+
+def test_py_typed_stands_beside_the_package() -> None:
+    assert (ROOT / "minijax" / "py.typed").exists()
+
+
+@pytest.mark.skipif(
+    not Path(sys.executable).with_name("minijax-repl").exists(),
+    reason="minijax is not installed in this environment; README's test command installs it",
+)
+def test_entry_points_resolve() -> None:
+    points = metadata.distribution("minijax").entry_points
+    assert {point.name for point in points} == {"minijax-repl", "jaxpr", "stablehlo"}
+    for point in points:
+        point.load()
