@@ -1,0 +1,405 @@
+"""The settings of minijax: process-wide values, per-thread overrides, and the key staging caches depend on.
+
+Names and meanings are JAX's (https://docs.jax.dev/en/latest/config_options.html). Each setting can be given
+by
+
+- the environment, read once at import: ``JAX_ENABLE_X64=1``, or ``MINIJAX_ENABLE_X64=1``, which wins;
+- ``config.update('jax_enable_x64', True)``, for every thread;
+- a context manager, for the current thread only: ``with enable_x64(True): ...``.
+
+The engine reads settings on its hot paths, so reading is a module-level function that looks at one immutable
+tuple: :func:`x64_enabled` and its siblings. Per-thread values are looked at only while some thread is inside
+a context manager.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Config",
+    "Setting",
+    "Settings",
+    "TraceKey",
+    "config",
+    "debug_nans",
+    "debug_nans_enabled",
+    "default_matmul_precision",
+    "disable_jit",
+    "enable_x64",
+    "jit_disabled",
+    "matmul_precision",
+    "numpy_rank_promotion",
+    "rank_promotion",
+    "trace_key",
+    "traceback_filtering",
+    "x64_enabled",
+]
+
+
+class Settings(NamedTuple):
+    """The value of every setting at one moment; the order of the fields is used by the readers below."""
+
+    enable_x64: bool = False
+    debug_nans: bool = False
+    disable_jit: bool = False
+    default_matmul_precision: str | None = None
+    numpy_rank_promotion: str = "allow"
+    traceback_filtering: str = "auto"
+
+
+# What a staged program can depend on: everything but how a traceback is shown.
+_TRACE_FIELDS = Settings._fields[:5]
+
+
+class TraceKey:
+    """Everything of the configuration that a staging cache must depend on.
+
+    There is one object per combination of values, so hashing and comparing are by identity.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: tuple[Any, ...]):
+        self.values = values
+
+    def __repr__(self) -> str:
+        return "TraceKey({})".format(
+            ", ".join(f"{n}={v!r}" for n, v in zip(_TRACE_FIELDS, self.values, strict=True))
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _intern_key, (self.values,)
+
+    def changes_from(self, old: TraceKey) -> list[str]:
+        """Says in words what is different from ``old``: ``['enable_x64 was False and is True']``."""
+        return [
+            f"{name} was {before!r} and is {now!r}"
+            for name, before, now in zip(_TRACE_FIELDS, old.values, self.values, strict=True)
+            if before != now
+        ]
+
+
+_keys: dict[tuple[Any, ...], TraceKey] = {}
+
+
+def _intern_key(values: tuple[Any, ...]) -> TraceKey:
+    return _keys.setdefault(values, TraceKey(values))
+
+
+class _ThreadState(threading.local):
+    """This thread's overrides, and the values that result from them together with the process-wide ones."""
+
+    def __init__(self) -> None:
+        self.overrides: dict[str, Any] = {}
+        self.base: Settings | None = None
+        self.values = _values
+        self.key = _key
+
+
+_lock = threading.Lock()
+_values = Settings()
+_key = _intern_key(tuple(_values[:5]))
+# How many overrides are in force in all threads together. While it is 0 nobody has to look at thread state.
+_override_count = 0
+_thread = _ThreadState()
+
+
+def _refresh(state: _ThreadState) -> None:
+    """Recomputes a thread's values from the process-wide ones and its overrides."""
+    base = _values
+    state.values = base._replace(**state.overrides)
+    state.key = _intern_key(tuple(state.values[:5]))
+    state.base = base
+
+
+def _thread_values() -> Settings:
+    state = _thread
+    if state.base is not _values:
+        _refresh(state)
+    return state.values
+
+
+def x64_enabled() -> bool:
+    """Whether 64-bit types are enabled in this thread. About 40 ns when no thread has an override."""
+    if _override_count:
+        return _thread_values()[0]
+    return _values[0]
+
+
+def debug_nans_enabled() -> bool:
+    """Whether results are to be checked for NaN in this thread."""
+    if _override_count:
+        return _thread_values()[1]
+    return _values[1]
+
+
+def jit_disabled() -> bool:
+    """Whether ``jit`` calls its function directly in this thread."""
+    if _override_count:
+        return _thread_values()[2]
+    return _values[2]
+
+
+def matmul_precision() -> str | None:
+    """The default precision of matrix products and convolutions in this thread; None: the platform's."""
+    if _override_count:
+        return _thread_values()[3]
+    return _values[3]
+
+
+def rank_promotion() -> str:
+    """'allow', 'warn' or 'raise': what happens when NumPy broadcasting adds dimensions to an operand."""
+    if _override_count:
+        return _thread_values()[4]
+    return _values[4]
+
+
+def trace_key() -> TraceKey:
+    """A hashable object that differs whenever a setting differs that a staged program can depend on."""
+    if _override_count:
+        state = _thread
+        if state.base is not _values:
+            _refresh(state)
+        return state.key
+    return _key
+
+
+# --- the settings themselves --------------------------------------------------------------------------------
+
+_TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
+_FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
+_RANK_PROMOTIONS = ("allow", "warn", "raise")
+_FILTERINGS = ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")
+_PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
+
+
+def _check_bool(name: str, value: Any) -> bool:
+    if isinstance(value, bool) or (type(value).__name__ in ("bool", "bool_") and hasattr(value, "item")):
+        return bool(value)
+    if type(value) is int and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str) and value.lower() in _TRUE_WORDS + _FALSE_WORDS:
+        return value.lower() in _TRUE_WORDS
+    raise ValueError(f"new value of {name} must be True or False, got {value!r} of type {type(value)}.")
+
+
+def _check_word(name: str, value: Any, words: tuple[str, ...], none_allowed: bool = False) -> Any:
+    if value in words or (none_allowed and value is None):
+        return value
+    raise ValueError(
+        f"new enum value of {name} must be {'None or ' if none_allowed else ''}in {list(words)}, "
+        f"got {value!r} of type {type(value)}."
+    )
+
+
+def _check_rank_promotion(name: str, value: Any) -> str:
+    return _check_word(name, value, _RANK_PROMOTIONS)
+
+
+def _check_filtering(name: str, value: Any) -> str:
+    return _check_word(name, value, _FILTERINGS)
+
+
+def _check_precision(name: str, value: Any) -> str | None:
+    return _check_word(name, value, _PRECISIONS, none_allowed=True)
+
+
+class _Override(contextlib.ContextDecorator):
+    """The context manager that a call of a :class:`Setting` returns: an override in the entering thread.
+
+    It may be entered again while it is active, and used to decorate a function.
+    """
+
+    __slots__ = ("name", "new_value", "saved")
+    _ABSENT = object()
+
+    def __init__(self, name: str, new_value: Any):
+        self.name = name
+        self.new_value = new_value
+        self.saved: list[Any] = []
+
+    def _recreate_cm(self) -> _Override:
+        # ContextDecorator asks for one manager per call, so that threads do not share ``saved``.
+        return _Override(self.name, self.new_value)
+
+    def __enter__(self) -> None:
+        global _override_count
+        overrides = _thread.overrides
+        self.saved.append(overrides.get(self.name, self._ABSENT))
+        overrides[self.name] = self.new_value
+        _refresh(_thread)
+        with _lock:
+            _override_count += 1
+
+    def __exit__(self, *_exc_info: object) -> None:
+        global _override_count
+        with _lock:
+            _override_count -= 1
+        before = self.saved.pop()
+        if before is self._ABSENT:
+            del _thread.overrides[self.name]
+        else:
+            _thread.overrides[self.name] = before
+        _refresh(_thread)
+
+
+class Setting:
+    """One setting. Calling it gives a context manager that sets it for the current thread.
+
+    Raises:
+      ValueError: the new value is not one that the setting can take.
+    """
+
+    def __init__(self, name: str, check: Callable[[str, Any], Any], doc: str, flag: bool = False):
+        self.name = name
+        self.check = check
+        self.flag = flag
+        self.__doc__ = doc
+
+    def __repr__(self) -> str:
+        return f"<setting {self.name}={self.value!r}>"
+
+    @property
+    def value(self) -> Any:
+        """The value in force in the current thread."""
+        return getattr(_thread_values() if _override_count else _values, self.name)
+
+    def __call__(self, new_val: Any = True) -> _Override:
+        return _Override(self.name, self.check(self.name, new_val))
+
+
+enable_x64 = Setting(
+    "enable_x64",
+    _check_bool,
+    "64-bit types: without it float64, int64 and their like become 32-bit.",
+    flag=True,
+)
+debug_nans = Setting(
+    "debug_nans",
+    _check_bool,
+    "Raise FloatingPointError when an operation's result contains a NaN.",
+    flag=True,
+)
+_disable_jit = Setting("disable_jit", _check_bool, "jit calls its function directly.", flag=True)
+default_matmul_precision = Setting(
+    "default_matmul_precision", _check_precision, "Precision of matrix products where none is given."
+)
+numpy_rank_promotion = Setting(
+    "numpy_rank_promotion",
+    _check_rank_promotion,
+    "What to do when broadcasting adds dimensions: allow, warn, raise.",
+)
+traceback_filtering = Setting(
+    "traceback_filtering", _check_filtering, "Which frames of minijax itself a traceback shows."
+)
+
+_SETTINGS = {
+    s.name: s
+    for s in (
+        enable_x64,
+        debug_nans,
+        _disable_jit,
+        default_matmul_precision,
+        numpy_rank_promotion,
+        traceback_filtering,
+    )
+}
+
+
+def disable_jit(disable: bool = True) -> _Override:
+    """Context manager under which ``jit`` runs its function operation by operation in this thread.
+
+    Source: https://docs.jax.dev/en/latest/_autosummary/jax.disable_jit.html
+    """
+    return _disable_jit(disable)
+
+
+def _find(name: str) -> Setting:
+    setting = _SETTINGS.get(name.removeprefix("jax_"))
+    if setting is None:
+        known = ", ".join("jax_" + row for row in _SETTINGS)
+        raise AttributeError(f"Unrecognized config option: {name}. minijax has: {known}.")
+    return setting
+
+
+class Config:
+    """The process-wide settings: ``config.update('jax_enable_x64', True)``, ``config.jax_enable_x64``.
+
+    Attributes read the value in force in the current thread, with or without the prefix ``jax_``. They
+    cannot be assigned.
+    """
+
+    __slots__ = ()
+
+    def update(self, name: str, value: Any) -> None:
+        """Sets ``name`` (with or without the prefix ``jax_``) for every thread that does not override it.
+
+        Raises:
+          AttributeError: there is no such setting; the message lists those there are.
+          ValueError: the setting cannot take this value.
+        """
+        global _values, _key
+        setting = _find(name)
+        value = setting.check(setting.name, value)
+        with _lock:
+            _values = _values._replace(**{setting.name: value})
+            _key = _intern_key(tuple(_values[:5]))
+
+    def read(self, name: str) -> Any:
+        """The value of ``name`` in force in the current thread."""
+        return _find(name).value
+
+    # The readers: ``from minijax import config`` may give the module or this object, and does for them.
+    x64_enabled = staticmethod(x64_enabled)
+    debug_nans_enabled = staticmethod(debug_nans_enabled)
+    jit_disabled = staticmethod(jit_disabled)
+    matmul_precision = staticmethod(matmul_precision)
+    rank_promotion = staticmethod(rank_promotion)
+    trace_key = staticmethod(trace_key)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every setting's value in the current thread, by JAX's name."""
+        current = _thread_values() if _override_count else _values
+        return {"jax_" + name: value for name, value in current._asdict().items()}
+
+    def __getattr__(self, name: str) -> Any:
+        # The one place where names are looked up: every public name is a row of _SETTINGS.
+        return _find(name).value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = _find(name).name
+        raise AttributeError(
+            f"config.{name} cannot be assigned. Write config.update('jax_{known}', {value!r})."
+        )
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *_SETTINGS, *("jax_" + name for name in _SETTINGS)]
+
+
+config = Config()
+
+
+def _read_environment() -> None:
+    """Takes the initial values from the environment; a value that makes no sense is an error, as in JAX."""
+    for name, setting in _SETTINGS.items():
+        for prefix in ("JAX_", "MINIJAX_"):
+            variable = prefix + name.upper()
+            text = os.environ.get(variable)
+            if text is None:
+                continue
+            word = text.lower()
+            if setting.flag and word not in _TRUE_WORDS + _FALSE_WORDS:
+                raise ValueError(f"invalid truth value {text!r} for environment {variable!r}")
+            try:
+                config.update(name, word)
+            except ValueError as error:
+                raise ValueError(f"invalid value {text!r} for environment {variable!r}: {error}") from None
+
+
+_read_environment()

@@ -1,0 +1,332 @@
+"""Exceptions of minijax, and where in the user's program things happened.
+
+The names, their bases and the essential words of the messages are JAX's
+(https://docs.jax.dev/en/latest/errors.html). Every message says three things: what happened, where (a line of
+the user's program), and one thing to do next.
+
+The second half of the module finds the user's line. :func:`source_info` is called for each staged equation,
+so it only notes a code object and an instruction offset; :func:`summarize` turns that into text when somebody
+asks. Neither keeps a frame alive: frames keep the user's arrays alive.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+__all__ = [
+    "ConcretizationTypeError",
+    "InconclusiveDimensionOperation",
+    "JAXIndexError",
+    "JAXTypeError",
+    "JaxRuntimeError",
+    "JaxprTypeError",
+    "KeyReuseError",
+    "NonConcreteBooleanIndexError",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "UnexpectedTracerError",
+    "XlaRuntimeError",
+    "escaped_tracer_error",
+    "is_user_file",
+    "raw_user_frame",
+    "source_info",
+    "source_line",
+    "summarize",
+    "user_frame",
+]
+
+
+# --- where --------------------------------------------------------------------------------------------------
+
+# A place in a program: a code object and the offset of an instruction in it. None: no user frame was found.
+SourceInfo = tuple[CodeType, int]
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _package_folders(package: str) -> tuple[str, ...]:
+    """The folders whose code is minijax itself, each with a trailing separator.
+
+    Installed, repl and ipython_ext lie inside the package. In a checkout (an editable install) they lie
+    beside it; a checkout is recognised by its pyproject.toml, for in site-packages a neighbour named ``repl``
+    would be somebody else's.
+    """
+    folders = [package]
+    parent = os.path.dirname(package)
+    if os.path.isfile(os.path.join(parent, "pyproject.toml")):
+        folders += [os.path.join(parent, "repl"), os.path.join(parent, "ipython_ext")]
+    return tuple(folder + os.sep for folder in folders)
+
+
+_FOLDERS = _package_folders(_PACKAGE)
+
+
+class _FileKinds(dict[str, bool]):
+    """co_filename -> whether it is a file of the user's, worked out at first need.
+
+    Bounded: a long interactive session makes one file name per input.
+    """
+
+    def __missing__(self, filename: str) -> bool:
+        is_user = not filename.startswith("<frozen ") and not os.path.abspath(filename).startswith(_FOLDERS)
+        if len(self) > 4096:
+            self.clear()
+        self[filename] = is_user
+        return is_user
+
+
+_is_user = _FileKinds()
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether code of this file name is the user's: not minijax's own, not the import system's.
+
+    What is typed at a prompt (``<stdin>``, ``<ipython-input-1>``, ``<minijax-1>``) is the user's.
+    """
+    return _is_user[filename]
+
+
+def source_info(skip: int = 1) -> SourceInfo | None:
+    """Where in the user's program the current call comes from: the innermost frame outside minijax.
+
+    Args:
+      skip: how many frames to pass over unseen. A caller that knows that its own callers are in minijax may
+      say
+        so: frames that are skipped cost almost nothing, a frame that is looked at costs about 50 ns.
+
+    Returns:
+      ``(code, instruction offset)`` for :func:`summarize`, or None when there is no user frame.
+    """
+    frame: FrameType | None = sys._getframe(skip)
+    is_user = _is_user
+    while frame is not None:
+        code = frame.f_code
+        if is_user[code.co_filename]:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def raw_user_frame() -> SourceInfo | None:
+    """Same as :func:`source_info`, without arguments."""
+    return source_info(2)
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame outside minijax itself, or None. It keeps its variables alive: do not store it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_user[frame.f_code.co_filename]:
+        frame = frame.f_back
+    return frame
+
+
+def position(info: SourceInfo) -> tuple[int, int | None]:
+    """``(line, column)`` of a place; the line counts from 1, the column from 0 and is None if not known."""
+    code, offset = info
+    line = column = None
+    for index, (start, _, start_column, _) in enumerate(code.co_positions()):
+        if index == offset // 2:
+            line, column = start, start_column
+            break
+    return code.co_firstlineno if line is None else line, column
+
+
+def summarize(info: SourceInfo | None, full_path: bool = True) -> str:
+    """Text for what :func:`source_info` returned: ``'/home/me/file.py:12:4 (f)'``.
+
+    Line 12, column 4 (counted from 0, as in JAX), in function f. ``full_path=False`` leaves the folders out.
+    """
+    if info is None:
+        return "<unknown>"
+    line, column = position(info)
+    code = info[0]
+    filename = code.co_filename if full_path else os.path.basename(code.co_filename)
+    return f"{filename}:{line}{'' if column is None else f':{column}'} ({code.co_qualname})"
+
+
+def source_line(frame: FrameType | None = None) -> str:
+    """``'/home/me/file.py:12 (f)'`` for a frame; without one, for the innermost frame of the user's."""
+    if frame is None:
+        frame = user_frame()
+    if frame is None:
+        return "<unknown>"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
+
+
+# --- what happened ------------------------------------------------------------------------------------------
+
+
+def _aval_text(value: Any) -> str:
+    """``'float32[3,4]'`` for whatever has an aval, or is one."""
+    aval = getattr(value, "aval", value)
+    dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", None)
+    if dtype is None or shape is None:
+        return str(aval)
+    return f"{getattr(dtype, 'name', dtype)}[{','.join(map(str, shape))}]"
+
+
+def _describe(tracer: Any) -> str:
+    return f"traced array with shape {_aval_text(tracer)}"
+
+
+def _origin(tracer: Any) -> str:
+    """What the tracer's interpreter can tell about the traced function, or an empty string."""
+    origin_msg = getattr(tracer, "_origin_msg", None)
+    return "" if origin_msg is None else str(origin_msg()).strip()
+
+
+def _message(what: str, tracer: Any, action: str) -> str:
+    where = source_line()
+    parts = [what, _origin(tracer), "" if where == "<unknown>" else f"It happened at {where}.", action]
+    return "\n".join(part for part in parts if part)
+
+
+class JAXTypeError(TypeError):
+    """Base of the TypeErrors that only tracing can raise."""
+
+
+class JAXIndexError(IndexError):
+    """Base of the IndexErrors that only tracing can raise."""
+
+
+class ConcretizationTypeError(JAXTypeError):
+    """A tracer was used where a concrete value is required, such as a shape, an axis or ``float(x)``.
+
+    Args:
+      tracer: the tracer (anything with an ``aval``, and perhaps an ``_origin_msg()``).
+      context: one sentence about what wanted the concrete value, such as "The problem arose with the `float`
+        function."
+    """
+
+    def __init__(self, tracer: Any, context: str = ""):
+        what = "Abstract tracer value encountered where concrete value is expected: " + _describe(tracer)
+        super().__init__(
+            _message(
+                f"{what}\n{context.strip()}" if context.strip() else what,
+                tracer,
+                "Pass the value as a static argument (static_argnums of jit), or keep it an array.",
+            )
+        )
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """The truth value of a tracer was asked for: ``if x > 0``, ``x and y``, ``while x``, ``max(x, y)``."""
+
+    def __init__(self, tracer: Any):
+        JAXTypeError.__init__(
+            self,
+            _message(
+                f"Attempted boolean conversion of {_describe(tracer)}.",
+                tracer,
+                "Use jnp.where, lax.cond or lax.while_loop in place of Python control flow, or pass the "
+                "value as a static argument (static_argnums of jit).",
+            ),
+        )
+
+
+class TracerArrayConversionError(JAXTypeError):
+    """A tracer was handed to code that wants a NumPy array, such as a function of ``numpy`` or ``scipy``."""
+
+    def __init__(self, tracer: Any):
+        super().__init__(
+            _message(
+                f"The numpy.ndarray conversion method __array__() was called on {_describe(tracer)}.",
+                tracer,
+                "Use the function of the same name in minijax.numpy; to index a NumPy array x with a traced "
+                "index, write jnp.asarray(x)[index].",
+            )
+        )
+
+
+class TracerIntegerConversionError(JAXTypeError):
+    """A tracer was used where Python wants an integer: a list index, ``range(x)``, an axis or a shape."""
+
+    def __init__(self, tracer: Any):
+        super().__init__(
+            _message(
+                f"The __index__() method was called on {_describe(tracer)}.",
+                tracer,
+                "Pass the integer as a static argument (static_argnums of jit), or turn the list being "
+                "indexed into an array with jnp.array.",
+            )
+        )
+
+
+class NonConcreteBooleanIndexError(JAXIndexError):
+    """An array was indexed by a traced boolean mask, so that the shape of the result depends on values."""
+
+    def __init__(self, tracer: Any):
+        super().__init__(
+            _message(
+                f"Array boolean indices must be concrete; got {_aval_text(tracer)}",
+                tracer,
+                "Use jnp.where(mask, x, other), which keeps the shape, or index outside of the transformed "
+                "function.",
+            )
+        )
+
+
+class UnexpectedTracerError(JAXTypeError):
+    """A tracer was used after the transformation that made it had ended: it leaked through a side effect."""
+
+
+class KeyReuseError(JAXTypeError):
+    """JAX raises it when its key-reuse checker is on. minijax has no such checker and never raises it."""
+
+
+class InconclusiveDimensionOperation(Exception):
+    """JAX raises it for symbolic dimensions. minijax has none and never raises it."""
+
+
+class JaxprTypeError(TypeError):
+    """A jaxpr is not well typed; the message names the equation."""
+
+
+class JaxRuntimeError(RuntimeError):
+    """The compiler or the device reported an error while compiling or running a program."""
+
+
+XlaRuntimeError = JaxRuntimeError
+
+
+def escaped_tracer_error(
+    tracer: Any,
+    transform: str = "",
+    function: str = "",
+    born: SourceInfo | str | None = None,
+    detail: str = "",
+) -> UnexpectedTracerError:
+    """The error for the use of a dead tracer.
+
+    Args:
+      tracer: the tracer, of which only ``aval`` and the type are looked at.
+      transform: the transformation whose scope ended, such as ``'jit'``.
+      function: the function it was applied to, such as ``'f at file.py:3'``.
+      born: where the tracer was made, as :func:`source_info` tells it, or as text.
+      detail: one more sentence.
+    """
+    by = transform or "minijax"
+    what = (
+        f"Encountered an unexpected tracer. A function transformed by {by} had a side effect, allowing for a "
+        f"reference to an intermediate value with type {_aval_text(tracer)} wrapped in a "
+        f"{type(tracer).__name__} to escape the scope of the transformation."
+    )
+    lines = [what]
+    if function:
+        lines.append(
+            f"The function being traced when the value leaked was {function}"
+            + (f" traced for {by}." if by else ".")
+        )
+    if born is not None:
+        lines.append(f"The leaked value was created at {born if isinstance(born, str) else summarize(born)}.")
+    where = source_line()
+    if where != "<unknown>":
+        lines.append(f"It was used after that at {where}.")
+    if detail:
+        lines.append(detail)
+    lines.append("Return the value from the transformed function instead of storing it elsewhere.")
+    return UnexpectedTracerError("\n".join(lines))

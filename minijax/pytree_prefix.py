@@ -1,0 +1,250 @@
+"""Prefixes of trees and differences between trees, and their explanation in words.
+
+A prefix of a tree is a tree that becomes it when leaves are replaced by subtrees: ``in_axes=(0, None)`` is
+one for the arguments ``({'w': w, 'b': b}, x)``. The explanations name the key path and what was found on
+either side; their essential words are JAX's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from minijax.pytree_core import (
+    NONE,
+    IsLeaf,
+    PyTreeDef,
+    Tree,
+    children_of,
+    keys_of,
+    kinds,
+    same_data,
+    says_leaf,
+    tree_structure,
+)
+from minijax.pytree_keys import KeyPath, keystr
+
+
+class _Placeholder:
+    """The leaves of a tree that is only known by its structure."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+_PLACEHOLDER = _Placeholder()
+
+
+def _example(tree_or_def: Any) -> Tree:
+    """A tree for a structure; anything else is a tree already."""
+    if isinstance(tree_or_def, PyTreeDef):
+        return tree_or_def.unflatten([_PLACEHOLDER] * tree_or_def.num_leaves)
+    return tree_or_def
+
+
+def prefix_leaves(
+    prefix_tree: Tree,
+    full: Tree | PyTreeDef,
+    *,
+    is_leaf: IsLeaf | None = None,
+    none_is_leaf: bool = True,
+    name: str = "prefix",
+) -> list[Any]:
+    """Spreads the leaves of a prefix over the leaves of a full tree, as for ``in_axes`` and its like.
+
+    Args:
+      prefix_tree: a tree of which each leaf stands for a whole subtree.
+      full: the full tree, or its structure.
+      is_leaf: subtrees of the prefix that count as leaves.
+      none_is_leaf: whether None in the prefix is a value to be spread (as in ``in_axes``) or a node.
+      name: what to call the prefix in the error, such as ``'vmap in_axes'``.
+
+    Returns:
+      As many entries as the full tree has leaves.
+
+    Raises:
+      ValueError: it is no prefix; the message names the key path and both types.
+    """
+    stop = _none_stops(is_leaf) if none_is_leaf else is_leaf
+    treedef = full if isinstance(full, PyTreeDef) else tree_structure(full)
+    out: list[Any] = []
+    if _spread(prefix_tree, treedef, stop, out):
+        return out
+    raise ValueError(explain_prefix_mismatch(prefix_tree, full, name, stop))
+
+
+def _none_stops(is_leaf: IsLeaf | None) -> IsLeaf:
+    if is_leaf is None:
+        return _is_none
+    return lambda x: x is None or is_leaf(x)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def _spread(prefix: Tree, treedef: PyTreeDef, is_leaf: IsLeaf | None, out: list[Any]) -> bool:
+    kind = kinds[type(prefix)]
+    if kind is None or (is_leaf is not None and says_leaf(is_leaf(prefix))):
+        out.extend([prefix] * treedef.num_leaves)
+        return True
+    if type(prefix) is not treedef._type:
+        return False
+    children, aux = children_of(prefix, kind)
+    if len(children) != len(treedef._children) or not same_data(aux, treedef._aux):
+        return False
+    return all([_spread(a, b, is_leaf, out) for a, b in zip(children, treedef._children, strict=True)])
+
+
+def broadcast_prefix(prefix_tree: Tree, full_tree: Tree, is_leaf: IsLeaf | None = None) -> list[Any]:
+    """Like :func:`prefix_leaves` with None as a node, in JAX's name and order of arguments."""
+    return prefix_leaves(
+        prefix_tree, full_tree, is_leaf=is_leaf, none_is_leaf=False, name="broadcast_prefix prefix_tree"
+    )
+
+
+def tree_broadcast(prefix_tree: Tree, full_tree: Tree, is_leaf: IsLeaf | None = None) -> Tree:
+    """The tree of the full tree's structure whose leaves are those of the prefix, spread."""
+    return tree_structure(full_tree).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
+
+
+class TreeDifference(NamedTuple):
+    """One place where two trees have different structures."""
+
+    path: KeyPath
+    first: str
+    second: str
+    reason: str
+
+
+def tree_diff(a: Tree | PyTreeDef, b: Tree | PyTreeDef) -> list[TreeDifference]:
+    """Where two trees, or the trees of two structures, differ in structure: the topmost places."""
+    out: list[TreeDifference] = []
+    _diff((), _example(a), _example(b), out)
+    return out
+
+
+def explain_tree_diff(
+    a: Tree | PyTreeDef, b: Tree | PyTreeDef, first: str = "the first", second: str = "the second"
+) -> str:
+    """One line per difference, such as ``"['w'] is a list of length 2 in the first and ..."``; '' if none."""
+    return "\n".join(
+        f"  * {keystr(path) or 'the root'} is {one} in {first} and {other} in {second}, so {reason}"
+        for path, one, other, reason in tree_diff(a, b)
+    )
+
+
+def _type_text(tree: Tree) -> str:
+    return "a leaf" if tree is _PLACEHOLDER else str(type(tree))
+
+
+def _is_strict_leaf(tree: Tree, is_leaf: IsLeaf | None) -> bool:
+    return kinds[type(tree)] is None or (is_leaf is not None and says_leaf(is_leaf(tree)))
+
+
+def _key_words(keys: list[Any]) -> str:
+    return " ".join(str(key._value) if hasattr(key, "_value") else str(key) for key in keys)
+
+
+def _only_on_one_side(first: list[Any], second: list[Any]) -> list[Any]:
+    """The keys that only one of the two lists has, in their order."""
+    return [key for key in first if key not in second] + [key for key in second if key not in first]
+
+
+def _diff(path: KeyPath, a: Tree, b: Tree, out: list[TreeDifference]) -> None:
+    kind, other_kind = kinds[type(a)], kinds[type(b)]
+    if kind is None and other_kind is None:
+        return
+    if type(a) is not type(b):
+        out.append(TreeDifference(path, _type_text(a), _type_text(b), "their Python types differ"))
+        return
+    assert kind is not None
+    (children, aux), (others, other_aux) = children_of(a, kind), children_of(b, kind)
+    keys, other_keys = keys_of(a, kind, children, aux), keys_of(b, kind, others, other_aux)
+    name = type(a).__name__
+    if len(children) != len(others):
+        if isinstance(a, (list, tuple)):
+            texts = f"{name} of length {len(children)}", f"{name} of length {len(others)}"
+            reason = "the lengths do not match"
+        else:
+            texts = f"{type(a)} with {_count(children)}", f"{type(a)} with {_count(others)}"
+            odd = " ".join(repr(getattr(key, "key", key)) for key in _only_on_one_side(keys, other_keys))
+            reason = (
+                "the numbers of children do not match, with the symmetric difference of key sets: {"
+                + odd
+                + "}"
+            )
+        out.append(TreeDifference(path, *texts, reason))
+        return
+    if not same_data(aux, other_aux):
+        texts = f"{type(a)} with pytree metadata {aux}", f"{type(a)} with pytree metadata {other_aux}"
+        out.append(TreeDifference(path, *texts, "the pytree node metadata does not match"))
+        return
+    for key, child, other in zip(keys, children, others, strict=True):
+        _diff((*path, key), child, other, out)
+
+
+def _count(children: Any) -> str:
+    return f"{len(children)} child{'' if len(children) == 1 else 'ren'}"
+
+
+def explain_prefix_mismatch(
+    prefix: Tree, full: Tree | PyTreeDef, name: str, is_leaf: IsLeaf | None = None
+) -> str | None:
+    """Why ``prefix`` is no prefix of ``full``, for the first place where it is not; None if it is one.
+
+    Args:
+      prefix: the tree that should be a prefix.
+      full: the full tree, or its structure.
+      name: what to call the prefix, such as ``'vmap in_axes'``; the key path is appended to it.
+      is_leaf: subtrees of the prefix that count as leaves.
+    """
+    return _explain((), prefix, _example(full), name, is_leaf)
+
+
+def _explain(path: KeyPath, prefix: Tree, full: Tree, name: str, is_leaf: IsLeaf | None) -> str | None:
+    if _is_strict_leaf(prefix, is_leaf):
+        return None
+    where = f"at key path\n    {name}{keystr(path)}\n"
+    subtree = f"At that key path, the prefix pytree {name} has a subtree of type"
+    if type(prefix) is not type(full):
+        hint = ""
+        if kinds[type(prefix)] is NONE:
+            hint = "\nNone is a node without leaves here; it cannot stand for a subtree."
+        return (
+            f"pytree structure error: different types {where}{subtree}\n    {type(prefix)}\n"
+            "but at the same key path the full pytree has a subtree of different type\n"
+            f"    {_type_text(full)}.{hint}"
+        )
+    kind = kinds[type(prefix)]
+    assert kind is not None
+    (children, aux), (others, other_aux) = children_of(prefix, kind), children_of(full, kind)
+    keys, other_keys = keys_of(prefix, kind, children, aux), keys_of(full, kind, others, other_aux)
+    if len(children) != len(others):
+        if isinstance(prefix, (list, tuple)):
+            type_name = type(prefix).__name__
+            return (
+                f"pytree structure error: different lengths of {type_name} {where}{subtree} {type_name} "
+                f"of length {len(children)}, but the full pytree has a subtree of the same type but of "
+                f"length {len(others)}."
+            )
+        return (
+            f"pytree structure error: different numbers of pytree children {where}{subtree}\n"
+            f"    {type(prefix)}\n"
+            f"with {len(children)} child keys\n    {_key_words(keys)}\n"
+            "but at the same key path the full pytree has a subtree of the same type but with "
+            f"{len(others)} child keys\n    {_key_words(other_keys)}\n"
+            "so the symmetric difference on key sets is\n"
+            f"    {_key_words(_only_on_one_side(keys, other_keys))}"
+        )
+    if not same_data(aux, other_aux):
+        return (
+            f"pytree structure error: different pytree metadata {where}{subtree}\n    {type(prefix)}\n"
+            f"with metadata\n    {aux}\n"
+            "but at the same key path the full pytree has a subtree of the same type but with metadata\n"
+            f"    {other_aux}"
+        )
+    for key, child, other in zip(keys, children, others, strict=True):
+        found = _explain((*path, key), child, other, name, is_leaf)
+        if found is not None:
+            return found
+    return None

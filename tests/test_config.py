@@ -1,0 +1,303 @@
+"""Settings: where a value can come from, whom it reaches, what it costs to read."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from minijax.config import config
+
+# the module: the package's attribute of this name is the object
+settings = importlib.import_module("minijax.config")
+
+BOOLEANS = ("enable_x64", "debug_nans", "disable_jit")
+CONTEXTS = {
+    "enable_x64": (settings.enable_x64, True),
+    "debug_nans": (settings.debug_nans, True),
+    "disable_jit": (settings.disable_jit, True),
+    "default_matmul_precision": (settings.default_matmul_precision, "highest"),
+    "numpy_rank_promotion": (settings.numpy_rank_promotion, "raise"),
+    "traceback_filtering": (settings.traceback_filtering, "off"),
+}
+READERS = {
+    "enable_x64": settings.x64_enabled,
+    "debug_nans": settings.debug_nans_enabled,
+    "disable_jit": settings.jit_disabled,
+    "default_matmul_precision": settings.matmul_precision,
+    "numpy_rank_promotion": settings.rank_promotion,
+}
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    before = dict(config.values)
+    yield
+    for name, value in before.items():
+        config.update(name, value)
+    assert settings._override_count == 0
+
+
+def in_thread(f: Callable[[], Any]) -> Any:
+    """What ``f`` returns on a thread of its own."""
+    out: list[Any] = []
+    thread = threading.Thread(target=lambda: out.append(f()))
+    thread.start()
+    thread.join()
+    return out[0]
+
+
+def test_defaults_are_jaxs() -> None:
+    for name, value in config.values.items():
+        # this process may have been started with a setting; the untouched defaults are in the class
+        assert name.startswith("jax_") and value == getattr(config, name)
+    defaults = settings.Settings()
+    theirs = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import jax\nfor n in {list(defaults._fields)!r}: print(getattr(jax.config, 'jax_' + n))",
+        ],
+        env={k: v for k, v in os.environ.items() if "JAX_" not in k},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert theirs == [str(value) for value in defaults]
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_update_reaches_every_thread_and_name(name: str) -> None:
+    before, value = config.read(name), CONTEXTS[name][1]
+    assert before != value
+    for spelling in ("jax_" + name, name):
+        config.update(spelling, value)
+        assert getattr(config, name) == getattr(config, "jax_" + name) == config.read(spelling) == value
+        assert config.values["jax_" + name] == value
+        assert in_thread(lambda: getattr(config, name)) == value
+        if name in READERS:
+            assert READERS[name]() == in_thread(READERS[name]) == value
+        config.update(spelling, before)
+        assert getattr(config, name) == before
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_context_reaches_only_its_thread(name: str) -> None:
+    before = config.read(name)
+    make, value = CONTEXTS[name]
+    with make(value):
+        assert getattr(config, name) == value
+        assert in_thread(lambda: getattr(config, name)) == before
+        if name in READERS:
+            assert READERS[name]() == value
+            assert in_thread(READERS[name]) == before
+    assert getattr(config, name) == before
+
+
+def test_contexts_nest_and_unwind_on_exceptions() -> None:
+    assert settings.enable_x64.value is False
+    with settings.enable_x64():
+        with settings.enable_x64(False), settings.debug_nans(True):
+            assert (settings.x64_enabled(), settings.debug_nans_enabled()) == (False, True)
+        assert (settings.x64_enabled(), settings.debug_nans_enabled()) == (True, False)
+        with pytest.raises(ZeroDivisionError), settings.disable_jit():
+            assert settings.jit_disabled()
+            raise ZeroDivisionError
+        assert not settings.jit_disabled()
+    assert not settings.x64_enabled()
+
+
+def test_update_inside_a_context_changes_the_others() -> None:
+    with settings.enable_x64(False):
+        config.update("jax_enable_x64", True)
+        config.update("jax_debug_nans", True)
+        assert settings.x64_enabled() is False and in_thread(settings.x64_enabled) is True
+        assert settings.debug_nans_enabled() is True
+    assert settings.x64_enabled() is True
+
+
+def test_one_context_object_entered_twice() -> None:
+    both = settings.enable_x64(True)
+    with both:
+        with settings.enable_x64(False), both:
+            assert settings.x64_enabled()
+        assert settings.x64_enabled()
+    assert not settings.x64_enabled()
+
+
+def test_context_as_decorator() -> None:
+    @settings.enable_x64(True)
+    def inside(depth: int) -> list[bool]:
+        return [settings.x64_enabled(), *(inside(depth - 1) if depth else [])]
+
+    assert inside(2) == [True, True, True]
+    assert in_thread(lambda: inside(1)) == [True, True]
+    assert not settings.x64_enabled()
+
+
+def test_many_threads_with_different_values() -> None:
+    wrong: list[Any] = []
+
+    def work(value: bool) -> None:
+        for i in range(300):
+            with settings.enable_x64(value):
+                if settings.x64_enabled() is not value or settings.trace_key().values[0] is not value:
+                    wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(bool(i % 2),)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# --- the key of staging caches ------------------------------------------------------------------------------
+
+
+def test_trace_key_follows_the_settings_and_is_one_object_per_combination() -> None:
+    plain = settings.trace_key()
+    assert plain is settings.trace_key() is config.trace_key() is in_thread(settings.trace_key)
+    for name, (make, value) in CONTEXTS.items():
+        with make(value):
+            key = settings.trace_key()
+            assert (key is plain) == (name == "traceback_filtering")
+            assert hash(key) == hash(settings.trace_key())
+        assert settings.trace_key() is plain
+        config.update(name, value)
+        assert settings.trace_key() is key
+        config.update(
+            name, plain.values[settings.Settings._fields.index(name)] if key is not plain else "auto"
+        )
+    assert settings.trace_key() is plain
+    assert pickle.loads(pickle.dumps(plain)) is plain
+
+
+def test_readers_are_on_the_object_too() -> None:
+    # ``from minijax import config`` gives the module or the object, depending on when it runs.
+    for reader in READERS.values():
+        assert getattr(config, reader.__name__) is reader
+    assert config.trace_key is settings.trace_key
+
+
+def test_trace_key_says_what_changed() -> None:
+    plain = settings.trace_key()
+    with settings.enable_x64(True), settings.default_matmul_precision("highest"):
+        changes = settings.trace_key().changes_from(plain)
+    assert changes == [
+        "enable_x64 was False and is True",
+        "default_matmul_precision was None and is 'highest'",
+    ]
+    assert plain.changes_from(plain) == []
+    assert "enable_x64=False" in repr(plain)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+def test_unknown_names_are_attribute_errors_that_list_the_known() -> None:
+    with pytest.raises(AttributeError):
+        jax.config.update("jax_no_such_thing", 1)
+    for attempt in (
+        lambda: config.update("jax_no_such_thing", 1),
+        lambda: config.read("jax_no_such_thing"),
+        lambda: config.jax_no_such_thing,
+        lambda: setattr(config, "no_such_thing", 1),
+    ):
+        with pytest.raises(AttributeError, match="Unrecognized config option: .*no_such_thing") as raised:
+            attempt()
+        for name in CONTEXTS:
+            assert "jax_" + name in str(raised.value)
+    assert not hasattr(config, "nothing")
+
+
+def test_assignment_says_what_to_write() -> None:
+    with pytest.raises(AttributeError, match=r"Write config.update\('jax_enable_x64', True\)"):
+        config.enable_x64 = True
+    with pytest.raises(AttributeError):
+        jax.config.jax_enable_x64 = True
+
+
+@pytest.mark.parametrize("name", BOOLEANS)
+def test_booleans(name: str) -> None:
+    for value, expected in ((True, True), (0, False), (1, True), (np.bool_(False), False), ("true", True)):
+        config.update(name, value)
+        assert getattr(config, name) is expected
+    for value in (2, None, "perhaps", 1.0, [True]):
+        with pytest.raises(ValueError, match="must be True or False"):
+            config.update(name, value)
+
+
+@pytest.mark.parametrize("name", ["numpy_rank_promotion", "default_matmul_precision", "traceback_filtering"])
+def test_words(name: str) -> None:
+    for library in (config, jax.config):
+        with pytest.raises(ValueError, match="new enum value") as raised:
+            library.update("jax_" + name, "bogus")
+        assert "bogus" in str(raised.value)
+    with pytest.raises(ValueError, match="new enum value"):
+        CONTEXTS[name][0]("bogus")
+
+
+# --- the environment ----------------------------------------------------------------------------------------
+
+
+def with_environment(**variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if "JAX_" not in k}
+    code = "from minijax.config import config; print(*config.values.values())"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | variables,
+        cwd=Path(settings.__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_environment() -> None:
+    run = with_environment(
+        JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
+    )
+    assert run.stdout.split() == ["True", "True", "False", "None", "raise", "auto"], run.stderr
+    run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
+    assert run.stdout.split()[0] == "False", run.stderr
+
+
+def test_environment_with_nonsense_is_an_error() -> None:
+    run = with_environment(JAX_ENABLE_X64="perhaps")
+    assert run.returncode != 0
+    assert "invalid truth value 'perhaps' for environment 'JAX_ENABLE_X64'" in run.stderr
+    run = with_environment(JAX_NUMPY_RANK_PROMOTION="bogus")
+    assert run.returncode != 0 and "'JAX_NUMPY_RANK_PROMOTION'" in run.stderr
+
+
+# --- cost ---------------------------------------------------------------------------------------------------
+
+
+def nothing() -> bool:
+    return False
+
+
+def cost(f: Callable[[], Any], calls: int = 20_000) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        f()
+    return (time.perf_counter() - start) / calls
+
+
+def test_reading_costs_little_more_than_a_call() -> None:
+    # 3 empty calls is about twice what it measures; a thread-local look-up per read measures 4 and more.
+    ratios = [cost(settings.x64_enabled) / cost(nothing) for _ in range(15)]
+    assert min(ratios) < 3, ratios
+    ratios = [cost(settings.trace_key) / cost(nothing) for _ in range(15)]
+    assert min(ratios) < 3, ratios

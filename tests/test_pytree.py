@@ -1,0 +1,632 @@
+"""Pytrees against jax.tree_util: structures, their text, key paths, errors; and what is ours alone."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import functools
+import gc
+import pickle
+import threading
+import weakref
+from typing import Any
+
+import jax
+import jax.tree_util as jtu
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minijax import pytree, tree, tree_util
+from minijax.pytree import (
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    Partial,
+    SequenceKey,
+    explain_prefix_mismatch,
+    explain_tree_diff,
+    keystr,
+    prefix_leaves,
+    tree_diff,
+    tree_flatten,
+    tree_map,
+    tree_structure,
+    treedef_is_leaf,
+)
+from tests.pytree_cases import ALL, IDS, Box, Color, Layer, OtherPoint, Point, Static, same
+
+
+def outcome(f: Any) -> Any:
+    """What a call returns, or the exception it raises."""
+    try:
+        return f()
+    except Exception as error:
+        return error
+
+
+# --- flatten and unflatten, against JAX ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ALL, ids=IDS)
+def test_structure_is_jaxs(value: Any) -> None:
+    for _ in range(2):  # the second time comes from the tables
+        leaves, treedef = tree_flatten(value)
+        expected_leaves, expected = jtu.tree_flatten(value)
+        assert len(leaves) == len(expected_leaves)
+        assert all(a is b for a, b in zip(leaves, expected_leaves, strict=True))
+        assert str(treedef) == repr(treedef) == str(expected)
+        assert treedef.num_leaves == expected.num_leaves
+        assert treedef.num_nodes == expected.num_nodes
+        assert treedef.node_data() == expected.node_data()
+        assert [str(c) for c in treedef.children()] == [str(c) for c in expected.children()]
+        assert treedef_is_leaf(treedef) == jtu.treedef_is_leaf(expected)
+
+
+@pytest.mark.parametrize("value", ALL, ids=IDS)
+def test_unflatten_restores(value: Any) -> None:
+    leaves, treedef = tree_flatten(value)
+    expected = jtu.tree_unflatten(jtu.tree_structure(value), leaves)
+    assert same(treedef.unflatten(leaves), expected)
+    assert same(treedef.unflatten(iter(leaves)), expected)
+    assert same(tree_util.tree_unflatten(treedef, tuple(leaves)), expected)
+
+
+@pytest.mark.parametrize("value", ALL, ids=IDS)
+def test_key_paths_are_jaxs(value: Any) -> None:
+    pairs, treedef = pytree.tree_flatten_with_path(value)
+    expected, _ = jtu.tree_flatten_with_path(value)
+    assert treedef == tree_structure(value)
+    assert [keystr(path) for path, _ in pairs] == [jtu.keystr(path) for path, _ in expected]
+    assert [repr(path) for path, _ in pairs] == [repr(path) for path, _ in expected]
+    simple = [keystr(path, simple=True, separator="/") for path, _ in pairs]
+    assert simple == [jtu.keystr(path, simple=True, separator="/") for path, _ in expected]
+    assert all(a is b for (_, a), (_, b) in zip(pairs, expected, strict=True))
+
+
+@pytest.mark.parametrize("value", ALL, ids=IDS)
+def test_is_leaf_is_asked_in_jaxs_order(value: Any) -> None:
+    for stop in (None, list, dict, Point):
+        asked: list[Any] = []
+        asked_by_jax: list[Any] = []
+
+        def ours(x: Any, stop: Any = stop, asked: list[Any] = asked) -> bool:
+            asked.append(x)
+            return stop is not None and isinstance(x, stop)
+
+        def theirs(x: Any, stop: Any = stop, asked: list[Any] = asked_by_jax) -> bool:
+            asked.append(x)
+            return stop is not None and isinstance(x, stop)
+
+        assert str(tree_structure(value, ours)) == str(jtu.tree_structure(value, theirs))
+        assert len(asked) == len(asked_by_jax)
+        assert all(same(a, b) for a, b in zip(asked, asked_by_jax, strict=True))
+
+
+@pytest.mark.parametrize("value", ALL, ids=IDS)
+def test_one_level_is_jaxs(value: Any) -> None:
+    assert tree_util.is_tree_node(type(value)) == jtu.is_tree_node(type(value))
+    ours, theirs = (
+        outcome(lambda: pytree.flatten_one_level(value)),
+        outcome(lambda: jtu.flatten_one_level(value)),
+    )
+    if isinstance(theirs, Exception):
+        assert type(ours) is type(theirs) and str(ours) == str(theirs)
+        return
+    assert ours[1] == theirs[1] and same(list(ours[0]), list(theirs[0]))
+    with_keys, with_keys_of_jax = (
+        pytree.flatten_one_level_with_keys(value),
+        jtu.flatten_one_level_with_keys(value),
+    )
+    if isinstance(value, Point):  # JAX 0.10.2 calls both fields x here, but not in tree_flatten_with_path
+        assert [repr(k) for k, _ in with_keys[0]] == ["GetAttrKey(name='x')", "GetAttrKey(name='y')"]
+    else:
+        assert [repr(k) for k, _ in with_keys[0]] == [repr(k) for k, _ in with_keys_of_jax[0]]
+    assert with_keys[1] == with_keys_of_jax[1]
+
+
+leaves_of_trees = st.one_of(st.integers(), st.text(max_size=2), st.just(None), st.floats(allow_nan=False))
+keys_of_dicts = st.one_of(st.text(max_size=3), st.sampled_from(list("abcdefgh")))
+
+
+def containers(child: Any) -> Any:
+    return st.one_of(
+        st.lists(child, max_size=5),
+        st.lists(child, max_size=5).map(tuple),
+        st.dictionaries(keys_of_dicts, child, max_size=6),
+        st.dictionaries(st.integers(0, 5), child, max_size=3),
+        st.dictionaries(keys_of_dicts, child, max_size=3).map(collections.OrderedDict),
+        st.dictionaries(keys_of_dicts, child, max_size=3).map(lambda d: collections.defaultdict(int, d)),
+        st.tuples(child, child).map(lambda xy: Point(*xy)),
+        st.tuples(child, st.integers(0, 2)).map(lambda xy: Box(*xy)),
+    )
+
+
+random_trees = st.recursive(leaves_of_trees, containers, max_leaves=25)
+
+
+@given(random_trees)
+def test_any_tree_flattens_as_in_jax(value: Any) -> None:
+    leaves, treedef = tree_flatten(value)
+    expected_leaves, expected = jtu.tree_flatten(value)
+    assert str(treedef) == str(expected)
+    assert all(a is b for a, b in zip(leaves, expected_leaves, strict=True))
+    assert same(treedef.unflatten(leaves), jtu.tree_unflatten(expected, leaves))
+    assert treedef.flatten_up_to(value) == leaves
+    paths = [keystr(path) for path, _ in pytree.tree_leaves_with_path(value)]
+    assert paths == [jtu.keystr(path) for path, _ in jtu.tree_leaves_with_path(value)]
+    assert tree_structure(value, lambda _: False) == treedef
+    assert pickle.loads(pickle.dumps(treedef)) == treedef
+
+
+@given(random_trees, random_trees)
+def test_equality_of_structures_is_jaxs(a: Any, b: Any) -> None:
+    ours, theirs = tree_structure(a) == tree_structure(b), jtu.tree_structure(a) == jtu.tree_structure(b)
+    assert ours == theirs
+    if ours:
+        assert hash(tree_structure(a)) == hash(tree_structure(b))
+    assert bool(tree_diff(a, b)) is not ours
+
+
+@given(random_trees, random_trees)
+def test_prefixes_are_jaxs(a: Any, b: Any) -> None:
+    ours, theirs = outcome(lambda: pytree.broadcast_prefix(a, b)), outcome(lambda: jtu.tree_broadcast(a, b))
+    if isinstance(theirs, Exception):
+        assert type(ours) is type(theirs) is ValueError
+        if ".y" not in str(ours):  # JAX 0.10.2 calls every field of a namedtuple by the first one's name here
+            assert str(ours).splitlines()[:3] == str(theirs).splitlines()[:3]
+    else:
+        assert same(tree_structure(b).unflatten(ours), theirs)
+
+
+# --- tree definitions ---------------------------------------------------------------------------------------
+
+
+def test_equal_structures_of_builtin_nodes_are_one_object() -> None:
+    first, second = {"b": 1, "a": (2, [3], Point(1, 2))}, {"a": (0, [0], Point(0, 0)), "b": 7}
+    assert tree_structure(first) is tree_structure(second)
+    assert hash(tree_structure(first)) == hash(tree_structure(second))
+    assert tree_structure((1, 2)) != tree_structure([1, 2])
+    assert tree_structure((1, 2)) != tree_structure((1, 2, 3))
+    assert tree_structure(None) != tree_structure(())
+    assert tree_structure(Point(1, 2)) != tree_structure(OtherPoint(1, 2))
+    assert tree_structure(1) != 1
+
+
+def test_structures_with_users_data_compare_by_value() -> None:
+    assert tree_structure(Box(1, "a")) == tree_structure(Box(2, "a"))
+    assert tree_structure(Box(1, "a")) is not tree_structure(Box(2, "a"))
+    assert tree_structure([Box(1, "a")]) != tree_structure([Box(1, "b")])
+    assert tree_structure({1: 0}) == tree_structure({1: 5})
+    assert tree_structure({1: 0}) != tree_structure({2: 0})
+    assert len({tree_structure(Box(1, "a")), tree_structure(Box(3, "a")), tree_structure(Box(1, "b"))}) == 2
+
+
+def test_keys_that_are_equal_but_of_other_types_are_restored() -> None:
+    # 1 == True and "red" == Color.RED: a table that took one for the other would give back the wrong keys.
+    pairs: list[tuple[Any, Any]] = [({"red": 1}, {Color.RED: 1}), ({1: 1}, {True: 1}), ({1: 1}, {1.0: 1})]
+    for n in range(6):
+        more = dict.fromkeys("abcdef"[:n], 0)
+        pairs.append(({"red": 1, **more}, {Color.RED: 1, **more}))
+    for plain, special in pairs:
+        for value in (plain, special, plain, special):
+            for copied in (tree_map(lambda x: x, value), tree_map(lambda x: x, [value])[0]):
+                assert [type(k) for k in sorted(copied)] == [type(k) for k in sorted(value)]
+
+
+def test_unhashable_auxiliary_data_can_be_hashed_and_compared() -> None:
+    treedef = tree_structure(Box(1, ["a", {}]))
+    assert hash(treedef) == hash(tree_structure(Box(2, ["a", {}])))
+    assert treedef == tree_structure(Box(2, ["a", {}]))
+    assert treedef != tree_structure(Box(2, ["b", {}]))
+
+
+def test_nothing_of_the_users_is_kept_alive() -> None:
+    class Data:
+        pass
+
+    aux, key = Data(), Data()
+    refs = [weakref.ref(aux), weakref.ref(key)]
+    treedef = tree_structure([Box(1, aux), {key: (1,)}, (Box((Box(1, aux),), 0),)])
+    text = str(treedef)
+    assert "Data" in text
+    del aux, key, treedef
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
+def test_interned_structures_go_when_they_are_not_used() -> None:
+    ref = weakref.ref(tree_structure(({"only_here_1": (1,)}, {"only_here_2": [Box(1, 2)]})))
+    gc.collect()
+    assert ref() is None
+
+
+def test_the_tables_are_bounded() -> None:
+    from minijax import pytree_core as core
+
+    for i in range(core._TABLE_LIMIT + 10):
+        tree_structure({f"key{i}": 1, "nested": (1, [2])})
+    assert len(core._dict_table) <= core._TABLE_LIMIT
+    assert (
+        str(tree_structure({"key3": 1, "nested": (1, [2])})) == "PyTreeDef({'key3': *, 'nested': (*, [*])})"
+    )
+
+
+def test_structures_from_many_threads_are_one_object() -> None:
+    found: list[Any] = []
+
+    def work() -> None:
+        for i in range(200):
+            found.append((i, tree_structure({f"t{i}": (1, {"x": [i]})})))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 800
+    assert len({(i, id(treedef)) for i, treedef in found}) == 200
+
+
+def test_pickle_and_copy() -> None:
+    for value in ([1, {"a": (2, None)}], Box(1, "aux"), {1: Point(1, 2)}):
+        treedef = tree_structure(value)
+        assert pickle.loads(pickle.dumps(treedef)) == treedef
+        assert copy.deepcopy(treedef) == treedef
+    assert copy.deepcopy(tree_structure([1, 2])) is tree_structure([1, 2])
+
+
+def test_treedef_tools() -> None:
+    pair = tree_structure((1, 2))
+    assert str(pair.compose(tree_structure([1, None]))) == "PyTreeDef(([*, None], [*, None]))"
+    assert pair.compose(tree_structure([1])) is tree_structure(([1], [1]))
+    assert tree_util.treedef_tuple([pair, tree_structure(1)]) is tree_structure(((1, 2), 3))
+    assert tree_util.treedef_children(pair) == [tree_structure(0), tree_structure(0)]
+    assert tree_util.all_leaves([1, "a"]) and not tree_util.all_leaves([1, None])
+    assert tree_util.all_leaves([1, (2, 3)], is_leaf=lambda x: isinstance(x, tuple))
+
+
+def test_deep_trees() -> None:
+    value: Any = 1
+    for _ in range(200):
+        value = [value]
+    leaves, treedef = tree_flatten(value)
+    assert leaves == [1] and treedef.num_nodes == 201
+    assert treedef.unflatten([2]) != value
+
+
+# --- map, reduce and their like, against JAX ----------------------------------------------------------------
+
+MAPS: dict[str, Any] = {
+    "one tree": lambda m: m.tree_map(lambda x: x + 1, {"b": 1, "a": (2, None)}),
+    "two trees": lambda m: m.tree_map(lambda x, y: (x, y), (1, [2]), (3, [4])),
+    "prefix": lambda m: m.tree_map(lambda x, y: (x, y), (1, 2), ([3, 4], {"a": 5})),
+    "is_leaf": lambda m: m.tree_map(lambda x: str(x), [1, None, (2,)], is_leaf=lambda x: x is None),
+    "custom": lambda m: m.tree_map(lambda x: -x, Box(Point(1, 2), "aux")),
+    "lengths": lambda m: m.tree_map(lambda x, y: x, (1, 2), (1,)),
+    "deep lengths": lambda m: m.tree_map(lambda x, y: x, {"a": [1, 2]}, {"a": [1, 2, 3]}),
+    "types": lambda m: m.tree_map(lambda x, y: x, (1, 2), [1, 2]),
+    "dict keys": lambda m: m.tree_map(lambda x, y: x, {"a": 1}, {"b": 1}),
+    "number of keys": lambda m: m.tree_map(lambda x, y: x, {"a": 1, "b": 2}, {"a": 1}),
+    "leaf for node": lambda m: m.tree_map(lambda x, y: x, {"a": 1}, 3),
+    "leaf for none": lambda m: m.tree_map(lambda x, y: x, None, 3),
+    "tuple for namedtuple": lambda m: m.tree_map(lambda x, y: x, Point(1, 2), (1, 2)),
+    "other namedtuple": lambda m: m.tree_map(lambda x, y: x, Point(1, 2), OtherPoint(1, 2)),
+    "ordered dict": lambda m: m.tree_map(
+        lambda x, y: x, collections.OrderedDict(a=1), collections.OrderedDict(b=1)
+    ),
+    "auxiliary data": lambda m: m.tree_map(lambda x, y: x, Box(1, 2), Box(1, 3)),
+    "third tree": lambda m: m.tree_map(lambda *x: x, (1, 2), (1, 2), [1, 2]),
+    "with path": lambda m: m.tree_map_with_path(lambda p, x, y: (m.keystr(p), x, y), {"a": [1]}, {"a": [2]}),
+    "with path, mismatch": lambda m: m.tree_map_with_path(lambda p, x, y: x, {"a": [1]}, {"a": 2}),
+    "with path, is_leaf of path": lambda m: m.tree_map_with_path(
+        lambda p, x: (len(p), x), {"a": [1]}, is_leaf=lambda p, x: len(p) == 1, is_leaf_takes_path=True
+    ),
+    "empty with path": lambda m: m.tree_map_with_path(lambda p, x: x, ()),
+    "reduce": lambda m: m.tree_reduce(lambda a, b: a + b, {"a": 1, "b": (2, 3)}),
+    "reduce from": lambda m: m.tree_reduce(lambda a, b: a + b, [1, 2], 10),
+    "reduce nothing": lambda m: m.tree_reduce(lambda a, b: a + b, []),
+    "reduce to None": lambda m: m.tree_reduce(lambda a, b: b, [1, 2], None),
+    "reduce pairwise": lambda m: m.tree_reduce_associative(lambda a, b: f"({a}{b})", list("abcde")),
+    "reduce pairwise nothing": lambda m: m.tree_reduce_associative(lambda a, b: a, ()),
+    "reduce pairwise identity": lambda m: m.tree_reduce_associative(lambda a, b: a, (), identity=7),
+    "all": lambda m: m.tree_all({"a": 1, "b": [True, 2]}),
+    "not all": lambda m: m.tree_all({"a": 1, "b": [True, 0]}),
+    "transpose": lambda m: m.tree_transpose(
+        m.tree_structure((1, 2)), m.tree_structure([1, 2, 3]), ([1, 2, 3], [4, 5, 6])
+    ),
+    "transpose, inner found": lambda m: m.tree_transpose(
+        m.tree_structure((1, 2)), None, ({"a": 1, "b": 2}, {"a": 3, "b": 4})
+    ),
+    "transpose mismatch": lambda m: m.tree_transpose(
+        m.tree_structure((1, 2)), m.tree_structure([1, 2]), ([1, 2, 3], [4, 5, 6])
+    ),
+    "broadcast": lambda m: m.tree_broadcast((1, 2), (0, [0, {"a": 0}])),
+    "broadcast mismatch": lambda m: m.tree_broadcast((1, 2), [0, 0]),
+    "broadcast none": lambda m: m.tree_broadcast((1, None), (0, (0, 0)), is_leaf=lambda x: x is None),
+    "unsortable keys": lambda m: m.tree_flatten({1: 1, "a": 2}),
+    "unsortable complex keys": lambda m: m.tree_leaves({1j: 1, 2j: 2}),
+    "unsortable default dict": lambda m: m.tree_leaves(collections.defaultdict(int, {1: 1, "a": 2})),
+    "is_leaf not boolean": lambda m: m.tree_flatten([1], is_leaf=lambda x: 5),
+    "is_leaf raises": lambda m: m.tree_flatten([1], is_leaf=lambda x: 1 / 0),
+    "too few leaves": lambda m: m.tree_structure((1, 2)).unflatten([1]),
+    "too many leaves": lambda m: m.tree_structure((1, 2)).unflatten([1, 2, 3]),
+    "leaves not iterable": lambda m: m.tree_structure((1, 2)).unflatten(5),
+    "up to: tuple": lambda m: m.tree_structure((1, 2)).flatten_up_to([1, 2]),
+    "up to: list": lambda m: m.tree_structure([1, 2]).flatten_up_to((1, 2)),
+    "up to: list length": lambda m: m.tree_structure([1, 2]).flatten_up_to([1]),
+    "up to: dict": lambda m: m.tree_structure({"a": 1}).flatten_up_to(3),
+    "up to: dict keys": lambda m: m.tree_structure({"a": 1}).flatten_up_to({"b": 1}),
+    "up to: more keys": lambda m: m.tree_structure({"a": 1}).flatten_up_to({"a": 1, "b": 1}),
+    "up to: dict unsorted": lambda m: m.tree_structure({"a": 1, "b": 2}).flatten_up_to({"b": 1, "a": [2]}),
+    "up to: namedtuple": lambda m: m.tree_structure(Point(1, 2)).flatten_up_to((1, 2)),
+    "up to: other namedtuple": lambda m: m.tree_structure(Point(1, 2)).flatten_up_to(OtherPoint(1, 2)),
+    "up to: custom data": lambda m: m.tree_structure(Static(2)).flatten_up_to(Static(3)),
+    "up to: custom type": lambda m: m.tree_structure(Box(1, 2)).flatten_up_to(3),
+    "up to: leaf": lambda m: m.tree_structure(1).flatten_up_to([1, 2]),
+    "up to: inside": lambda m: m.tree_structure((1, [2])).flatten_up_to((1, 2)),
+    "no function": lambda m: m.tree_map(1, 2),
+    "error of the function": lambda m: m.tree_map(lambda x, y: x + y, {"a": 1}, {"a": "x"}),
+    "dataclass registered twice": lambda m: m.register_dataclass(Layer),
+    "class registered twice": lambda m: m.register_pytree_node(Box, lambda x: ((), None), lambda a, c: None),
+    "list registered": lambda m: m.register_pytree_node(list, lambda x: ((), None), lambda a, c: None),
+    "no class registered": lambda m: m.register_pytree_node("x", None, None),
+    "dataclass: one list": lambda m: m.register_dataclass(Color, ["a"], None),
+    "dataclass: no dataclass": lambda m: m.register_dataclass(Color),
+    "dataclass: overlap": lambda m: m.register_dataclass(Color, ["a"], ["a"]),
+    "dataclass: missing": lambda m: m.register_dataclass(Layer, ["weights"], []),
+    "dataclass: unexpected": lambda m: m.register_dataclass(Layer, ["weights", "bias", "z"], ["name"]),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_results_and_errors_are_jaxs(name: str) -> None:
+    ours, theirs = outcome(lambda: MAPS[name](pytree)), outcome(lambda: MAPS[name](jtu))
+    assert type(ours) is type(theirs)
+    if not isinstance(theirs, Exception):
+        assert same(ours, theirs)
+    elif isinstance(theirs, ValueError):
+        # JAX's own first line, but for the final full stop and the number that it leaves out
+        first = str(theirs).splitlines()[0].rstrip(".")
+        # where JAX prints a set of field names, their order differs from run to run
+        first = first.split(" Missing fields")[0]
+        assert str(ours).startswith(first)
+
+
+@pytest.mark.parametrize("got", [3, (3, 4), (1, 2, 3), [(1,), None]])
+def test_malformed_flatten_functions_are_reported(got: Any) -> None:
+    class Malformed:
+        pass
+
+    for module in (pytree, jtu):
+        module.register_pytree_node(Malformed, lambda _: got, lambda aux, children: Malformed())
+    ours, theirs = (
+        outcome(lambda: pytree.tree_flatten(Malformed())),
+        outcome(lambda: jtu.tree_flatten(Malformed())),
+    )
+    assert type(theirs) is type(ours) is ValueError
+    assert str(ours) == str(theirs)
+
+
+def test_registration_after_use_takes_effect() -> None:
+    class Late:
+        def __init__(self, x: Any):
+            self.x = x
+
+    value = Late(1)
+    for container in ((value,), [value, [value]], {"a": value}):
+        assert pytree.tree_leaves(container)[0] is value
+    pytree.register_pytree_node(Late, lambda late: ((late.x,), None), lambda _, children: Late(*children))
+    assert pytree.tree_leaves((value,)) == [1]
+    assert pytree.tree_leaves([value, [value]]) == [1, 1]
+    assert pytree.tree_leaves({"a": value}) == [1]
+
+
+def test_registration_with_keys() -> None:
+    @pytree.register_pytree_with_keys_class
+    class Keyed:
+        def __init__(self, a: Any, b: Any):
+            self.a, self.b = a, b
+
+        def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+            return ((GetAttrKey("a"), self.a), (GetAttrKey("b"), self.b)), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Keyed:
+            return cls(*children)
+
+    pairs, treedef = pytree.tree_flatten_with_path(Keyed(1, [2]))
+    assert [keystr(path) for path, _ in pairs] == [".a", ".b[0]"]
+    assert treedef.unflatten([3, 4]).b == [4]
+    assert pytree.tree_leaves(Keyed(1, [2])) == [1, 2]
+
+
+def test_register_dataclass_as_a_call_and_with_lists() -> None:
+    @functools.partial(pytree.register_dataclass, data_fields=["y", "x"], meta_fields=["op"])
+    @dataclasses.dataclass
+    class Pair:
+        x: Any
+        y: Any
+        op: str
+
+    leaves, treedef = tree_flatten(Pair(1, 2, "add"))
+    assert leaves == [2, 1]
+    assert str(treedef) == "PyTreeDef(CustomNode(Pair[('add',)], [*, *]))"
+    assert treedef.unflatten([5, 6]) == Pair(6, 5, "add")
+
+    class Loose:
+        def __init__(self, x: Any, tag: Any):
+            self.x, self.tag = x, tag
+
+    assert pytree.register_dataclass(Loose, ["x"], ["tag"]) is Loose
+    assert pytree.tree_map(lambda x: x + 1, Loose(1, "t")).x == 2
+
+    @dataclasses.dataclass
+    class Dropped:
+        x: Any
+        cache: Any = None
+
+    pytree.register_dataclass(Dropped, ["x"], [], drop_fields=["cache"])
+    assert pytree.tree_leaves(Dropped(1, 2)) == [1]
+
+
+def test_static_field_helper() -> None:
+    @dataclasses.dataclass
+    class WithStatic:
+        x: Any
+        op: str = tree.static(default="add", metadata={"doc": "operation"})
+
+    pytree.register_dataclass(WithStatic)
+    assert pytree.tree_leaves(WithStatic(3)) == [3]
+    assert dataclasses.fields(WithStatic)[1].metadata == {"doc": "operation", "static": True}
+
+
+def test_partial() -> None:
+    add = Partial(max, 1, default=2)
+    leaves, treedef = tree_flatten(add)
+    assert leaves == [1, 2]
+    assert str(treedef) == str(jtu.tree_structure(jtu.Partial(max, 1, default=2)))
+    again = treedef.unflatten([5, 6])
+    assert type(again) is Partial and again.args == (5,) and again.keywords == {"default": 6}
+    # The arguments of an inner partial stay with it, as in JAX.
+    outer = Partial(functools.partial(max, 10), 3)
+    assert pytree.tree_leaves(outer) == jtu.tree_leaves(jtu.Partial(functools.partial(max, 10), 3)) == [3]
+    assert outer() == 10
+    assert (
+        tree_structure(Partial(max, 1)) == tree_structure(Partial(max, 2)) != tree_structure(Partial(min, 1))
+    )
+    inner = functools.partial(max, 1)
+    assert tree_structure(Partial(inner, 1)) == tree_structure(Partial(inner, 2))
+
+
+def test_key_classes() -> None:
+    pairs = [
+        (SequenceKey(1), jtu.SequenceKey(1)),
+        (DictKey("a"), jtu.DictKey("a")),
+        (DictKey((1, "b")), jtu.DictKey((1, "b"))),
+        (GetAttrKey("name"), jtu.GetAttrKey("name")),
+        (FlattenedIndexKey(3), jtu.FlattenedIndexKey(3)),
+    ]
+    for ours, theirs in pairs:
+        assert (str(ours), repr(ours)) == (str(theirs), repr(theirs))
+        assert ours == type(ours)(ours._value) and hash(ours) == hash(type(ours)(ours._value))
+        assert pickle.loads(pickle.dumps(ours)) == ours
+    assert SequenceKey(1) != FlattenedIndexKey(1) and DictKey(1) != SequenceKey(1)
+    match DictKey("a"):
+        case DictKey(key=key):
+            assert key == "a"
+    match SequenceKey(4):
+        case SequenceKey(idx):
+            assert idx == 4
+    assert keystr((1, "x")) == "1x"
+    assert keystr((SequenceKey(0), DictKey("w")), simple=True, separator=".") == "0.w"
+
+
+# --- prefixes and differences -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "axes, full",
+    [
+        (0, (1, [2, 3])),
+        ((0, None), ({"w": 1, "b": 2}, 3)),
+        ((0, (None, 1)), (1, (2, {"a": 3, "b": 4}))),
+        (None, (1, 2)),
+        ((None, 0), (None, 1)),
+        (({"w": 0, "b": None}, 1), ({"w": [1, 2], "b": (3, 4, 5)}, 6)),
+        ((), ()),
+    ],
+)
+def test_prefix_leaves_is_what_in_axes_means(axes: Any, full: Any) -> None:
+    from jax._src.api_util import flatten_axes
+
+    expected = flatten_axes("in_axes", jtu.tree_structure(full), axes)
+    assert prefix_leaves(axes, full) == list(expected)
+    assert prefix_leaves(axes, tree_structure(full)) == list(expected)
+
+
+def test_prefix_mismatch_names_path_and_types() -> None:
+    with pytest.raises(ValueError) as raised:
+        prefix_leaves((0, {"w": [1]}), (5, {"w": (6,)}), name="vmap in_axes")
+    text = str(raised.value)
+    assert "pytree structure error: different types at key path\n    vmap in_axes[1]['w']\n" in text
+    assert "<class 'list'>" in text and "<class 'tuple'>" in text
+    with pytest.raises(ValueError, match=r"different lengths of tuple at key path\n    in_axes\n"):
+        prefix_leaves((0, 1), (1, 2, 3), name="in_axes")
+    with pytest.raises(ValueError, match=r"different types at key path\n    in_axes\[1\]\n(.*\n)*    a leaf"):
+        prefix_leaves((0, (1,)), tree_structure((1, 2)), name="in_axes")
+
+
+def test_prefix_mismatch_names_the_field_of_a_namedtuple() -> None:
+    text = explain_prefix_mismatch(Point(1, [2]), Point(1, [2, 3]), "in_axes")
+    assert text is not None and "different lengths of list at key path\n    in_axes.y\n" in text
+    assert [keystr(d.path) for d in tree_diff(Point(1, [2]), Point(1, [2, 3]))] == [".y"]
+
+
+def test_explanation_is_none_for_a_prefix() -> None:
+    assert explain_prefix_mismatch((0, [1]), (1, [(2, 3)]), "axes") is None
+    assert explain_prefix_mismatch((0, None), (1, 2), "axes") is not None
+    assert explain_prefix_mismatch((0, None), (1, 2), "axes", is_leaf=lambda x: x is None) is None
+
+
+PREFIXES = [
+    ((1, 2), (1, 2, 3)),
+    ({"a": 1}, {"b": 1}),
+    ({"a": 1, "c": 2}, {"b": 1}),
+    ((1, [1]), (1, (1,))),
+    (Box((1,), 2), Box((1,), 3)),
+    (None, 1),
+    (Point([2], 1), Point([2, 3], 1)),
+    ({"x": {"y": (1, 2)}}, {"x": {"y": (1, 2, 3)}}),
+]
+
+
+@pytest.mark.parametrize("prefix, full", PREFIXES)
+def test_prefix_explanations_are_jaxs(prefix: Any, full: Any) -> None:
+    from jax._src.tree_util import prefix_errors
+
+    theirs = str(prefix_errors(prefix, full)[0]("in_axes"))
+    ours = explain_prefix_mismatch(prefix, full, "in_axes")
+    assert ours is not None
+    # word for word, save for the order in which a set of keys comes, for JAX's line-by-line comparison of
+    # metadata, and for what we add
+    theirs = theirs.split("\nso the diff in the metadata")[0]
+    assert sorted(theirs.split()) == sorted(ours.split("\nNone is a node")[0].split())
+
+
+@pytest.mark.parametrize("a, b", [*PREFIXES, ((1, {"p": [1]}), (1, {"p": [1, 2]})), (Static(1), Static(2))])
+def test_differences_are_jaxs(a: Any, b: Any) -> None:
+    from jax._src.tree_util import equality_errors
+
+    theirs = [(jtu.keystr(path), *rest) for path, *rest in equality_errors(a, b)]
+    ours = [(keystr(path), *rest) for path, *rest in tree_diff(a, b)]
+    assert [sorted(" ".join(row).split()) for row in ours] == [
+        sorted(" ".join(row).split()) for row in theirs
+    ] or (
+        # JAX lists the differing keys in the order of a set
+        [row[:3] for row in ours] == [row[:3] for row in theirs]
+    )
+    assert ours
+
+
+def test_differences_of_structures() -> None:
+    carry, out = tree_structure((1, {"w": 2})), tree_structure((1, {"w": [2, 3]}))
+    assert tree_diff(carry, carry) == []
+    text = explain_tree_diff(carry, out, "the input carry", "the output carry")
+    assert text == (
+        "  * [1]['w'] is a leaf in the input carry and <class 'list'> in the output carry, "
+        "so their Python types differ"
+    )
+
+
+def test_public_names_are_jaxs() -> None:
+    for name in tree_util.__all__:
+        assert hasattr(jtu, name) and hasattr(tree_util, name)
+    for name in tree.__all__:
+        assert hasattr(jax.tree, name)
+    missing = {n for n in dir(jax.tree) if not n.startswith("_")} - set(tree.__all__)
+    assert not missing
+    missing = {n for n in dir(jtu) if not n.startswith("_")} - set(tree_util.__all__)
+    assert missing == {"default_registry"}
+    assert tree.map(lambda x: x + 1, {"a": 1}) == {"a": 2}
