@@ -1,0 +1,338 @@
+"""Arrays: immutable values with a dtype and weak type, on the host (NumPy) or on a device.
+
+An ``Array`` holds a NumPy value, a device buffer, or both: it moves lazily, at first need, and remembers.
+Operators, indexing and methods are given to it by ``minijax.numpy``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.avals import ShapedArray, dtype_name
+
+# Set by the backend, whose buffers these are: buffer -> read-only NumPy array, and its companions.
+fetch_buffer: Callable[[Any], np.ndarray]
+
+
+def set_fetch(fetch: Callable[[Any], np.ndarray]) -> None:
+    """Install the function that copies a device buffer to the host."""
+    global fetch_buffer
+    fetch_buffer = fetch
+
+
+class Array:
+    """An immutable n-dimensional array: ``shape``, ``dtype``, ``weak_type``.
+
+    Made by ``minijax.numpy.array`` and by every operation; not by calling this class. The slots ``_np`` (a NumPy array
+    or scalar that nobody may write to) and ``_buffer`` (a device buffer) are unset while there is none: so
+    evaluation reads ``x._np`` with no test, and whatever is not an array on the host raises AttributeError.
+    """
+
+    __slots__ = ("_np", "_buffer", "aval", "__weakref__")
+    __array_priority__ = 100
+
+    _np: Any
+    _buffer: Any
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any, aval: ShapedArray) -> None:
+        self._np = value
+        self.aval = aval
+
+    def _value(self) -> Any:
+        """The NumPy value, fetched from the device at first need."""
+        try:
+            return self._np
+        except AttributeError:
+            value = self._np = fetch_buffer(self._buffer)
+            return value
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the value is on the host, so that reading it waits for nothing."""
+        return hasattr(self, "_np")
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the value is in a device buffer."""
+        return hasattr(self, "_buffer")
+
+    def forget_host_copy(self) -> None:
+        """Drop the NumPy value: the buffer was donated, and so the array is deleted."""
+        if self.on_host:
+            del self._np
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.size * self.aval.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.aval.dtype.itemsize
+
+    def to_concrete_value(self) -> Array:
+        """Itself: an array is concrete."""
+        return self
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        value = np.asarray(self._value())
+        if dtype is not None and np.dtype(dtype) != value.dtype:
+            if copy is False:
+                raise ValueError(
+                    f"Unable to avoid copy while creating an array as requested: the values are {value.dtype}, "
+                    f"{np.dtype(dtype)} is asked for. Use numpy.asarray, which copies where it must."
+                )
+            return value.astype(dtype)
+        if copy:
+            return value.copy()
+        # a view can be unlocked as long as the array that owns its memory can be written to
+        owner = value if value.base is None else value.base
+        if isinstance(owner, np.ndarray):
+            owner.flags.writeable = False
+        view = value.view()
+        view.flags.writeable = False
+        return view
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        value = self.__array__()
+        try:
+            return value.__dlpack__(**kwargs)
+        except BufferError:
+            # who asks by a version of the protocol that cannot say "read-only" gets a copy
+            return value.copy().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def item(self, *args: int) -> Any:
+        """The single element as a Python scalar."""
+        return np.asarray(self._value()).item(*args)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python scalars."""
+        return np.asarray(self._value()).tolist()
+
+    def __bool__(self) -> bool:
+        if self.aval.size > 1:
+            raise ValueError(
+                f"The truth value of an array with more than one element is ambiguous (shape {self.aval.shape}). "
+                "Use a.any() or a.all()"
+            )
+        if self.aval.size == 0:
+            raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check for it.")
+        return bool(self._value())
+
+    def _scalar(self) -> Any:
+        if self.aval.ndim:
+            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got {self.aval.ndim=}")
+        return np.asarray(self._value()).item()
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar())
+
+    def __index__(self) -> int:
+        if not dtypes.is_integer(self.aval.dtype) or self.aval.ndim:
+            raise TypeError(f"Only integer scalar arrays can be converted to a scalar index; got {self.aval!r}")
+        return int(self._value())
+
+    def __format__(self, spec: str) -> str:
+        return format(np.asarray(self._value())[()], spec)
+
+    def __len__(self) -> int:
+        return len(self.aval)
+
+    def __str__(self) -> str:
+        return str(np.asarray(self._value()))
+
+    def __repr__(self) -> str:
+        name = dtype_name(self.aval.dtype)
+        weak = ", weak_type=True" if self.aval.weak_type else ""
+        value = np.asarray(self._value())
+        if self.aval.size == 0:
+            return f"Array([], shape={self.aval.shape}, dtype={name}{weak})"
+        body = np.array2string(value, prefix="Array(", separator=", ", suffix=f", dtype={name}{weak})")
+        last = body.rsplit("\n", 1)[-1]
+        tail = f"dtype={name}{weak})"
+        start = len("Array(") if "\n" not in body else 0
+        fits = start + len(last) + 2 + len(tail) <= np.get_printoptions()["linewidth"]
+        return f"Array({body}, {tail}" if fits else f"Array({body},\n      {tail}"
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self
+
+    def __reduce__(self) -> Any:
+        return (_rebuild, (np.asarray(self._value()), self.aval))
+
+
+def device_array(buffer: Any, aval: ShapedArray) -> Array:
+    """The array in a device buffer."""
+    x = Array.__new__(Array)
+    x._buffer = buffer
+    x.aval = aval
+    return x
+
+
+class LiteralArray(Array):
+    """A scalar that a rule or a function wrote down. Staging makes it a literal, where a user's array is a constvar.
+
+    ``written`` is the Python number it was made from, if it is weakly typed: 0.7 rather than the float32 nearest to it.
+    """
+
+    __slots__ = ("written",)
+
+    written: Any
+
+    def literal(self) -> Any:
+        """What a jaxpr holds: a Python number if weakly typed, so that it stays weak, a NumPy scalar otherwise."""
+        value = np.asarray(self._value())
+        if not self.aval.weak_type:
+            return value[()]
+        return self.written if hasattr(self, "written") else value.item()
+
+
+def _rebuild(value: np.ndarray, aval: ShapedArray) -> Array:
+    return Array(value, aval)
+
+
+_SCALAR_TYPES = (bool, int, float, complex)
+_scalar_avals: dict[Any, ShapedArray] = {}
+
+
+def scalar_aval(kind: type) -> ShapedArray:
+    """The type of a Python scalar of class ``kind``: weak, but for ``bool``."""
+    key = (kind, x64_enabled())
+    aval = _scalar_avals.get(key)
+    if aval is None:
+        dtype = dtypes.canonicalize_dtype(np.dtype(kind), key[1])
+        aval = _scalar_avals[key] = ShapedArray((), dtype, kind is not bool)
+    return aval
+
+
+def _from_scalar(x: Any) -> Array:
+    aval = scalar_aval(type(x))
+    try:
+        literal = LiteralArray(aval.dtype.type(x), aval)
+    except OverflowError:
+        raise OverflowError(f"Python int {x} too large to convert to {aval.dtype}") from None
+    if aval.weak_type:
+        literal.written = x
+    return literal
+
+
+def _canonical(dtype: np.dtype) -> np.dtype:
+    return dtypes.canonicalize_dtype(dtype, x64_enabled())
+
+
+def _from_numpy(x: Any) -> Array:
+    dtype = _canonical(x.dtype)
+    # A copy, always: the caller may write to ``x`` afterwards, and results may be views of their operands.
+    if isinstance(x, np.ndarray):
+        value = np.array(x, dtype=dtype)
+        return Array(value, ShapedArray(value.shape, dtype))
+    return LiteralArray(x.astype(dtype), ShapedArray((), dtype))
+
+
+def as_array(x: Any) -> Array:
+    """``x`` as an ``Array``: Python scalars become weakly typed, 64-bit values 32-bit ones unless x64 is enabled.
+
+    Raises TypeError for what is not array-like.
+    """
+    if isinstance(x, Array):
+        return x
+    if type(x) in _SCALAR_TYPES:
+        return _from_scalar(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        return _from_numpy(x)
+    converted = _protocol(x)
+    return converted if isinstance(converted, Array) else _from_numpy(converted)
+
+
+def _protocol(x: Any) -> Any:
+    """``x`` converted by ``__jax_array__`` or ``__array__``; TypeError if it has neither."""
+    if isinstance(x, _SCALAR_TYPES):  # a subclass, such as an IntEnum
+        kind: Any = next(kind for kind in _SCALAR_TYPES if isinstance(x, kind))
+        return _from_scalar(kind(x))
+    method = getattr(x, "__jax_array__", None)
+    if method is not None:
+        return method()
+    if hasattr(type(x), "__array__"):
+        return np.asarray(x)
+    raise TypeError(f"Value {x!r} of type {type(x)} is not a valid JAX type")
+
+
+def is_array_like(x: Any) -> bool:
+    """Whether ``x`` can be an argument of a primitive (tracers, having an ``aval``, included)."""
+    return (
+        hasattr(x, "aval")
+        or isinstance(x, (np.generic, *_SCALAR_TYPES))
+        or (isinstance(x, np.ndarray) and x.dtype.kind not in "OSU")
+        or hasattr(x, "__jax_array__")
+        or (hasattr(type(x), "__array__") and not isinstance(x, np.ndarray))
+    )
+
+
+# (shape, dtype.num, x64) of a NumPy array of builtin dtype -> its type
+_numpy_avals: dict[Any, ShapedArray] = {}
+
+
+def numpy_aval(x: Any) -> ShapedArray:
+    """The type of a NumPy array or scalar."""
+    dtype = x.dtype
+    if dtype.isbuiltin != 1:  # byte-swapped, structured, or of ml_dtypes: its number does not tell
+        return ShapedArray(x.shape, _canonical(dtype))
+    key = (x.shape, dtype.num, x64_enabled())
+    aval = _numpy_avals.get(key)
+    if aval is None:
+        if len(_numpy_avals) >= 4096:
+            _numpy_avals.clear()
+        aval = _numpy_avals[key] = ShapedArray(x.shape, _canonical(dtype))
+    return aval
+
+
+def get_aval(x: Any) -> ShapedArray:
+    """The type of ``x``: a tracer, an array, or anything ``as_array`` takes. Raises TypeError."""
+    if type(x) is np.ndarray:
+        return numpy_aval(x)
+    try:
+        return x.aval
+    except AttributeError:
+        pass
+    if type(x) in _SCALAR_TYPES:
+        return scalar_aval(type(x))
+    if isinstance(x, (np.ndarray, np.generic)):
+        return numpy_aval(x)
+    return as_array(x).aval

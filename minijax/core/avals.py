@@ -1,0 +1,152 @@
+"""Abstract values: what is known of an array while it is only a type.
+
+A ``ShapedArray`` is interned: one object per (shape, dtype, weak_type). Equality is therefore identity, a tuple of
+avals is a cheap dictionary key, and whatever is derived from a type (its MLIR spelling, its symbolic zero)
+is kept on the object.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+
+_interned: weakref.WeakValueDictionary[Any, ShapedArray] = weakref.WeakValueDictionary()
+
+
+class ShapedArray:
+    """The type of an array: ``shape`` (tuple of ints), ``dtype`` (``numpy.dtype``) and ``weak_type``.
+
+    A weak type gives way in promotion: Python scalars are weakly typed.
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "zero", "mlir", "__weakref__")
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    weak_type: bool
+    ndim: int
+    size: int
+    zero: Any  # the symbolic ``Zero`` of this type, made at first need
+    mlir: str | None  # 'tensor<8xf32>', made at first need
+
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+        key = (shape, dtype, weak_type)
+        try:
+            self = _interned.get(key)
+        except TypeError:  # an unhashable shape, such as a list
+            self = None
+        if self is not None:
+            return self
+        shape = tuple(int(d) for d in shape)
+        dtype = np.dtype(dtype)
+        weak_type = bool(weak_type)
+        canonical = (shape, dtype, weak_type)
+        self = _interned.get(canonical)
+        if self is not None:
+            return self
+        self = object.__new__(cls)
+        self.shape, self.dtype, self.weak_type = canonical
+        self.ndim = len(shape)
+        size = 1
+        for d in shape:
+            size *= d
+        self.size = size
+        self.zero = self.mlir = None
+        return _interned.setdefault(canonical, self)
+
+    def __reduce__(self) -> Any:
+        return (ShapedArray, (self.shape, self.dtype, self.weak_type))
+
+    def __copy__(self) -> ShapedArray:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> ShapedArray:
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("zero", "mlir") and hasattr(self, "size"):
+            raise AttributeError(f"a ShapedArray is shared and cannot be changed (attribute {name!r}); use .update")
+        object.__setattr__(self, name, value)
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """The type with the given fields replaced."""
+        return ShapedArray(
+            changes.pop("shape", self.shape),
+            changes.pop("dtype", self.dtype),
+            changes.pop("weak_type", self.weak_type),
+            **changes,
+        )
+
+    def strip_weak_type(self) -> ShapedArray:
+        """The same type, strong."""
+        return ShapedArray(self.shape, self.dtype) if self.weak_type else self
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """The type of tangents: the same for inexact dtypes, ``float0`` for integers and booleans."""
+        if dtypes.is_inexact(self.dtype):
+            return self
+        return ShapedArray(self.shape, dtypes.float0)
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        """``f32[8]``, as jaxprs print it; ``float32[8]`` with ``short_dtypes=False``."""
+        name = dtypes.short_name(self.dtype) if short_dtypes else dtype_name(self.dtype)
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+    def __str__(self) -> str:
+        return self.str_short(short_dtypes=False)
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object: the array is a scalar")
+        return self.shape[0]
+
+
+class ShapeDtypeStruct:
+    """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts."""
+
+    __slots__ = ("shape", "dtype", "weak_type")
+
+    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False) -> None:
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        self.shape = tuple(shape)
+        self.dtype = np.dtype(dtype)
+        self.weak_type = weak_type
+
+    @property
+    def aval(self) -> ShapedArray:
+        return ShapedArray(self.shape, self.dtype, self.weak_type)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    def __len__(self) -> int:
+        return len(self.aval)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self.aval is other.aval
+
+    def __hash__(self) -> int:
+        return hash(self.aval)
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtype_name(self.dtype)}{weak})"
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """``float32``, ``bfloat16``, ``float0``: the dtype's name as JAX prints it."""
+    return "float0" if dtype == dtypes.float0 else dtype.name

@@ -1,0 +1,176 @@
+"""The seam between the engine and whoever watches it.
+
+The engine announces what it does through the hook lists of this module; the microscope subscribes an
+``Observer``. Each hook is a module-level list that is only ever mutated in place, so the engine can import the
+list itself and test its truth: that test is the whole cost when nobody listens. No argument of a hook is
+built before the test has succeeded.
+
+Observers get live engine objects and must not keep them: they copy what they want to show (avals, ids,
+previews). What an observer itself binds is not observed, and an observer that raises is removed, with one
+warning, while the user's program goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+Hook = list[Callable[..., None]]
+
+# One list per hook; ``if on_bind_enter:`` is what the engine tests.
+on_main_push: Hook = []
+on_main_pop: Hook = []
+on_bind_enter: Hook = []
+on_bind_exit: Hook = []
+on_bind_raise: Hook = []
+on_rule: Hook = []
+on_equation: Hook = []
+on_jaxpr: Hook = []
+on_cache: Hook = []
+on_phase: Hook = []
+on_lowered: Hook = []
+on_compiled: Hook = []
+on_executed: Hook = []
+on_transfer: Hook = []
+# Everybody who overrides a bind hook or ``rule``: the one list that ``bind`` tests.
+bind_watched: Hook = []
+_BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
+
+
+class Observer:
+    """Base class of whoever watches the engine: override the hooks of interest, then ``subscribe``.
+
+    Only overridden hooks are called, so an observer of compilations costs nothing on ``bind``.
+    """
+
+    def main_push(self, main: Any) -> None:
+        """``main`` (a ``MainTrace``) is now the innermost interpreter of this thread."""
+
+    def main_pop(self, main: Any) -> None:
+        """``main`` has left the stack, also when an exception unwinds it."""
+
+    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        """``primitive`` is about to be processed by ``trace`` on ``args``."""
+
+    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        """The innermost entered bind returned ``out`` (one value, or a list if it has multiple results)."""
+
+    def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
+        """The innermost entered bind raised ``error``."""
+
+    def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
+        """The rule of ``primitive`` in the table named ``table`` is about to be applied."""
+
+    def equation(self, main: Any, eqn: Any) -> None:
+        """``eqn`` was appended to the jaxpr that ``main`` builds."""
+
+    def jaxpr(self, kind: str, closed: Any, name: str) -> None:
+        """A jaxpr was finished: ``kind`` says by what ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...)."""
+
+    def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
+        """A staging or compilation cache was asked; ``reason`` explains a miss."""
+
+    def phase(self, phase: str, name: str, seconds: float) -> None:
+        """A phase ('trace', 'lower', 'compile', 'run', 'transpose', ...) of function ``name`` took ``seconds``."""
+
+    def lowered(self, name: str, text: str) -> None:
+        """``name`` was lowered to the StableHLO module ``text``."""
+
+    def compiled(self, name: str, executable: Any) -> None:
+        """``executable`` was compiled by XLA for ``name``."""
+
+    def executed(self, name: str, executable: Any, n_in: int, n_out: int) -> None:
+        """``executable`` was run."""
+
+    def transfer(self, direction: str, aval: Any) -> None:
+        """An array moved: 'to_device' or 'to_host'."""
+
+
+HOOKS: dict[str, Hook] = {
+    "main_push": on_main_push,
+    "main_pop": on_main_pop,
+    "bind_enter": on_bind_enter,
+    "bind_exit": on_bind_exit,
+    "bind_raise": on_bind_raise,
+    "rule": on_rule,
+    "equation": on_equation,
+    "jaxpr": on_jaxpr,
+    "cache": on_cache,
+    "phase": on_phase,
+    "lowered": on_lowered,
+    "compiled": on_compiled,
+    "executed": on_executed,
+    "transfer": on_transfer,
+}
+
+_observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
+_lock = threading.Lock()
+_busy = threading.local()
+
+
+def _guarded(observer: Observer, method: Callable[..., None]) -> Callable[..., None]:
+    def call(*args: Any) -> None:
+        if getattr(_busy, "on", False):
+            return
+        _busy.on = True
+        try:
+            method(*args)
+        except Exception as error:
+            unsubscribe(observer)
+            warnings.warn(
+                f"the observer {type(observer).__name__} raised {type(error).__name__}: {error}; "
+                "it was removed and the program goes on",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        finally:
+            _busy.on = False
+
+    return call
+
+
+def subscribe(observer: Observer) -> Observer:
+    """Start calling the hooks that ``observer`` overrides, on every thread. Returns ``observer``."""
+    methods = {
+        name: _guarded(observer, getattr(observer, name))
+        for name in HOOKS
+        if getattr(type(observer), name) is not getattr(Observer, name)
+    }
+    with _lock:
+        _observers.append((observer, methods))
+        for name, method in methods.items():
+            HOOKS[name].append(method)
+        bind_watched.extend(methods[name] for name in _BIND_HOOKS if name in methods)
+    return observer
+
+
+def unsubscribe(observer: Observer) -> None:
+    """Stop calling ``observer``; unknown observers are ignored."""
+    with _lock:
+        for entry in [e for e in _observers if e[0] is observer]:
+            _observers.remove(entry)
+            for name, method in entry[1].items():
+                HOOKS[name].remove(method)
+                if method in bind_watched:
+                    bind_watched.remove(method)
+
+
+class watching:
+    """Context manager: ``with watching(observer): ...`` subscribes for the block."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+
+    def __enter__(self) -> Observer:
+        return subscribe(self.observer)
+
+    def __exit__(self, *exc: object) -> None:
+        unsubscribe(self.observer)
+
+
+def emit(hook: Hook, *args: Any) -> None:
+    """Call every subscriber of ``hook``. Callers test ``if hook:`` first."""
+    for method in tuple(hook):
+        method(*args)

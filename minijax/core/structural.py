@@ -1,0 +1,135 @@
+"""What the interpreters themselves need: symbolic zeros, and the few primitives they bind.
+
+The primitives are declared here, because interpreters may not import ``ops``; all their rules stand together in
+``ops.shape`` and ``ops.elementwise``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import LiteralArray, get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive
+from minijax.core.trace import state
+
+add_any_p = Primitive("add_any")
+broadcast_in_dim_p = Primitive("broadcast_in_dim")
+transpose_p = Primitive("transpose")
+squeeze_p = Primitive("squeeze")
+
+
+class Zero:
+    """The tangent or cotangent that is known to be zero, of type ``aval``; no array is made for it."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(x: Any) -> Zero:
+        """The zero tangent of the primal value ``x``."""
+        return zero_tangent(x)
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval.str_short(short_dtypes=False)})"
+
+
+class UndefinedPrimal:
+    """Stands in a transpose rule for an argument in which the primitive is linear; has its type, not its value."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    def __repr__(self) -> str:
+        return f"UndefinedPrimal({self.aval!r})"
+
+
+def is_undefined_primal(x: Any) -> bool:
+    """Whether ``x`` is a transpose rule's linear argument."""
+    return type(x) is UndefinedPrimal
+
+
+def zero_of(aval: ShapedArray) -> Zero:
+    """The symbolic zero tangent of a primal of type ``aval`` (one object per type)."""
+    zero = aval.zero
+    if zero is None:
+        zero = aval.zero = Zero(aval.to_tangent_aval())
+    return zero
+
+
+def zero_tangent(x: Any) -> Zero:
+    """The symbolic zero tangent of the primal value ``x``."""
+    return zero_of(get_aval(x))
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: np.dtype, weak_type: bool = False) -> Any:
+    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not ()."""
+    number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)
+    scalar = LiteralArray(number[()], ShapedArray((), dtype, weak_type))
+    return broadcast_in_dim_p.bind(scalar, shape=shape, broadcast_dimensions=()) if shape else scalar
+
+
+def zeros(aval: ShapedArray) -> Any:
+    """A real array of zeros of type ``aval``; outside staging, float0 zeros are NumPy's, as in JAX."""
+    if aval.dtype == dtypes.float0 and state.dynamic.level == 0:
+        return np.zeros(aval.shape, dtypes.float0)
+    return full(aval.shape, False, aval.dtype, aval.weak_type)
+
+
+def instantiate_zeros(t: Any) -> Any:
+    """``t``, made a real array if it is a symbolic zero."""
+    return zeros(t.aval) if type(t) is Zero else t
+
+
+def add_tangents(a: Any, b: Any) -> Any:
+    """The sum of two (co)tangents, either of which may be symbolic."""
+    if type(a) is Zero:
+        return b
+    if type(b) is Zero:
+        return a
+    return add_any_p.bind(a, b)
+
+
+def broadcast(x: Any, size: int, axis: int) -> Any:
+    """``x`` repeated ``size`` times along a new axis at ``axis``."""
+    shape = list(get_aval(x).shape)
+    axis %= len(shape) + 1
+    dims = tuple(d for d in range(len(shape) + 1) if d != axis)
+    shape.insert(axis, size)
+    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=dims)
+
+
+def moveaxis(x: Any, src: int, dst: int) -> Any:
+    """``x`` with axis ``src`` moved to ``dst``; no equation when they are equal."""
+    ndim = get_aval(x).ndim
+    src, dst = src % ndim, dst % ndim
+    if src == dst:
+        return x
+    permutation = [d for d in range(ndim) if d != src]
+    permutation.insert(dst, src)
+    return transpose_p.bind(x, permutation=tuple(permutation))
+
+
+def expand_dims(x: Any, axes: tuple[int, ...]) -> Any:
+    """``x`` with new axes of size 1 at ``axes`` of the result."""
+    if not axes:
+        return x
+    shape = get_aval(x).shape
+    ndim = len(shape) + len(axes)
+    new = {a % ndim for a in axes}
+    kept = tuple(d for d in range(ndim) if d not in new)
+    sizes = iter(shape)
+    return broadcast_in_dim_p.bind(
+        x, shape=tuple(1 if d in new else next(sizes) for d in range(ndim)), broadcast_dimensions=kept
+    )

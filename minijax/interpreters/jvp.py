@@ -1,0 +1,140 @@
+"""Forward mode: push (primal, tangent) pairs through a function.
+
+In: primals and tangents. Out: the same. Invariant: a tangent has the tangent type of its primal, and one that is
+known to be zero is a symbolic ``Zero``; a result with a zero tangent is no tracer at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core.array import get_aval
+from minijax.core.primitive import Primitive, RuleTable
+from minijax.core.structural import Zero, instantiate_zeros, zero_of
+from minijax.core.trace import Trace, Tracer, new_main, records_below, state
+from minijax.errors import source_info
+from minijax.interpreters.stage import stage
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr
+
+jvp_rules = RuleTable(
+    "jvp",
+    "Differentiation rule for '{name}' not implemented",
+    "add: minijax.interpreters.ad.primitive_jvps[primitive] = rule"
+    "   # rule(primals, tangents, **params) -> (primal_out, tangent_out)",
+)
+
+
+class JVPTracer(Tracer):
+    """A primal value with its tangent."""
+
+    __slots__ = ("primal", "tangent", "aval")
+
+    aval: Any  # type: ignore[misc]
+
+    def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
+        self._trace = trace
+        self.primal = primal
+        self.tangent = tangent
+        try:
+            self.aval = primal.aval
+        except AttributeError:
+            self.aval = get_aval(primal)
+
+    def to_concrete_value(self) -> Any:
+        primal = self.primal
+        return primal.to_concrete_value() if isinstance(primal, Tracer) else primal
+
+    def _details(self) -> str:
+        return f"(primal={self.primal!r}, tangent={self.tangent!r})"
+
+
+class JVPTrace(Trace):
+    """Applies jvp rules."""
+
+    __slots__ = ("recorded",)
+    rules = jvp_rules
+
+    def __init__(self, main: Any) -> None:
+        super().__init__(main)
+        self.recorded = records_below(self.level)
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        primals = []
+        tangents = []
+        active = False
+        for x in args:
+            if type(x) is JVPTracer and x._trace is self:
+                primals.append(x.primal)
+                tangent = x.tangent
+                tangents.append(tangent)
+                if type(tangent) is not Zero:
+                    active = True
+            else:
+                primals.append(x)
+                tangents.append(zero_of(get_aval(x)))
+        if not active:
+            return primitive.bind(*primals, **params)
+        noting = self.recorded and state.source is None
+        if noting:
+            state.source = source_info(3)
+        try:
+            out, tangent_out = jvp_rules[primitive](primals, tangents, **params)
+        finally:
+            if noting:
+                state.source = None
+        if primitive.multiple_results:
+            return [self.join(p, t) for p, t in zip(out, tangent_out, strict=True)]
+        return out if type(tangent_out) is Zero else JVPTracer(self, out, tangent_out)
+
+    def join(self, primal: Any, tangent: Any) -> Any:
+        """The pair as a tracer, or just the primal if the tangent is symbolically zero."""
+        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
+
+    def split(self, x: Any) -> tuple[Any, Any]:
+        """The primal and tangent of ``x``, which may be a constant to this trace."""
+        if type(x) is JVPTracer and x._trace is self:
+            return x.primal, x.tangent
+        return x, zero_of(get_aval(x))
+
+
+def jvp(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], name: str = ""
+) -> tuple[list[Any], list[Any]]:
+    """Primals and tangents of flat ``fun``'s outputs; tangents may be symbolic zeros, in and out."""
+    with new_main(JVPTrace, "jvp", None, name) as main:
+        trace: Any = main.trace
+        outs = fun(*[trace.join(p, t) for p, t in zip(primals, tangents, strict=True)])
+        pairs = [trace.split(out) for out in outs]
+    return [p for p, _ in pairs], [t for _, t in pairs]
+
+
+def jvp_jaxpr(
+    closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """The jvp of a jaxpr, as a jaxpr: (primals, nonzero tangents) -> (primals out, nonzero tangents out).
+
+    Also returns which output tangents are nonzero; ``instantiate`` makes real zeros of the others. Kept with
+    ``closed``.
+    """
+    forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
+    key = ("jvp", tuple(nonzero), tuple(forced))
+    if key not in closed.memo:
+        n = len(closed.in_avals)
+        nonzero_out: list[bool] = []
+
+        def jvp_of_jaxpr(*args: Any) -> list[Any]:
+            given = iter(args[n:])
+            tangents = [
+                next(given) if nz else zero_of(aval) for aval, nz in zip(closed.in_avals, nonzero, strict=True)
+            ]
+            outs, tangents_out = jvp(lambda *xs: eval_closed(closed, *xs), args[:n], tangents)
+            tangents_out = [instantiate_zeros(t) if f else t for t, f in zip(tangents_out, forced, strict=True)]
+            nonzero_out[:] = [type(t) is not Zero for t in tangents_out]
+            return [*outs, *[t for t in tangents_out if type(t) is not Zero]]
+
+        tangent_avals = [a.to_tangent_aval() for a, nz in zip(closed.in_avals, nonzero, strict=True) if nz]
+        made = stage(jvp_of_jaxpr, [*closed.in_avals, *tangent_avals], closed.jaxpr.debug_name, "jvp")
+        closed.memo[key] = made, nonzero_out
+    return closed.memo[key]

@@ -1,0 +1,256 @@
+"""Partial evaluation: run what is known now, record what is not as a jaxpr.
+
+At trace time (``PartialEvalTrace``), in: a function, some inputs unknown; out: known results and, for the unknown
+ones, the equations that compute them from the unknown inputs and from residuals. Of jaxprs (``partial_eval_jaxpr``):
+one jaxpr becomes two. Invariant: only an equation with an unknown input is recorded, and what it takes from the
+known side is a ``Residual``, a variable that carries its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.array import LiteralArray, get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval
+from minijax.core.trace import Trace, Tracer, state
+from minijax.errors import source_info
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+
+# rule(trace, *args, **params) -> result(s): for primitives with subjaxprs, which know more than "all or nothing"
+partial_eval_rules = RuleTable(
+    "partial_eval", "Partial evaluation rule for '{name}' not implemented", "most primitives need none"
+)
+# rule(eqn, unknown_in) -> (known equations, unknown equations), which together define eqn's outvars
+partial_eval_jaxpr_rules = RuleTable(
+    "partial_eval_jaxpr", "Partial evaluation rule for '{name}' not implemented", "most primitives need none"
+)
+# rule(eqn, used_outputs) -> eqn without what is unused (or None)
+dce_rules = RuleTable("dce", "Dead-code rule for '{name}' not implemented", "most primitives need none")
+
+
+class Residual(Var):
+    """A variable of the unknown side that carries a value of the known side."""
+
+    __slots__ = ("val",)
+
+    def __init__(self, val: Any) -> None:
+        self.aval = get_aval(val)
+        self.val = val
+
+
+class PartialEvalTracer(Tracer):
+    """An unknown value: the variable that will hold it."""
+
+    __slots__ = ("aval", "variable")
+
+    aval: ShapedArray  # type: ignore[misc]
+
+    def __init__(self, trace: Trace, var: Var) -> None:
+        self._trace = trace
+        self.aval = var.aval
+        self.variable = var
+
+    def _details(self) -> str:
+        return "(unknown)"
+
+
+class PartialEvalTrace(Trace):
+    """Records the equations of unknown values, in program order."""
+
+    __slots__ = ("eqns",)
+    rules = partial_eval_rules
+    records = True
+
+    def __init__(self, main: Any) -> None:
+        super().__init__(main)
+        self.eqns: list[JaxprEqn] = main.global_data
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        own = partial_eval_rules.get(primitive)
+        if own is not None:
+            return own(self, *args, **params)
+        return self.record(primitive, args, params)
+
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Append one equation; returns the tracer(s) of its unknown result(s)."""
+        atoms: list[Var] = []
+        avals = []
+        for x in args:
+            atom = x.variable if type(x) is PartialEvalTracer and x._trace is self else Residual(x)
+            atoms.append(atom)
+            avals.append(atom.aval)
+        try:
+            out = primitive.signatures[(tuple(avals), *params.items()) if params else tuple(avals)]
+        except (KeyError, TypeError):
+            out = abstract_eval(primitive, tuple(avals), params)
+        if primitive.multiple_results:
+            out_vars = [Var(aval) for aval in out]
+            result: Any = [PartialEvalTracer(self, var) for var in out_vars]
+        else:
+            var = Var(out)
+            out_vars = [var]
+            result = PartialEvalTracer(self, var)
+        eqn = JaxprEqn(primitive, atoms, params, out_vars, state.source or source_info(3))
+        self.eqns.append(eqn)
+        if observe.on_equation:
+            observe.emit(observe.on_equation, self.main, eqn)
+        return result
+
+    def new_unknown(self, aval: ShapedArray) -> PartialEvalTracer:
+        """A tracer for an unknown input of type ``aval``."""
+        return PartialEvalTracer(self, Var(aval))
+
+    def is_unknown(self, x: Any) -> bool:
+        """Whether ``x`` is this trace's tracer (everything else is known to it)."""
+        return type(x) is PartialEvalTracer and x._trace is self
+
+    def atom(self, x: Any) -> Any:
+        """The variable of ``x``: its own if unknown, a new residual if known."""
+        return x.variable if type(x) is PartialEvalTracer and x._trace is self else Residual(x)
+
+    def rule_of(self, primitive: Primitive) -> Rule | None:
+        return partial_eval_rules.get(primitive)
+
+
+class LinearProgram:
+    """What partial evaluation recorded: ``outs`` from ``in_vars`` by ``eqns``, residual values inside.
+
+    An element of ``outs`` is a variable, or a symbolic ``Zero`` for an output that does not depend on the inputs.
+    """
+
+    __slots__ = ("in_vars", "eqns", "outs", "name", "_closed")
+
+    def __init__(self, in_vars: Sequence[Var], eqns: list[JaxprEqn], outs: Sequence[Any], name: str = "") -> None:
+        self.in_vars = list(in_vars)
+        self.eqns = eqns
+        self.outs = list(outs)
+        self.name = name
+        self._closed: ClosedJaxpr | None = None
+
+    def closed(self) -> ClosedJaxpr:
+        """The program as a closed jaxpr: dead equations dropped, residuals its constants, zeros left out."""
+        if self._closed is None:
+            self._closed = _close(self.in_vars, self.eqns, [v for v in self.outs if isinstance(v, Var)], self.name)
+        return self._closed
+
+
+def _close(in_vars: list[Var], eqns: list[JaxprEqn], outs: list[Var], name: str) -> ClosedJaxpr:
+    kept = live_eqns(eqns, outs)
+    consts: dict[int, tuple[Var, Any]] = {}
+
+    def atom(v: Var) -> Any:
+        if type(v) is not Residual:
+            return v
+        if isinstance(v.val, LiteralArray):
+            return Literal(v.val.literal(), v.aval)
+        entry = consts.get(id(v.val))
+        if entry is None:
+            entry = consts[id(v.val)] = (Var(v.aval), v.val)
+        return entry[0]
+
+    new_eqns = [JaxprEqn(e.primitive, [atom(v) for v in e.invars], e.params, e.outvars, e.source) for e in kept]
+    out_atoms = [atom(v) for v in outs]
+    const_vars = [var for var, _ in consts.values()]
+    return ClosedJaxpr(Jaxpr(const_vars, in_vars, out_atoms, new_eqns, name), [c for _, c in consts.values()])
+
+
+def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
+    """The equations that ``outs`` depend on, in order, found backwards in one pass."""
+    needed = {v for v in outs if isinstance(v, Var)}
+    kept = []
+    for eqn in reversed(eqns):
+        if any(v in needed for v in eqn.outvars):
+            kept.append(eqn)
+            needed.update(v for v in eqn.invars if type(v) is not Literal)
+    kept.reverse()
+    return kept
+
+
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = False) -> tuple[Jaxpr, list[bool]]:
+    """``jaxpr`` with only the used outputs and the equations they need; and which inputs are still used.
+
+    Inputs that are not used any more are removed unless ``keep_inputs``.
+    """
+    outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
+    needed = {v for v in outs if type(v) is not Literal}
+    kept: list[JaxprEqn] = []
+    for eqn in reversed(jaxpr.eqns):
+        used = [v in needed for v in eqn.outvars]
+        if not any(used):
+            continue
+        rule = dce_rules.get(eqn.primitive)
+        if rule is not None:
+            eqn = rule(eqn, used)
+        elif not all(used):
+            eqn = eqn.replace(
+                outvars=[v if u else DropVar(v.aval) for v, u in zip(eqn.outvars, used, strict=True)]
+            )
+        kept.append(eqn)
+        needed.update(v for v in eqn.invars if type(v) is not Literal)
+    kept.reverse()
+    used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
+    in_vars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
+    return Jaxpr(jaxpr.constvars, in_vars, outs, kept, jaxpr.debug_name), used_in
+
+
+def partial_eval_jaxpr(
+    closed: ClosedJaxpr, unknown_in: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], int]:
+    """Split ``closed`` by which inputs are unknown: (known jaxpr, unknown jaxpr, unknown outputs, n residuals).
+
+    The known jaxpr maps known inputs to known outputs and residuals; the unknown one maps residuals and
+    unknown inputs to unknown outputs. ``instantiate`` forces outputs onto the unknown side.
+    """
+    jaxpr = closed.jaxpr
+    unknown: set[Any] = {v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if u}
+    known_eqns: list[JaxprEqn] = []
+    unknown_eqns: list[JaxprEqn] = []
+    residuals: dict[Any, None] = {}  # an ordered set
+
+    def need(atoms: Sequence[Any]) -> None:
+        for v in atoms:
+            if type(v) is not Literal and v not in unknown:
+                residuals[v] = None
+
+    for eqn in jaxpr.eqns:
+        eqn_unknown = [type(v) is not Literal and v in unknown for v in eqn.invars]
+        if not any(eqn_unknown):
+            known_eqns.append(eqn)
+            continue
+        rule = partial_eval_jaxpr_rules.get(eqn.primitive)
+        known, later = rule(eqn, eqn_unknown) if rule is not None else ((), (eqn,))
+        known_eqns.extend(known)
+        for e in later:
+            need(e.invars)
+            unknown_eqns.append(e)
+            unknown.update(e.outvars)
+    forced = [instantiate] * len(jaxpr.outvars) if isinstance(instantiate, bool) else list(instantiate)
+    unknown_out = [
+        f or (type(v) is not Literal and v in unknown) for v, f in zip(jaxpr.outvars, forced, strict=True)
+    ]
+    unknown_outs = [v for v, u in zip(jaxpr.outvars, unknown_out, strict=True) if u]
+    need(unknown_outs)
+    # constants are known: each side keeps those it uses
+    const_of = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    res_vars = [v for v in residuals if v not in const_of]
+    known_outs = [v for v, u in zip(jaxpr.outvars, unknown_out, strict=True) if not u]
+    known_ins = [v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if not u]
+    unknown_ins = [v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if u]
+    known_jaxpr = _close_over(const_of, known_ins, [*known_outs, *res_vars], known_eqns, jaxpr.debug_name)
+    unknown_jaxpr = _close_over(
+        const_of, [*res_vars, *unknown_ins], unknown_outs, live_eqns(unknown_eqns, unknown_outs), jaxpr.debug_name
+    )
+    return known_jaxpr, unknown_jaxpr, unknown_out, len(res_vars)
+
+
+def _close_over(
+    const_of: dict[Var, Any], in_vars: list[Var], outs: list[Any], eqns: list[JaxprEqn], name: str
+) -> ClosedJaxpr:
+    used = {v for e in eqns for v in e.invars if type(v) is not Literal}
+    used.update(v for v in outs if type(v) is not Literal)
+    const_vars = [v for v in const_of if v in used]
+    return ClosedJaxpr(Jaxpr(const_vars, in_vars, outs, eqns, name), [const_of[v] for v in const_vars])
+

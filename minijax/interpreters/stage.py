@@ -1,0 +1,153 @@
+"""Staging: run a function on abstract values and record a jaxpr.
+
+In: a function and input types. Out: a jaxpr and the values of its constants. Invariant: while the function runs,
+every primitive is recorded, also on constants (omnistaging: the trace is dynamic), in program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.array import LiteralArray, as_array
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, abstract_rules
+from minijax.core.trace import Trace, Tracer, check_alive, new_main, state
+from minijax.errors import source_info
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+# primitive -> rule(trace, *args, **params), for those that stage themselves; the others record one equation
+staging_rules = RuleTable("stage", "Staging rule for '{name}' not implemented", "most primitives need none")
+
+
+class JaxprTracer(Tracer):
+    """A variable of the jaxpr being recorded."""
+
+    __slots__ = ("aval", "variable")
+
+    aval: ShapedArray  # type: ignore[misc]
+
+    def __init__(self, trace: Trace, aval: ShapedArray, var: Var) -> None:
+        self._trace = trace
+        self.aval = aval
+        self.variable = var
+
+
+class JaxprBuilder:
+    """The jaxpr under construction: its equations so far, and the constants met."""
+
+    __slots__ = ("eqns", "consts", "names")
+
+    def __init__(self) -> None:
+        self.eqns: list[JaxprEqn] = []
+        # id of a constant -> its variable, its value, and itself
+        self.consts: dict[int, tuple[Var, Any, Any]] = {}
+        # how the inputs are called in the user's function, for error messages
+        self.names: dict[Var, str] = {}
+
+    def atom_of_constant(self, x: Any) -> Any:
+        """A literal for a number or NumPy scalar, a constvar for an array or an outer tracer."""
+        if isinstance(x, LiteralArray):
+            return Literal(x.literal(), x.aval)
+        entry = self.consts.get(id(x))
+        if entry is None:
+            value = x if hasattr(x, "aval") else as_array(x)
+            if isinstance(value, LiteralArray):
+                return Literal(value.literal(), value.aval)
+            # ``x`` itself is kept too, so that its id stays its own
+            entry = self.consts[id(x)] = (Var(check_alive(value).aval), value, x)
+        return entry[0]
+
+    def build(self, in_vars: Sequence[Var], outs: Sequence[Any], name: str) -> ClosedJaxpr:
+        """The finished jaxpr, with its constants."""
+        const_vars = [var for var, _, _ in self.consts.values()]
+        consts = [value for _, value, _ in self.consts.values()]
+        return ClosedJaxpr(Jaxpr(const_vars, in_vars, outs, self.eqns, name), consts)
+
+
+class JaxprTrace(Trace):
+    """Records equations in the ``JaxprBuilder`` of its main."""
+
+    __slots__ = ("builder",)
+    rules = abstract_rules
+    records = True
+
+    def __init__(self, main: Any) -> None:
+        super().__init__(main)
+        self.builder: JaxprBuilder = main.global_data
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        own = staging_rules.get(primitive)
+        if own is not None:
+            return own(self, *args, **params)
+        return self.record(primitive, args, params)
+
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Append one equation; returns the tracer(s) of its result(s)."""
+        atoms = []
+        avals = []
+        for x in args:
+            atom = x.variable if type(x) is JaxprTracer and x._trace is self else self.builder.atom_of_constant(x)
+            atoms.append(atom)
+            avals.append(atom.aval)
+        try:
+            out = primitive.signatures[(tuple(avals), *params.items()) if params else tuple(avals)]
+        except (KeyError, TypeError):
+            out = abstract_eval(primitive, tuple(avals), params)
+        if primitive.multiple_results:
+            out_vars = [Var(aval) for aval in out]
+            result: Any = [JaxprTracer(self, var.aval, var) for var in out_vars]
+        else:
+            var = Var(out)
+            out_vars = [var]
+            result = JaxprTracer(self, out, var)
+        eqn = JaxprEqn(primitive, atoms, params, out_vars, state.source or source_info(3))
+        self.builder.eqns.append(eqn)
+        if observe.on_equation:
+            observe.emit(observe.on_equation, self.main, eqn)
+        return result
+
+    def new_input(self, aval: ShapedArray, name: str = "") -> JaxprTracer:
+        """A tracer for a new input variable of type ``aval``."""
+        var = Var(aval)
+        if name:
+            self.builder.names[var] = name
+        return JaxprTracer(self, aval, var)
+
+    def atom(self, x: Any) -> Any:
+        """The variable or literal that stands for ``x`` in the jaxpr."""
+        if type(x) is JaxprTracer and x._trace is self:
+            return x.variable
+        return self.builder.atom_of_constant(x)
+
+    def rule_of(self, primitive: Primitive) -> Rule | None:
+        return staging_rules.get(primitive) or abstract_rules.get(primitive)
+
+
+def stage(
+    fun: Callable[..., Sequence[Any]],
+    in_avals: Sequence[ShapedArray],
+    name: str = "",
+    kind: str = "staged",
+    label: str = "jaxpr",
+    arg_names: Sequence[str] = (),
+) -> ClosedJaxpr:
+    """The jaxpr of ``fun`` (from flat values to a flat sequence of values) on inputs of ``in_avals``.
+
+    ``kind`` tells observers what made it; ``label`` and ``name`` name the transformation and the function in errors.
+    """
+    builder = JaxprBuilder()
+    outer_source, state.source = state.source, None
+    try:
+        with new_main(JaxprTrace, label, builder, name, dynamic=True) as main:
+            trace: Any = main.trace
+            names = [*arg_names, *[""] * (len(in_avals) - len(arg_names))]
+            tracers = [trace.new_input(aval, n) for aval, n in zip(in_avals, names, strict=True)]
+            outs = [trace.atom(check_alive(out)) for out in fun(*tracers)]
+            closed = builder.build([t.variable for t in tracers], outs, name)
+    finally:
+        state.source = outer_source
+    if observe.on_jaxpr:
+        observe.emit(observe.on_jaxpr, kind, closed, name)
+    return closed

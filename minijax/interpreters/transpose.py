@@ -1,0 +1,131 @@
+"""Transposition: run a linear program backwards, from cotangents of its outputs to cotangents of its inputs.
+
+In: equations linear in some of their variables, with everything else known, and output cotangents. Out: input
+cotangents. Invariant: a variable's cotangent is complete when its defining equation is reached, since every use came
+later in the program; equations without a cotangent are skipped, and zeros stay symbolic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.primitive import RuleTable
+from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
+from minijax.core.trace import state
+from minijax.interpreters.partial_eval import LinearProgram, Residual
+from minijax.interpreters.stage import stage
+from minijax.ir.evaluate import bind_eqn
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+
+transpose_rules = RuleTable(
+    "transpose",
+    "Transpose rule (for reverse-mode differentiation) for '{name}' not implemented",
+    "add: minijax.interpreters.ad.primitive_transposes[primitive] = rule"
+    "   # rule(ct, *args, **params) -> cotangents of the linear args, None for the others",
+)
+
+
+def backward_pass(
+    eqns: Sequence[JaxprEqn], known: dict[Var, Any], outs: Sequence[Any], cts: Sequence[Any], in_vars: Sequence[Var]
+) -> list[Any]:
+    """Cotangents of ``in_vars`` given ``cts`` of ``outs``; ``known`` holds the values of non-linear variables.
+
+    An element of the result is a symbolic ``Zero`` where no cotangent arrives.
+    """
+    ct_of: dict[Var, Any] = {}
+
+    for v, ct in zip(outs, cts, strict=True):
+        if type(ct) is not Zero and isinstance(v, Var) and type(v) is not Residual and v not in known:
+            ct_of[v] = add_tangents(ct_of[v], ct) if v in ct_of else ct
+    outer_source = state.source
+    try:
+        for eqn in reversed(eqns):
+            # what the rule records is ascribed to the line that made the forward equation
+            state.source = eqn.source
+            _transpose_eqn(eqn, known, ct_of)
+    finally:
+        state.source = outer_source
+    return [ct_of[v] if v in ct_of else zero_of(v.aval) for v in in_vars]
+
+
+def _transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -> None:
+    """Move the cotangents of ``eqn``'s results to its linear operands."""
+    primitive = eqn.primitive
+    if primitive.multiple_results:
+        arrived = [ct_of.pop(v, None) for v in eqn.outvars]
+        if all(ct is None for ct in arrived):
+            return
+        ct: Any = [zero_of(v.aval) if c is None else c for v, c in zip(eqn.outvars, arrived, strict=True)]
+    else:
+        ct = ct_of.pop(eqn.outvars[0], None)
+        if ct is None:
+            return
+    args: list[Any] = []
+    for v in eqn.invars:
+        if type(v) is Residual or type(v) is Literal:
+            args.append(v.val)
+        elif v in known:
+            args.append(known[v])
+        else:
+            args.append(UndefinedPrimal(v.aval))
+    rule = transpose_rules[primitive]
+    if observe.on_rule:
+        observe.emit(observe.on_rule, "transpose", primitive, rule)
+    for v, arg, new in zip(eqn.invars, args, rule(ct, *args, **eqn.params), strict=True):
+        if type(arg) is UndefinedPrimal and new is not None and type(new) is not Zero:
+            ct_of[v] = add_tangents(ct_of[v], new) if v in ct_of else new
+
+
+def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
+    """The cotangents of ``program``'s inputs."""
+    return backward_pass(program.eqns, {}, program.outs, cts, program.in_vars)
+
+
+def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """Transpose ``closed`` at ``args``, in which ``UndefinedPrimal`` marks the linear inputs.
+
+    Returns one cotangent per argument, None for the known ones. Equations without a linear input are evaluated first.
+    """
+    jaxpr = closed.jaxpr
+    known: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    known.update((v, x) for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is not UndefinedPrimal)
+    linear: list[JaxprEqn] = []
+    for eqn in jaxpr.eqns:
+        if all(type(v) is Literal or v in known for v in eqn.invars):
+            bind_eqn(eqn, known)
+        else:
+            linear.append(eqn)
+    in_vars = [v for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is UndefinedPrimal]
+    found = iter(backward_pass(linear, known, jaxpr.outvars, cts, in_vars))
+    return [next(found) if type(x) is UndefinedPrimal else None for x in args]
+
+
+def transpose_jaxpr(
+    closed: ClosedJaxpr, linear: Sequence[bool], nonzero_cts: Sequence[bool], ct_avals: Sequence[Any]
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """The transpose of a jaxpr, as a jaxpr: (known inputs, nonzero cotangents) -> nonzero cotangents of linear inputs.
+
+    Also returns which of the linear inputs get a nonzero cotangent. Kept with ``closed``.
+    """
+    key = ("transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
+    if key not in closed.memo:
+        nonzero_out: list[bool] = []
+        known_avals = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
+
+        def transposed_jaxpr(*values: Any) -> list[Any]:
+            known, given = iter(values[: len(known_avals)]), iter(values[len(known_avals) :])
+            args = [
+                UndefinedPrimal(a) if lin else next(known) for a, lin in zip(closed.in_avals, linear, strict=True)
+            ]
+            cts = [next(given) if nz else zero_of(a) for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)]
+            found = [
+                ct for ct, lin in zip(backward_pass_closed(closed, args, cts), linear, strict=True) if lin
+            ]
+            nonzero_out[:] = [type(ct) is not Zero for ct in found]
+            return [ct for ct in found if type(ct) is not Zero]
+
+        made = stage(transposed_jaxpr, [*known_avals, *ct_avals], closed.jaxpr.debug_name, "transpose")
+        closed.memo[key] = made, nonzero_out
+    return closed.memo[key]

@@ -1,0 +1,178 @@
+"""Batching: one run of a function stands for many, side by side along a batch axis.
+
+In: values with a batch axis each (or none). Out: the same. Invariant: a tracer's ``aval`` is the logical type,
+without the batch axis; ``val`` is the physical value, with it; a value without a batch axis is no tracer at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from minijax.core import structural
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive, Rule, RuleTable
+from minijax.core.trace import Trace, Tracer, new_main, records_below, state
+from minijax.errors import source_info
+from minijax.interpreters.stage import stage
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr
+
+not_mapped = None
+
+batching_rules = RuleTable(
+    "vmap",
+    "Batching rule for '{name}' not implemented",
+    "add: minijax.interpreters.batching.primitive_batchers[primitive] = rule"
+    "   # rule(args, dims, **params) -> (out, out_dim)",
+)
+# rule(axis_data, args, dims, **params), for the primitives that must know the mapped axis
+axis_rules = RuleTable(
+    "vmap (axis)",
+    "Batching rule for '{name}' not implemented",
+    "add: minijax.interpreters.batching.fancy_primitive_batchers[primitive] = rule",
+)
+
+
+class AxisData(NamedTuple):
+    """The axis that a vmap maps: its name (or None) and size."""
+
+    name: Any
+    size: int
+
+
+class BatchTracer(Tracer):
+    """``val`` with its batch axis ``batch_dim``."""
+
+    __slots__ = ("val", "batch_dim")
+
+    def __init__(self, trace: Trace, val: Any, batch_dim: int) -> None:
+        self._trace = trace
+        self.val = val
+        self.batch_dim = batch_dim
+
+    @property
+    def aval(self) -> ShapedArray:
+        aval = get_aval(self.val)
+        d = self.batch_dim
+        return ShapedArray(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
+
+    def _details(self) -> str:
+        return f"(val={self.val!r}, batch_dim={self.batch_dim})"
+
+
+class BatchTrace(Trace):
+    """Applies batching rules."""
+
+    __slots__ = ("axis", "recorded")
+    rules = batching_rules
+
+    def __init__(self, main: Any) -> None:
+        super().__init__(main)
+        self.axis: AxisData = main.global_data
+        self.recorded = records_below(self.level)
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        values = []
+        dims: list[int | None] = []
+        for x in args:
+            if type(x) is BatchTracer and x._trace is self:
+                values.append(x.val)
+                dims.append(x.batch_dim)
+            else:
+                values.append(x)
+                dims.append(None)
+        noting = self.recorded and state.source is None
+        if noting:
+            state.source = source_info(3)
+        try:
+            fancy = axis_rules.get(primitive)
+            if fancy is not None:
+                out, out_dims = fancy(self.axis, values, dims, **params)
+            else:
+                out, out_dims = batching_rules[primitive](values, dims, **params)
+        finally:
+            if noting:
+                state.source = None
+        if primitive.multiple_results:
+            if out_dims is None or isinstance(out_dims, int):
+                out_dims = [out_dims] * len(out)
+            return [self.box(o, d) for o, d in zip(out, out_dims, strict=True)]
+        return out if out_dims is None else BatchTracer(self, out, out_dims)
+
+    def box(self, value: Any, dim: int | None) -> Any:
+        """``value`` as this trace's tracer, or itself if it has no batch axis."""
+        return value if dim is None else BatchTracer(self, value, dim)
+
+    def unbox(self, x: Any) -> tuple[Any, int | None]:
+        """The physical value and batch axis of ``x``."""
+        if type(x) is BatchTracer and x._trace is self:
+            return x.val, x.batch_dim
+        return x, None
+
+    def rule_of(self, primitive: Primitive) -> Rule | None:
+        return axis_rules.get(primitive) or batching_rules.get(primitive)
+
+
+def batch(
+    fun: Callable[..., Sequence[Any]],
+    axis: AxisData,
+    values: Sequence[Any],
+    dims: Sequence[int | None],
+    name: str = "",
+) -> tuple[list[Any], list[int | None]]:
+    """Run flat ``fun`` with ``values`` batched along ``dims``; physical outputs and their batch axes."""
+    previous = state.axis_env
+    with new_main(BatchTrace, "vmap", axis, name) as main:
+        trace: Any = main.trace
+        try:
+            state.axis_env = (*previous, (axis.name, axis.size)) if axis.name is not None else previous
+            outs = fun(*[trace.box(v, d) for v, d in zip(values, dims, strict=True)])
+            pairs = [trace.unbox(out) for out in outs]
+        finally:
+            state.axis_env = previous
+    return [v for v, _ in pairs], [d for _, d in pairs]
+
+
+def match_axis(value: Any, dim: int | None, size: int, dst: int) -> Any:
+    """``value`` with its batch axis at ``dst``, broadcast along a new one if it has none."""
+    if dim is None:
+        return structural.broadcast(value, size, dst)
+    return structural.moveaxis(value, dim, dst)
+
+
+def bdim_at_front(value: Any, dim: int | None, size: int) -> Any:
+    """``value`` with its batch axis in front."""
+    return match_axis(value, dim, size, 0)
+
+
+def vmap_jaxpr(
+    closed: ClosedJaxpr, axis: AxisData, dims: Sequence[int | None], out_front: Sequence[bool] | bool = False
+) -> tuple[ClosedJaxpr, list[int | None]]:
+    """The batched jaxpr, on physical types, and the batch axes of its outputs. Kept with ``closed``.
+
+    Where ``out_front`` holds, an output is batched, along its first axis, whether or not it would be by itself.
+    """
+    forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
+    key = ("vmap", axis, tuple(dims), tuple(forced))
+    if key not in closed.memo:
+        out_dims: list[int | None] = []
+
+        def batched_jaxpr(*values: Any) -> list[Any]:
+            outs, found = batch(lambda *xs: eval_closed(closed, *xs), axis, values, dims)
+            out_dims[:] = [0 if f else d for d, f in zip(found, forced, strict=True)]
+            return [
+                bdim_at_front(out, d, axis.size) if f else out for out, d, f in zip(outs, found, forced, strict=True)
+            ]
+
+        avals = [batched_aval(a, d, axis.size) for a, d in zip(closed.in_avals, dims, strict=True)]
+        closed.memo[key] = stage(batched_jaxpr, avals, closed.jaxpr.debug_name, "vmap"), out_dims
+    return closed.memo[key]
+
+
+def batched_aval(aval: ShapedArray, dim: int | None, size: int) -> ShapedArray:
+    """The physical type of a value of logical type ``aval``."""
+    if dim is None:
+        return aval
+    return ShapedArray((*aval.shape[:dim], size, *aval.shape[dim:]), aval.dtype, aval.weak_type)

@@ -1,0 +1,1 @@
+"""The jaxpr language: its data structures, typechecker, evaluator and printer."""

@@ -1,0 +1,216 @@
+"""Documents: text with roles whose line breaks are chosen when the width of the page is known.
+
+A document is built from pieces of text, places where a line may be broken, indentation and groups. A group is
+laid out on one line if it fits there, with all its breaks otherwise (Wadler, "A prettier printer", 1998;
+Lindig, "Strictly pretty", 2000). Each piece of text has a *role* ('var', 'type', ...): the front ends map
+roles to colours, so one document serves a terminal, a notebook and a plain string.
+
+Each node keeps the width it has on one line, summed up when it is built. Whether a group fits is then one
+comparison, so layout takes linear time however groups nest. It keeps its own stack: no document is too deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+# Every role a segment can have. '' is white space and whatever has no role.
+ROLES = (
+    "",
+    "keyword",
+    "var",
+    "type",
+    "primitive",
+    "literal",
+    "param-name",
+    "param-value",
+    "punctuation",
+    "comment",
+    "drop",
+)
+
+
+class Doc:
+    """A document. ``width`` is its length on one line; ``noted`` tells whether it holds a ``note``."""
+
+    __slots__ = ("width", "noted")
+    width: int
+    noted: bool
+
+    def __add__(self, other: Doc) -> Doc:
+        return concat((self, other))
+
+    def __str__(self) -> str:
+        return to_string(self)
+
+
+class _Text(Doc):
+    __slots__ = ("role", "text")
+
+    def __init__(self, text: str, role: str) -> None:
+        self.text = text
+        self.role = role
+        self.width = len(text)
+        self.noted = False
+
+
+class _Break(Doc):
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.width = len(text)
+        self.noted = False
+
+
+class _Note(Doc):
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.width = 0
+        self.noted = True
+
+
+class _Concat(Doc):
+    __slots__ = ("children",)
+
+    def __init__(self, children: tuple[Doc, ...]) -> None:
+        self.children = children
+        self.width = sum([child.width for child in children])
+        self.noted = any([child.noted for child in children])
+
+
+class _Nest(Doc):
+    __slots__ = ("indent", "child")
+
+    def __init__(self, indent: int | None, child: Doc) -> None:
+        self.indent = indent
+        self.child = child
+        self.width = child.width
+        self.noted = child.noted
+
+
+class _Group(Doc):
+    __slots__ = ("child",)
+
+    def __init__(self, child: Doc) -> None:
+        self.child = child
+        self.width = child.width
+        self.noted = child.noted
+
+
+def text(string: str, role: str = "") -> Doc:
+    """``string``, which must not contain line breaks, in the given role."""
+    return _Text(string, role)
+
+
+def brk(flat: str = " ") -> Doc:
+    """A place to break the line; ``flat`` is printed instead if the enclosing group fits on one line."""
+    return _Break(flat)
+
+
+def note(string: str) -> Doc:
+    """A comment, printed at the end of whatever line this stands on; all comments of a document are aligned.
+
+    A group that contains a note is broken, so that each note gets the line it belongs to.
+    """
+    return _Note(string)
+
+
+def concat(docs: Iterable[Doc]) -> Doc:
+    """The documents one after the other."""
+    return _Concat(tuple(docs))
+
+
+def nest(indent: int, child: Doc) -> Doc:
+    """``child`` with the lines that begin inside it indented by ``indent`` more columns."""
+    return _Nest(indent, child)
+
+
+def align(child: Doc) -> Doc:
+    """``child`` with the lines that begin inside it indented to the column at which it begins."""
+    return _Nest(None, child)
+
+
+def group(child: Doc) -> Doc:
+    """``child`` on one line if it fits there, else with line breaks at all breaks not in inner groups."""
+    return _Group(child)
+
+
+def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
+    """The documents with ``separator`` between each two of them."""
+    pieces: list[Doc] = []
+    for doc in docs:
+        if pieces:
+            pieces.append(separator)
+        pieces.append(doc)
+    return pieces[0] if len(pieces) == 1 else _Concat(tuple(pieces))
+
+
+NIL = concat(())
+
+
+def segments(doc: Doc, width: int = 80) -> Iterator[tuple[str, str]]:
+    """The document as ``(role, text)`` pairs, in order; the texts joined are the string.
+
+    Lines are kept within ``width`` columns where the breaks allow it. A line break and the indentation after
+    it come as one pair of role ''.
+    """
+    return _with_notes(doc, width) if doc.noted else _layout(doc, width)
+
+
+def to_string(doc: Doc, width: int = 80) -> str:
+    """The document as plain text."""
+    return "".join([piece for _, piece in segments(doc, width)])
+
+
+def _layout(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
+    """Segments without notes, which are yielded as ``('note', text)`` where they stand."""
+    column = 0
+    # (columns to indent by, whether breaks are flat, what to print)
+    stack: list[tuple[int, bool, Doc]] = [(0, False, doc)]
+    while stack:
+        indent, flat, node = stack.pop()
+        if isinstance(node, _Text):
+            column += node.width
+            yield node.role, node.text
+        elif isinstance(node, _Concat):
+            stack += [(indent, flat, child) for child in reversed(node.children)]
+        elif isinstance(node, _Break):
+            if flat:
+                column += node.width
+                if node.width:
+                    yield "", node.text
+            else:
+                column = indent
+                yield "", "\n" + " " * indent
+        elif isinstance(node, _Group):
+            # The group alone must fit, not what follows it on the line: so does JAX.
+            fits = flat or (not node.noted and node.width <= width - column)
+            stack.append((indent, fits, node.child))
+        elif isinstance(node, _Nest):
+            step = node.indent
+            stack.append((column if step is None else indent + step, flat, node.child))
+        elif isinstance(node, _Note):
+            yield "note", node.text
+
+
+def _with_notes(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
+    """Segments with each line's notes moved to its end. Needs all lines to know the column of the notes."""
+    lines: list[list[tuple[str, str]]] = [[]]
+    notes: list[list[str]] = [[]]
+    for role, piece in _layout(doc, width):
+        if role == "note":
+            notes[-1].append(piece)
+            continue
+        if piece[:1] == "\n":
+            lines.append([])
+            notes.append([])
+        lines[-1].append((role, piece))
+    lengths = [sum(len(piece.lstrip("\n")) for _, piece in line) for line in lines]
+    column = max(length for length, noted in zip(lengths, notes, strict=True) if noted)
+    for line, length, noted in zip(lines, lengths, notes, strict=True):
+        yield from line
+        if noted:
+            yield "", " " * (column - length + 1)
+            yield "comment", "# " + "; ".join(noted)

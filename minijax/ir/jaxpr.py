@@ -1,0 +1,185 @@
+"""Jaxprs: explicitly typed, closed programs in A-normal form.
+
+    jaxpr  ::= { lambda constvars ; invars . let eqns in outvars }
+    eqn    ::= outvars = primitive [ params ] atoms
+    atom   ::= Var | Literal
+
+Variables are identities (no names): the printer allots names. Subjaxprs live in ``params``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive
+
+
+class Var:
+    """A variable of type ``aval``; equality is identity."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{self.aval.str_short()}"
+
+
+class DropVar(Var):
+    """The target of a result nobody reads; printed ``_``."""
+
+    __slots__ = ()
+
+
+class Literal:
+    """A scalar constant written inline: ``val`` (a NumPy scalar) of type ``aval``."""
+
+    __slots__ = ("val", "aval")
+
+    def __init__(self, val: Any, aval: ShapedArray) -> None:
+        self.val = val
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Literal({self.val}:{self.aval.str_short()})"
+
+
+Atom = Var | Literal
+
+
+class JaxprEqn:
+    """``outvars = primitive[params] invars``, with ``source`` (see ``errors.source_info``) of the user's line."""
+
+    __slots__ = ("primitive", "invars", "params", "outvars", "source")
+
+    def __init__(
+        self,
+        primitive: Primitive,
+        invars: Sequence[Any],
+        params: dict[str, Any],
+        outvars: Sequence[Var],
+        source: Any = None,
+    ) -> None:
+        self.primitive = primitive
+        self.invars = invars
+        self.params = params
+        self.outvars = outvars
+        self.source = source
+
+    def replace(self, **changes: Any) -> JaxprEqn:
+        """A copy with the given fields changed."""
+        fields = {name: changes.get(name, getattr(self, name)) for name in self.__slots__}
+        return JaxprEqn(**fields)
+
+    def __repr__(self) -> str:
+        from_, to = list(self.invars), list(self.outvars)
+        return f"JaxprEqn({to} = {self.primitive.name} {from_})"
+
+
+class Jaxpr:
+    """An open program: ``constvars`` stand for values that a ``ClosedJaxpr`` carries along."""
+
+    __slots__ = ("constvars", "invars", "outvars", "eqns", "debug_name", "__weakref__")
+
+    def __init__(
+        self,
+        constvars: Sequence[Var],
+        invars: Sequence[Var],
+        outvars: Sequence[Any],
+        eqns: Sequence[JaxprEqn],
+        debug_name: str = "",
+    ) -> None:
+        self.constvars = list(constvars)
+        self.invars = list(invars)
+        self.outvars = list(outvars)
+        self.eqns = list(eqns)
+        self.debug_name = debug_name
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """A copy with the given fields changed."""
+        names = ("constvars", "invars", "outvars", "eqns", "debug_name")
+        return Jaxpr(**{name: changes.get(name, getattr(self, name)) for name in names})
+
+    @property
+    def in_avals(self) -> list[ShapedArray]:
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        return [v.aval for v in self.outvars]
+
+    def __str__(self) -> str:
+        return pretty_printer(self)
+
+    __repr__ = __str__
+
+
+class ClosedJaxpr:
+    """A ``Jaxpr`` with the values of its constvars. Immutable by convention; identity is its hash."""
+
+    __slots__ = ("jaxpr", "consts", "memo", "__weakref__")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
+        assert len(jaxpr.constvars) == len(consts)
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+        # What was derived from this jaxpr (its jvp, its executable, ...) lives and dies with it.
+        self.memo: dict[Any, Any] = {}
+
+    @property
+    def in_avals(self) -> list[ShapedArray]:
+        return self.jaxpr.in_avals
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        return self.jaxpr.out_avals
+
+    @property
+    def eqns(self) -> list[JaxprEqn]:
+        return self.jaxpr.eqns
+
+    @property
+    def literals(self) -> list[Any]:
+        return self.consts
+
+    def __str__(self) -> str:
+        return pretty_printer(self)
+
+    __repr__ = __str__
+
+
+def subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The jaxprs found directly in an equation's ``params``, in order, closed ones opened."""
+    for value in params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, Jaxpr):
+                yield item
+
+
+def count_eqns(jaxpr: Jaxpr) -> int:
+    """Equations of ``jaxpr`` and, recursively, of its subjaxprs."""
+    return sum(1 + sum(map(count_eqns, subjaxprs(e.params))) for e in jaxpr.eqns)
+
+
+def used_vars(atoms: Iterable[Any]) -> list[Var]:
+    """The variables among ``atoms``, literals left out."""
+    return [a for a in atoms if type(a) is not Literal]
+
+
+def _unprinted(jaxpr: Any) -> str:
+    raise RuntimeError("minijax.ir.pretty has not been imported")
+
+
+# ``ir.pretty`` (a later module of this layer) puts the real printer here; ``str(jaxpr)`` must not import.
+pretty_printer = _unprinted
+
+
+def set_pretty_printer(printer: Any) -> None:
+    """Install the function behind ``str(jaxpr)``."""
+    global pretty_printer
+    pretty_printer = printer

@@ -1,0 +1,399 @@
+"""Prints jaxprs: as JAX prints them, or in the plainer style of the tutorial "Autodidax".
+
+``format_jaxpr`` gives a string, ``jaxpr_document`` a document with roles (see ``ir.doc``). The text in style
+'jax' is what jax 0.10 prints, to the character, but for the parameters that exist only for sharding, which
+our jaxprs lack. How one primitive's parameters are shown can be chosen beside its declaration, with an entry
+in ``pp_rules``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import string
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.core.primitive import Primitive
+from minijax.ir import doc as pp
+from minijax.ir.doc import Doc
+from minijax.ir.jaxpr import (
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    set_pretty_printer,
+    subjaxprs,
+)
+
+Params = Iterable[tuple[str, Any]]
+# rule(eqn, printer) -> the parameters to show, in order. Primitives without a rule show all, sorted by name.
+pp_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Params]] = {}
+
+# Parameters of ``jit`` that tell something only when they are true, or have a true element.
+_JIT_TRIVIAL = ("donated_invars", "keep_unused")
+
+
+def hide(*names: str, trivial: Sequence[str] = ()) -> Callable[[JaxprEqn, Printer], Params]:
+    """A rule for ``pp_rules``: shows all but ``names``, and the parameters ``trivial`` only if they are true.
+
+    >>> pp_rules[broadcast_in_dim_p] = hide("shape", trivial=["broadcast_dimensions"])  # doctest: +SKIP
+    """
+
+    def rule(eqn: JaxprEqn, printer: Printer) -> Params:
+        shown = [(k, v) for k, v in sorted(eqn.params.items()) if k not in names]
+        return [(k, v) for k, v in shown if v or k not in trivial]
+
+    return rule
+
+
+def jit_params(eqn: JaxprEqn, printer: Printer) -> Params:
+    """The rule for ``jit``: the name first; inner variables are named as the outer ones they stand for."""
+    params = dict(eqn.params)
+    params.pop("inline", None)
+    for key in _JIT_TRIVIAL:
+        value = params.get(key)
+        if not (any(value) if isinstance(value, (tuple, list)) else value):
+            params.pop(key, None)
+    inner = _open(params["jaxpr"])
+    if inner not in printer.shared:
+        printer.suggest_names(inner.invars, eqn.invars)
+        printer.suggest_names(inner.outvars, eqn.outvars)
+    return [("name", params.pop("name")), *sorted(params.items())]
+
+
+def format_jaxpr(
+    jaxpr: Jaxpr | ClosedJaxpr,
+    *,
+    style: str = "jax",
+    width: int = 80,
+    source_info: bool = False,
+    max_eqns: int | None = None,
+) -> str:
+    """``jaxpr`` as text; the options are those of ``jaxpr_document``, ``width`` is in columns."""
+    document = jaxpr_document(jaxpr, style=style, source_info=source_info, max_eqns=max_eqns)
+    return pp.to_string(document, width)
+
+
+def jaxpr_document(
+    jaxpr: Jaxpr | ClosedJaxpr, *, style: str = "jax", source_info: bool = False, max_eqns: int | None = None
+) -> Doc:
+    """``jaxpr`` as a document.
+
+    Args:
+      style: 'jax', or 'tutorial' (long type names, constants among the arguments, each subjaxpr named anew).
+      source_info: end each equation with a comment saying where in the user's program it comes from.
+      max_eqns: print at most so many equations of each jaxpr, then how many were left out.
+    """
+    if style == "jax":
+        return Printer(_open(jaxpr), source_info, max_eqns).document()
+    if style == "tutorial":
+        return _TutorialPrinter(source_info, max_eqns).jaxpr(_open(jaxpr))
+    raise ValueError(f"style must be 'jax' or 'tutorial', got {style!r}")
+
+
+def _open(jaxpr: Jaxpr | ClosedJaxpr) -> Jaxpr:
+    return jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+
+
+def _punctuation(string: str) -> Doc:
+    return pp.text(string, "punctuation")
+
+
+_SPACE = pp.text(" ")
+_COLON = _punctuation(":")
+_EQUALS = _punctuation(" = ")
+_SOFT_SPACE = pp.group(pp.brk())
+_COMMA = _punctuation(",") + _SOFT_SPACE
+_DROP = pp.text("_", "drop")
+_BREAK = pp.brk()
+_EMPTY_BREAK = pp.brk("")
+_EQN_BREAK = pp.brk("; ")
+_LAMBDA = pp.text("lambda ", "keyword")
+_LET = pp.text("let", "keyword")
+_IN = pp.text("in ", "keyword")
+
+
+def _source_note(eqn: JaxprEqn) -> Doc:
+    return pp.note(errors.summarize(eqn.source))
+
+
+def _literal_text(literal: Literal) -> str:
+    return str(np.asarray(literal.val).item()) if np.shape(literal.val) == () else "[...]"
+
+
+def _value_text(value: Any) -> str:
+    """A parameter that is no jaxpr, as text. Addresses are masked: the text is the same in each run."""
+    if isinstance(value, frozenset):
+        return f"frozenset({{{', '.join(repr(item) for item in sorted(value))}}})"
+    return re.sub(r" at 0x([0-9a-fA-F]+)", lambda match: " at 0x" + "X" * len(match[1]), str(value))
+
+
+class Printer:
+    """One printing in style 'jax': allots names, and holds the jaxprs to print once, ahead of the rest.
+
+    Names are allotted where they are first printed, hence the pieces have to be made in the order of the
+    page.
+    """
+
+    def __init__(self, root: Jaxpr, source_info: bool = False, max_eqns: int | None = None) -> None:
+        self.root = root
+        self.source_info = source_info
+        self.max_eqns = max_eqns
+        # jaxpr -> the name it is bound to by a ``let`` ahead of the program
+        self.shared = _shared_jaxprs(root)
+        taken = set(self.shared.values())
+        self._fresh_names = (name for name in _alphabetic_names() if name not in taken)
+        self.names: dict[Var, str] = dict.fromkeys(_unread_outputs(root), "_")
+        self._types: dict[Any, Doc] = {}
+
+    def document(self) -> Doc:
+        """The whole page: shared jaxprs, then the program."""
+        pages = [
+            pp.concat(
+                (pp.text("let ", "keyword"), pp.text(name, "var"), _EQUALS, self._lambda(jaxpr), _SPACE)
+            )
+            + pp.concat((pp.text("in", "keyword"), _BREAK))
+            for jaxpr, name in self.shared.items()
+        ]
+        return pp.concat((*pages, self.jaxpr(self.root)))
+
+    def name(self, var: Var) -> str:
+        """The name of ``var``, allotted now if it has none."""
+        name = self.names.get(var)
+        if name is None:
+            name = self.names[var] = "_" if isinstance(var, DropVar) else next(self._fresh_names)
+        return name
+
+    def suggest_names(self, inner: Sequence[Any], outer: Sequence[Any]) -> None:
+        """Let the variables of ``inner`` that have no name be called like those of ``outer``, one to one."""
+        if len(inner) != len(outer):
+            return
+        used = set()
+        for var, like in zip(inner, outer, strict=True):
+            if type(var) is Literal or type(like) is Literal or like in used or var in self.names:
+                continue
+            used.add(like)
+            self.names[var] = self.name(like)
+
+    def type(self, aval: Any) -> Doc:
+        """``:f32[8]``"""
+        doc = self._types.get(aval)
+        if doc is None:
+            doc = self._types[aval] = _COLON + pp.text(aval.str_short(short_dtypes=True), "type")
+        return doc
+
+    def atom(self, atom: Any) -> Doc:
+        """A variable or literal where it is read; literals with their type."""
+        if type(atom) is Literal:
+            return pp.text(_literal_text(atom), "literal") + self.type(atom.aval)
+        name = self.name(atom)
+        return _DROP if name == "_" else pp.text(name, "var")
+
+    def _atoms(self, atoms: Sequence[Any], space: Doc = _SOFT_SPACE) -> Doc:
+        if len(atoms) == 1:
+            return self.atom(atoms[0])
+        return pp.nest(2, pp.group(pp.join(space, [self.atom(atom) for atom in atoms])))
+
+    def _binders(self, binders: Sequence[Var]) -> Doc:
+        if len(binders) == 1:
+            return self.atom(binders[0]) + self.type(binders[0].aval)
+        return pp.nest(2, pp.group(pp.join(_SOFT_SPACE, [self.atom(v) + self.type(v.aval) for v in binders])))
+
+    def jaxpr(self, jaxpr: Jaxpr) -> Doc:
+        """``{ lambda ... }``, or the name of a shared jaxpr."""
+        name = self.shared.get(jaxpr)
+        return self._lambda(jaxpr) if name is None else pp.text(name, "var")
+
+    def _lambda(self, jaxpr: Jaxpr) -> Doc:
+        head = (
+            _punctuation("{ "),
+            _LAMBDA,
+            self._binders(jaxpr.constvars),
+            _punctuation("; "),
+            self._binders(jaxpr.invars),
+            _punctuation(". "),
+            _LET,
+        )
+        eqns = pp.join(_EQN_BREAK, _cut(jaxpr.eqns, self.max_eqns, self.equation))
+        outs = self._atoms(jaxpr.outvars, _COMMA)
+        close = _punctuation(",)" if len(jaxpr.outvars) == 1 else ")")
+        body = (*head, pp.nest(2, _BREAK + eqns), _BREAK, _IN, _punctuation("("), outs, close)
+        return pp.group(pp.nest(2, pp.concat(body)) + _punctuation(" }"))
+
+    def equation(self, eqn: JaxprEqn) -> Doc:
+        """``c:f32[] = prim[param=value] a b``"""
+        rule = pp_rules.get(eqn.primitive)
+        # The rule comes first: that of jit has a say in the names of the results.
+        params = sorted(eqn.params.items()) if rule is None else list(rule(eqn, self))
+        pieces: list[Doc] = []
+        if eqn.outvars:
+            pieces += [self._binders(eqn.outvars), _EQUALS]
+        if self.source_info:
+            pieces.append(_source_note(eqn))
+        pieces.append(pp.text(eqn.primitive.name, "primitive"))
+        if params:
+            pieces.append(self._params(params))
+        pieces += [_SPACE, self._atoms(eqn.invars)]
+        return pp.concat(pieces)
+
+    def _params(self, params: Params) -> Doc:
+        pairs = pp.join(_BREAK, [self._pair(key, value) for key, value in params])
+        inner = pp.nest(2, pp.concat((_punctuation("["), _EMPTY_BREAK, pairs)))
+        return pp.group(pp.concat((inner, _EMPTY_BREAK, _punctuation("]"))))
+
+    def _pair(self, key: str, value: Any) -> Doc:
+        if isinstance(value, (Jaxpr, ClosedJaxpr)):
+            shown = self.jaxpr(_open(value))
+        elif type(value) is tuple and all(isinstance(item, (Jaxpr, ClosedJaxpr)) for item in value):
+            jaxprs = pp.join(_BREAK, [self.jaxpr(_open(item)) for item in value])
+            inner = pp.nest(2, pp.concat((_punctuation("("), _EMPTY_BREAK, jaxprs)))
+            shown = pp.group(pp.concat((inner, _EMPTY_BREAK, _punctuation(")"))))
+        else:
+            shown = pp.text(_value_text(value), "param-value")
+        return pp.concat((pp.text(key, "param-name"), _punctuation("="), shown))
+
+
+def _cut(eqns: Sequence[JaxprEqn], most: int | None, show: Callable[[JaxprEqn], Doc]) -> Iterator[Doc]:
+    if most is None or len(eqns) <= most:
+        yield from map(show, eqns)
+        return
+    yield from map(show, eqns[:most])
+    yield pp.text(f"... ({len(eqns) - most} more equations)", "comment")
+
+
+def _alphabetic_names() -> Iterator[str]:
+    """a, b, ..., z, ba, bb, ...: numbers in base 26 with the letters as digits."""
+    number = 0
+    while True:
+        rest, name = number, ""
+        while rest or not name:
+            rest, digit = divmod(rest, 26)
+            name = chr(97 + digit) + name
+        yield name
+        number += 1
+
+
+def _unread_outputs(jaxpr: Jaxpr) -> Iterator[Var]:
+    """The results of equations of ``jaxpr`` itself that nothing reads afterwards."""
+    read = {atom for atom in jaxpr.outvars if type(atom) is not Literal}
+    for eqn in reversed(jaxpr.eqns):
+        yield from [var for var in eqn.outvars if var not in read]
+        read.update(atom for atom in eqn.invars if type(atom) is not Literal)
+
+
+# Longer subjaxprs than this are moved ahead of the program even if they occur only once.
+_LONG = 10
+
+
+def _shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
+    """The jaxprs to print ahead of ``root``, with their names: those that occur twice, and the long ones.
+
+    What occurs in something that occurs twice occurs twice itself. Breadth first, each jaxpr visited once.
+    """
+    children: dict[Jaxpr, list[Jaxpr]] = {}
+    names: dict[Jaxpr, str] = {}
+    twice: set[Jaxpr] = set()
+    seen = {root}
+    order = [root]
+    for jaxpr in order:
+        below = children[jaxpr] = []
+        for eqn in jaxpr.eqns:
+            if not eqn.params:
+                continue
+            name = eqn.params.get("name")
+            for sub in subjaxprs(eqn.params):
+                below.append(sub)
+                if isinstance(name, str):
+                    names.setdefault(sub, name.strip("<>"))  # <lambda> reads better as lambda
+                if sub in seen:
+                    twice.add(sub)
+                else:
+                    seen.add(sub)
+                    order.append(sub)
+    todo = list(twice)
+    while todo:
+        for sub in children[todo.pop()]:
+            if sub not in twice:
+                twice.add(sub)
+                todo.append(sub)
+    shared: dict[Jaxpr, str] = {}
+    counts: dict[str, int] = {}
+    for jaxpr in order:
+        if jaxpr not in twice and (jaxpr is root or len(jaxpr.eqns) <= _LONG):
+            continue
+        name = names.get(jaxpr, "jaxpr")
+        count = counts.get(name, 0)
+        counts[name] = count + 1
+        if count:
+            name += str(count)
+            counts[name] = counts.get(name, 0) + 1
+        shared[jaxpr] = name
+    return shared
+
+
+class _TutorialPrinter:
+    """One printing in the tutorial's style. Source: https://docs.jax.dev/en/latest/autodidax.html, part 2."""
+
+    def __init__(self, source_info: bool, max_eqns: int | None) -> None:
+        self.source_info = source_info
+        self.max_eqns = max_eqns
+
+    def jaxpr(self, jaxpr: Jaxpr) -> Doc:
+        """``{ lambda a:float64[] . let ... in ( b ) }`` with the variables named from ``a`` on."""
+        names: dict[Var, str] = {}
+        fresh = _tutorial_names()
+
+        def name(var: Var) -> Doc:
+            if isinstance(var, DropVar):
+                return _DROP
+            if var not in names:
+                names[var] = next(fresh)
+            return pp.text(names[var], "var")
+
+        def binder(var: Var) -> Doc:
+            return pp.concat((name(var), _COLON, pp.text(var.aval.str_short(short_dtypes=False), "type")))
+
+        def atom(atom: Any) -> Doc:
+            return pp.text(_literal_text(atom), "literal") if type(atom) is Literal else name(atom)
+
+        def equation(eqn: JaxprEqn) -> Doc:
+            plain = {k: v for k, v in sorted(eqn.params.items()) if not any(subjaxprs({k: v}))}
+            pieces: list[Doc] = [pp.join(_SPACE, map(binder, eqn.outvars)), _EQUALS]
+            if self.source_info:
+                pieces.append(_source_note(eqn))
+            pieces.append(pp.text(eqn.primitive.name, "primitive"))
+            if plain:
+                pairs = pp.join(_BREAK, [self._pair(k, v) for k, v in plain.items()])
+                pieces += [_punctuation(" [ "), pp.align(pairs), _punctuation(" ]")]
+            pieces += [_SPACE, pp.join(_SPACE, map(atom, eqn.invars))]
+            below = [pp.nest(2, _BREAK + pp.align(self.jaxpr(sub))) for sub in subjaxprs(eqn.params)]
+            return pp.concat((*pieces, *below))
+
+        comma = _punctuation(", ")
+        binders = pp.join(comma, map(binder, [*jaxpr.constvars, *jaxpr.invars]))
+        eqns = pp.join(_BREAK, _cut(jaxpr.eqns, self.max_eqns, equation))
+        outs = pp.join(comma, map(atom, jaxpr.outvars))
+        body = (_BREAK, pp.text("let ", "keyword"), pp.align(eqns), _BREAK, _IN, _punctuation("( "), outs)
+        head = (_punctuation("{ "), _LAMBDA, binders, _punctuation(" ."))
+        return pp.concat((*head, pp.nest(2, pp.concat(body)), _punctuation(" ) }")))
+
+    def _pair(self, key: str, value: Any) -> Doc:
+        return pp.concat(
+            (pp.text(key, "param-name"), _punctuation("="), pp.text(_value_text(value), "param-value"))
+        )
+
+
+def _tutorial_names() -> Iterator[str]:
+    """a, b, ..., z, ab, ac, ...: the arrangements of distinct letters."""
+    for length in itertools.count(1):
+        for letters in itertools.permutations(string.ascii_lowercase, length):
+            yield "".join(letters)
+
+
+set_pretty_printer(format_jaxpr)

@@ -1,0 +1,171 @@
+"""The observer seam: what is announced, that observers cannot harm, and that nobody listening costs nothing."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import minijax
+from minijax import lax
+from minijax.core import observe
+from minijax.core import trace as trace_module
+from minijax.core.observe import Observer, watching
+
+
+class Log(Observer):
+    def __init__(self):
+        self.events = []
+
+    def main_push(self, main):
+        self.events.append(("push", repr(main)))
+
+    def main_pop(self, main):
+        self.events.append(("pop", repr(main)))
+
+    def bind_enter(self, primitive, trace, args, params):
+        self.events.append(("enter", primitive.name, repr(trace.main)))
+
+    def bind_exit(self, primitive, trace, out):
+        self.events.append(("exit", primitive.name, repr(trace.main)))
+
+    def rule(self, table, primitive, rule):
+        self.events.append(("rule", table, primitive.name))
+
+
+def test_jvp_of_sin_announces_each_step_in_order():
+    with watching(Log()) as log:
+        minijax.jvp(lax.sin, (1.0,), (1.0,))
+    assert log.events == [
+        ("push", "jvp:1"),
+        ("enter", "sin", "jvp:1"),
+        ("rule", "jvp", "sin"),
+        ("enter", "sin", "eval"),
+        ("rule", "numpy", "sin"),
+        ("exit", "sin", "eval"),
+        ("enter", "cos", "eval"),
+        ("rule", "numpy", "cos"),
+        ("exit", "cos", "eval"),
+        ("enter", "mul", "eval"),
+        ("rule", "numpy", "mul"),
+        ("exit", "mul", "eval"),
+        ("exit", "sin", "jvp:1"),
+        ("pop", "jvp:1"),
+    ]
+
+
+def test_only_overridden_hooks_are_indexed():
+    class Quiet(Observer):
+        def jaxpr(self, kind, closed, name):
+            pass
+
+    with watching(Quiet()):
+        assert observe.on_jaxpr and not observe.on_bind_enter and not observe.bind_watched
+    assert not observe.on_jaxpr
+
+
+def test_staging_announces_equations_and_the_jaxpr():
+    class Staging(Observer):
+        def __init__(self):
+            self.seen = []
+
+        def equation(self, main, eqn):
+            self.seen.append(eqn.primitive.name)
+
+        def jaxpr(self, kind, closed, name):
+            self.seen.append((kind, len(closed.eqns)))
+
+    with watching(Staging()) as seen:
+        minijax.make_jaxpr(lambda x: lax.sin(x) * x)(1.0)
+    assert seen.seen == ["sin", "mul", ("staged", 2)]
+
+
+def test_jit_announces_its_phases_once():
+    class Phases(Observer):
+        def __init__(self):
+            self.seen = []
+
+        def phase(self, phase, name, seconds):
+            assert seconds >= 0
+            self.seen.append(phase)
+
+        def cache(self, cache, name, hit, key, reason):
+            self.seen.append(("hit" if hit else "miss", reason))
+
+    def f(x):
+        return lax.sin(x)
+
+    jitted = minijax.jit(f)
+    with watching(Phases()) as seen:
+        jitted(1.0)
+        jitted(2.0)
+        jitted(np.float32(2.0))
+    assert seen.seen[:5] == [("miss", "first call"), "trace", "lower", "compile", "run"]
+    assert seen.seen[5:7] == [("hit", ""), "run"]
+    verdict, reason = seen.seen[7]
+    assert verdict == "miss" and reason == "argument x is f32[], was f32[] (weak_type)"
+
+
+def test_an_observer_that_raises_is_removed_and_the_program_goes_on():
+    class Broken(Observer):
+        def bind_enter(self, primitive, trace, args, params):
+            raise ValueError("broken on purpose")
+
+    with watching(Broken()):
+        with pytest.warns(RuntimeWarning, match="Broken raised ValueError"):
+            assert float(lax.sin(0.0)) == 0.0
+        assert not observe.on_bind_enter
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            assert float(lax.cos(0.0)) == 1.0
+
+
+def test_an_observers_own_binds_are_not_observed():
+    class Binder(Observer):
+        count = 0
+
+        def bind_enter(self, primitive, trace, args, params):
+            Binder.count += 1
+            lax.cos(1.0)
+
+    with watching(Binder()):
+        lax.sin(1.0)
+    assert Binder.count == 1
+
+
+def test_a_bind_that_raises_is_announced():
+    class Errors(Observer):
+        def __init__(self):
+            self.seen = []
+
+        def bind_raise(self, primitive, trace, error):
+            self.seen.append((primitive.name, type(error).__name__))
+
+    with watching(Errors()) as seen, pytest.raises(TypeError):
+        lax.add(np.zeros(2, np.float32), np.zeros(3, np.float32))
+    assert seen.seen == [("add", "TypeError")]
+
+
+def test_nobody_listening_costs_nothing_measurable(monkeypatch):
+    """The seam on bind is one truth test of a list: time a bind with it against one compiled without it."""
+    import inspect
+    import textwrap
+
+    source = textwrap.dedent(inspect.getsource(trace_module.bind))
+    test = "    if _bind_watched:\n        return _observed_bind(self, top, args, params)\n"
+    assert test in source
+    namespace = dict(vars(trace_module))
+    exec(source.replace(test, ""), namespace)
+    without = namespace["bind"]
+    x = minijax.device_put(np.ones(8, np.float32))
+    sin_p = lax.sin_p
+
+    def clock(bind):
+        start = time.perf_counter_ns()
+        for _ in range(2000):
+            bind(sin_p, x)
+        return time.perf_counter_ns() - start
+
+    pairs = [(clock(trace_module.bind), clock(without)) for _ in range(61)]
+    ratio = sorted(a / b for a, b in pairs)[len(pairs) // 2]
+    assert ratio < 1.10, f"bind with the seam takes {ratio:.3f} of bind without it"
