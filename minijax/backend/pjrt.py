@@ -1,0 +1,621 @@
+"""Buffers and executables: put arrays on a device, compile StableHLO text, run it, fetch the results.
+
+Everything here is a thin layer over jaxlib's extension module. A *buffer* is jaxlib's own array object; its
+``aval`` attribute is the :class:`~minijax.core.avals.ShapedArray` it was made with. Nothing traces, checks
+weak types or converts dtypes: callers hand over arrays of exactly the dtypes the program expects.
+
+Importing jax costs ten times the rest of a first call, and some of jaxlib's methods import it when it is
+installed (``LoadedExecutable.execute``, ``disassemble_*``, ``unsafe_buffer_pointer`` and the method behind
+jax's own conversion to NumPy; found by trying each with an import hook). None of those is used while jax is
+not imported.
+
+Donation: an argument of ``@main`` with the attribute ``tf.aliasing_output = 0 : i32`` (reuse its memory for
+result 0), or ``jax.buffer_donor = true`` (for any result), is deleted by the call. Both work as text. A
+donated buffer of which a NumPy view from :func:`to_numpy` is alive is copied instead, and stays usable.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.backend import client as _client
+from minijax.backend.client import Runtime, runtime
+from minijax.backend.fastcall import make_fast_call
+from minijax.core.avals import ShapedArray
+from minijax.errors import JaxRuntimeError
+
+__all__ = [
+    "CompileError",
+    "DeviceOutOfMemoryError",
+    "Executable",
+    "ExecutionError",
+    "block_until_ready",
+    "buffer_device",
+    "buffer_shape_dtype",
+    "compile",
+    "delete",
+    "device_count",
+    "devices",
+    "is_deleted",
+    "is_ready",
+    "local_devices",
+    "memory_stats",
+    "platform",
+    "put",
+    "put_shards",
+    "shards",
+    "snapshot",
+    "to_numpy",
+    "transfer",
+]
+
+Buffer = Any  # jaxlib's ArrayImpl, which no type stub describes
+Device = Any
+
+
+class CompileError(JaxRuntimeError):
+    """XLA refused a program; the message is XLA's."""
+
+
+class ExecutionError(JaxRuntimeError):
+    """A program or a transfer failed on the device."""
+
+
+class DeviceOutOfMemoryError(ExecutionError, MemoryError):
+    """The device has no room for a buffer or for a program's temporaries."""
+
+
+# --- devices ------------------------------------------------------------------------------------------------
+
+
+def platform() -> str:
+    """The platform programs run on, as jax names it: ``'cpu'``, ``'gpu'``, ``'tpu'``."""
+    return runtime().client.platform
+
+
+def devices() -> list[Device]:
+    """All devices, other processes' too: PJRT's objects with ``id``, ``platform``, ``device_kind``."""
+    return list(runtime().devices)
+
+
+def local_devices() -> list[Device]:
+    """The devices of this process."""
+    return list(runtime().local_devices)
+
+
+def device_count() -> int:
+    """The number of :func:`devices`."""
+    return len(runtime().devices)
+
+
+def memory_stats(device: Device | None = None) -> dict[str, int] | None:
+    """The device's allocator statistics (``bytes_in_use``, ...); None where PJRT keeps none (a host)."""
+    rt = runtime()
+    return (rt.default_device if device is None else device).memory_stats()
+
+
+# --- buffers ------------------------------------------------------------------------------------------------
+
+
+def put(
+    array: Any, device: Device | None = None, *, aval: ShapedArray | None = None, owned: bool = False
+) -> Buffer:
+    """Copy a NumPy array (or NumPy scalar) to a device.
+
+    Args:
+      array: ``numpy.ndarray`` or ``numpy.generic`` of any shape, strides and byte order. The dtype is kept,
+        64 bits included.
+      device: one of :func:`local_devices`; None for the first.
+      aval: the array's type if the caller has it at hand (saves a look-up); else made from shape and dtype.
+      owned: the caller promises that nobody ever writes to the array again. Then a host platform may use its
+        memory in place (it does when the data is aligned to 64 bytes). Without the promise the data is read
+        before this function returns, so that the user may go on writing to the array.
+
+    Raises:
+      TypeError: a dtype no device has, such as object or string.
+      DeviceOutOfMemoryError: no room.
+    """
+    rt = _client._runtime or runtime()
+    if aval is None:
+        aval = ShapedArray(array.shape, array.dtype)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+        aval = ShapedArray(array.shape, array.dtype, aval.weak_type)
+    semantics = rt.aliasing if owned else rt.copying
+    try:
+        if device is None:
+            return rt.put(aval, rt.sharding, [array], rt.default_list, True, False, semantics, True)
+        return rt.put(aval, rt.on(device), [array], [device], True, False, semantics, True)
+    except rt.error as error:
+        raise _put_error(error, array) from None
+
+
+# From here on one copy made by PJRT is cheaper than NumPy's copy followed by PJRT's.
+_LARGE = 32768
+
+
+def snapshot(array: np.ndarray) -> Any:
+    """What :meth:`Executable.call` may be given in place of an array that its owner may write to afterwards.
+
+    A copy while that costs less than :func:`put`, else a buffer on the first device.
+    """
+    return array.copy() if array.nbytes < _LARGE else put(array)
+
+
+def transfer(buffer: Buffer, device: Device) -> Buffer:
+    """The buffer on the given device: a copy, or the same memory if it lies there already."""
+    rt = runtime()
+    try:
+        return rt.put(buffer.aval, rt.on(device), [buffer], [device], True, False, rt.copying, True)
+    except rt.error as error:
+        raise _runtime_error(error, f"copying a buffer to {device}") from None
+
+
+def put_shards(
+    arrays: Sequence[Any], devices: Sequence[Device], *, aval: ShapedArray | None = None
+) -> Buffer:
+    """One buffer over several devices, as programs with ``num_replicas > 1`` take and return.
+
+    Args:
+      arrays: one NumPy array or one-device buffer for each device, all of the same shape and dtype.
+      devices: local devices, in the order of the program's ``device_assignment``.
+      aval: the type of one shard.
+
+    Returns:
+      A buffer whose ``aval`` is that of one shard.
+    """
+    rt = runtime()
+    first = arrays[0]
+    if aval is None:
+        aval = getattr(first, "aval", None) or ShapedArray(first.shape, first.dtype)
+    if len(arrays) != len(devices):
+        raise ValueError(f"put_shards: {len(arrays)} arrays for {len(devices)} devices; give one for each.")
+    # One by one: given a sharding in which all shards are alike, PJRT would copy the first array to all
+    # devices.
+    pieces = [
+        transfer(each, device) if hasattr(each, "aval") else put(each, device, aval=aval)
+        for each, device in zip(arrays, devices, strict=True)
+    ]
+    return rt.xla.ArrayImpl(aval, rt.across(devices), pieces, True, True)
+
+
+def shards(buffer: Buffer) -> list[Buffer]:
+    """The one-device buffers of a buffer, each with its ``aval``; a copy of nothing.
+
+    jaxlib imports jax for this if the buffer lies on several devices.
+    """
+    rt = runtime()
+    pieces = list(buffer._arrays)
+    if len(pieces) == 1:
+        return [buffer]
+    # The pieces come without a type; wrapping them again gives them the type and the sharding of their own.
+    result = []
+    for piece in pieces:
+        device = buffer_device(piece)
+        result.append(rt.put(buffer.aval, rt.on(device), [piece], [device], True, False, rt.copying, True))
+    return result
+
+
+def to_numpy(buffer: Buffer) -> np.ndarray:
+    """The value of a one-device buffer as a read-only NumPy array; waits for it.
+
+    On a host platform it is a view of the buffer's memory and keeps that alive; elsewhere a copy.
+
+    Raises:
+      ExecutionError: the buffer was deleted or donated, or the program that made it failed.
+    """
+    try:
+        return np.asarray(memoryview(buffer))
+    except BufferError:
+        return _to_numpy_slowly(buffer)
+
+
+def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
+    """Whatever the buffer protocol has no format for (bfloat16, float8, int4), other memories than the
+    host's."""
+    rt = runtime()
+    if buffer.is_deleted():
+        raise _deleted_error(f"Array has been deleted with shape={_type_text(buffer)}.")
+    try:
+        if not rt.from_jax and not _client.jax_is_imported():
+            viewed = _through_dlpack(rt, buffer)
+            if viewed is not None:
+                return viewed
+        # This imports jax if it is installed and nobody has; its own first use then takes most of a second.
+        value, _ = buffer._single_device_array_to_np_array_did_copy()
+    except rt.error as error:
+        raise _runtime_error(error, "fetching a buffer") from None
+    value.flags.writeable = False
+    return value.view()  # of a locked array: its user cannot unlock it
+
+
+class _DLPackCapsule:
+    """What ``numpy.from_dlpack`` consumes."""
+
+    __slots__ = ("capsule",)
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
+
+# struct DLTensor { void* data; struct { int32 type, id; } device; int32 ndim; struct { uint8 code, bits; ...
+# (https://dmlc.github.io/dlpack/latest/c_api.html): the dtype's code is byte 20, and code 1 is an unsigned
+# integer.
+_DLPACK_CODE = 8 + 8 + 4
+_DLPACK_UINT = 1
+
+
+def _through_dlpack(rt: Runtime, buffer: Buffer) -> np.ndarray | None:
+    """A view of a host buffer whose dtype NumPy knows only through ml_dtypes, or None if that cannot be had.
+
+    NumPy's DLPack import refuses bfloat16 and float8, so the tensor is relabelled as unsigned integers of
+    the same width before NumPy sees it, and the array viewed as what it is afterwards.
+    """
+    dtype = buffer.aval.dtype
+    if dtype.itemsize not in (1, 2) or rt.client.platform != _client.BUILT_IN:
+        return None
+    try:
+        capsule = rt.xla.buffer_to_dlpack_managed_tensor(buffer)
+    except rt.error as error:
+        if "UNIMPLEMENTED" in str(error):  # int4 and the like are packed on the device
+            return None
+        raise
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    ctypes.c_uint8.from_address(pointer(capsule, b"dltensor") + _DLPACK_CODE).value = _DLPACK_UINT
+    return np.from_dlpack(_DLPackCapsule(capsule)).view(dtype)
+
+
+def block_until_ready(buffers: Any) -> Any:
+    """Wait until a buffer, or every buffer of a list or tuple, is computed; returns its argument.
+
+    Raises:
+      ExecutionError: the program that makes the buffer failed.
+    """
+    rt = runtime()
+    try:
+        rt.xla.batched_block_until_ready(list(buffers) if isinstance(buffers, (list, tuple)) else [buffers])
+    except rt.error as error:
+        for buffer in buffers if isinstance(buffers, (list, tuple)) else [buffers]:
+            if buffer.is_deleted():
+                raise _deleted_error(f"Array has been deleted with shape={_type_text(buffer)}.") from None
+        raise _runtime_error(error, "waiting for a result") from None
+    return buffers
+
+
+def buffer_shape_dtype(buffer: Buffer) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of a buffer; of one shard, if it lies on several devices."""
+    return buffer.aval.shape, buffer.aval.dtype
+
+
+def buffer_device(buffer: Buffer) -> Device:
+    """The device a one-device buffer lies on."""
+    return buffer._sharding._device
+
+
+def is_deleted(buffer: Buffer) -> bool:
+    """Whether the buffer's memory was freed by :func:`delete` or by donation to a program."""
+    return buffer.is_deleted()
+
+
+def is_ready(buffer: Buffer) -> bool:
+    """Whether the buffer is computed already."""
+    return buffer.is_ready()
+
+
+def delete(buffer: Buffer) -> None:
+    """Free the buffer's memory now; views from :func:`to_numpy` keep what they need."""
+    buffer.delete()
+
+
+# --- executables --------------------------------------------------------------------------------------------
+
+
+class Executable:
+    """A compiled program, loaded on its devices."""
+
+    __slots__ = (
+        "name",
+        "out_avals",
+        "loaded",
+        "device",
+        "_run",
+        "_handlers",
+        "_error",
+        "_sharding",
+        "_fast",
+        "_runs_on",
+        "__weakref__",
+    )
+
+    def __init__(
+        self,
+        rt: Runtime,
+        loaded: Any,
+        name: str,
+        out_avals: Sequence[Any],
+        sharding: Any,
+        device: Device | None,
+    ) -> None:
+        self.name = name
+        self.out_avals = tuple(out_avals)
+        self.loaded = loaded
+        self.device = device
+        self._sharding = sharding
+        self._fast: Callable[..., list[Buffer]] | None = None
+        self._runs_on = not self.out_avals  # without results there is nothing to look at
+        self._run = loaded.execute_sharded
+        self._handlers = [rt.xla.array_result_handler(aval, sharding, True, True) for aval in self.out_avals]
+        self._error = rt.error
+
+    def __repr__(self) -> str:
+        outs = ", ".join(aval.str_short() for aval in self.out_avals)
+        return f"<Executable {self.name} -> ({outs})>"
+
+    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Run the program on buffers that lie on its devices; returns at once, with buffers that may not be
+        ready.
+
+        Args:
+          buffers: one for each argument of ``@main``, of its shape and dtype (from :func:`put`, or from
+            :func:`put_shards` if the program has replicas). Their number and sizes are checked by PJRT;
+            dtypes of equal size are not told apart, so the caller must hand over what it compiled for.
+
+        Raises:
+          ExecutionError: wrong number or size of arguments, a deleted argument, or a failure on the device.
+        """
+        try:
+            return self._run(buffers).consume_with_handlers(self._handlers)
+        except self._error as error:
+            raise self._explain(error, buffers) from None
+
+    def call(self, leaves: Sequence[Any]) -> list[Buffer]:
+        """Like :meth:`execute`, but leaves may also be NumPy arrays and scalars.
+
+        For programs on one device. Leaves have the program's shapes and dtypes, native byte order, and nobody
+        ever writes to them again: a program that runs on after this returned may be reading their memory
+        (seen with a matrix product: writing to an aligned argument after the call changed the result). For
+        arrays of the user's there is :meth:`call_borrowed`.
+        """
+        fast = self._fast
+        if fast is None:
+            fast = self._fast = self._make_fast()
+        try:
+            return fast(*leaves)
+        except (self._error, ValueError) as error:  # jaxlib's dispatch raises both
+            raise self._explain(error, leaves) from None
+
+    def call_borrowed(self, leaves: Sequence[Any]) -> list[Buffer]:
+        """Like :meth:`call`, but whoever owns the NumPy leaves may write to them once this returns.
+
+        Small programs have ended when a call returns, and then nothing more is needed. That is looked at
+        first, since copying ten small arguments costs a seventh of the call. A program seen to run on is
+        waited for that once, and from then on gets copies of its arguments.
+        """
+        if self._runs_on:
+            return self.call([snapshot(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves])
+        fast = self._fast
+        if fast is None:
+            fast = self._fast = self._make_fast()
+        try:
+            results = fast(*leaves)
+        except (self._error, ValueError) as error:
+            raise self._explain(error, leaves) from None
+        # One event marks all results of a program as ready.
+        if not results[0].is_ready():
+            self._runs_on = True
+            block_until_ready(results)
+        return results
+
+    def _make_fast(self) -> Callable[..., list[Buffer]]:
+        if self.device is None:
+            raise ValueError(f"{self.name} runs on several devices: place its arguments with put_shards.")
+        fast = make_fast_call(
+            runtime(), self.name, self.loaded, self._sharding, self.out_avals, self._call_slowly, self._place
+        )
+        return self._call_leaves if fast is None else fast
+
+    def _place(self, leaf: Any) -> Buffer:
+        if not hasattr(leaf, "aval"):
+            return put(leaf, self.device)
+        # A deleted buffer has no device to speak of; running the program reports it.
+        if leaf.is_deleted() or buffer_device(leaf) == self.device:
+            return leaf
+        return transfer(leaf, self.device)
+
+    def _call_slowly(self, leaves: Sequence[Any]) -> list[Buffer]:
+        return self.execute([self._place(leaf) for leaf in leaves])
+
+    def _call_leaves(self, *leaves: Any) -> list[Buffer]:
+        return self._call_slowly(leaves)
+
+    def _explain(self, error: Exception, buffers: Sequence[Buffer]) -> JaxRuntimeError:
+        for position, buffer in enumerate(buffers):
+            if hasattr(buffer, "aval") and buffer.is_deleted():
+                return _deleted_error(
+                    f"Array has been deleted with shape={_type_text(buffer)}. "
+                    f"It is argument {position} of {self.name}."
+                )
+        return _runtime_error(error, f"running {self.name}")
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """XLA's estimate: ``flops``, ``transcendentals``, ``bytes accessed`` and others, as numbers."""
+        costs = self.loaded.cost_analysis()
+        return dict(costs[0] if isinstance(costs, list) else costs)
+
+    def memory_analysis(self) -> Any:
+        """XLA's memory plan, or None where a platform has none.
+
+        An object with ``argument_size_in_bytes``, ``output_size_in_bytes``, ``temp_size_in_bytes``,
+        ``alias_size_in_bytes`` and ``generated_code_size_in_bytes``.
+        """
+        try:
+            return self.loaded.get_compiled_memory_stats()
+        except self._error:
+            return None
+
+    def hlo_text(self) -> str:
+        """The optimised HLO, as text."""
+        return "\n\n".join(module.to_string() for module in self.loaded.hlo_modules())
+
+
+def compile(
+    module_text: str | bytes,
+    *,
+    name: str,
+    out_avals: Sequence[ShapedArray] | None = None,
+    device: Device | None = None,
+    num_replicas: int = 1,
+    device_assignment: Sequence[Any] | None = None,
+    host_callbacks: Sequence[Callable[..., Any]] = (),
+) -> Executable:
+    """Compile a StableHLO module with a public ``@main`` and load it.
+
+    Args:
+      module_text: MLIR assembly (str or bytes) or MLIR bytecode (bytes), dialects func, stablehlo and chlo.
+      name: what error messages call the program.
+      out_avals: the types of the results, which their buffers carry (weak types included). If None they are
+        read back from the compiled program, which costs about 0.1 ms.
+      device: the local device to run on; None for the first. Only for ``num_replicas == 1``.
+      num_replicas: copies that run at once and may talk by collectives. The module must say
+        ``mhlo.num_replicas`` itself only for other readers; this number decides.
+      device_assignment: one device, or global device id, for each replica; the first devices if None.
+      host_callbacks: Python functions that custom calls of the module refer to by their index.
+
+    Raises:
+      CompileError: XLA does not accept the program.
+      DeviceOutOfMemoryError: the program does not fit.
+    """
+    rt = runtime()
+    assigned = _assign(rt, device, num_replicas, device_assignment)
+    _register_custom_calls(rt, module_text)
+    ids = np.array([[each.id] for each in assigned])
+    options = rt.compile_options(num_replicas, ids)
+    device_list = rt.xla.DeviceList(tuple(assigned))
+    try:
+        if host_callbacks:
+            loaded = rt.client.compile_and_load(module_text, device_list, options, list(host_callbacks))
+        else:
+            loaded = rt.client.compile_and_load(module_text, device_list, options)
+    except rt.error as error:
+        raise _compile_error(error, name) from None
+    if out_avals is None:
+        out_avals = _read_out_avals(rt, loaded)
+    sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
+    return Executable(rt, loaded, name, out_avals, sharding, assigned[0] if num_replicas == 1 else None)
+
+
+def _assign(
+    rt: Runtime, device: Device | None, num_replicas: int, assignment: Sequence[Any] | None
+) -> list[Any]:
+    """The devices of the replicas, in order."""
+    if assignment is None:
+        assignment = [rt.default_device if device is None else device] if num_replicas == 1 else rt.devices
+        if len(assignment) < num_replicas:
+            raise ValueError(f"{num_replicas} replicas need as many devices; there are {len(assignment)}.")
+        assignment = assignment[:num_replicas]
+    if len(assignment) != num_replicas:
+        raise ValueError(f"device_assignment names {len(assignment)} devices for {num_replicas} replicas.")
+    if all(not isinstance(each, (int, np.integer)) for each in assignment):
+        return list(assignment)
+    by_id = {each.id: each for each in rt.devices}
+    try:
+        return [by_id[int(each)] if isinstance(each, (int, np.integer)) else each for each in assignment]
+    except KeyError as error:
+        raise ValueError(f"no device has the id {error}; there are {sorted(by_id)}.") from None
+
+
+def _read_out_avals(rt: Runtime, loaded: Any) -> list[ShapedArray]:
+    """The result types of a compiled program, from its HLO."""
+    proto = loaded.hlo_modules()[0].as_serialized_hlo_module_proto()
+    shape = rt.xla_client.XlaComputation(proto).program_shape().result_shape()
+    results = shape.tuple_shapes() if shape.is_tuple() else [shape]
+    return [ShapedArray(tuple(each.dimensions()), each.numpy_dtype()) for each in results]
+
+
+# --- custom calls -------------------------------------------------------------------------------------------
+
+_registered = False
+_register_lock = threading.Lock()
+
+
+def _register_custom_calls(rt: Runtime, module_text: str | bytes) -> None:
+    """Load LAPACK if the module calls it, and make it known to XLA if jax has not done so.
+
+    Only then, since loading LAPACK imports parts of SciPy (0.1 s). Calling it unloaded crashes the process.
+    """
+    global _registered
+    if _registered or rt.client.platform != _client.BUILT_IN:
+        return
+    if not (b"lapack_" in module_text if isinstance(module_text, bytes) else "lapack_" in module_text):
+        return
+    with _register_lock:
+        if _registered:
+            return
+        lapack = importlib.import_module("jaxlib.lapack")
+        lapack._lapack.initialize()
+        for target, function, version in () if rt.from_jax else lapack.registrations()[_client.BUILT_IN]:
+            rt.xla_client.register_custom_call_target(target, function, _client.BUILT_IN, api_version=version)
+        _registered = True
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+def _type_text(value: Any) -> str:
+    aval = getattr(value, "aval", None)
+    return aval.str_short(short_dtypes=False) if isinstance(aval, ShapedArray) else "<unknown>"
+
+
+def _is_oom(text: str) -> bool:
+    return "RESOURCE_EXHAUSTED" in text or "Out of memory" in text
+
+
+def _compile_error(error: Exception, name: str) -> JaxRuntimeError:
+    text = str(error)
+    if _is_oom(text):
+        return DeviceOutOfMemoryError(f"out of memory while compiling {name}:\n{text}")
+    return CompileError(f"XLA could not compile {name}:\n{text}")
+
+
+def _runtime_error(error: Exception, doing: str) -> JaxRuntimeError:
+    text = str(error)
+    if _is_oom(text):
+        return DeviceOutOfMemoryError(
+            f"out of memory while {doing}:\n{text}\n"
+            "Delete arrays no longer needed, donate arguments (donate_argnums), or use smaller batches."
+        )
+    return ExecutionError(f"error while {doing}:\n{text}")
+
+
+def _deleted_error(what: str) -> ExecutionError:
+    return ExecutionError(
+        f"{what}\nIts memory was freed, or given to a computation that it was donated to (donate_argnums). "
+        "Use the result of that computation, or do not donate the array."
+    )
+
+
+def _put_error(error: Exception, array: Any) -> Exception:
+    text = str(error)
+    if not _is_oom(text) and not _supported(array.dtype):
+        return TypeError(
+            f"an array of dtype {array.dtype} cannot be put on a device. "
+            "Convert it to a numeric or boolean dtype first."
+        )
+    return _runtime_error(error, f"copying an array of {array.dtype}{list(array.shape)} to the device")
+
+
+def _supported(dtype: np.dtype) -> bool:
+    return dtype.kind in "biufc" or dtype.type.__module__.startswith("ml_dtypes")

@@ -1,0 +1,1 @@
+"""Lowering: from jaxprs to StableHLO modules, written as MLIR text."""

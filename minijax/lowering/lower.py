@@ -1,0 +1,131 @@
+"""Lower a closed jaxpr to the text of a StableHLO module.
+
+In: a ``ClosedJaxpr``. Out: MLIR text with a public ``@main``, whose arguments are the constants and then the inputs.
+Invariant: one loop over equations, one rule each; a subjaxpr that is called becomes a private function, written once.
+
+A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list if multiple results) and
+writes text through ``ctx``, a ``FunctionWriter``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core.primitive import RuleTable
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from minijax.lowering.text import FunctionWriter, mlir_type
+
+lowering_rules = RuleTable(
+    "lower",
+    "MLIR translation rule for primitive '{name}' not found for platform {platform}",
+    "add: minijax.interpreters.mlir.register_lowering(primitive, rule)   # rule(ctx, *args, **params)",
+)
+
+
+class ModuleWriter:
+    """The functions of one module."""
+
+    def __init__(self, name: str, platform: Callable[[], str]) -> None:
+        self.name = symbol(name)
+        # asked only for error messages: asking starts the backend
+        self.platform = platform
+        self.functions: list[str] = []
+        self.used: set[str] = {"main"}
+        # jaxprs already written as a function -> its symbol (the jaxpr is kept, so that its id stays its own)
+        self.written: dict[int, tuple[str, Any]] = {}
+
+    def unique(self, name: str) -> str:
+        """A function symbol that nobody has, near ``name``."""
+        base = candidate = symbol(name)
+        n = 0
+        while candidate in self.used:
+            candidate = f"{base}_{n}"
+            n += 1
+        self.used.add(candidate)
+        return candidate
+
+    def function(self, closed: ClosedJaxpr, name: str) -> str:
+        """The symbol of a private function for ``closed``, its constants inside; written at the first call."""
+        entry = self.written.get(id(closed))
+        if entry is None:
+            chosen = self.unique(name or "fn")
+            entry = self.written[id(closed)] = (chosen, closed)
+            writer = FunctionWriter(self)
+            names = [f"%arg{i}" for i in range(len(closed.in_avals))]
+            consts = [writer.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+            outs = lower_eqns(writer, closed.jaxpr, consts, names)
+            signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in zip(names, closed.in_avals, strict=True))
+            self.functions.append(_function_text("private", chosen, signature, writer, closed.jaxpr, outs))
+        return entry[0]
+
+    def text(self, main: str, header: str) -> str:
+        """The whole module."""
+        return "\n".join([header, main, *self.functions, "}", ""])
+
+
+def symbol(name: str) -> str:
+    """``name`` as an MLIR symbol: ASCII letters, digits and underscores, no digit in front."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII) or "fn"
+    return f"_{text}" if text[0].isdigit() else text
+
+
+def _function_text(
+    visibility: str, name: str, signature: str, writer: FunctionWriter, jaxpr: Jaxpr, outs: Sequence[str]
+) -> str:
+    types = [mlir_type(a) for a in jaxpr.out_avals]
+    results = ", ".join(types)
+    ret = f"    return {', '.join(outs)} : {results}" if outs else "    return"
+    body = "\n".join(writer.lines)
+    return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
+
+
+def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: Sequence[str]) -> list[str]:
+    """Write the equations of ``jaxpr`` into ``ctx``; returns the names of its outputs."""
+    env: dict[Any, str] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        names = [ctx.constant(v.val, v.aval) if type(v) is Literal else env[v] for v in eqn.invars]
+        primitive = eqn.primitive
+        rule = lowering_rules.get(primitive)
+        if rule is not None:
+            out = rule(ctx, [v.aval for v in eqn.invars], [v.aval for v in eqn.outvars], *names, **eqn.params)
+        else:
+            raise NotImplementedError(lowering_rules.missing(primitive, platform=ctx.module.platform()))
+        if primitive.multiple_results:
+            env.update(zip(eqn.outvars, out, strict=True))
+        else:
+            env[eqn.outvars[0]] = out
+    return [ctx.constant(v.val, v.aval) if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def lower_closed(
+    closed: ClosedJaxpr,
+    name: str,
+    donated: Sequence[bool] = (),
+    replicas: int = 1,
+    partitions: int = 1,
+    platform: Callable[[], str] = lambda: "unknown",
+) -> str:
+    """The StableHLO module of ``closed``. ``@main`` takes its constants first, then its inputs.
+
+    ``donated`` says which inputs' buffers XLA may reuse for outputs.
+    """
+    module = ModuleWriter(f"jit_{name}", platform)
+    writer = FunctionWriter(module)
+    jaxpr = closed.jaxpr
+    n_consts = len(jaxpr.constvars)
+    avals = [v.aval for v in (*jaxpr.constvars, *jaxpr.invars)]
+    names = [f"%arg{i}" for i in range(len(avals))]
+    gives = [False] * n_consts + [*donated, *[False] * (len(jaxpr.invars) - len(donated))]
+    outs = lower_eqns(writer, jaxpr, names[:n_consts], names[n_consts:])
+    signature = ", ".join(
+        f"{n}: {mlir_type(a)}" + (" {jax.buffer_donor = true}" if g else "")
+        for n, a, g in zip(names, avals, gives, strict=True)
+    )
+    header = (
+        f"module @{module.name} attributes {{mhlo.num_partitions = {partitions} : i32, "
+        f"mhlo.num_replicas = {replicas} : i32}} {{"
+    )
+    return module.text(_function_text("public", "main", signature, writer, jaxpr, outs), header)

@@ -1,0 +1,157 @@
+"""Writing StableHLO as text: types, constants, and one function body at a time.
+
+Text, because it is fast: building an op through MLIR's Python bindings costs 2.0 us, writing a line of text 0.5 us
+and parsing it (in C++, when compiling) 1.4 us; and nothing of jax or jaxlib need be imported to read a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.avals import ShapedArray
+
+
+def mlir_type(aval: ShapedArray) -> str:
+    """``tensor<8x3xf32>``."""
+    text = aval.mlir
+    if text is None:
+        dims = "".join(f"{d}x" for d in aval.shape)
+        text = aval.mlir = f"tensor<{dims}{dtypes.mlir_element_type(aval.dtype)}>"
+    return text
+
+
+def dims_text(dims: Sequence[int]) -> str:
+    """``[0, 2]``, as attributes of StableHLO spell dimensions."""
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def array_text(dims: Sequence[int]) -> str:
+    """``array<i64: 0, 2>``."""
+    return f"array<i64: {', '.join(map(str, dims))}>" if dims else "array<i64>"
+
+
+def _float_text(value: Any, dtype: np.dtype) -> str:
+    number = float(value)
+    if np.isfinite(number):
+        text = repr(number)
+        if "." not in text:
+            mantissa, _, exponent = text.partition("e")
+            text = f"{mantissa}.0e{exponent}" if exponent else f"{mantissa}.0"
+        return text
+    bits = np.asarray(value, dtype).tobytes()[::-1].hex().upper()
+    return f"0x{bits}"
+
+
+def element_text(value: Any, dtype: np.dtype) -> str:
+    """One element of a dense attribute; exact for every value."""
+    if dtypes.is_bool(dtype):
+        return "true" if value else "false"
+    if dtype == dtypes.float0:
+        return "false"
+    if dtypes.is_integer(dtype):
+        return str(int(value))
+    if dtypes.is_complex(dtype):
+        part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+        return f"({_float_text(value.real, part)}, {_float_text(value.imag, part)})"
+    return _float_text(value, dtype)
+
+
+def dense_text(value: Any, aval: ShapedArray) -> str:
+    """``dense<...>`` for an array: one element if it is a splat, a list if small, raw bytes otherwise."""
+    if aval.dtype == dtypes.float0:
+        return "dense<false>"
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return f"dense<{element_text(array[()], aval.dtype)}>"
+    flat = array.ravel()
+    if flat.size == 0:
+        return "dense<>"
+    if flat.size <= 8 or dtypes.is_bool(aval.dtype):
+        return f"dense<{_nested(array, aval.dtype)}>"
+    return f'dense<"0x{np.ascontiguousarray(array).tobytes().hex().upper()}">'
+
+
+def _nested(array: np.ndarray, dtype: np.dtype) -> str:
+    if array.ndim == 0:
+        return element_text(array[()], dtype)
+    return f"[{', '.join(_nested(row, dtype) for row in array)}]"
+
+
+class FunctionWriter:
+    """The body of one ``func.func`` (or region) under construction; values are SSA names such as ``%12``."""
+
+    __slots__ = ("module", "lines", "counter", "constants", "indent")
+
+    def __init__(self, module: Any, indent: str = "    ", counter: list[int] | None = None) -> None:
+        self.module = module
+        self.lines: list[str] = []
+        # shared with nested regions, so that names stay unique in a function
+        self.counter = [0] if counter is None else counter
+        self.constants: dict[Any, str] = {}
+        self.indent = indent
+
+    def emit(self, op: str) -> str:
+        """Append ``op``, which has one result; returns the result's name."""
+        n = self.counter[0]
+        self.counter[0] = n + 1
+        name = f"%{n}"
+        self.lines.append(f"{self.indent}{name} = {op}")
+        return name
+
+    def emit_many(self, op: str, count: int) -> list[str]:
+        """Append ``op``, which has ``count`` results; returns their names."""
+        if count == 0:
+            self.lines.append(f"{self.indent}{op}")
+            return []
+        n = self.counter[0]
+        self.counter[0] = n + 1
+        if count == 1:
+            self.lines.append(f"{self.indent}%{n} = {op}")
+            return [f"%{n}"]
+        self.lines.append(f"{self.indent}%{n}:{count} = {op}")
+        return [f"%{n}#{i}" for i in range(count)]
+
+    def constant(self, value: Any, aval: ShapedArray) -> str:
+        """A constant of type ``aval``; equal ones are written once per function."""
+        text = f"stablehlo.constant {dense_text(value, aval)} : {mlir_type(aval)}"
+        name = self.constants.get(text)
+        if name is None:
+            name = self.constants[text] = self.emit(text)
+        return name
+
+    def scalar(self, value: Any, dtype: np.dtype) -> str:
+        """A scalar constant."""
+        return self.constant(np.asarray(value, dtype), ShapedArray((), dtype))
+
+    def full(self, value: Any, aval: ShapedArray) -> str:
+        """A constant of one repeated value."""
+        if aval.dtype == dtypes.float0:
+            return self.constant(value, aval)
+        text = f"stablehlo.constant dense<{element_text(np.asarray(value, aval.dtype)[()], aval.dtype)}>"
+        return self.emit(f"{text} : {mlir_type(aval)}")
+
+    def broadcast(self, x: str, source: ShapedArray, shape: tuple[int, ...], dims: Sequence[int]) -> str:
+        """``x`` broadcast to ``shape``, its dimensions going to ``dims``."""
+        target = mlir_type(ShapedArray(shape, source.dtype))
+        return self.emit(
+            f"stablehlo.broadcast_in_dim {x}, dims = {dims_text(dims)} : ({mlir_type(source)}) -> {target}"
+        )
+
+    def broadcast_operands(
+        self, args: Sequence[str], avals: Sequence[ShapedArray], shape: tuple[int, ...]
+    ) -> Sequence[str]:
+        """Elementwise operands, each brought to ``shape``: scalars and size-1 dimensions are repeated."""
+        if all(a.shape == shape for a in avals):
+            return args
+        return [
+            x if a.shape == shape else self.broadcast(x, a, shape, range(a.ndim))
+            for x, a in zip(args, avals, strict=True)
+        ]
+
+    def region(self) -> FunctionWriter:
+        """A writer for a nested region, drawing names from the same counter."""
+        return FunctionWriter(self.module, self.indent + "  ", self.counter)

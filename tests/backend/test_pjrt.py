@@ -1,0 +1,591 @@
+"""The PJRT layer: buffers keep their values, programs run, errors speak, and jax stays unimported.
+
+Whether jax is imported decides which client is used, and other tests import it, so what depends on that runs
+in fresh processes (``in_fresh_process``); the rest is true of either client.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minijax import backend
+from minijax.backend import client as backend_client
+from minijax.core.avals import ShapedArray
+from minijax.errors import JaxRuntimeError
+
+DTYPES = [
+    np.dtype(name)
+    for name in (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+    ).split()
+] + [
+    np.dtype(t) for t in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4)
+]
+
+
+def module(body: str, args: str, results: str, name: str = "jit_f", attributes: str = "") -> str:
+    """The text of a module whose @main has the given signature and body."""
+    main = f"func.func public @main({args}) -> ({results}) {{\n{body}\n}}"
+    return f"module @{name} {attributes} {{\n{main}\n}}\n"
+
+
+def sine(n: int = 8, attribute: str = "") -> str:
+    t = f"tensor<{n}xf32>"
+    return module(f"    %0 = stablehlo.sine %a : {t}\n    return %0 : {t}", f"%a: {t} {attribute}", t)
+
+
+def in_fresh_process(code: str, **environment: str) -> str:
+    """Run code in a new interpreter that starts with this one's path; returns what it printed to stdout."""
+    env = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "XLA_FLAGS")}
+    env |= {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
+    preamble = "import sys\nimport numpy as np\nfrom minijax import backend\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# --- buffers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 4)], ids=str)
+def test_round_trip(dtype: np.dtype, shape: tuple[int, ...]) -> None:
+    value = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    buffer = backend.put(value)
+    assert backend.buffer_shape_dtype(buffer) == (shape, dtype)
+    assert buffer.aval is ShapedArray(shape, dtype)
+    fetched = backend.to_numpy(buffer)
+    assert (fetched.shape, fetched.dtype) == (shape, dtype)
+    assert fetched.tobytes() == value.tobytes()
+    assert not fetched.flags.writeable
+    with pytest.raises(ValueError):
+        fetched.flags.writeable = True
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(12.0).reshape(3, 4).T,
+        np.arange(12)[::-2],
+        np.broadcast_to(np.float32(3), (2, 5)),
+        np.float32(2.5),
+        np.arange(3, dtype=">f8"),
+        np.arange(6, dtype=">i4").reshape(2, 3).T,
+    ],
+    ids=["transposed", "reversed", "broadcast", "scalar", "big-endian", "big-endian transposed"],
+)
+def test_put_any_layout(value: np.ndarray) -> None:
+    fetched = backend.to_numpy(backend.put(value))
+    assert fetched.dtype.isnative
+    np.testing.assert_array_equal(fetched, value)
+
+
+@pytest.mark.parametrize("n", [4, 1_000_000])
+def test_put_does_not_alias_the_users_array(n: int) -> None:
+    """For every alignment, since PJRT keeps what is aligned to 64 bytes when it is allowed to."""
+    raw = np.zeros(n + 16, np.float32)
+    offset = (-raw.ctypes.data % 64) // 4
+    value = raw[offset : offset + n]
+    assert value.ctypes.data % 64 == 0
+    buffer = backend.put(value)
+    value[:] = 7
+    assert not backend.to_numpy(buffer).any()
+
+
+def test_owned_arrays_are_not_copied_on_a_host() -> None:
+    if backend.platform() != "cpu":
+        pytest.skip(f"zero-copy concerns host memory; this is {backend.platform()}")
+    raw = np.zeros(1024 + 16, np.float32)
+    offset = (-raw.ctypes.data % 64) // 4
+    value = raw[offset : offset + 1024]
+    assert np.shares_memory(backend.to_numpy(backend.put(value, owned=True)), value)
+
+
+def test_a_fetched_view_outlives_its_buffer() -> None:
+    fetched = [backend.to_numpy(backend.put(np.full(1000, i, np.float32))) for i in range(20)]
+    assert [int(f[500]) for f in fetched] == list(range(20))
+    halves = [backend.to_numpy(backend.put(np.full(1000, i, ml_dtypes.bfloat16))) for i in range(20)]
+    assert [int(f[500]) for f in halves] == list(range(20))
+
+
+def test_put_keeps_the_given_aval() -> None:
+    weak = ShapedArray((), np.dtype(np.float32), True)
+    assert backend.put(np.float32(1), aval=weak).aval is weak
+
+
+def test_delete() -> None:
+    buffer = backend.put(np.arange(3))
+    assert not backend.is_deleted(buffer)
+    backend.delete(buffer)
+    assert backend.is_deleted(buffer)
+    with pytest.raises(JaxRuntimeError, match=r"(?s)deleted with shape=int64\[3\].*donate"):
+        backend.to_numpy(buffer)
+    with pytest.raises(JaxRuntimeError, match="deleted"):
+        backend.block_until_ready(buffer)
+
+
+@pytest.mark.parametrize("value", [np.array(["a"]), np.array([object()]), np.zeros(2, "M8[s]")], ids=str)
+def test_put_of_what_no_device_has(value: np.ndarray) -> None:
+    with pytest.raises(TypeError, match="cannot be put on a device"):
+        backend.put(value)
+
+
+def test_put_on_a_foreign_device() -> None:
+    with pytest.raises(ValueError, match="not a local device"):
+        backend.put(np.zeros(3), device="nowhere")
+
+
+def test_devices() -> None:
+    assert backend.device_count() == len(backend.devices()) >= len(backend.local_devices()) >= 1
+    first = backend.local_devices()[0]
+    assert first.platform == backend.platform()
+    buffer = backend.put(np.zeros(3), first)
+    assert backend.buffer_device(buffer) is first
+    assert backend.buffer_device(backend.transfer(buffer, first)) is first
+
+
+# --- programs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [str, str.encode], ids=["str", "bytes"])
+def test_compile_and_execute(kind) -> None:
+    program = backend.compile(kind(sine()), name="f")
+    value = np.arange(8, dtype=np.float32)
+    (result,) = program.execute([backend.put(value)])
+    assert backend.block_until_ready(result) is result
+    assert backend.is_ready(result)
+    np.testing.assert_allclose(backend.to_numpy(result), np.sin(value), rtol=1e-6)
+    assert result.aval is ShapedArray((8,), np.dtype(np.float32)) is program.out_avals[0]
+
+
+def test_out_avals_are_read_back_from_the_program() -> None:
+    types = "tensor<i1>, tensor<2x3xbf16>, tensor<0xcomplex<f32>>, tensor<4xui8>"
+    args = ", ".join(f"%{i}: {t}" for i, t in enumerate(types.split(", ")))
+    program = backend.compile(module(f"return %0, %1, %2, %3 : {types}", args, types), name="f")
+    assert [a.str_short() for a in program.out_avals] == ["bool[]", "bf16[2,3]", "c64[0]", "u8[4]"]
+    assert backend.compile(module("return", "", ""), name="f").execute([]) == []
+    weak = ShapedArray((8,), np.dtype(np.float32), True)
+    program = backend.compile(sine(), name="f", out_avals=[weak])
+    assert program.execute([backend.put(np.zeros(8, np.float32))])[0].aval is weak
+
+
+def test_results_can_be_arguments() -> None:
+    program = backend.compile(sine(), name="f")
+    buffers = [backend.put(np.ones(8, np.float32))]
+    for _ in range(3):
+        buffers = program.execute(buffers)
+    np.testing.assert_allclose(backend.to_numpy(buffers[0]), np.sin(np.sin(np.sin(np.ones(8)))), rtol=1e-6)
+
+
+def test_fetching_waits_for_a_long_computation() -> None:
+    n = 700
+    t = f"tensor<{n}x{n}xf32>"
+    lines = [
+        f"%{i + 1} = stablehlo.dot_general %{i}, %{i}, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}"
+        for i in range(12)
+    ]
+    program = backend.compile(module("\n".join([*lines, f"return %12 : {t}"]), f"%0: {t}", t), name="f")
+    (result,) = program.execute([backend.put(np.eye(n, dtype=np.float32))])
+    np.testing.assert_array_equal(backend.to_numpy(result), np.eye(n))
+
+
+def test_chlo_is_accepted() -> None:
+    t = "tensor<3xf32>"
+    program = backend.compile(
+        module(f"%0 = chlo.erf %a : {t} -> {t}\nreturn %0 : {t}", f"%a: {t}", t), name="erf"
+    )
+    (result,) = program.execute([backend.put(np.array([0, 1, -1], np.float32))])
+    np.testing.assert_allclose(backend.to_numpy(result), [0, 0.8427008, -0.8427008], rtol=1e-5)
+
+
+@pytest.mark.parametrize("attribute", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
+def test_donation(attribute: str) -> None:
+    program = backend.compile(sine(1024, attribute), name="f")
+    assert program.memory_analysis().alias_size_in_bytes == 4096
+    donated = backend.put(np.ones(1024, np.float32))
+    (result,) = program.execute([donated])
+    assert backend.is_deleted(donated)
+    np.testing.assert_allclose(backend.to_numpy(result), np.sin(np.ones(1024)), rtol=1e-6)
+    with pytest.raises(
+        JaxRuntimeError, match=r"(?s)deleted with shape=float32\[1024\].*argument 0 of f.*donate"
+    ):
+        program.execute([donated])
+
+
+def test_donation_never_changes_a_view_someone_holds() -> None:
+    program = backend.compile(sine(1024, "{tf.aliasing_output = 0 : i32}"), name="f")
+    donated = backend.put(np.ones(1024, np.float32))
+    view = backend.to_numpy(donated)
+    (result,) = program.execute([donated])
+    assert (view == 1).all()
+    np.testing.assert_allclose(backend.to_numpy(result), np.sin(np.ones(1024)), rtol=1e-6)
+
+
+def test_donation_never_writes_into_an_owned_array() -> None:
+    """Nobody writes to an owned array, so neither may a program that is given its memory."""
+    raw = np.ones(1024 + 16, np.float32)
+    offset = (-raw.ctypes.data % 64) // 4
+    value = raw[offset : offset + 1024]
+    program = backend.compile(sine(1024, "{tf.aliasing_output = 0 : i32}"), name="f")
+    (result,) = program.execute([backend.put(value, owned=True)])
+    np.testing.assert_allclose(backend.to_numpy(result), np.sin(np.ones(1024)), rtol=1e-6)
+    assert (value == 1).all()
+
+
+def test_analyses() -> None:
+    program = backend.compile(sine(), name="f")
+    assert program.cost_analysis()["transcendentals"] == 8
+    memory = program.memory_analysis()
+    assert (memory.argument_size_in_bytes, memory.output_size_in_bytes) == (32, 32)
+    assert memory.temp_size_in_bytes >= 0 and memory.generated_code_size_in_bytes >= 0
+    text = program.hlo_text()
+    assert text.startswith("HloModule jit_f") and "sine(" in text
+    assert repr(program) == "<Executable f -> (f32[8])>"
+
+
+def aligned(n: int) -> np.ndarray:
+    """Ones at an address that PJRT would use in place."""
+    raw = np.ones(n + 16, np.float32)
+    offset = (-raw.ctypes.data % 64) // 4
+    return raw[offset : offset + n]
+
+
+def test_call_takes_numpy_arrays_and_buffers() -> None:
+    types = ["tensor<3xf32>", "tensor<3xf64>", "tensor<bf16>", "tensor<2xi64>"]
+    args = ", ".join(f"%{i}: {t}" for i, t in enumerate(types))
+    names = ", ".join(f"%{i}" for i in range(4))
+    program = backend.compile(
+        module(f"return {names} : {', '.join(types)}", args, ", ".join(types)), name="f"
+    )
+    values = [
+        np.arange(3, dtype=np.float32),
+        np.full(3, np.pi),
+        ml_dtypes.bfloat16(1.5),
+        np.array([2**40, -1]),
+    ]
+    for leaves in (values, [backend.put(v) for v in values], [values[0], *map(backend.put, values[1:])]):
+        for _ in range(3):  # the first call goes another way than those that follow
+            results = program.call(leaves)
+            assert [r.aval for r in results] == list(program.out_avals)
+            for result, value in zip(results, values, strict=True):
+                np.testing.assert_array_equal(backend.to_numpy(result), value)
+    assert backend.compile(module("return", "", ""), name="f").call([]) == []
+
+
+def test_call_is_fast_after_the_first() -> None:
+    """It really is jaxlib that repeats the call: the Python way is not taken again."""
+    program = backend.compile(sine(), name="f")
+    slow_calls = []
+    original = backend.Executable._call_slowly
+
+    def counted(self, leaves):
+        slow_calls.append(len(leaves))
+        return original(self, leaves)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend.Executable, "_call_slowly", counted)
+        for _ in range(5):
+            program.call([np.zeros(8, np.float32)])
+    assert slow_calls == [1]
+
+
+def test_call_falls_back_when_jaxlib_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = backend.compile(sine(), name="f")
+    monkeypatch.setattr("minijax.backend.pjrt.make_fast_call", lambda *args: None)
+    for leaf in (np.ones(8, np.float32), backend.put(np.ones(8, np.float32))):
+        (result,) = program.call([leaf])
+        np.testing.assert_allclose(backend.to_numpy(result), np.sin(np.ones(8)), rtol=1e-6)
+
+
+def test_call_errors() -> None:
+    program = backend.compile(sine(1024, "{tf.aliasing_output = 0 : i32}"), name="f")
+    for _ in range(2):
+        donated = backend.put(np.ones(1024, np.float32))
+        program.call([donated])
+        assert backend.is_deleted(donated)
+        with pytest.raises(JaxRuntimeError, match=r"(?s)deleted with shape=float32\[1024\].*argument 0 of f"):
+            program.call([donated])
+    for _ in range(2):
+        with pytest.raises(backend.ExecutionError, match=r"(?s)running f.*f32\[9\]"):
+            program.call([np.zeros(9, np.float32)])
+    value = aligned(1024)
+    program.call([value]), program.call([value])
+    assert (value == 1).all(), "a program wrote into an array that was not given to it"
+
+
+@pytest.mark.parametrize("n", [3, 700])
+def test_the_user_may_write_to_a_borrowed_array(n: int) -> None:
+    """A chain of matrix products runs on after the call returned, and must not see what happens meanwhile."""
+    t, big = f"tensor<{n}x{n}xf32>", "tensor<700x700xf32>"
+    lines = [
+        f"%{i + 1} = stablehlo.dot_general %{i}, %{i}, contracting_dims = [1] x [0] : ({big}, {big}) -> {big}"
+        for i in range(12)
+    ]
+    lines += [f"%last = stablehlo.abs %a : {t}", f"return %last, %12 : {t}, {big}"]
+    program = backend.compile(module("\n".join(lines), f"%a: {t}, %0: {big}", f"{t}, {big}"), name="f")
+    eye = np.eye(700, dtype=np.float32)
+    for _ in range(4):
+        value, identity = aligned(n * n).reshape(n, n), aligned(700 * 700).reshape(700, 700)
+        identity[...] = eye
+        first, second = program.call_borrowed([value, identity])
+        value[...] = 7
+        identity[...] = 7
+        assert (backend.to_numpy(first) == 1).all()
+        np.testing.assert_array_equal(backend.to_numpy(second), eye)
+
+
+def test_call_borrowed_without_results() -> None:
+    program = backend.compile(module("return", "%a: tensor<3xf32>", ""), name="f")
+    assert program.call_borrowed([np.zeros(3, np.float32)]) == []
+    for value in (np.zeros(3), np.zeros(100_000)):
+        copy = backend.snapshot(value)
+        value[...] = 1
+        assert not (copy if isinstance(copy, np.ndarray) else backend.to_numpy(copy)).any()
+
+
+def test_executables_are_freed() -> None:
+    program = backend.compile(sine(), name="f")
+    for _ in range(2):
+        program.call([np.zeros(8, np.float32)])
+    alive = weakref.ref(program)
+    del program
+    gc.collect()
+    assert alive() is None
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+def test_compile_errors_carry_xlas_message() -> None:
+    with pytest.raises(
+        backend.CompileError, match=r"(?s)could not compile my_program.*'stablehlo.nonsense' is unknown"
+    ):
+        backend.compile(sine().replace("sine", "nonsense"), name="my_program")
+    with pytest.raises(JaxRuntimeError, match="(?s)could not compile f.*nowhere_registered"):
+        t = "tensor<3xf32>"
+        call = f"%0 = stablehlo.custom_call @nowhere_registered(%a) {{api_version = 4 : i32}} : ({t}) -> {t}"
+        backend.compile(module(f"{call}\nreturn %0 : {t}", f"%a: {t}", t), name="f")
+
+
+def test_execution_errors() -> None:
+    program = backend.compile(sine(), name="f")
+    good = backend.put(np.zeros(8, np.float32))
+    with pytest.raises(
+        backend.ExecutionError, match="(?s)running f.*2 arguments but compiled program expected 1"
+    ):
+        program.execute([good, good])
+    with pytest.raises(backend.ExecutionError, match=r"(?s)running f.*f32\[9\]"):
+        program.execute([backend.put(np.zeros(9, np.float32))])
+
+
+def test_out_of_memory_is_a_memory_error() -> None:
+    t = "tensor<1099511627776x1000xf32>"
+    lines = (
+        "%c = stablehlo.constant dense<1.0> : tensor<f32>",
+        f"%0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> {t}",
+        f"return %0 : {t}",
+    )
+    with pytest.raises(
+        backend.DeviceOutOfMemoryError, match="(?s)out of memory.*RESOURCE_EXHAUSTED"
+    ) as caught:
+        backend.compile(module("\n".join(lines), "", t), name="f").execute([])
+    assert isinstance(caught.value, MemoryError) and isinstance(caught.value, JaxRuntimeError)
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"num_replicas": 10_000}, "10000 replicas need as many devices"),
+        ({"num_replicas": 2, "device_assignment": [0]}, "names 1 devices for 2 replicas"),
+        ({"device_assignment": [987654]}, "no device has the id 987654"),
+    ],
+)
+def test_device_assignment_errors(options: dict, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        backend.compile(sine(), name="f", **options)
+
+
+# --- fresh processes ----------------------------------------------------------------------------------------
+
+EVERYTHING = f"""
+import ml_dtypes
+program = backend.compile({sine()!r}, name="f")
+(result,) = program.execute([backend.put(np.ones(8, np.float32))])
+backend.block_until_ready(result)
+assert abs(backend.to_numpy(result)[0] - np.sin(1)) < 1e-6
+assert backend.is_ready(result) and not backend.is_deleted(result)
+for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
+    assert backend.to_numpy(backend.put(np.arange(6).reshape(2, 3).astype(dtype)))[1, 2] == 5
+for _ in range(3):
+    (called,) = program.call([np.ones(8, np.float32)])
+    assert abs(backend.to_numpy(called)[0] - np.sin(1)) < 1e-6
+program.cost_analysis(), program.memory_analysis(), program.hlo_text(), program.out_avals
+backend.platform(), backend.devices(), backend.memory_stats()
+backend.delete(result)
+for wrong in (lambda: backend.to_numpy(result), lambda: program.execute([result]), lambda:
+program.execute([])):
+    try:
+        wrong()
+    except backend.ExecutionError:
+        pass
+    else:
+        raise AssertionError("no error")
+"""
+
+
+def test_importing_costs_neither_jaxlib_nor_jax() -> None:
+    assert in_fresh_process("print([m for m in ('jax', 'jaxlib') if m in sys.modules])") == "[]"
+
+
+def test_jax_is_not_imported() -> None:
+    if backend_client.plugin_installed():
+        pytest.skip("a PJRT plugin is installed: only jax can start it")
+    assert in_fresh_process(EVERYTHING + "print('jax' in sys.modules)") == "False"
+    assert in_fresh_process(EVERYTHING + "print('jax' in sys.modules)", JAX_PLATFORMS="cpu") == "False"
+
+
+def test_works_with_jaxs_own_client() -> None:
+    out = in_fresh_process(
+        "import jax\njax.numpy.zeros(3)\n"
+        + EVERYTHING
+        + "print(backend.local_devices() == jax.local_devices())"
+    )
+    assert out == "True"
+
+
+def test_works_when_jax_is_imported_later() -> None:
+    out = in_fresh_process(
+        EVERYTHING
+        + "import jax\n"
+        + EVERYTHING
+        + "print(jax.jit(jax.numpy.sin)(backend.to_numpy(backend.put(np.zeros(2)))))"
+    )
+    assert out == "[0. 0.]"
+
+
+def test_unknown_platform_is_jaxs_error() -> None:
+    out = in_fresh_process(
+        """
+        try:
+            backend.platform()
+        except RuntimeError as error:
+            print(error)
+        """,
+        JAX_PLATFORMS="gpux",
+    )
+    assert "gpux" in out
+
+
+ALL_REDUCE = module(
+    """
+    %0 = "stablehlo.all_reduce"(%a) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({
+    ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+      %s = stablehlo.add %x, %y : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }) : (tensor<4xf32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>""",
+    "%a: tensor<4xf32>",
+    "tensor<4xf32>",
+)
+
+
+@pytest.mark.parametrize("first", ["", "import jax"], ids=["jaxlib alone", "with jax"])
+def test_two_devices(first: str) -> None:
+    out = in_fresh_process(
+        f"""
+        {first}
+        one, two = devices = backend.local_devices()
+        moved = backend.put(np.arange(3), two)
+        assert backend.buffer_device(moved) is two
+        back = backend.transfer(moved, one)
+        assert backend.buffer_device(back) is one and backend.to_numpy(back)[2] == 2
+
+        on_two = backend.compile({sine()!r}, name="f", device=two)
+        ones = np.ones(8, np.float32)
+        (result,) = on_two.execute([backend.put(ones, two)])
+        assert backend.buffer_device(result) is two
+        for leaf in (ones, ones, backend.put(ones, one), backend.put(ones, one), backend.put(ones, two)):
+            (result,) = on_two.call([leaf])
+            assert backend.buffer_device(result) is two
+            assert abs(backend.to_numpy(result)[0] - np.sin(1)) < 1e-6
+
+        program = backend.compile({ALL_REDUCE!r}, name="psum", num_replicas=2)
+        halves = backend.put_shards([np.arange(4, dtype=np.float32), np.ones(4, np.float32)], devices)
+        (result,) = program.execute([halves])
+        assert backend.buffer_shape_dtype(result) == ((4,), np.float32)
+        (again,) = program.execute([result])
+        jax_before_shards = 'jax' in sys.modules
+        pieces = backend.shards(again)
+        assert [backend.buffer_device(p) for p in pieces] == devices
+        assert all(p.aval is again.aval for p in pieces)
+        # Shards that are on their devices already are taken as they are.
+        (third,) = program.execute([backend.put_shards(pieces, devices)])
+        print([backend.to_numpy(p).tolist() for p in [*pieces, *backend.shards(third)]], jax_before_shards)
+        """,
+        JAX_NUM_CPU_DEVICES="2",
+        JAX_PLATFORMS="cpu",
+    )
+    assert out == f"{[[2.0, 4.0, 6.0, 8.0]] * 2 + [[4.0, 8.0, 12.0, 16.0]] * 2} {bool(first)}"
+
+
+CHOLESKY = module(
+    """
+    %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%a) {
+      backend_config = {uplo = 76 : ui8}, api_version = 4 : i32,
+      operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
+      result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]
+    } : (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<i32>)
+    return %0#0 : tensor<2x2xf32>""",
+    "%a: tensor<2x2xf32>",
+    "tensor<2x2xf32>",
+)
+
+
+@pytest.mark.parametrize("before", ["", "import jax"], ids=["jaxlib alone", "with jax"])
+def test_lapack_is_registered_when_needed(before: str) -> None:
+    out = in_fresh_process(
+        f"""
+        {before}
+        value = np.array([[4, 2], [2, 5]], np.float32)
+        (result,) = backend.compile({CHOLESKY!r}, name="cholesky").execute([backend.put(value)])
+        np.testing.assert_allclose(np.tril(backend.to_numpy(result)), np.linalg.cholesky(value), rtol=1e-6)
+        import jax  # registers the same functions once more
+        np.testing.assert_allclose(jax.numpy.linalg.cholesky(value), np.linalg.cholesky(value), rtol=1e-6)
+        print("ok")
+        """,
+        JAX_PLATFORMS="cpu",
+    )
+    assert out == "ok"
+
+
+def test_threads_share_one_client() -> None:
+    out = in_fresh_process(
+        f"""
+        import threading
+        seen = []
+        def work():
+            program = backend.compile({sine()!r}, name="f")
+            (result,) = program.execute([backend.put(np.zeros(8, np.float32))])
+            seen.append((id(program.loaded.client), float(backend.to_numpy(result).sum())))
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        print(len(seen), len(set(seen)))
+        """
+    )
+    assert out == "4 1"
