@@ -1,0 +1,267 @@
+"""``minijax.nn``: the functions that neural networks are written with."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs
+from minijax.numpy import operators as _operators  # noqa: F401  (arrays need their operators here)
+from minijax.numpy.promotion import canonical_axis, choose, convert, ensure, promote, typed_scalar
+from minijax.numpy.ufuncs import INEXACT
+
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "identity",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "logsumexp",
+    "mish",
+    "one_hot",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "soft_sign",
+    "softmax",
+    "softplus",
+    "squareplus",
+    "standardize",
+    "swish",
+    "tanh",
+]
+
+tanh = ufuncs.tanh
+
+# ------------------------------------------------------------------------------------ activations
+
+
+def identity(x: Any) -> Any:
+    """``x``, as an array."""
+    return ensure("identity", x)
+
+
+def relu(x: Any) -> Any:
+    """The larger of ``x`` and 0; its derivative at 0 is 0."""
+    x = ensure("relu", x)
+    # not max(x, 0): at a tie that has derivative 1/2
+    return choose(x <= 0, lax.full_like(x, 0), x)
+
+
+def relu6(x: Any) -> Any:
+    """``x`` limited to between 0 and 6; the derivative at both ends is 0."""
+    x = relu(x)
+    return choose(x >= 6, lax.full_like(x, 6), x)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return lax.logistic(x)
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
+    return mathematics.logaddexp(x, 0)
+
+
+def squareplus(x: Any, b: Any = 4) -> Any:
+    """(x + sqrt(x**2 + b)) / 2: a smooth ``relu``."""
+    x, b = ensure("squareplus", x, b)
+    return (x + ufuncs.sqrt(ufuncs.square(x) + b)) / 2
+
+
+def soft_sign(x: Any) -> Any:
+    """x / (|x| + 1)."""
+    x = ensure("soft_sign", x)
+    return x / (ufuncs.abs(x) + 1)
+
+
+def silu(x: Any) -> Any:
+    """x * sigmoid(x)."""
+    x = ensure("silu", x)
+    return x * sigmoid(x)
+
+
+def swish(x: Any) -> Any:
+    """x * sigmoid(x)."""
+    return silu(x)
+
+
+def mish(x: Any) -> Any:
+    """x * tanh(softplus(x))."""
+    x = ensure("mish", x)
+    return x * tanh(softplus(x))
+
+
+def log_sigmoid(x: Any) -> Any:
+    """log(sigmoid(x)), without overflow."""
+    return -softplus(-ensure("log_sigmoid", x))
+
+
+# Default factors: constants of their functions, where one that a caller gives is an argument.
+ELU_ALPHA, LEAKY_SLOPE = 1.0, 0.01
+
+
+def _scaled(factor: Any, x: Any, fold: bool) -> Any:
+    return lax.mul(*promote("multiply", factor, x, fold=fold))
+
+
+def elu(x: Any, alpha: Any = ELU_ALPHA) -> Any:
+    """``x`` where positive, alpha * (exp(x) - 1) elsewhere."""
+    x = ensure("elu", x)
+    return choose(x > 0, x, _scaled(alpha, ufuncs.expm1(choose(x > 0, 0.0, x)), alpha is ELU_ALPHA))
+
+
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    """``x`` where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
+    return ufuncs.maximum(x, 0.0) + alpha * ufuncs.expm1(ufuncs.minimum(x, 0.0) / alpha)
+
+
+def selu(x: Any) -> Any:
+    """``elu`` with the constants of self-normalising networks (Klambauer et al. 2017)."""
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+def leaky_relu(x: Any, negative_slope: Any = LEAKY_SLOPE) -> Any:
+    """``x`` where positive, ``negative_slope * x`` elsewhere."""
+    x = ensure("leaky_relu", x)
+    return choose(x >= 0, x, _scaled(negative_slope, x, negative_slope is LEAKY_SLOPE))
+
+
+def hard_tanh(x: Any) -> Any:
+    """``x`` limited to between -1 and 1."""
+    x = ensure("hard_tanh", x)
+    return choose(x > 1, 1, choose(x < -1, -1, x))
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """relu6(x + 3) / 6."""
+    return relu6(ensure("hard_sigmoid", x) + 3.0) / 6.0
+
+
+def hard_swish(x: Any) -> Any:
+    """x * hard_sigmoid(x)."""
+    x = ensure("hard_swish", x)
+    return x * hard_sigmoid(x)
+
+
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """x times the normal distribution function at x; with ``approximate``, by the formula with tanh."""
+    (x,) = promote("gelu", x, to=INEXACT)
+    dtype = x.aval.dtype
+    if approximate:
+        scale = typed_scalar(math.sqrt(2 / math.pi), dtype)
+        return x * (0.5 * (1.0 + tanh(scale * (x + 0.044715 * x**3))))
+    half = typed_scalar(math.sqrt(0.5), dtype)
+    return creation.array(0.5 * x * lax.erfc(-x * half), dtype=dtype)
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """The first half of ``x`` along ``axis`` times the sigmoid of the second half."""
+    x = ensure("glu", x)
+    if x.aval.shape[axis] % 2:
+        raise ValueError(f"glu: axis size must be divisible by 2, got {x.aval.shape[axis]}")
+    first, second = manipulation.split(x, 2, axis)
+    return first * sigmoid(second)
+
+
+# ------------------------------------------------------------------------------------ normalisation
+
+
+def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
+    """``x`` minus its maximum along ``axis``, a constant to differentiation; -inf where not ``where``."""
+    x = ensure(name, x)
+    peak = reductions.max(x, axis, None, True, -np.inf, where)
+    safe = x if where is None else choose(where, x, -np.inf)
+    return safe - lax.stop_gradient(peak)
+
+
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """exp(x) divided by its sum along ``axis``, without overflow; over the elements that ``where`` picks."""
+    unnormalised = ufuncs.exp(_shifted("softmax", x, axis, where))
+    out = unnormalised / reductions.sum(unnormalised, axis, keepdims=True, where=where)
+    return out if where is None else choose(where, out, 0)
+
+
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """The logarithm of ``softmax``, without overflow."""
+    shifted = _shifted("log_softmax", x, axis, where)
+    out = shifted - ufuncs.log(reductions.sum(ufuncs.exp(shifted), axis, keepdims=True, where=where))
+    return out if where is None else choose(where, out, -np.inf)
+
+
+def logsumexp(
+    a: Any,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
+) -> Any:
+    """log(sum(b * exp(a))) along ``axis``, without overflow; with ``return_sign`` of its magnitude, and its
+    sign.
+    """
+    if where is not None:
+        a = choose(where, a, 0)
+    if b is None:
+        (a,) = promote("logsumexp", a, to=INEXACT)
+    else:
+        a, b = promote("logsumexp", a, b, to=INEXACT)
+        a = choose(b != 0, a, -np.inf)
+    axes = reductions.reduction_axes(axis, a.aval.ndim)
+    peak = reductions.max(ufuncs.real(a), axes, None, keepdims, -np.inf, where)
+    peak = lax.stop_gradient(lax.select(ufuncs.isfinite(peak), peak, lax.full_like(peak, 0)))
+    shift = peak if keepdims else lax.expand_dims(peak, axes)
+    scaled = lax.exp(lax.sub(*promote("subtract", a, convert(shift, a.aval.dtype))))
+    if b is not None:
+        scaled = lax.mul(scaled, b)
+    total = reductions.sum(scaled, axes, keepdims=keepdims, where=where)
+    real = not dtypes.is_complex(a.aval.dtype)
+    sign = lax.sign(total)
+    if return_sign or real:
+        total = lax.abs(total)
+    out = lax.add(lax.log(total), convert(peak, total.aval.dtype))
+    if return_sign:
+        return out, sign
+    if b is not None and real:
+        out = choose(sign < 0, typed_scalar(math.nan, out.aval.dtype), out)
+    return out
+
+
+def standardize(
+    x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None
+) -> Any:
+    """``x`` shifted and scaled along ``axis`` to mean 0 and variance 1."""
+    x = ensure("standardize", x)
+    if mean is None:
+        mean = reductions.mean(x, axis, keepdims=True, where=where)
+    if variance is None:
+        squares = reductions.mean(ufuncs.square(x), axis, keepdims=True, where=where)
+        variance = mathematics.clip(squares - ufuncs.square(mean), 0)
+    return ufuncs.subtract(x, mean) * lax.rsqrt(variance + epsilon)
+
+
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``."""
+    x = ensure("one_hot", x)
+    count = operator.index(num_classes)
+    wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else dtype
+    ndim = x.aval.ndim + 1
+    axis = canonical_axis(axis, ndim)
+    shape = tuple(count if i == axis else 1 for i in range(ndim))
+    numbers = lax.broadcasted_iota(x.aval.dtype, shape, axis)
+    return creation.astype(lax.expand_dims(x, (axis,)) == numbers, wanted)

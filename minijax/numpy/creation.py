@@ -1,0 +1,576 @@
+"""Functions that make arrays: from Python values, of one repeated value, ranges, grids, identity matrices."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import errors, lax
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import Array, LiteralArray, as_array
+from minijax.core.trace import Tracer
+from minijax.numpy.mathematics import power
+from minijax.numpy.promotion import (
+    BOOL,
+    SCALARS,
+    broadcast_shapes,
+    broadcast_to,
+    canonical_axis,
+    check_array_like,
+    choose,
+    const,
+    convert,
+    ensure,
+    evaluating,
+    index_tuple,
+    promote,
+    result_dtype,
+    static,
+    type_of,
+    typed_scalar,
+    user_dtype,
+)
+from minijax.numpy.promotion import (
+    asarray as as_is,
+)
+from minijax.numpy.reductions import sum
+from minijax.ops.convert import copy_p
+
+# ------------------------------------------------------------------------------------ from values
+
+
+def array(
+    object: Any,
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """``object`` as an array: an array, a scalar, or nested lists of these, tracers included.
+
+    Without ``dtype`` its type is the one the elements promote to; Python scalars alone stay weakly typed.
+    Arrays are copied, as far as staged programs can tell. Raises TypeError for what is not numeric,
+    ValueError for ragged lists.
+    """
+    if order not in (None, "K"):
+        raise NotImplementedError("Only implemented for order='K'")
+    dtype = None if dtype is None else user_dtype(dtype, "array")
+    if hasattr(object, "__jax_array__"):
+        object = object.__jax_array__()
+    if isinstance(object, (Array, Tracer)):
+        out = copy_p.bind(object) if copy else object
+        out = convert(out, out.aval.dtype if dtype is None else dtype, dtype is None and out.aval.weak_type)
+    elif isinstance(object, (list, tuple)):
+        out = _from_sequence(object, dtype)
+    else:
+        out = _from_value(object, dtype)
+        if isinstance(out, LiteralArray) and evaluating():
+            # what the user keeps and closes over is an array, not something written into the program
+            out = Array(out._value(), out.aval)
+    if ndmin > out.aval.ndim:
+        out = lax.expand_dims(out, tuple(range(ndmin - out.aval.ndim)))
+    return out
+
+
+def asarray(
+    a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None, device: Any = None
+) -> Any:
+    """``a`` as an array, itself if it is one of the right type."""
+    if dtype is None and not copy and isinstance(a, (Array, Tracer)):
+        return a
+    return array(a, None if dtype is None else user_dtype(dtype, "asarray"), bool(copy), order)
+
+
+def _from_value(x: Any, dtype: np.dtype | None) -> Array:
+    """An array of something that is no array of ours and no list: a scalar, a NumPy array, a buffer."""
+    if x is None:
+        raise ValueError("None is not a valid value for jnp.array")
+    if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
+        if dtype is None:
+            return as_array(x)
+        if dtypes.is_integer(dtype) and isinstance(x, int):
+            info = dtypes.iinfo(dtype)
+            if not info.min <= x <= info.max:
+                raise OverflowError(f"Python int {x} too large to convert to {dtype}")
+        return typed_scalar(x, dtype)
+    if isinstance(x, (str, bytes)):
+        raise TypeError(
+            f"Value {x!r} of type {type(x)} is not a valid JAX type: arrays hold numbers and booleans"
+        )
+    if not isinstance(x, (np.ndarray, np.generic)) and not hasattr(type(x), "__array__"):
+        try:
+            x = np.asarray(memoryview(x))
+        except TypeError:
+            raise TypeError(f"Unexpected input type for array: {type(x)}") from None
+    value = np.asarray(x)
+    dtypes.check_valid_dtype(value.dtype)
+    made = as_array(value if value.shape else value[()])
+    if dtype is None or dtype == made.aval.dtype:
+        return made
+    return (
+        as_array(value.astype(dtype))
+        if value.dtype.kind != "f" or dtype.kind not in "iu"
+        else convert(made, dtype)
+    )
+
+
+def _leaves(x: Any) -> list[Any]:
+    if isinstance(x, (list, tuple)):
+        return [leaf for item in x for leaf in _leaves(item)]
+    return [x]
+
+
+def _from_sequence(items: Sequence[Any], dtype: np.dtype | None) -> Any:
+    """Nested lists: converted by NumPy when no array of ours is among them, otherwise joined row by row."""
+    leaves = _leaves(items)
+    if any(leaf is None for leaf in leaves):
+        raise ValueError("None is not a valid value for jnp.array")
+    if dtype is None:
+        if leaves:
+            typed = [leaf if _has_type(leaf) else np.asarray(leaf) for leaf in leaves]
+            for leaf in typed:
+                if not isinstance(leaf, (Array, Tracer)):
+                    dtypes.check_valid_dtype(np.asarray(leaf).dtype)
+            dtype, _ = result_dtype(*typed)
+        else:
+            dtype = dtypes.default_float_dtype(x64_enabled())
+    if not any(isinstance(leaf, (Array, Tracer)) or hasattr(leaf, "__jax_array__") for leaf in leaves):
+        return as_array(_numpy_array(items, dtype))
+    rows = [lax.expand_dims(array(item, dtype, False), (0,)) for item in items]
+    while len(rows) > 16:
+        rows = [lax.concatenate(rows[i : i + 16], 0) for i in range(0, len(rows), 16)]
+    return convert(lax.concatenate(rows, 0), dtype)
+
+
+def _has_type(x: Any) -> bool:
+    return isinstance(x, (Array, Tracer, np.ndarray, np.generic, *SCALARS)) or hasattr(x, "__jax_array__")
+
+
+def _numpy_array(items: Any, dtype: np.dtype) -> np.ndarray:
+    try:
+        return np.asarray(items, dtype)
+    except OverflowError as error:
+        raise OverflowError(f"{error}; give dtype= a wider type") from None
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """A copy of ``a``."""
+    check_array_like("copy", a)
+    return array(a, copy=True, order=order)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """``x`` with its elements converted to ``dtype``; None means the default float type."""
+    x = ensure("astype", x)
+    wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else user_dtype(dtype, "astype")
+    if dtypes.is_complex(x.aval.dtype) and wanted == BOOL:
+        x = lax.ne(x, const(x, 0))
+    out = convert(x, wanted)
+    return copy_p.bind(out) if copy else out
+
+
+# ------------------------------------------------------------------------------------ one value
+
+
+def _shape(shape: Any, name: str) -> tuple[int, ...]:
+    """A ``shape=`` argument as a tuple.
+
+    TypeError for what is no shape, ConcretizationTypeError for a tracer.
+    """
+    context = "Shapes must be 1D sequences of concrete values of integer type."
+    items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
+    sizes = []
+    for d in items:
+        try:
+            sizes.append(static(d, context))
+        except errors.TracerIntegerConversionError as error:
+            raise errors.ConcretizationTypeError(d, context) from error
+        except TypeError as error:
+            if isinstance(error, errors.JAXTypeError):
+                raise
+            raise TypeError(f"{context} Got {shape!r} as the shape argument of jnp.{name}.") from None
+    for d in sizes:
+        if d < 0:
+            raise ValueError(f"{name}: shapes must have non-negative sizes, got {tuple(sizes)}")
+    return tuple(sizes)
+
+
+def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
+    if isinstance(dtype, int) and not isinstance(dtype, bool) and isinstance(shape, int):
+        raise TypeError(
+            f"Cannot interpret '{dtype}' as a data type.\n\nDid you accidentally write "
+            f"`jax.numpy.{name}({shape}, {dtype})`"
+            f" when you meant `jax.numpy.{name}(({shape}, {dtype}))`, i.e. with a single tuple argument "
+            "for the shape?"
+        )
+
+
+def _filled(name: str, shape: Any, value: Any, dtype: Any) -> Any:
+    _check_forgotten_tuple(name, shape, dtype)
+    dtype = user_dtype(float if dtype is None else dtype, name)
+    return lax.broadcast(typed_scalar(value, dtype), _shape(shape, name))
+
+
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of zeros."""
+    return _filled("zeros", shape, 0, dtype)
+
+
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of ones."""
+    return _filled("ones", shape, 1, dtype)
+
+
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of zeros: nothing is ever uninitialised."""
+    return _filled("empty", shape, 0, dtype)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of ``fill_value`` repeated, by default of its type; it may be an array that broadcasts to
+    ``shape``.
+    """
+    check_array_like("full", fill_value)
+    wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
+    value = convert(fill_value, *wanted)
+    sizes = _shape(shape, "full")
+    return broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+
+
+def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any) -> Any:
+    if not (hasattr(a, "dtype") and hasattr(a, "shape")):
+        check_array_like(name, a)
+        a = as_is(a)
+    own = type_of(a) if not hasattr(a, "dtype") or hasattr(a, "aval") else (np.dtype(a.dtype), False)
+    own = (dtypes.canonicalize_dtype(own[0], x64_enabled()) if not hasattr(a, "aval") else own[0], own[1])
+    wanted = own if dtype is None else (user_dtype(dtype, name), False)
+    sizes = tuple(a.shape) if shape is None else _shape(shape, name)
+    value = convert(value, *wanted)
+    return broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Zeros of the shape and type of ``a``."""
+    return _like("zeros_like", a, 0, dtype, shape)
+
+
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Ones of the shape and type of ``a``."""
+    return _like("ones_like", a, 1, dtype, shape)
+
+
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Zeros of the shape and type of ``prototype``."""
+    return _like("empty_like", prototype, 0, dtype, shape)
+
+
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """``fill_value`` repeated to the shape and type of ``a``."""
+    check_array_like("full_like", fill_value)
+    return _like("full_like", a, fill_value, dtype, shape)
+
+
+# ------------------------------------------------------------------------------------ ranges
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None) -> Any:
+    """``start``, ``start + step``, ... below ``stop``; with one argument, 0, 1, ... below it.
+
+    The arguments must be known while tracing: they decide the shape.
+    """
+    if dtype is not None:
+        dtype = user_dtype(dtype, "arange")
+    given = [x for x in (start, stop, step) if x is not None]
+    for position, x in enumerate((start, stop, step)):
+        if x is not None and not isinstance(x, (list, tuple)):
+            check_array_like("arange", x)
+        elif x is not None or position == 0:
+            raise TypeError(
+                f"arange requires ndarray, scalar, or None arguments, got {type(x)} at position {position}."
+            )
+    first = "stop" if stop is None and step is None else "start"
+    concrete = [
+        None if x is None else static(x, f"It arose in the jnp.arange argument '{what}'", lambda v: v)
+        for what, x in ((first, start), ("stop", stop), ("step", step))
+    ]
+    if any(x is not None and np.ndim(x) for x in concrete):
+        raise ValueError("jax.numpy.arange: arguments must be scalars")
+    if dtype is None:
+        dtype = _result_type(*given)
+    if any(dtypes.is_complex(type_of(x)[0]) for x in given):
+        raise ValueError("complex start, stop or step of jnp.arange are not supported")
+    low, high, by = (0 if x is None else np.asarray(x).item() for x in concrete)
+    if stop is None:
+        low, high = 0, low
+    if step is not None:
+        working = np.dtype(np.float32) if dtypes.is_float(dtype) and dtypes.bits(dtype) < 32 else dtype
+        count = max(0, math.ceil((high - low) / by))
+        steps = lax.mul(convert(by, working), lax.broadcasted_iota(working, (count,), 0))
+        return convert(lax.add(convert(low, working), steps), dtype)
+    count = max(0, math.ceil(high - low))
+    numbers = lax.broadcasted_iota(dtype, (count,), 0)
+    return numbers if low == 0 else lax.add(convert(low, dtype), numbers)
+
+
+def _result_type(*args: Any) -> np.dtype:
+    return dtypes.result_type(*map(type_of, args), x64=x64_enabled())[0]
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the
+    spacing.
+    """
+    num = static(num, "'num' argument of jnp.linspace")
+    axis = static(axis, "'axis' argument of jnp.linspace")
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    start, stop = ensure("linspace", start, stop)
+    wanted = (
+        dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "linspace")
+    )
+    computed = dtypes.to_inexact_dtype(wanted)
+    start, stop = convert(start, computed, fold=False), convert(stop, computed, fold=False)
+    shape = broadcast_shapes(start.aval.shape, stop.aval.shape)
+    axis = axis + len(shape) + 1 if axis < 0 else axis
+    unit = (*shape[:axis], 1, *shape[axis:])
+    if num == 0:
+        delta: Any = typed_scalar(math.nan, computed)
+        out = lax.broadcast(typed_scalar(0, wanted), (*shape[:axis], 0, *shape[axis:]))
+    else:
+        first, last = broadcast_to(start, shape), broadcast_to(stop, shape)
+        if num == 1:
+            delta = (
+                typed_scalar(math.nan, computed) if endpoint else lax.sub(*promote("subtract", stop, start))
+            )
+            out = lax.reshape(first, unit)
+        else:
+            delta, out = _spaced(start, stop, first, last, num, endpoint, axis, unit, computed)
+    if dtypes.is_integer(wanted) and not dtypes.is_integer(out.aval.dtype):
+        out = lax.floor(out)
+    out = convert(out, wanted)
+    return (out, delta) if retstep else out
+
+
+def _spaced(
+    start: Any,
+    stop: Any,
+    first: Any,
+    last: Any,
+    num: int,
+    endpoint: bool,
+    axis: int,
+    unit: Any,
+    dtype: np.dtype,
+) -> tuple[Any, Any]:
+    parts = num - 1 if endpoint else num
+    delta = lax.div(lax.sub(*promote("subtract", stop, start)), typed_scalar(parts, dtype))
+    sizes = tuple(parts if i == axis else 1 for i in range(len(unit)))
+    real = dtypes.real_dtype(dtype)
+    numbers = lax.reshape(lax.broadcasted_iota(real, (parts,), 0), sizes)
+    weight = convert(lax.div(numbers, typed_scalar(parts, real)), dtype)
+    rest = lax.sub(const(weight, 1), weight)
+    out = lax.add(
+        lax.mul(lax.reshape(first, unit), rest),
+        lax.mul(lax.reshape(last, unit), weight),
+    )
+    if endpoint:
+        out = lax.concatenate([out, lax.expand_dims(last, (axis,))], axis)
+    return delta, out
+
+
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """``base`` to the power of ``linspace(start, stop, num)``."""
+    wanted = (
+        dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "logspace")
+    )
+    computed = dtypes.to_inexact_dtype(wanted)
+    start, stop = (convert(x, computed, fold=False) for x in ensure("logspace", start, stop))
+    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    return convert(lax.pow(*promote("power", base, exponents, fold=False)), wanted)
+
+
+# ------------------------------------------------------------------------------------ matrices and grids
+
+
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
+    """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
+    return _eye(N, M, k, dtype)
+
+
+def _eye(N: Any, M: Any, k: Any, dtype: Any, fold: bool = True) -> Any:
+    dtype = user_dtype(float if dtype is None else dtype, "eye")
+    offset = ensure("eye", k)
+    if offset.aval.shape or not dtypes.is_integer(offset.aval.dtype):
+        raise ValueError(f"k must be a scalar integer; got {k}")
+    rows, columns = operator.index(N), operator.index(N if M is None else M)
+    if rows < 0 or columns < 0:
+        raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+    i = lax.broadcasted_iota(offset.aval.dtype, (rows, columns), 0)
+    j = lax.broadcasted_iota(offset.aval.dtype, (rows, columns), 1)
+    return convert(lax.eq(lax.add(*promote("add", i, offset, fold=fold)), j), dtype)
+
+
+def identity(n: Any, dtype: Any = None) -> Any:
+    """The ``n`` by ``n`` identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """Ones at and below the ``k``-th diagonal, zeros above."""
+    numbers = dtypes.default_int_dtype(x64_enabled())
+    dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
+    shape = (N, N if M is None else M)
+    rows = lax.add(lax.broadcasted_iota(numbers, shape, 0), typed_scalar(k, numbers))
+    return convert(lax.ge(rows, lax.broadcasted_iota(numbers, shape, 1)), dtype)
+
+
+def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
+    m = ensure(name, m)
+    shape = m.aval.shape
+    if len(shape) < 2:
+        raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
+    mask = lax.broadcast(tri(shape[-2], shape[-1], k, BOOL), shape[:-2])
+    zero = lax.full_like(m, 0)
+    return lax.select(mask, m, zero) if lower else lax.select(mask, zero, m)
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    """``m`` with zeros above its ``k``-th diagonal."""
+    return _triangle("tril", m, k, True)
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """``m`` with zeros below its ``k``-th diagonal."""
+    return _triangle("triu", m, k - 1, False)
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """A matrix with ``v`` on its ``k``-th diagonal, or the ``k``-th diagonal of a matrix."""
+    v = ensure("diag", v)
+    k = operator.index(k)
+    if v.aval.ndim == 2:
+        return diagonal(v, k)
+    if v.aval.ndim != 1:
+        raise ValueError("diag input must be 1d or 2d")
+    zero = typed_scalar(0, v.aval.dtype, v.aval.weak_type)
+    size = v.aval.shape[0] + abs(k)
+    padded = lax.pad(v, zero, ((max(0, -k), max(0, k), 0),))
+    return choose(eye(size, k=k, dtype=BOOL), lax.expand_dims(padded, (1,)), zero)
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    """A matrix with the flattened ``v`` on its ``k``-th diagonal."""
+    v = ensure("diagflat", v)
+    return diag(lax.reshape(v, (v.aval.size,)), k)
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements of ``a`` on the diagonal of the two axes, as a last axis."""
+    a = ensure("diagonal", a)
+    ndim = a.aval.ndim
+    if ndim < 2:
+        raise ValueError("diagonal requires an array of at least two dimensions.")
+    offset = static(offset, "'offset' argument of jnp.diagonal()")
+    axis1, axis2 = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
+    a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (axis1, axis2)) + (axis1, axis2))
+    rows, columns = a.aval.shape[-2:]
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    # of the flattened matrix, every (columns + 1)-th element is on the diagonal
+    start = offset if offset >= 0 else -offset * columns
+    flat = lax.reshape(a, (*a.aval.shape[:-2], rows * columns))
+    stop = start + (count - 1) * (columns + 1) + 1 if count else start
+    return lax.slice_in_dim(flat, start, max(stop, start), columns + 1, axis=ndim - 2)
+
+
+def trace(
+    a: Any, offset: Any = None, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Any:
+    """The sum of the diagonal of the two axes."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")
+    a = ensure("trace", a)
+    ndim, shape = a.aval.ndim, a.aval.shape
+    first, second = canonical_axis(axis1, ndim), canonical_axis(axis2, ndim)
+    if first == second:
+        raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
+    a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (first, second)) + (first, second))
+    # the default offset is a constant, a given one an argument
+    mask = _eye(shape[first], shape[second], 0 if offset is None else offset, BOOL, offset is None)
+    on_diagonal = choose(mask, a, lax.full_like(a, 0))
+    return sum(on_diagonal, axis=(-2, -1), dtype=dtype)
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+    """The coordinates of a grid, one array per axis, from the coordinates along each axis."""
+    arrays = [ensure("meshgrid", x) for x in xi]
+    if not copy:
+        raise ValueError("jax.numpy.meshgrid only supports copy=True")
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
+    if any(a.aval.ndim != 1 for a in arrays):
+        raise ValueError(
+            f"Arguments to jax.numpy.meshgrid must be 1D, got shapes {[a.aval.shape for a in arrays]}"
+        )
+    swapped = indexing == "xy" and len(arrays) >= 2
+    if swapped:
+        arrays[0], arrays[1] = arrays[1], arrays[0]
+    sizes = [a.aval.shape[0] for a in arrays]
+    grids = []
+    for i, a in enumerate(arrays):
+        shape = tuple(d if i == j or not sparse else 1 for j, d in enumerate(sizes))
+        grids.append(lax.broadcast_in_dim(a, shape, (i,)))
+    if swapped:
+        grids[0], grids[1] = grids[1], grids[0]
+    return grids
+
+
+def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+    """The index of every element along each axis of an array of this shape."""
+    dtype = user_dtype(int if dtype is None else dtype, "indices")
+    sizes = index_tuple(dimensions)
+    grids = []
+    for i, size in enumerate(sizes):
+        shape = tuple(d if i == j or not sparse else 1 for j, d in enumerate(sizes))
+        grids.append(lax.broadcast_in_dim(lax.broadcasted_iota(dtype, (size,), 0), shape, (i,)))
+    if sparse:
+        return tuple(grids)
+    if not grids:
+        return as_array(np.zeros((0,), dtype))
+    return lax.stack(grids, 0)
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers of ``x``, one per column, falling unless ``increasing``."""
+    x = ensure("vander", x)
+    if x.aval.ndim != 1:
+        raise ValueError("x must be a one-dimensional array")
+    count = x.aval.shape[0] if N is None else operator.index(N)
+    numbers = lax.broadcasted_iota(x.aval.dtype, (count,), 0)
+    if not increasing:
+        numbers = lax.sub(const(numbers, count - 1), numbers)
+    return power(lax.expand_dims(x, (1,)), lax.expand_dims(numbers, (0,)))

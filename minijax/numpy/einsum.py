@@ -1,0 +1,282 @@
+"""``einsum``: sums of products in Einstein's notation, as a sequence of ``dot_general``s of two operands."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.core import dtypes
+from minijax.numpy.linear import output_type
+from minijax.numpy.promotion import check_array_like, convert, ensure, result_dtype, typed_scalar
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# Beyond so many operands the best order of contractions is not searched for, but approximated step by step.
+EXHAUSTIVE = 5
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = "auto",
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The sum of products that ``subscripts`` ('ij,jk->ik') describes.
+
+    The form with alternating operands and lists of axis numbers is accepted as well. ``optimize=False``
+    contracts from left to right. Raises ValueError for subscripts that do not fit the operands.
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists([subscripts, *operands])
+    check_array_like("einsum", *operands)
+    arrays = [ensure("einsum", x) for x in operands]
+    inputs, output = _parse(subscripts, [x.aval.shape for x in arrays])
+    sizes = _sizes(inputs, [x.aval.shape for x in arrays])
+    wanted = output_type("einsum", preferred_element_type, *arrays)
+    terms = list(inputs)
+    for pair in _path(inputs, output, sizes, optimize):
+        # the later operand is the left one, as in the planner that JAX uses
+        picked = sorted(pair, reverse=True)
+        names = [terms.pop(i) for i in picked]
+        parts = [arrays.pop(i) for i in picked]
+        result = output if not terms else _kept(names, [*terms, output])
+        if len(parts) == 1:
+            made, found = _single(parts[0], names[0], result, wanted[0])
+        else:
+            made, found = _pair(parts, names, result, precision, wanted[0])
+        if found != result:
+            made = lax.transpose(made, tuple(found.index(n) for n in result))
+        arrays.append(made)
+        terms.append(result)
+    return convert(arrays[0], *wanted)
+
+
+# ------------------------------------------------------------------------------------ notation
+
+
+def _from_lists(arguments: list[Any]) -> tuple[str, tuple[Any, ...]]:
+    """``einsum(x, [0, 1], y, [1, 2], [0, 2])`` in letters."""
+
+    def letters(axes: Sequence[Any]) -> str:
+        return "".join("..." if a is Ellipsis else _LETTERS[a] for a in axes)
+
+    output = f"->{letters(arguments.pop())}" if len(arguments) % 2 else ""
+    return ",".join(map(letters, arguments[1::2])) + output, tuple(arguments[0::2])
+
+
+def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
+    """The names of each operand's axes and of the result's; an ellipsis becomes letters that are free."""
+    left, arrow, output = subscripts.replace(" ", "").partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(shapes):
+        raise ValueError(
+            f"einsum: '{subscripts}' has {len(inputs)} terms, but there are {len(shapes)} operands"
+        )
+    free = [c for c in _LETTERS if c not in subscripts]
+    hidden = [
+        len(s) - len(t.replace("...", "")) if "..." in t else 0 for t, s in zip(inputs, shapes, strict=True)
+    ]
+    rank = max(hidden)
+    spread = "".join(free[:rank])
+    named = [t.replace("...", spread[rank - h :] if h else "") for t, h in zip(inputs, hidden, strict=True)]
+    for term, shape in zip(named, shapes, strict=True):
+        if len(term) != len(shape):
+            raise ValueError(
+                f"einsum: term '{term}' of '{subscripts}' does not fit an operand of shape {shape}"
+            )
+        if not term.isalpha() and term:
+            raise ValueError(f"einsum: '{subscripts}' may contain only letters, commas, '...' and '->'")
+    if arrow:
+        output = output.replace("...", spread)
+    else:
+        counts = Counter("".join(named))
+        output = spread + "".join(sorted(n for n, c in counts.items() if c == 1 and n not in spread))
+    unknown = [n for n in output if n not in "".join(named)]
+    if unknown or len(set(output)) != len(output):
+        raise ValueError(
+            f"einsum: the output '{output}' of '{subscripts}' must name axes of the operands, each once"
+        )
+    return named, output
+
+
+def _sizes(inputs: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for term, shape in zip(inputs, shapes, strict=True):
+        for name, size in zip(term, shape, strict=True):
+            known = sizes.setdefault(name, size)
+            if known == 1:
+                sizes[name] = size
+            elif size not in (1, known):
+                raise ValueError(
+                    f"Size of label '{name}' for operand {list(inputs).index(term)} ({known}) does not "
+                    "match previous terms "
+                    f"({size})."
+                )
+    return sizes
+
+
+def _kept(names: Sequence[str], rest: Iterable[str]) -> str:
+    """The axes of a contraction's result: those still needed, in order of appearance."""
+    needed = set("".join(rest))
+    return "".join(dict.fromkeys(n for n in "".join(names) if n in needed))
+
+
+# ------------------------------------------------------------------------------------ order of contractions
+
+
+def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:
+    """Which operands are contracted in each step, by their positions; results go to the end."""
+    if len(inputs) < 3:
+        return [tuple(range(len(inputs)))]
+    if optimize is False:
+        return [(0, 1), *[(0, n) for n in range(len(inputs) - 2, 0, -1)]]
+    if isinstance(optimize, (list, tuple)):
+        return [tuple(step) for step in optimize if not isinstance(step, str)]
+    if len(inputs) <= EXHAUSTIVE:
+        return _search(inputs, output, sizes)
+    return _greedy(inputs, output, sizes)
+
+
+def _cost(first: set[str], second: set[str], kept: set[str], sizes: dict[str, int]) -> int:
+    """Multiplications and additions of one contraction."""
+    union = first | second
+    return math.prod(sizes[n] for n in union) * (2 if union - kept else 1)
+
+
+def _search(inputs: Sequence[str], output: str, sizes: dict[str, int]) -> list[tuple[int, ...]]:
+    """The cheapest order, by trying all."""
+    best: tuple[float, list[tuple[int, ...]]] = (math.inf, [])
+
+    def visit(terms: list[set[str]], cost: int, steps: list[tuple[int, ...]]) -> None:
+        nonlocal best
+        if len(terms) == 1:
+            best = (cost, steps)
+            return
+        for i, j in combinations(range(len(terms)), 2):
+            rest = [t for k, t in enumerate(terms) if k not in (i, j)]
+            kept = (terms[i] | terms[j]) & set(output).union(*rest)
+            total = cost + _cost(terms[i], terms[j], kept, sizes)
+            if total < best[0]:
+                visit([*rest, kept], total, [*steps, (i, j)])
+
+    visit([set(t) for t in inputs], 0, [])
+    return best[1]
+
+
+def _greedy(inputs: Sequence[str], output: str, sizes: dict[str, int]) -> list[tuple[int, ...]]:
+    """In each step the pair whose result is smallest beside its operands."""
+    terms = [set(t) for t in inputs]
+    steps: list[tuple[int, ...]] = []
+    size = lambda names: math.prod(sizes[n] for n in names)  # noqa: E731
+    while len(terms) > 1:
+        candidates = []
+        for i, j in combinations(range(len(terms)), 2):
+            rest = [t for k, t in enumerate(terms) if k not in (i, j)]
+            kept = (terms[i] | terms[j]) & set(output).union(*rest)
+            candidates.append((size(kept) - size(terms[i]) - size(terms[j]), i, j))
+        _, i, j = min(candidates)
+        rest = [t for k, t in enumerate(terms) if k not in (i, j)]
+        terms = [*rest, (terms[i] | terms[j]) & set(output).union(*rest)]
+        steps.append((i, j))
+    return steps
+
+
+# ------------------------------------------------------------------------------------ one contraction
+
+
+def _summed(x: Any, axes: Sequence[int], dtype: np.dtype) -> Any:
+    met, _ = result_dtype(x, typed_scalar(0, dtype))
+    if met != x.aval.dtype:
+        x = convert(x, dtype)
+    reduce = lax.reduce_or if dtypes.is_bool(x.aval.dtype) else lax.reduce_sum
+    return convert(reduce(x, tuple(axes)), x.aval.dtype)
+
+
+def _without(names: str, removed: Iterable[str]) -> str:
+    return "".join(n for n in names if n not in removed)
+
+
+def _sum_alone(x: Any, names: str, alone: Sequence[str], dtype: np.dtype) -> tuple[Any, str]:
+    """``x`` summed over the axes that no other operand has and the result does not need."""
+    if not alone:
+        return x, names
+    return _summed(x, [names.index(n) for n in alone], dtype), _without(names, alone)
+
+
+def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype) -> tuple[Any, str]:
+    """``x`` with axes of one name reduced to their diagonal, or its sum if the name is not to be kept."""
+    for name, count in Counter(names).items():
+        if count == 1:
+            continue
+        axes = [i for i, n in enumerate(names) if n == name]
+        x = lax.select(_diagonal_mask(x.aval.shape, axes), x, lax.full_like(x, 0))
+        if name in keep:
+            x = _summed(x, axes[:-1], dtype)
+            names = names.replace(name, "", count - 1)
+        else:
+            x = _summed(x, axes, dtype)
+            names = names.replace(name, "")
+    return x, names
+
+
+def _diagonal_mask(shape: tuple[int, ...], axes: Sequence[int]) -> Any:
+    """Where all indices of ``axes`` are equal, as booleans of ``shape``."""
+    base = tuple(shape[a] for a in axes)
+    numbers = [lax.broadcasted_iota(np.dtype(np.uint32), base, i) for i in range(len(base))]
+    mask = lax.eq(numbers[0], numbers[1])
+    for a, b in zip(numbers[1:], numbers[2:], strict=False):
+        mask = lax.bitwise_and(mask, lax.eq(a, b))
+    return lax.broadcast_in_dim(mask, shape, tuple(axes))
+
+
+def _single(x: Any, names: str, result: str, dtype: np.dtype) -> tuple[Any, str]:
+    counts = Counter(names)
+    alone = sorted(n for n in counts if counts[n] == 1 and n not in result)
+    x, names = _sum_alone(x, names, alone, dtype)
+    return _sum_repeated(x, names, result, dtype)
+
+
+def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, str]:
+    """``x`` without the axes of size 1 that the other operand has in full size: they repeat."""
+    shape, wide = x.aval.shape, other.aval.shape
+    ones = [
+        i
+        for i, n in enumerate(names)
+        if shape[i] == 1 and n in other_names and wide[other_names.index(n)] != 1
+    ]
+    return lax.squeeze(x, tuple(ones)), "".join(n for i, n in enumerate(names) if i not in ones)
+
+
+def _pair(
+    parts: list[Any], terms: list[str], result: str, precision: Any, dtype: np.dtype
+) -> tuple[Any, str]:
+    (x, y), (left, right) = parts, terms
+    contracted = sorted(set(left + right) - set(result))
+    x, left = _drop_ones(x, left, y, right)
+    y, right = _drop_ones(y, right, x, left)
+    counts, other = Counter(left), Counter(right)
+    x, left = _sum_alone(x, left, [n for n in contracted if counts[n] == 1 and not other[n]], dtype)
+    y, right = _sum_alone(y, right, [n for n in contracted if other[n] == 1 and not counts[n]], dtype)
+    x, left = _sum_repeated(x, left, result + right, dtype)
+    y, right = _sum_repeated(y, right, result + left, dtype)
+    contracted = [n for n in contracted if n in left and n in right]
+    shared = [n for n in result if n in left and n in right]
+    gone = [*shared, *contracted]
+    free_left, free_right = _without(left, gone), _without(right, gone)
+    names = "".join(shared)
+    if names + free_right + free_left == result:
+        x, y, left, right, free_left, free_right = y, x, right, left, free_right, free_left
+    contract = (tuple(left.index(n) for n in contracted), tuple(right.index(n) for n in contracted))
+    batch = (tuple(left.index(n) for n in shared), tuple(right.index(n) for n in shared))
+    made = lax.dot_general(x, y, (contract, batch), precision=precision, preferred_element_type=dtype)
+    return made, names + free_left + free_right

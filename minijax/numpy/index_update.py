@@ -1,0 +1,289 @@
+"""``x.at[index]``, and the functions that take or put elements at indices: take, take_along_axis,
+put_along_axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minijax import lax
+from minijax.core import dtypes
+from minijax.core.avals import dtype_name
+from minijax.numpy.creation import ones_like
+from minijax.numpy.gather_indexing import Mode, gather_index, index_items, update_index
+from minijax.numpy.indexing import rewrite_index
+from minijax.numpy.mathematics import mod, power
+from minijax.numpy.promotion import (
+    broadcast_shapes,
+    broadcast_to,
+    canonical_axis,
+    choose,
+    const,
+    ensure,
+    user_dtype,
+)
+from minijax.numpy.ufuncs import add, divide, less
+from minijax.ops.dynamic import wrap_negative
+from minijax.ops.index import index_dtype
+
+# The modes in which a static index is a slice: an index out of bounds is moved inside.
+_MOVING = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+class IndexUpdate:
+    """What ``x.at`` is: ``x.at[index].set(y)`` and its siblings return a changed copy of ``x``."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, index: Any) -> IndexUpdateAt:
+        return IndexUpdateAt(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"IndexUpdate({self.array!r})"
+
+
+class IndexUpdateAt:
+    """``x.at[index]``.
+
+    Its methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices`` and ``mode``,
+    what happens out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and
+    ``wrap_negative_indices``. Repeated indices add up, multiply up and so on; ``set`` keeps one of their
+    values.
+    """
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self.array = array
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"IndexUpdateAt({self.array!r}, {self.index!r})"
+
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Mode = None,
+        fill_value: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
+        """``x[index]``; with ``mode='fill'``, ``fill_value`` (by default nan) out of bounds."""
+        if wrap_negative_indices and (mode is None or lax.GatherScatterMode.from_any(mode) in _MOVING):
+            return rewrite_index(
+                self.array,
+                self.index,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+            )
+        return gather_index(
+            self.array,
+            index_items(self.index),
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            mode=mode,
+            fill_value=fill_value,
+            wrap_negative_indices=wrap_negative_indices,
+        )
+
+    def set(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` with ``values`` at ``index``."""
+        return update_index(self.array, self.index, values, lax.scatter, **options)
+
+    def add(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` with ``values`` added at ``index``."""
+        return update_index(self.array, self.index, values, lax.scatter_add, **options)
+
+    def subtract(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` with ``values`` subtracted at ``index``."""
+        return update_index(self.array, self.index, values, lax.scatter_sub, **options)
+
+    def multiply(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` multiplied by ``values`` at ``index``."""
+        return update_index(self.array, self.index, values, lax.scatter_mul, **options)
+
+    mul = multiply
+
+    def divide(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` divided by ``values`` at ``index``."""
+        return divide(self.array, IndexUpdateAt(ones_like(self.array), self.index).multiply(values, **options))
+
+    def power(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` raised to ``values`` at ``index``."""
+        return power(self.array, IndexUpdateAt(ones_like(self.array), self.index).multiply(values, **options))
+
+    def min(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` lowered to ``values`` at ``index`` where these are smaller."""
+        return update_index(self.array, self.index, values, lax.scatter_min, **options)
+
+    def max(self, values: Any, **options: Any) -> Any:
+        """A copy of ``x`` raised to ``values`` at ``index`` where these are larger."""
+        return update_index(self.array, self.index, values, lax.scatter_max, **options)
+
+    def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
+        """A copy of ``x`` with the scalar function ``func`` applied at ``index``; it has no derivative."""
+
+        def scatter(x: Any, indices: Any, values: Any, numbers: Any, **flags: Any) -> Any:
+            return lax.scatter_apply(x, indices, func, numbers, update_shape=values.aval.shape, **flags)
+
+        return update_index(self.array, self.index, const(self.array, 0), scatter, **options)
+
+
+# -------------------------------------------------------------------------------- functions
+
+
+def take(
+    a: Any,
+    indices: Any,
+    axis: Any = None,
+    out: Any = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Any:
+    """The elements of ``a`` at ``indices`` along ``axis``, or of the flattened array.
+
+    ``mode`` is what happens out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the
+    nearest element (negative indices too), 'wrap' counts around. Raises IndexError for elements of an empty
+    axis.
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
+    a, indices = ensure("take", a, indices)
+    if axis is None:
+        a, axis = lax.reshape(a, (a.aval.size,)), 0
+    shape = a.aval.shape
+    axis = canonical_axis(axis, len(shape))
+    size = shape[axis]
+    if mode is None or mode == "fill":
+        mode = "fill"
+        indices = choose(less(indices, 0), add(indices, size), indices)
+    elif mode == "wrap":
+        mode = "promise_in_bounds"
+        indices = mod(indices, const(indices, size))
+    elif mode == "raise":
+        raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
+    elif mode != "clip":
+        raise ValueError(f"Invalid mode '{mode}' for np.take")
+    count = indices.aval.ndim
+    if not size:
+        if indices.aval.size:
+            raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
+        return a
+    if not indices.aval.size:
+        return lax.full_like(a, 0, shape=(*shape[:axis], *indices.aval.shape, *shape[axis + 1 :]))
+    rest = (*range(axis), *range(axis + count, len(shape) + count - 1))
+    return lax.gather(
+        a,
+        lax.expand_dims(indices, (count,)),
+        lax.GatherDimensionNumbers(rest, (axis,), (axis,)),
+        (*shape[:axis], 1, *shape[axis + 1 :]),
+        mode=mode,
+        unique_indices=unique_indices,
+        indices_are_sorted=indices_are_sorted,
+        fill_value=fill_value,
+    )
+
+
+def take_along_axis(
+    arr: Any,
+    indices: Any,
+    axis: int | None = -1,
+    mode: Mode = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Any:
+    """The elements of ``arr`` at ``indices`` along ``axis``, for every place of the other axes its own.
+
+    The other axes of ``arr`` and ``indices`` are broadcast. ``mode`` 'fill' (the default) gives
+    ``fill_value``, or nan, out of bounds. Raises TypeError for indices that are not integers, ValueError for
+    other numbers of dimensions.
+    """
+    a, indices = ensure("take_along_axis", arr, indices)
+    if not dtypes.is_integer(indices.aval.dtype):
+        raise TypeError(f"take_along_axis indices must be of integer type, got {dtype_name(indices.aval.dtype)}")
+    if axis is None:
+        if indices.aval.ndim != 1:
+            raise ValueError(f"take_along_axis indices must be 1D if axis=None, got shape {indices.aval.shape}")
+        a, axis = lax.reshape(a, (a.aval.size,)), 0
+    shape, places = a.aval.shape, indices.aval.shape
+    if len(shape) != len(places):
+        raise ValueError(f"indices and arr must have the same number of dimensions; {len(places)} vs. {len(shape)}")
+    if mode == "one_hot":
+        raise NotImplementedError("take_along_axis(mode='one_hot') is not supported: leave the mode out.")
+    axis = canonical_axis(axis, len(shape))
+    size = shape[axis]
+    single = (*shape[:axis], 1, *shape[axis + 1 :])
+    out_shape = broadcast_shapes(places, single)
+    if not size:
+        return lax.full(out_shape, 0, a.aval.dtype)
+    if mode != "promise_in_bounds" if wrap_negative_indices is None else wrap_negative_indices:
+        indices = wrap_negative(lax.convert_element_type(indices, index_dtype((size,))), size)
+    varying = [d for d, n in enumerate(places) if d == axis or n != 1]
+    vectors = lax.reshape(indices, (*[out_shape[d] for d in varying], 1))
+    # an axis of size 1 of the array is dropped where the indices vary; both go together along the others
+    dropped = [d for d in varying if d != axis and shape[d] == 1]
+    kept = [d for d in range(len(shape)) if d not in dropped]
+    together = [d for d in varying if d != axis and d not in dropped]
+    numbers = lax.GatherDimensionNumbers(
+        tuple(d for d in range(len(shape)) if d not in varying),
+        (kept.index(axis),),
+        (kept.index(axis),),
+        tuple(kept.index(d) for d in together),
+        tuple(varying.index(d) for d in together),
+    )
+    sizes = tuple(1 if d == axis else min(shape[d], 1) if d in together else shape[d] for d in kept)
+    return lax.gather(
+        lax.squeeze(a, dropped),
+        vectors,
+        numbers,
+        sizes,
+        mode="fill" if mode is None else mode,
+        fill_value=fill_value,
+    )
+
+
+def put_along_axis(
+    arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Mode = None
+) -> Any:
+    """A copy of ``arr`` with ``values`` at ``indices`` along ``axis``; ``inplace`` must be False. See
+    ``take_along_axis``.
+    """
+    if inplace:
+        raise ValueError(
+            "jax.numpy.put_along_axis cannot modify arrays in-place, because JAX arrays are immutable. "
+            "Pass inplace=False to instead return an updated array."
+        )
+    arr, indices, values = ensure("put_along_axis", arr, indices, values)
+    shape = arr.aval.shape
+    if axis is None:
+        arr, axis = lax.reshape(arr, (arr.aval.size,)), 0
+    ndim = arr.aval.ndim
+    if ndim != indices.aval.ndim:
+        raise ValueError(
+            "put_along_axis arguments 'arr' and 'indices' must have same ndim. "
+            f"Got arr.ndim={ndim} and indices.ndim={indices.aval.ndim}."
+        )
+    try:
+        values = broadcast_to(values, indices.aval.shape)
+    except ValueError:
+        raise ValueError(
+            "put_along_axis argument 'values' must be broadcastable to 'indices'. "
+            f"Got values.shape={values.aval.shape} and indices.shape={indices.aval.shape}."
+        ) from None
+    axis = canonical_axis(axis, ndim)
+    dtype = user_dtype(int, "indices")
+    index = []
+    for d, n in enumerate(arr.aval.shape):
+        here = (*[1] * d, n, *[1] * (ndim - d - 1))
+        index.append(indices if d == axis else lax.broadcast_in_dim(lax.iota(dtype, n), here, (d,)))
+    out = IndexUpdateAt(arr, tuple(index)).set(values, mode=mode)
+    return lax.reshape(out, shape) if out.aval.shape != shape else out

@@ -1,0 +1,286 @@
+"""Products of vectors, matrices and tensors: all of them become ``dot_general``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.numpy.indexing import rewrite_index
+from minijax.numpy.manipulation import concatenate, expand_dims, moveaxis
+from minijax.numpy.promotion import (
+    canonical_axis,
+    check_array_like,
+    convert,
+    ensure,
+    promote,
+    promote_dtypes,
+    type_of,
+    user_dtype,
+)
+from minijax.ops.dot import dot_general_p
+
+Dims = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def output_type(name: str, preferred: Any, *operands: Any) -> tuple[np.dtype, bool]:
+    """The type of a product, as ``(dtype, weak_type)``: the preferred one, or where the operands' types
+    meet.
+    """
+    if preferred is not None:
+        return user_dtype(preferred, name), False
+    return dtypes.result_type(*map(type_of, operands), x64=x64_enabled())
+
+
+def _contract(a: Any, b: Any, contract: Dims, batch: Dims, precision: Any, out: tuple[np.dtype, bool]) -> Any:
+    found = lax.dot_general(a, b, (contract, batch), precision=precision, preferred_element_type=out[0])
+    return convert(found, *out)
+
+
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of products over the last axis of ``a`` and the second last of ``b`` (the last of a vector).
+
+    A product with a scalar is elementwise. TypeError if the sizes differ.
+    """
+    a, b = ensure("dot", a, b)
+    out = output_type("dot", preferred_element_type, a, b)
+    m, n = a.aval.ndim, b.aval.ndim
+    if m == 0 or n == 0:
+        contract: Dims = ((), ())
+    else:
+        contract = ((m - 1,), (0 if n == 1 else n - 2,))
+    return _contract(a, b, contract, ((), ()), precision, out)
+
+
+# The dimension numbers of products without batch axes, by the operands' ranks.
+_PLAIN: dict[tuple[int, int], Any] = {(m, n): (((m - 1,), (0,)), ((), ())) for m in (1, 2) for n in (1, 2)}
+
+
+def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The matrix product ``a @ b``; axes before the last two are batch axes and broadcast.
+
+    Raises ValueError for scalars and for batch axes that do not fit, TypeError for inner sizes that differ.
+    """
+    try:
+        aval, other = a.aval, b.aval
+        plain = _PLAIN.get((aval.ndim, other.ndim))
+        # vectors and matrices of one strong type: at once
+        if plain and aval.dtype is other.dtype and not (aval.weak_type or other.weak_type or precision):
+            if preferred_element_type is None:
+                return dot_general_p.bind(
+                    a, b, dimension_numbers=plain, precision=None, preferred_element_type=aval.dtype
+                )
+    except AttributeError:
+        pass
+    a, b = ensure("matmul", a, b)
+    for i, x in enumerate((a, b)):
+        if not x.aval.ndim:
+            raise ValueError(
+                f"matmul input operand {i} must have ndim at least 1, but it has ndim 0; use * for scalars"
+            )
+    out = output_type("matmul", preferred_element_type, a, b)
+    plan = _BatchPlan(a.aval, b.aval)
+    left, right = lax.squeeze(a, plan.left_squeeze), lax.squeeze(b, plan.right_squeeze)
+    contract = ((left.aval.ndim - 1,), (right.aval.ndim - (2 if plan.right_is_matrix else 1),))
+    found = lax.dot_general(
+        left,
+        right,
+        (contract, (plan.left_batch, plan.right_batch)),
+        precision=precision,
+        preferred_element_type=out[0],
+    )
+    found = lax.transpose(found, plan.permutation)
+    if plan.new_axes:
+        found = lax.expand_dims(found, plan.new_axes)
+    return convert(found, *out)
+
+
+class _BatchPlan:
+    """How a ``matmul`` of operands with batch axes is one ``dot_general``.
+
+    A batch axis of size 1 is squeezed away rather than repeated; one that only one operand has is a free
+    axis.
+    """
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.left_is_matrix, self.right_is_matrix = a.ndim > 1, b.ndim > 1
+        left = a.shape[:-2] if self.left_is_matrix else ()
+        right = b.shape[:-2] if self.right_is_matrix else ()
+        rank = max(len(left), len(right))
+        left = (None,) * (rank - len(left)) + left
+        right = (None,) * (rank - len(right)) + right
+        left_squeeze, right_squeeze, left_batch, right_batch, new_axes = [], [], [], [], []
+        # the result's axes by where dot_general puts them: batch axes, free axes of a, free axes of b
+        batch: list[int] = []
+        left_free: list[int] = []
+        right_free: list[int] = []
+        for axis, (m, n) in enumerate(zip(left, right, strict=True)):
+            left_at = axis - (rank - (a.ndim - 2)) if self.left_is_matrix else -1
+            right_at = axis - (rank - (b.ndim - 2)) if self.right_is_matrix else -1
+            if m is None:
+                right_free.append(axis)
+            elif n is None:
+                left_free.append(axis)
+            elif m == n == 1:
+                left_squeeze.append(left_at)
+                right_squeeze.append(right_at)
+                new_axes.append(axis)
+            elif m == 1:
+                right_free.append(axis)
+                left_squeeze.append(left_at)
+            elif n == 1:
+                left_free.append(axis)
+                right_squeeze.append(right_at)
+            elif m == n:
+                left_batch.append(left_at - len(left_squeeze))
+                right_batch.append(right_at - len(right_squeeze))
+                batch.append(axis)
+            else:
+                raise ValueError(f"Incompatible types for matmul arguments: {a} and {b}")
+        if self.left_is_matrix:
+            left_free.append(rank)
+        if self.right_is_matrix:
+            right_free.append(rank + self.left_is_matrix)
+        self.left_squeeze, self.right_squeeze = tuple(left_squeeze), tuple(right_squeeze)
+        self.left_batch, self.right_batch = tuple(left_batch), tuple(right_batch)
+        self.permutation = tuple(int(i) for i in np.argsort([*batch, *left_free, *right_free], kind="stable"))
+        self.new_axes = tuple(new_axes)
+
+
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Matrices times vectors; other axes broadcast."""
+    return lax.squeeze(matmul(x1, expand_dims(x2, -1)), (-1,))
+
+
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Conjugated vectors times matrices; other axes broadcast."""
+    x1 = ensure("vecmat", x1)
+    x1 = lax.conj(x1) if dtypes.is_complex(x1.aval.dtype) else x1
+    return lax.squeeze(matmul(expand_dims(x1, -2), x2), (-2,))
+
+
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of products of all elements, those of ``a`` conjugated."""
+    a, b = ensure("vdot", a, b)
+    a = lax.conj(a) if dtypes.is_complex(a.aval.dtype) else a
+    flat = [lax.reshape(x, (x.aval.size,)) for x in (a, b)]
+    return dot(*flat, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def vecdot(
+    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """Sums of products along ``axis``, ``x1`` conjugated; other axes broadcast."""
+    x1, x2 = ensure("jnp.vecdot", x1, x2)
+    if x1.aval.shape[axis] != x2.aval.shape[axis]:
+        raise ValueError(
+            f"axes must match; got shapes {x1.aval.shape} and {x2.aval.shape} with axis={axis!r}"
+        )
+    x1 = lax.conj(x1) if dtypes.is_complex(x1.aval.dtype) else x1
+    row, column = expand_dims(moveaxis(x1, axis, -1), -2), expand_dims(moveaxis(x2, axis, -1), -1)
+    found = matmul(row, column, precision=precision, preferred_element_type=preferred_element_type)
+    return lax.squeeze(found, (-2, -1))
+
+
+def tensordot(
+    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """The sum of products over ``axes``: how many (the last of ``a``, the first of ``b``), or which of each.
+
+    Raises TypeError for axes that are neither, or that do not fit.
+    """
+    a, b = ensure("tensordot", a, b)
+    out = output_type("tensordot", preferred_element_type, a, b)
+    m, n = a.aval.ndim, b.aval.ndim
+    if type(axes) is int:
+        if axes > min(m, n):
+            raise TypeError(
+                f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.aval.shape} and "
+                f"{b.aval.shape})"
+            )
+        contract: Dims = (tuple(range(m - axes, m)), tuple(range(axes)))
+    elif isinstance(axes, (tuple, list)) and len(axes) == 2:
+        left, right = axes
+        if isinstance(left, int) and isinstance(right, int):
+            left, right = (left,), (right,)
+        if not (isinstance(left, (tuple, list)) and isinstance(right, (tuple, list))):
+            raise TypeError(
+                f"tensordot requires both axes lists to be either ints, tuples or lists, got {left} and "
+                f"{right}"
+            )
+        if len(left) != len(right):
+            raise TypeError(f"tensordot requires axes lists to have equal length, got {left} and {right}.")
+        contract = (tuple(canonical_axis(i, m) for i in left), tuple(canonical_axis(i, n) for i in right))
+    else:
+        raise TypeError(
+            "tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints."
+        )
+    return _contract(a, b, contract, ((), ()), precision, out)
+
+
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of products over the last axes."""
+    a, b = ensure("inner", a, b)
+    if not a.aval.ndim or not b.aval.ndim:
+        if preferred_element_type is not None:
+            dtype = user_dtype(preferred_element_type, "inner")
+            a, b = convert(a, dtype), convert(b, dtype)
+        return lax.mul(*promote("multiply", a, b))
+    return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
+
+
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """The products of all elements of ``a`` with all elements of ``b``, as a matrix."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
+    a, b = promote_dtypes(*ensure("outer", a, b))
+    column = lax.expand_dims(lax.reshape(a, (a.aval.size,)), (1,))
+    return lax.mul(column, lax.expand_dims(lax.reshape(b, (b.aval.size,)), (0,)))
+
+
+def kron(a: Any, b: Any) -> Any:
+    """The Kronecker product: blocks of ``b`` times each element of ``a``."""
+    check_array_like("kron", a, b)
+    a, b = promote_dtypes(a, b)
+    rank = max(a.aval.ndim, b.aval.ndim)
+    a, b = (lax.expand_dims(x, tuple(range(rank - x.aval.ndim))) if x.aval.ndim < rank else x for x in (a, b))
+    sizes = tuple(m * n for m, n in zip(a.aval.shape, b.aval.shape, strict=True))
+    a = lax.expand_dims(a, tuple(range(1, 2 * rank, 2)))
+    b = lax.expand_dims(b, tuple(range(0, 2 * rank, 2)))
+    return lax.reshape(lax.mul(a, b), sizes)
+
+
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
+    """The vector product of vectors with 2 or 3 components along an axis; of two of 2 components, its third
+    component.
+    """
+    check_array_like("cross", a, b)
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
+    counts = (a.aval.shape[-1], b.aval.shape[-1])
+    if not set(counts) <= {2, 3}:
+        raise ValueError("Dimension must be either 2 or 3 for cross product")
+
+    if counts == (2, 2):
+        (a0, a1), (b0, b1) = _components(a), _components(b)
+        return _minor(a0, b1, a1, b0)
+    (a0, a1, a2), (b0, b1, b2) = _components(a, 3), _components(b, 3)
+    rows = [_minor(a1, b2, a2, b1), _minor(a2, b0, a0, b2), _minor(a0, b1, a1, b0)]
+    return moveaxis(concatenate([lax.expand_dims(r, (0,)) for r in rows]), 0, axisc)
+
+
+def _components(x: Any, count: int = 2) -> Sequence[Any]:
+    """The slices of ``x`` along its last axis, zeros for missing ones."""
+    found = [rewrite_index(x, (..., i)) for i in range(x.aval.shape[-1])]
+    return [*found, *[lax.full_like(found[0], 0)] * (count - len(found))]
+
+
+def _minor(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """``a * b - c * d`` with promotion."""
+    products = [lax.mul(*promote("multiply", *pair)) for pair in ((a, b), (c, d))]
+    return lax.sub(*promote("subtract", *products))

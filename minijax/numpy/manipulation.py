@@ -1,0 +1,575 @@
+"""Functions that move elements about: reshaping, permuting axes, joining, splitting, repeating, padding."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import errors, lax
+from minijax.core import dtypes
+from minijax.core.array import Array
+from minijax.core.trace import Tracer
+from minijax.numpy.creation import asarray, full
+from minijax.numpy.indexing import rewrite_index
+from minijax.numpy.promotion import (
+    broadcast_arrays as broadcast_together,
+)
+from minijax.numpy.promotion import (
+    broadcast_shapes as common_shape,
+)
+from minijax.numpy.promotion import (
+    broadcast_to as broadcast_array,
+)
+from minijax.numpy.promotion import (
+    canonical_axes,
+    canonical_axis,
+    check_array_like,
+    convert,
+    ensure,
+    index_tuple,
+    promote_dtypes,
+    static,
+)
+
+# ------------------------------------------------------------------------------------ shape
+
+
+def new_shape(a: Any, shape: Any) -> tuple[int, ...]:
+    """The shape ``shape`` means for the array ``a``: one size may be -1, to be inferred.
+
+    Raises TypeError if the sizes do not fit, ConcretizationTypeError if one is a tracer.
+    """
+    context = "Shapes must be 1D sequences of concrete values of integer type."
+    items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
+    try:
+        sizes = [static(d, context) for d in items]
+    except TypeError as error:
+        if isinstance(error, errors.JAXTypeError):
+            raise
+        raise TypeError(f"{context} Got {shape}.") from None
+    own = a.aval
+    if sizes.count(-1) > 1:
+        raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {shape}")
+    known = math.prod(d for d in sizes if d != -1)
+    if -1 in sizes:
+        if own.size % known if known else own.size:
+            raise TypeError(
+                f"cannot reshape array of shape {own.shape} (size {own.size}) into shape {shape} because "
+                "the product of "
+                f"specified axis sizes ({known}) does not evenly divide {own.size}"
+            )
+        sizes[sizes.index(-1)] = own.size // known if known else 0
+    elif own.size != known:
+        raise TypeError(
+            f"cannot reshape array of shape {own.shape} (size {own.size}) into shape {shape} (size {known})"
+        )
+    return tuple(sizes)
+
+
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    """The elements of ``a`` in another shape; ``order`` 'C' (last axis fastest) or 'F' (first axis
+    fastest).
+    """
+    a = ensure("reshape", a)
+    sizes = new_shape(a, shape)
+    if order == "C":
+        return lax.reshape(a, sizes)
+    if order == "F":
+        return transpose(lax.reshape(a, sizes[::-1], tuple(range(a.aval.ndim))[::-1]))
+    if order == "A":
+        raise NotImplementedError("np.reshape order=A is not implemented.")
+    raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    """The elements of ``a`` in one dimension."""
+    a = ensure("ravel", a)
+    if order == "K":
+        raise NotImplementedError("Ravel not implemented for order='K'.")
+    return reshape(a, (a.aval.size,), order)
+
+
+def squeeze(a: Any, axis: Any = None) -> Any:
+    """``a`` without the axes of size 1, or without those of them in ``axis``."""
+    a = ensure("squeeze", a)
+    shape = a.aval.shape
+    axes = tuple(i for i, d in enumerate(shape) if d == 1) if axis is None else index_tuple(axis)
+    return lax.squeeze(a, axes)
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    """``a`` with new axes of size 1 at ``axis`` of the result."""
+    return lax.expand_dims(ensure("expand_dims", a), index_tuple(axis))
+
+
+def broadcast_to(array: Any, shape: Any) -> Any:
+    """``array`` repeated to ``shape``. ValueError if it does not fit."""
+    array = ensure("broadcast_to", array)
+    context = "Shapes must be 1D sequences of concrete values of integer type."
+    items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) else (shape,)
+    return broadcast_array(array, tuple(static(d, context) for d in items))
+
+
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays, each repeated to their common shape."""
+    check_array_like("broadcast_arrays", *args)
+    return broadcast_together(*[asarray(x) for x in args])
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that arrays of these shapes have together. ValueError if there is none."""
+    return common_shape(*[(s,) if np.ndim(s) == 0 else tuple(s) for s in shapes])
+
+
+def _atleast(name: str, ndim: int, args: tuple[Any, ...]) -> Any:
+    check_array_like(name, *args)
+    out = []
+    for x in map(asarray, args):
+        missing = ndim - x.aval.ndim
+        if missing > 0:
+            # a row becomes a column of the third dimension: (n,) -> (1, n, 1)
+            front = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}[x.aval.ndim] if ndim == 3 else tuple(range(missing))
+            x = lax.expand_dims(x, front)
+        out.append(x)
+    return out[0] if len(out) == 1 else out
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """The arrays, scalars as arrays of one element."""
+    return _atleast("atleast_1d", 1, arys)
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """The arrays, with axes of size 1 in front to make two dimensions."""
+    return _atleast("atleast_2d", 2, arys)
+
+
+def atleast_3d(*arys: Any) -> Any:
+    """The arrays, with axes of size 1 to make three dimensions."""
+    return _atleast("atleast_3d", 3, arys)
+
+
+# ------------------------------------------------------------------------------------ axes
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    """``a`` with its axes in the order ``axes``, by default reversed."""
+    a = ensure("transpose", a)
+    ndim = a.aval.ndim
+    order = tuple(range(ndim))[::-1] if axes is None else tuple(canonical_axis(i, ndim) for i in axes)
+    return lax.transpose(a, order)
+
+
+def permute_dims(a: Any, /, axes: Any) -> Any:
+    """``a`` with its axes in the order ``axes``."""
+    return transpose(a, axes)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """``x`` with its last two axes exchanged. ValueError for less than two dimensions."""
+    x = ensure("matrix_transpose", x)
+    ndim = x.aval.ndim
+    if ndim < 2:
+        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={ndim!r}")
+    return lax.transpose(x, (*range(ndim - 2), ndim - 1, ndim - 2))
+
+
+def swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
+    """``a`` with two axes exchanged."""
+    a = ensure("swapaxes", a)
+    order = list(range(a.aval.ndim))
+    first, second = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
+    order[first], order[second] = order[second], order[first]
+    return lax.transpose(a, tuple(order))
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """``a`` with the axes ``source`` moved to the positions ``destination``, the others in their order."""
+    a = ensure("moveaxis", a)
+    ndim = a.aval.ndim
+    sources = tuple(canonical_axis(i, ndim) for i in index_tuple(source))
+    destinations = tuple(canonical_axis(i, ndim) for i in index_tuple(destination))
+    if len(sources) != len(destinations):
+        raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(destinations)}")
+    order = [i for i in range(ndim) if i not in sources]
+    for at, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(at, axis)
+    return lax.transpose(a, tuple(order))
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """``a`` with ``axis`` moved to stand before the axis ``start``."""
+    a = ensure("rollaxis", a)
+    ndim = a.aval.ndim
+    axis = canonical_axis(axis, ndim)
+    if not -ndim <= start <= ndim:
+        raise ValueError(f"start={start!r} must satisfy {-ndim}<=start<={ndim}")
+    start = start + ndim if start < 0 else start
+    return moveaxis(a, axis, start - 1 if start > axis else start)
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    """``m`` with the elements along ``axis`` in reverse order."""
+    m = ensure("flip", m)
+    return lax.rev(m, canonical_axes(axis, m.aval.ndim))
+
+
+def fliplr(m: Any) -> Any:
+    """``m`` with its columns in reverse order."""
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> Any:
+    """``m`` with its rows in reverse order."""
+    return flip(m, 0)
+
+
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """``m`` turned by ``k`` quarters in the plane of the two axes, from the first towards the second."""
+    m = ensure("rot90", m)
+    ndim = m.aval.ndim
+    if ndim < 2:
+        raise ValueError(
+            f"rot90 requires its first argument to have ndim at least two, but got first argument of "
+            f"shape {m.aval.shape}, "
+            f"which has ndim {ndim}"
+        )
+    first, second = (canonical_axis(a, ndim) for a in axes)
+    if first == second:
+        raise ValueError("Axes must be different")
+    k %= 4
+    if k == 0:
+        return m
+    if k == 2:
+        return flip(flip(m, first), second)
+    return swapaxes(flip(m, second), first, second) if k == 1 else flip(swapaxes(m, first, second), second)
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """``a`` with elements moved by ``shift`` along ``axis``; those that fall off come back at the other
+    end.
+    """
+    a = ensure("roll", a)
+    if axis is None:
+        return lax.reshape(roll(lax.reshape(a, (a.aval.size,)), shift, 0), a.aval.shape)
+    axes = canonical_axes(index_tuple(axis), a.aval.ndim)
+    shifts = tuple(static(s, "'shift' argument of jnp.roll") for s in np.atleast_1d(shift))
+    for ax, by in zip(*np.broadcast_arrays(axes, shifts), strict=True):
+        ax, size = int(ax), a.aval.shape[int(ax)]
+        if size:
+            start = int(-by % size)
+            parts = [lax.slice_in_dim(a, start, size, axis=ax), lax.slice_in_dim(a, 0, start, axis=ax)]
+            a = lax.concatenate(parts, ax)
+    return a
+
+
+# ------------------------------------------------------------------------------------ joining
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (Array, Tracer, np.ndarray))
+
+
+def _arrays(name: str, arrays: Any) -> list[Any]:
+    """The arrays to be joined: a sequence, or the rows of one array."""
+    if not _is_array(arrays):
+        arrays = list(arrays)
+        check_array_like(name, *arrays)
+        return [asarray(x) for x in arrays]
+    whole = asarray(arrays)
+    shape = whole.aval.shape
+    if not shape:
+        raise ValueError("Need at least one array to concatenate.")
+    return [lax.squeeze(lax.slice_in_dim(whole, i, i + 1, axis=0), (0,)) for i in range(shape[0])]
+
+
+def concatenate(arrays: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    """The arrays joined along ``axis``, which they have already; flattened first if it is None."""
+    joined = _arrays("concatenate", arrays)
+    if not joined:
+        raise ValueError("Need at least one array to concatenate.")
+    if axis is None:
+        return concatenate([ravel(a) for a in joined], 0, dtype)
+    if not joined[0].aval.shape:
+        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+    axis = canonical_axis(axis, joined[0].aval.ndim)
+    typed = promote_dtypes(*joined) if dtype is None else [asarray(a, dtype=dtype) for a in joined]
+    return lax.concatenate(typed, axis)
+
+
+def concat(arrays: Any, /, *, axis: Any = 0) -> Any:
+    """The arrays joined along ``axis``, which they have already."""
+    return concatenate(arrays, axis)
+
+
+def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any:
+    """The arrays, of one shape, joined along a new ``axis``."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+    joined = _arrays("stack", arrays)
+    if not joined:
+        raise ValueError("Need at least one array to stack.")
+    typed = promote_dtypes(*joined) if dtype is None else [asarray(a, dtype=dtype) for a in joined]
+    return lax.stack(typed, canonical_axis(axis, joined[0].aval.ndim + 1))
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of ``x`` along ``axis``, without that axis."""
+    x = ensure("unstack", x)
+    return tuple(lax.unstack(x, canonical_axis(axis, x.aval.ndim)))
+
+
+def vstack(tup: Any, dtype: Any = None) -> Any:
+    """The arrays joined along the first axis, vectors as rows."""
+    return concatenate([atleast_2d(a) for a in _arrays("vstack", tup)], 0, dtype)
+
+
+def hstack(tup: Any, dtype: Any = None) -> Any:
+    """The arrays joined along the second axis, vectors along their only one."""
+    joined = [atleast_1d(a) for a in _arrays("hstack", tup)]
+    return concatenate(joined, 0 if joined and joined[0].aval.ndim == 1 else 1, dtype)
+
+
+def dstack(tup: Any, dtype: Any = None) -> Any:
+    """The arrays joined along the third axis."""
+    return concatenate([atleast_3d(a) for a in _arrays("dstack", tup)], 2, dtype)
+
+
+def column_stack(tup: Any) -> Any:
+    """The arrays joined along the second axis, vectors as columns."""
+    columns = [transpose(atleast_2d(a)) if a.aval.ndim < 2 else a for a in _arrays("column_stack", tup)]
+    return concatenate(columns, 1)
+
+
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    """``arr`` with ``values`` behind, along ``axis`` or flattened."""
+    if axis is None:
+        return concatenate([ravel(arr), ravel(values)], 0)
+    return concatenate([arr, values], axis)
+
+
+def block(arrays: Any) -> Any:
+    """An array put together from nested lists of blocks: the innermost lists along the last axis."""
+    return _block(arrays)[0]
+
+
+def _block(x: Any) -> tuple[Any, int]:
+    if isinstance(x, tuple):
+        raise ValueError(f"jax.numpy.block does not allow tuples, got {x}")
+    if not isinstance(x, list):
+        return asarray(x), 1
+    if not x:
+        raise ValueError("jax.numpy.block does not allow empty list arguments")
+    blocks, depths = zip(*map(_block, x), strict=True)
+    if len(set(depths)) > 1:
+        raise ValueError("Mismatched list depths in jax.numpy.block")
+    rank = max(depths[0], *(b.aval.ndim for b in blocks))
+    ranked = [lax.broadcast(b, (1,) * (rank - b.aval.ndim)) for b in blocks]
+    return concatenate(ranked, -depths[0]), depths[0] + 1
+
+
+# ------------------------------------------------------------------------------------ splitting
+
+
+def _split(name: str, ary: Any, where: Any, axis: Any) -> list[Any]:
+    ary = ensure(name, ary)
+    axis = canonical_axis(static(axis, f"in jax.numpy.{name} argument `axis`"), ary.aval.ndim)
+    size = ary.aval.shape[axis]
+    context = f"in jax.numpy.{name} argument 1"
+    if isinstance(where, (tuple, list)) or (_is_array(where) and np.ndim(where) > 0):
+        points = [0, *(static(i, context) for i in where), size]
+        # as Python's slices: negative points count from the end, those out of range are moved to it
+        points = [slice(p, None).indices(size)[0] for p in points[:-1]] + [size]
+        sizes = [max(b - a, 0) for a, b in zip(points[:-1], points[1:], strict=True)]
+    else:
+        count = static(where, context)
+        part, rest = divmod(size, count)
+        if rest and name != "array_split":
+            raise ValueError(f"array split does not result in an equal division: rest is {rest}")
+        sizes = [part + 1] * rest + [part] * (count - rest)
+    return list(lax.split(ary, sizes, axis))
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """``ary`` cut along ``axis`` into equal parts, or at the given indices."""
+    return _split("split", ary, indices_or_sections, axis)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """``ary`` cut along ``axis`` into parts of nearly equal size, or at the given indices."""
+    return _split("array_split", ary, indices_or_sections, axis)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """``ary`` cut along the first axis."""
+    return _split("vsplit", ary, indices_or_sections, 0)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """``ary`` cut along the second axis, a vector along its only one."""
+    return _split("hsplit", ary, indices_or_sections, 0 if np.ndim(ensure("hsplit", ary)) == 1 else 1)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """``ary`` cut along the third axis."""
+    return _split("dsplit", ary, indices_or_sections, 2)
+
+
+# ------------------------------------------------------------------------------------ repeating, padding
+
+
+def tile(A: Any, reps: Any) -> Any:
+    """``A`` repeated ``reps`` times along each axis; missing entries of ``reps`` are 1, missing axes are
+    added.
+    """
+    A = ensure("tile", A)
+    counts = index_tuple(reps)
+    counts = (1,) * (A.aval.ndim - len(counts)) + counts
+    if len(counts) > A.aval.ndim:
+        A = lax.expand_dims(A, tuple(range(len(counts) - A.aval.ndim)))
+    return lax.tile(A, counts)
+
+
+def repeat(a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None) -> Any:
+    """Each element of ``a`` repeated ``repeats`` times along ``axis``, or flattened.
+
+    ``repeats`` must be known while tracing: it decides the shape.
+    """
+    check_array_like("repeat", a)
+    a = asarray(a)
+    if axis is None:
+        a, axis = lax.reshape(a, (a.aval.size,)), 0
+    axis = canonical_axis(axis, a.aval.ndim)
+    counts = static(repeats, "The number of repeats in jnp.repeat must be static.", np.asarray)
+    shape = a.aval.shape
+    if counts.ndim == 0 and total_repeat_length is None:
+        n = operator.index(counts)
+        dims = tuple(i for i in range(len(shape) + 1) if i != axis + 1)
+        widened = lax.broadcast_in_dim(a, (*shape[: axis + 1], n, *shape[axis + 1 :]), dims)
+        return lax.reshape(widened, (*shape[:axis], shape[axis] * n, *shape[axis + 1 :]))
+    rows = [
+        int(i) for i in np.repeat(np.arange(shape[axis]), np.broadcast_to(counts.ravel(), (shape[axis],)))
+    ]
+    if total_repeat_length is not None:
+        rows = (rows + rows[-1:] * total_repeat_length)[:total_repeat_length]
+    if not rows:
+        return lax.slice_in_dim(a, 0, 0, axis=axis)
+    return lax.concatenate([lax.slice_in_dim(a, i, i + 1, axis=axis) for i in rows], axis)
+
+
+def _pairs(values: Any, ndim: int, name: str) -> tuple[tuple[Any, Any], ...]:
+    """``pad_width``-like arguments as one pair per axis: a number, a pair, or a sequence of pairs."""
+    table = np.asarray(values)
+    if table.shape not in ((), (1,), (2,), (1, 1), (1, 2), (ndim, 1), (ndim, 2)):
+        raise ValueError(f"jnp.pad: {name} with nd={ndim} has unsupported shape {table.shape}")
+    return tuple((a, b) for a, b in np.broadcast_to(table, (ndim, 2)).tolist())
+
+
+def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+    """``array`` with elements added at both ends of each axis.
+
+    ``mode``: 'constant' (with ``constant_values``), 'edge', 'reflect', 'symmetric', 'wrap' or 'empty'.
+    """
+    array = ensure("pad", array)
+    ndim = array.aval.ndim
+    widths = _pairs(pad_width, ndim, "pad_width")
+    if not all(isinstance(w, int) for pair in widths for w in pair):
+        raise TypeError("`pad_width` must be of integral type.")
+    if any(w < 0 for pair in widths for w in pair):
+        raise ValueError("index can't contain negative values")
+    allowed = {"constant": {"constant_values"}}.get(mode, set())
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap", "empty"):
+        raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
+    if set(kwargs) - allowed:
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {set(kwargs) - allowed}")
+    if not ndim:
+        return array
+    if mode in ("constant", "empty"):
+        return _pad_constant(array, widths, kwargs.get("constant_values", 0))
+    for axis, (low, high) in enumerate(widths):
+        array = _pad_copies(array, axis, low, high, mode)
+    return array
+
+
+def _pad_constant(array: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
+    aval = array.aval
+    if np.ndim(values) == 0:
+        value = convert(values, aval.dtype, aval.weak_type, fold=False)
+        return lax.pad(array, value, tuple((low, high, 0) for low, high in widths))
+    for axis, (ends, (low, high)) in enumerate(
+        zip(_pairs(values, aval.ndim, "constant_values"), widths, strict=True)
+    ):
+        for end, config in zip(ends, ((low, 0, 0), (0, high, 0)), strict=True):
+            if any(config):
+                configs = tuple(config if i == axis else (0, 0, 0) for i in range(aval.ndim))
+                array = lax.pad(array, convert(end, aval.dtype, aval.weak_type), configs)
+    return array
+
+
+def _pad_copies(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
+    """``array`` padded along one axis with its own elements, found by position."""
+    size = array.aval.shape[axis]
+    if not low and not high:
+        return array
+    if not size:
+        raise ValueError(f"Cannot apply '{mode}' padding to empty axis")
+    name = {"wrap": "wrap", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}[mode]
+    rows = np.pad(np.arange(size), (low, high), mode=name)  # type: ignore[call-overload]
+    return lax.concatenate(_runs(array, rows, axis), axis)
+
+
+def _runs(array: Any, rows: np.ndarray, axis: int) -> list[Any]:
+    """``array`` at ``rows`` along ``axis`` as pieces: each a run of rising or falling positions."""
+    pieces = []
+    start = 0
+    while start < len(rows):
+        step = int(rows[start + 1] - rows[start]) if start + 1 < len(rows) else 1
+        stop = start + 1
+        while step in (1, -1) and stop < len(rows) and rows[stop] - rows[stop - 1] == step:
+            stop += 1
+        low, high = sorted((int(rows[start]), int(rows[stop - 1])))
+        piece = lax.slice_in_dim(array, low, high + 1, axis=axis)
+        pieces.append(lax.rev(piece, (axis,)) if rows[stop - 1] < rows[start] else piece)
+        start = stop
+    return pieces
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """The ``n``-th differences of neighbours along ``axis``."""
+    a = ensure("diff", a)
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return a
+    if not a.aval.shape:
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = canonical_axis(axis, a.aval.ndim)
+    ends = []
+    for x in (prepend, append):
+        x = None if x is None else ensure("diff", x)
+        if x is not None and not x.aval.shape:
+            x = broadcast_array(x, tuple(1 if i == axis else d for i, d in enumerate(a.aval.shape)))
+        ends.append(x)
+    parts = [x for x in (ends[0], a, ends[1]) if x is not None]
+    if len(parts) > 1:
+        a = concatenate(parts, axis)
+    op = lax.ne if dtypes.is_bool(a.aval.dtype) else lax.sub
+    for _ in range(n):
+        front = (slice(None),) * axis
+        a = op(rewrite_index(a, (*front, slice(1, None))), rewrite_index(a, (*front, slice(None, -1))))
+    return a
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """The elements of ``a``, repeated or cut off as needed, in another shape."""
+    flat = ravel(a)
+    shape = index_tuple(new_shape)
+    size = math.prod(shape)
+    if not size or not flat.aval.size:
+        return full(shape, 0, flat.aval.dtype)
+    repeated = tile(flat, -(-size // flat.aval.size))
+    return lax.reshape(rewrite_index(repeated, slice(0, size)), shape)

@@ -1,0 +1,493 @@
+"""NumPy's elementwise functions that are made of several primitives."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import as_array
+from minijax.core.trace import Tracer
+from minijax.numpy.promotion import (
+    BOOL,
+    broadcast_arrays,
+    check_array_like,
+    choose,
+    const,
+    convert,
+    ensure,
+    nonzero,
+    promote,
+    promote_dtypes,
+    promote_shapes,
+    static,
+    type_of,
+    typed_scalar,
+)
+from minijax.numpy.ufuncs import (
+    INEXACT,
+    NUMERIC,
+    add,
+    bitwise_and,
+    bitwise_or,
+    ceil,
+    degrees,
+    equal,
+    floor,
+    imag,
+    isfinite,
+    isnan,
+    isneginf,
+    isposinf,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    real,
+    subtract,
+    weak_const,
+)
+from minijax.ops import elementwise as ew
+from minijax.ops.cumulative import logaddexp_p
+
+_INT_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
+
+# ------------------------------------------------------------------------------------ powers
+
+
+def power(x1: Any, x2: Any, /) -> Any:
+    """``x1`` to the power of ``x2``, element by element; a concrete integer ``x2`` is a static exponent.
+
+    Raises TypeError for integers to a negative static power.
+    """
+    check_array_like("power", x1, x2)
+    exponent = _static_integer(x2)
+    if exponent is not None:
+        (x1,) = promote_dtypes(x1, to=NUMERIC)
+        return ew.integer_pow_p.bind(x1, y=exponent)
+    (d1, _), (d2, _) = type_of(x1), type_of(x2)
+    if dtypes.is_inexact(d1) and dtypes.is_integer(d2):
+        return ew.pow_p.bind(*promote_shapes("power", *ensure("power", x1, x2)))
+    x1, x2 = promote("power", x1, x2, to=NUMERIC)
+    if dtypes.is_inexact(x1.aval.dtype):
+        return ew.pow_p.bind(x1, x2)
+    return _integer_power(x1, x2)
+
+
+def pow(x1: Any, x2: Any, /) -> Any:
+    """``x1`` to the power of ``x2``, element by element."""
+    return power(x1, x2)
+
+
+def _static_integer(x: Any) -> int | None:
+    """The value of a concrete integer, else None."""
+    if isinstance(x, Tracer):
+        x = x.to_concrete_value()
+    if x is None or isinstance(x, builtins.float):
+        return None
+    try:
+        return operator.index(x)
+    except TypeError:
+        return None
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    """Powers of integers by repeated squaring; a negative power of 0 is 0, as 6 bits of the exponent are
+    looked at.
+    """
+    zero, one = const(y, 0), const(y, 1)
+    out = choose(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)), zero, one)
+    for _ in range(6):
+        out = choose(lax.bitwise_and(y, one), lax.mul(out, x), out)
+        x = lax.mul(x, x)
+        y = lax.shift_right_logical(y, one)
+    return out
+
+
+# ------------------------------------------------------------------------------------ division
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """The quotient rounded towards minus infinity. TypeError for complex numbers."""
+    x1, x2 = promote("floor_divide", x1, x2, to=NUMERIC, fold=False)
+    kind = dtypes.kind(x1.aval.dtype)
+    if kind == "u":
+        return lax.div(x1, x2)
+    if kind == "c":
+        raise TypeError("floor_divide does not support complex-valued inputs; divide the parts you mean")
+    if kind == "f":
+        return _float_divmod(x1, x2)[0]
+    quotient = lax.div(x1, x2)
+    signs_differ = lax.ne(lax.sign(x1), lax.sign(x2))
+    rest = lax.rem(x1, x2)
+    inexact = logical_and(signs_differ, not_equal(rest, 0))
+    return choose(inexact, subtract(quotient, 1), quotient)
+
+
+def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
+    rest = lax.rem(x1, x2)
+    numerator = choose(equal(x2, 0), x1, lax.sub(x1, rest))
+    quotient = lax.div(numerator, x2)
+    below = bitwise_and(not_equal(rest, 0), lax.ne(lax.sign(x2), lax.sign(rest)))
+    rest = lax.select(below, lax.add(rest, x2), rest)
+    quotient = lax.select(below, subtract(quotient, 1.0), quotient)
+    return lax.round(quotient), rest
+
+
+def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+    """``(x1 // x2, x1 % x2)``."""
+    x1, x2 = promote("divmod", x1, x2, to=NUMERIC, fold=False)
+    if dtypes.is_integer(x1.aval.dtype):
+        return floor_divide(x1, x2), remainder(x1, x2)
+    return _float_divmod(x1, x2)
+
+
+def remainder(x1: Any, x2: Any, /) -> Any:
+    """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
+    x1, x2 = promote("remainder", x1, x2, to=NUMERIC, fold=False)
+    if dtypes.is_integer(x2.aval.dtype):
+        x2 = _nonzero_divisor(x2)
+    rest = lax.rem(x1, x2)
+    zero = const(x1, 0)
+    inexact = lax.ne(rest, zero)
+    signs_differ = lax.ne(lax.lt(rest, zero), lax.lt(x2, zero))
+    return lax.select(lax.bitwise_and(signs_differ, inexact), lax.add(rest, x2), rest)
+
+
+def _nonzero_divisor(x: Any) -> Any:
+    """``x`` with 1 in place of 0, by which a remainder is 0."""
+    return choose(equal(x, 0), lax.full_like(x, 1), x)
+
+
+def mod(x1: Any, x2: Any, /) -> Any:
+    """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
+    return remainder(x1, x2)
+
+
+def fmod(x1: Any, x2: Any, /) -> Any:
+    """The rest of a division rounded towards zero: it has the sign of ``x1``."""
+    x1, x2 = ensure("fmod", x1, x2)
+    if dtypes.is_integer(x1.aval.dtype) and dtypes.is_integer(x2.aval.dtype):
+        x2 = _nonzero_divisor(x2)
+    return lax.rem(*promote("fmod", x1, x2, to=NUMERIC, fold=False))
+
+
+def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
+    """The fractional and the integral part of each element, both with its sign."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.modf is not supported.")
+    (x,) = promote("modf", x, to=INEXACT)
+    whole = choose(lax.ge(x, weak_const(x, 0)), floor(x), ceil(x))
+    return lax.sub(x, whole), whole
+
+
+# ------------------------------------------------------------------------------------ rounding
+
+
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """``a`` rounded to ``decimals`` places, halves to even. Integers are returned unchanged."""
+    a = ensure("round", a)
+    decimals = static(decimals, "'decimals' argument of jnp.round")
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.round is not supported.")
+    dtype = a.aval.dtype
+    if dtypes.is_integer(dtype):
+        if decimals < 0:
+            raise NotImplementedError("integer np.round not implemented for decimals < 0")
+        return a
+    if decimals > np.log10(builtins.float(dtypes.finfo(dtype).max)):
+        return a
+    if dtypes.is_complex(dtype):
+        return lax.complex(_round_float(lax.real(a), decimals), _round_float(lax.imag(a), decimals))
+    return _round_float(a, decimals)
+
+
+def _round_float(x: Any, decimals: int) -> Any:
+    if decimals == 0:
+        return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    dtype = x.aval.dtype
+    half = dtype == np.float16
+    if half:
+        x = convert(x, np.dtype(np.float32))
+    factor = weak_const(x, 10**decimals)
+    out = lax.div(lax.round(lax.mul(x, factor), lax.RoundingMethod.TO_NEAREST_EVEN), factor)
+    return convert(out, dtype) if half else out
+
+
+def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """``a`` rounded to ``decimals`` places, halves to even."""
+    return round(a, decimals, out)
+
+
+def rint(x: Any, /) -> Any:
+    """Each element rounded to the nearest integer, halves to even, as a float."""
+    x = ensure("rint", x)
+    kind = dtypes.kind(x.aval.dtype)
+    if kind in "biu":
+        return convert(x, dtypes.default_float_dtype(x64_enabled()))
+    if kind == "c":
+        return lax.complex(rint(lax.real(x)), rint(lax.imag(x)))
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+def trunc(x: Any) -> Any:
+    """Each element rounded towards zero; integers and booleans unchanged."""
+    x = ensure("trunc", x)
+    if dtypes.kind(x.aval.dtype) in "biu":
+        return x
+    return choose(lax.lt(x, weak_const(x, 0)), ceil(x), floor(x))
+
+
+# ------------------------------------------------------------------------------------ signs and bits
+
+
+def signbit(x: Any, /) -> Any:
+    """Whether the sign bit of each element is set (true for -0.0)."""
+    (x,) = promote("signbit", x)
+    dtype = x.aval.dtype
+    kind = dtypes.kind(dtype)
+    if kind in "iu":
+        return lax.lt(x, const(x, 0))
+    if kind == "b":
+        return lax.full_like(x, False, dtype=BOOL)
+    if kind != "f" or dtypes.bits(dtype) not in _INT_OF_BITS:
+        raise ValueError(f"jax.numpy.signbit is not well defined for {dtype}")
+    bits = lax.bitcast_convert_type(x, _INT_OF_BITS[dtypes.bits(dtype)])
+    return convert(lax.shift_right_arithmetic(bits, const(bits, dtypes.bits(dtype) - 1)), BOOL)
+
+
+def copysign(x1: Any, x2: Any, /) -> Any:
+    """The magnitude of ``x1`` with the sign of ``x2``."""
+    x1, x2 = promote("copysign", x1, x2, to=INEXACT, fold=False)
+    if dtypes.is_complex(x1.aval.dtype):
+        raise TypeError("copysign does not support complex-valued inputs")
+    return choose(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
+
+
+def heaviside(x1: Any, x2: Any, /) -> Any:
+    """0 where ``x1`` is negative, 1 where it is positive, ``x2`` where it is 0."""
+    check_array_like("heaviside", x1, x2)
+    x1, x2 = promote_dtypes(x1, x2, to=INEXACT, fold=False)
+    zero = weak_const(x1, 0)
+    at_zero = choose(isnan(x1), x1, x2)
+    return choose(lax.lt(x1, zero), zero, choose(lax.gt(x1, zero), weak_const(x1, 1), at_zero))
+
+
+def hypot(x1: Any, x2: Any, /) -> Any:
+    """sqrt(x1**2 + x2**2) without overflow. ValueError for complex numbers."""
+    x1, x2 = promote("hypot", x1, x2, to=INEXACT, fold=False)
+    if dtypes.is_complex(x1.aval.dtype):
+        raise ValueError(
+            "jnp.hypot is not well defined for complex-valued inputs. Please convert to real values "
+            "first, such as by "
+            "using abs(x)"
+        )
+    x1, x2 = lax.abs(x1), lax.abs(x2)
+    infinite = lax.bitwise_or(isposinf(x1), isposinf(x2))
+    large, small = maximum(x1, x2), minimum(x1, x2)
+    divisor = choose(equal(large, 0), lax.full_like(large, 1), large)
+    factor = lax.sqrt(add(1, lax.square(lax.div(small, divisor))))
+    out = choose(equal(large, 0), large, multiply(large, factor))
+    return choose(infinite, weak_const(out, np.inf), out)
+
+
+def sinc(x: Any, /) -> Any:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    (x,) = promote("sinc", x, to=INEXACT)
+    at_zero = lax.eq(x, weak_const(x, 0))
+    scaled = lax.mul(weak_const(x, np.pi), x)
+    safe = choose(at_zero, weak_const(x, 1), scaled)
+    one = add(multiply(scaled, 0), weak_const(x, 1))
+    return choose(at_zero, one, lax.div(lax.sin(safe), safe))
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """The argument of each complex number, in radians or degrees."""
+    z = ensure("angle", z)
+    re, im = real(z), imag(z)
+    dtype = z.aval.dtype
+    if not dtypes.is_inexact(dtype) or (dtypes.is_float(dtype) and not z.aval.shape):
+        default = dtypes.default_float_dtype(x64_enabled())
+        re, im = convert(re, default), convert(im, default)
+    found = lax.atan2(im, re)
+    return degrees(found) if deg else found
+
+
+def iscomplex(x: Any) -> Any:
+    """Whether the imaginary part of each element is not 0."""
+    return nonzero(imag(x))
+
+
+def isreal(x: Any) -> Any:
+    """Whether the imaginary part of each element is 0."""
+    part = imag(x)
+    return lax.eq(part, const(part, 0))
+
+
+# ------------------------------------------------------------------------------------ sums of exponentials
+
+
+def logaddexp(x1: Any, x2: Any, /) -> Any:
+    """log(exp(x1) + exp(x2)) without overflow."""
+    x1, x2 = promote("logaddexp", x1, x2, to=INEXACT)
+    if not dtypes.is_complex(x1.aval.dtype):
+        return logaddexp_p.bind(x1, x2)
+    larger = lax.max(x1, x2)
+    distance = lax.sub(lax.add(x1, x2), lax.mul(larger, const(larger, 2)))
+    out = lax.add(larger, lax.log1p(lax.exp(distance)))
+    phase = lax.imag(out)
+    return lax.complex(lax.real(out), subtract(remainder(add(phase, np.pi), 2 * np.pi), np.pi))
+
+
+def logaddexp2(x1: Any, x2: Any, /) -> Any:
+    """log2(2**x1 + 2**x2) without overflow."""
+    x1, x2 = promote("logaddexp2", x1, x2, to=INEXACT)
+    ln2 = const(x1, np.log(2.0))
+    return lax.div(logaddexp(lax.mul(x1, ln2), lax.mul(x2, ln2)), ln2)
+
+
+# ------------------------------------------------------------------------------------ choices
+
+
+def where(
+    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+) -> Any:
+    """Elements of ``x`` where ``condition`` is true, of ``y`` elsewhere; the three broadcast against each
+    other.
+
+    The form with one argument, whose result's shape depends on values, is not supported.
+    """
+    if x is None and y is None:
+        raise NotImplementedError("jnp.where with one argument is not supported; give both x and y")
+    check_array_like("where", condition, x, y)
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
+    return choose(condition, x, y)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """Elements of the first of ``choicelist`` whose condition is true, else of ``default``."""
+    if len(condlist) != len(choicelist):
+        raise ValueError(
+            f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
+        )
+    if not condlist:
+        raise ValueError("condlist must be non-empty")
+    check_array_like("select", *condlist, *choicelist, default)
+    cases = promote_dtypes(default, *choicelist)
+    conditions = broadcast_arrays(typed_scalar(False, BOOL), *[ensure("select", c) for c in condlist])
+    which = lax.argmax(lax.stack([convert(c, BOOL) for c in conditions], 0), 0, default_int())
+    return lax.select_n(*broadcast_arrays(which, *cases))
+
+
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+    """``arr`` with values below ``min`` raised to it and values above ``max`` lowered to it."""
+    if arr is None:
+        raise ValueError("No input was provided to the clip function.")
+    check_array_like("clip", arr)
+    given = [x for x in (arr, min, max) if x is not None]
+    if any(dtypes.is_complex(type_of(x)[0]) for x in given):
+        raise ValueError(
+            "Clip received a complex value either through the input or the min/max keywords. Complex "
+            "values have no "
+            "ordering and cannot be clipped. Clip jnp.real(x) or jnp.imag(x)."
+        )
+    arr = ensure("clip", arr)
+    if min is not None:
+        arr = lax.max(*promote("maximum", min, arr, fold=False))
+    if max is not None:
+        arr = lax.min(*promote("minimum", max, arr, fold=False))
+    return arr
+
+
+def fmin(x1: Any, x2: Any) -> Any:
+    """The smaller, element by element; the other one where one is NaN."""
+    return choose(_first(lax.lt, x1, x2), x1, x2)
+
+
+def fmax(x1: Any, x2: Any) -> Any:
+    """The larger, element by element; the other one where one is NaN."""
+    return choose(_first(lax.gt, x1, x2), x1, x2)
+
+
+def _first(compare: Any, x1: Any, x2: Any) -> Any:
+    a, b = promote("fmin", x1, x2, fold=False)
+    return bitwise_or(compare(a, b), isnan(x2))
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """``x`` with NaN replaced by ``nan`` and infinities by ``posinf``, ``neginf`` (by default the greatest
+    and least).
+    """
+    x = ensure("nan_to_num", x)
+    dtype = x.aval.dtype
+    if dtypes.is_complex(dtype):
+        return lax.complex(
+            *[_numbers(part, nan, posinf, neginf, False) for part in (lax.real(x), lax.imag(x))]
+        )
+    # the default is a constant of the function, what a caller gives is an argument
+    return _numbers(x, nan, posinf, neginf, nan == 0.0) if dtypes.is_inexact(dtype) else x
+
+
+def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any, fold: bool) -> Any:
+    dtype = x.aval.dtype
+    info = dtypes.finfo(dtype)
+    x = choose(isnan(x), convert(nan, dtype, fold=fold), x)
+    high = typed_scalar(info.max, dtype) if posinf is None else convert(posinf, dtype, fold=False)
+    x = choose(isposinf(x), high, x)
+    low = typed_scalar(info.min, dtype) if neginf is None else convert(neginf, dtype, fold=False)
+    return choose(isneginf(x), low, x)
+
+
+# ------------------------------------------------------------------------------------ equality
+
+
+# The defaults of isclose: constants of that function, where what a caller gives is an argument.
+RTOL, ATOL = 1e-05, 1e-08
+
+
+def isclose(a: Any, b: Any, rtol: Any = RTOL, atol: Any = ATOL, equal_nan: bool = False) -> Any:
+    """Whether ``|a - b| <= atol + rtol * |b|``, element by element."""
+    a, b = promote("isclose", a, b, to=INEXACT, fold=False)
+    part = dtypes.real_dtype(a.aval.dtype)
+    rtol, atol = convert(rtol, part, fold=rtol is RTOL), convert(atol, part, fold=atol is ATOL)
+    limit = lax.add(atol, lax.mul(rtol, lax.abs(b)))
+    near = lax.le(lax.abs(lax.sub(a, b)), limit)
+    out = logical_or(lax.eq(a, b), logical_and(isfinite(b), near))
+    return logical_or(out, logical_and(isnan(a), isnan(b))) if equal_nan else out
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether the two have the same shape and elements, as a boolean scalar."""
+    a1, a2 = ensure("array_equal", a1), ensure("array_equal", a2)
+    if a1.aval.shape != a2.aval.shape:
+        return typed_scalar(False, BOOL)
+    same = lax.eq(*promote("equal", a1, a2))
+    if equal_nan:
+        same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
+    return lax.reduce_and(same, tuple(range(same.aval.ndim)))
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether ``isclose`` holds everywhere, as a boolean scalar."""
+    # here the tolerances are arguments, so not the default objects themselves
+    near = isclose(a, b, _as_argument(rtol), _as_argument(atol), equal_nan)
+    return lax.reduce_and(near, tuple(range(near.aval.ndim)))
+
+
+def _as_argument(x: Any) -> Any:
+    """``x``; a default tolerance as an array, so that it is converted by an equation."""
+    return as_array(x) if x is RTOL or x is ATOL else x
+
+
+def default_int() -> np.dtype:
+    """The default integer type."""
+    return dtypes.default_int_dtype(x64_enabled())

@@ -1,0 +1,344 @@
+"""The one place that gives ``Array`` and ``Tracer`` their operators, indexing and methods.
+
+Both classes are declared in ``core``, which knows no operation; importing this module completes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from minijax import errors, lax
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import Array
+from minijax.core.trace import Tracer
+from minijax.numpy import creation, linear, manipulation, mathematics, reductions, sorting, ufuncs
+from minijax.numpy.index_update import IndexUpdate, take
+from minijax.numpy.indexing import rewrite_index
+from minijax.numpy.promotion import OPERANDS, asarray, convert, ensure, index_tuple
+from minijax.ops import elementwise as ew
+
+Function = Callable[..., Any]
+
+# ------------------------------------------------------------------------------------ operators
+
+
+def _operand(x: Any) -> bool:
+    return isinstance(x, OPERANDS) or hasattr(x, "__jax_array__")
+
+
+def _refuse(symbol: str, left: Any, right: Any) -> NoReturn:
+    raise TypeError(
+        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}. "
+        "Convert the "
+        f"{'list' if list in map(type, (left, right)) else 'other operand'} with jnp.array first."
+    )
+
+
+def _forward(function: Function, symbol: str = "", refused: tuple[type, ...] = ()) -> Function:
+    """``x.__op__(other)``: NotImplemented for operands of classes we do not know, TypeError for those
+    ``refused``.
+    """
+
+    def operator(self: Any, other: Any) -> Any:
+        if _operand(other):
+            return function(self, other)
+        if type(other) in refused:
+            _refuse(symbol, self, other)
+        return NotImplemented
+
+    return operator
+
+
+def _reflected(function: Function, symbol: str = "", refused: tuple[type, ...] = ()) -> Function:
+    """``x.__rop__(other)``, which is ``other op x``."""
+
+    def operator(self: Any, other: Any) -> Any:
+        if _operand(other):
+            return function(other, self)
+        if type(other) in refused:
+            _refuse(symbol, other, self)
+        return NotImplemented
+
+    return operator
+
+
+def _pair(
+    name: str, primitive: Any, kinds: str, function: Function, symbol: str, refused: Any = ()
+) -> dict[str, Any]:
+    """The two methods of a binary operator, with the fast path of ``ufuncs.fast_binary``."""
+    forward = ufuncs.fast_binary(primitive.bind, _forward(function, symbol, refused), kinds)
+    reflected = ufuncs.fast_binary(
+        primitive.bind, _reflected(function, symbol, refused), kinds, reflected=True
+    )
+    return {f"__{name}__": forward, f"__r{name}__": reflected}
+
+
+def _comparison(primitive: Any, kinds: str, function: Function, symbol: str, refused: Any = ()) -> Function:
+    return ufuncs.fast_binary(primitive.bind, _forward(function, symbol, refused), kinds)
+
+
+def _power(self: Any, other: Any) -> Any:
+    if type(other) is int and self.aval.dtype.kind in "fc":
+        return ew.integer_pow_p.bind(self, y=other)
+    return mathematics.power(self, other) if _operand(other) else NotImplemented
+
+
+def _matmul(self: Any, other: Any) -> Any:
+    return linear.matmul(self, other) if _operand(other) else NotImplemented
+
+
+def _round(self: Any, ndigits: int | None = None) -> Any:
+    out = mathematics.round(self, ndigits or 0)
+    return out if ndigits is not None else convert(out, dtypes.default_int_dtype(x64_enabled()))
+
+
+def _contains(self: Any, item: Any) -> Any:
+    if item is None or isinstance(item, str):
+        raise TypeError(f"Array.__contains__: unsupported operand type {type(item)}.")
+    query = ensure("Array.__contains__", item)
+    if self.aval.ndim != 1:
+        raise ValueError(
+            f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.aval.shape}."
+        )
+    if query.aval.ndim:
+        raise ValueError(
+            f"Array.__contains__: query value must be a scalar, got query.shape={query.aval.shape!r}"
+        )
+    return reductions.any(ufuncs.equal(self, query))
+
+
+def _iterate(self: Any) -> Iterator[Any]:
+    if not self.aval.shape:
+        raise TypeError("iteration over a 0-d array")
+    return (lax.index_in_dim(self, i, 0, False) for i in range(self.aval.shape[0]))
+
+
+def _set_item(self: Any, index: Any, value: Any) -> NoReturn:
+    raise TypeError(
+        "JAX arrays are immutable and do not support in-place item assignment. Instead of x[idx] = y, use "
+        "x = x.at[idx].set(y) or another .at[] method."
+    )
+
+
+OPERATORS: dict[str, Any] = {
+    **_pair("add", ew.add_p, "iufc", ufuncs.add, "+", (tuple, list)),
+    **_pair("sub", ew.sub_p, "iufc", ufuncs.subtract, "-"),
+    **_pair("mul", ew.mul_p, "iufc", ufuncs.multiply, "*", (tuple, list)),
+    **_pair("truediv", ew.div_p, "fc", ufuncs.true_divide, "/"),
+    **_pair("and", ew.and_p, "biu", ufuncs.bitwise_and, "&"),
+    **_pair("or", ew.or_p, "biu", ufuncs.bitwise_or, "|"),
+    **_pair("xor", ew.xor_p, "biu", ufuncs.bitwise_xor, "^"),
+    **_pair("lshift", ew.shift_left_p, "iu", ufuncs.left_shift, "<<"),
+    "__rshift__": _forward(ufuncs.right_shift),
+    "__rrshift__": _reflected(ufuncs.right_shift),
+    "__floordiv__": _forward(mathematics.floor_divide),
+    "__rfloordiv__": _reflected(mathematics.floor_divide),
+    "__mod__": _forward(mathematics.remainder),
+    "__rmod__": _reflected(mathematics.remainder),
+    "__divmod__": _forward(mathematics.divmod),
+    "__rdivmod__": _reflected(mathematics.divmod),
+    "__pow__": _power,
+    "__rpow__": _reflected(mathematics.power),
+    "__matmul__": _matmul,
+    "__rmatmul__": _reflected(linear.matmul),
+    "__eq__": _comparison(ew.eq_p, "biufc", ufuncs.equal, "==", (dict, list, set, tuple)),
+    "__ne__": _comparison(ew.ne_p, "biufc", ufuncs.not_equal, "!=", (dict, list, set, tuple)),
+    "__lt__": _comparison(ew.lt_p, "biuf", ufuncs.less, "<"),
+    "__le__": _comparison(ew.le_p, "biuf", ufuncs.less_equal, "<="),
+    "__gt__": _comparison(ew.gt_p, "biuf", ufuncs.greater, ">"),
+    "__ge__": _comparison(ew.ge_p, "biuf", ufuncs.greater_equal, ">="),
+    "__neg__": ufuncs.negative,
+    "__pos__": ufuncs.positive,
+    "__abs__": ufuncs.absolute,
+    "__invert__": ufuncs.invert,
+    "__round__": _round,
+    "__getitem__": rewrite_index,
+    "__setitem__": _set_item,
+    "__iter__": _iterate,
+    "__contains__": _contains,
+}
+
+# ------------------------------------------------------------------------------------ methods
+
+
+def _reshape(self: Any, *args: Any, order: str = "C") -> Any:
+    """``x.reshape(2, 3)`` or ``x.reshape((2, 3))``."""
+    return manipulation.reshape(self, args[0] if len(args) == 1 else args, order)
+
+
+def _transpose(self: Any, *args: Any) -> Any:
+    """``x.transpose()``, ``x.transpose(1, 0)`` or ``x.transpose((1, 0))``."""
+    if not args or args[0] is None:
+        return manipulation.transpose(self)
+    return manipulation.transpose(self, index_tuple(args[0]) if len(args) == 1 else index_tuple(args))
+
+
+def _flatten(self: Any, order: str = "C") -> Any:
+    """The elements in one dimension."""
+    return manipulation.ravel(self, order)
+
+
+def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
+    """The elements limited to between ``min`` and ``max``."""
+    return mathematics.clip(self, min, max)
+
+
+def _trace(
+    self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Any:
+    """The sum of the diagonal of the two axes."""
+    return creation.trace(self, offset, axis1, axis2, dtype, out)
+
+
+def _itself(self: Any) -> Any:
+    """This array: there is nothing to wait for."""
+    return self
+
+
+def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+    """This array: it moves to the device when a compiled program needs it there."""
+    return self
+
+
+METHODS: dict[str, Function] = {
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "argsort": sorting.argsort,
+    "astype": creation.astype,
+    "block_until_ready": _itself,
+    "clip": _clip,
+    "conj": ufuncs.conj,
+    "conjugate": ufuncs.conjugate,
+    "copy": creation.copy,
+    "cumprod": reductions.cumprod,
+    "cumsum": reductions.cumsum,
+    "diagonal": creation.diagonal,
+    "dot": linear.dot,
+    "flatten": _flatten,
+    "max": reductions.max,
+    "mean": reductions.mean,
+    "min": reductions.min,
+    "prod": reductions.prod,
+    "ptp": reductions.ptp,
+    "ravel": _flatten,
+    "repeat": manipulation.repeat,
+    "reshape": _reshape,
+    "round": mathematics.round,
+    "sort": sorting.sort,
+    "squeeze": manipulation.squeeze,
+    "std": reductions.std,
+    "sum": reductions.sum,
+    "swapaxes": manipulation.swapaxes,
+    "take": take,
+    "to_device": _to_device,
+    "trace": _trace,
+    "transpose": _transpose,
+    "var": reductions.var,
+}
+
+PROPERTIES: dict[str, Function] = {
+    "T": manipulation.transpose,
+    "mT": manipulation.matrix_transpose,
+    "real": ufuncs.real,
+    "imag": ufuncs.imag,
+    "at": IndexUpdate,
+}
+
+# ---------------------------------------------------------------------------------- tracers as Python values
+
+
+def _concrete(self: Tracer, context: str) -> Array:
+    """The array behind a tracer. ConcretizationTypeError, saying who wants it, if there is none."""
+    value = self.to_concrete_value()
+    if value is None:
+        raise errors.ConcretizationTypeError(self, context)
+    return asarray(value)
+
+
+def _scalar_conversion(kind: Callable[[Any], Any]) -> Function:
+    context = (
+        f"The problem arose with the `{kind.__name__}` function. If trying to convert the data type of a "
+        "value, try "
+        f"using `x.astype({kind.__name__})` or `jnp.array(x, {kind.__name__})` instead."
+    )
+
+    def conversion(self: Tracer) -> Any:
+        # A float of a differentiated value would lose its derivative without a word, so it is refused as in JAX, even
+        # where the primal value is known; an integer has no derivative to lose.
+        if kind is not int:
+            raise errors.ConcretizationTypeError(self, context)
+        return kind(_concrete(self, context))
+
+    return conversion
+
+
+def _bool(self: Tracer) -> bool:
+    value = self.to_concrete_value()
+    if value is None:
+        raise errors.TracerBoolConversionError(self)
+    return bool(value)
+
+
+def _index(self: Tracer) -> int:
+    value = self.to_concrete_value()
+    if value is None:
+        raise errors.TracerIntegerConversionError(self)
+    return asarray(value).__index__()
+
+
+def _array(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
+    raise errors.TracerArrayConversionError(self)
+
+
+def _len(self: Tracer) -> int:
+    return len(self.aval)
+
+
+def _item(self: Tracer, *args: int) -> Any:
+    """The single element as a Python scalar, if it is known."""
+    return _concrete(self, "This occurred in the item() method of jax.Array").item(*args)
+
+
+def _tolist(self: Tracer) -> Any:
+    """Nested lists of Python scalars, if they are known."""
+    return _concrete(self, "This occurred in the tolist() method of jax.Array").tolist()
+
+
+def _nbytes(self: Tracer) -> int:
+    return self.aval.size * self.aval.dtype.itemsize
+
+
+def _itemsize(self: Tracer) -> int:
+    return self.aval.dtype.itemsize
+
+
+TRACER_METHODS: dict[str, Any] = {
+    "__bool__": _bool,
+    "__float__": _scalar_conversion(float),
+    "__int__": _scalar_conversion(int),
+    "__complex__": _scalar_conversion(complex),
+    "__index__": _index,
+    "__array__": _array,
+    "__len__": _len,
+    "item": _item,
+    "tolist": _tolist,
+    "nbytes": property(_nbytes),
+    "itemsize": property(_itemsize),
+}
+
+
+def _install() -> None:
+    for cls in (Array, Tracer):
+        for name, function in {**OPERATORS, **METHODS}.items():
+            setattr(cls, name, function)
+        for name, function in PROPERTIES.items():
+            setattr(cls, name, property(function))
+    for name, function in TRACER_METHODS.items():
+        setattr(Tracer, name, function)
+
+
+_install()

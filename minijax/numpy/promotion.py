@@ -1,0 +1,322 @@
+"""How operands of NumPy's functions are brought to one type and one rank.
+
+The rules are JAX's (docs.jax.dev, "Type promotion semantics"): operands meet in a lattice of types in which
+Python scalars are weak. A scalar constant is converted at once, without an equation, and scalars are not
+broadcast: elementwise primitives repeat them.
+
+JAX wraps some of its functions in a ``jit`` of their own; inside one of those, a Python scalar is a
+variable of a weak type, which is converted by an equation. ``fold=False`` asks for that.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.config import rank_promotion, x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import Array, LiteralArray, as_array, get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.structural import broadcast_in_dim_p
+from minijax.core.trace import Tracer, base_main, state
+from minijax.ops.convert import convert_element_type_p, convert_numpy
+from minijax.ops.elementwise import ne_p
+from minijax.ops.select import select
+
+BOOL = np.dtype(bool)
+SCALARS = (bool, int, float, complex)
+SCALAR_CLASSES = (*SCALARS, np.generic, np.ndarray)
+# What an operator accepts on its other side; anything else gets to try its own reflected operator.
+OPERANDS = (Array, Tracer, int, float, complex, np.generic, np.ndarray)
+
+# ------------------------------------------------------------------------------------ arguments
+
+
+def is_array_like(x: Any) -> bool:
+    """Whether NumPy's functions take ``x``: an array, a tracer, a scalar; not a list, a string or None."""
+    if isinstance(x, OPERANDS) or hasattr(x, "__jax_array__"):
+        return True
+    return np.isscalar(x) and not isinstance(x, (str, bytes))
+
+
+def check_array_like(name: str, *args: Any) -> None:
+    """TypeError, in JAX's words, for the first argument that is no array and no scalar."""
+    for position, x in enumerate(args):
+        if not is_array_like(x):
+            hint = " Convert it first: jnp.array(x)." if isinstance(x, (list, tuple)) else ""
+            raise TypeError(
+                f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.{hint}"
+            )
+
+
+def ensure(name: str, *args: Any) -> Any:
+    """The argument, or a list of them, as arrays or tracers. TypeError for what is not array-like."""
+    check_array_like(name, *args)
+    arrays = [asarray(x) for x in args]
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def asarray(x: Any) -> Any:
+    """An array-like argument as ``Array`` or tracer, with the type it has."""
+    if isinstance(x, (Array, Tracer)):
+        return x
+    return as_array(x)
+
+
+def checked_bool(name: str, where: Any) -> Any:
+    """A ``where=`` argument: None or a boolean array. ValueError for other types."""
+    if where is None:
+        return None
+    where = ensure(name, where)
+    if where.aval.dtype != BOOL:
+        raise ValueError(
+            f"jnp.{name}: where must be None or a boolean array; got where.dtype={where.aval.dtype!r}."
+        )
+    return where
+
+
+def no_out(name: str, out: Any) -> None:
+    """NotImplementedError for an ``out=`` argument: arrays are immutable."""
+    if out is not None:
+        raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
+
+
+def user_dtype(dtype: Any, name: str) -> np.dtype:
+    """The canonical form of a ``dtype=`` argument. TypeError if arrays cannot have it."""
+    return dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=6)
+
+
+def static(value: Any, what: str, convert: Callable[[Any], Any] = operator.index) -> Any:
+    """``value``, which must be known while tracing, as ``convert`` makes it.
+
+    Raises ConcretizationTypeError naming ``what`` for an abstract tracer.
+    """
+    if isinstance(value, Tracer):
+        concrete = value.to_concrete_value()
+        if concrete is None:
+            raise errors.ConcretizationTypeError(value, what)
+        value = concrete
+    return convert(value)
+
+
+def canonical_axis(axis: Any, ndim: int) -> int:
+    """``axis`` counted from the front. ValueError if there is no such axis."""
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis % ndim if ndim else axis
+
+
+def canonical_axes(axes: Any, ndim: int) -> tuple[int, ...]:
+    """One axis, several, or None for all of them, counted from the front."""
+    if axes is None:
+        return tuple(range(ndim))
+    if isinstance(axes, (tuple, list, np.ndarray)) and np.ndim(axes) == 1:
+        return tuple(canonical_axis(a, ndim) for a in axes)
+    return (canonical_axis(axes, ndim),)
+
+
+def index_tuple(x: Any) -> tuple[int, ...]:
+    """An integer or a sequence of integers as a tuple."""
+    try:
+        return (operator.index(x),)
+    except TypeError:
+        return tuple(operator.index(i) for i in x)
+
+
+# ------------------------------------------------------------------------------------ conversion
+
+
+def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> LiteralArray:
+    """A Python or NumPy scalar as a constant of ``dtype``, which staging writes as a literal."""
+    found = np.asarray(value)
+    # an integer beyond 64 bits is an array of objects, which converts by its own rules
+    converted = found.astype(dtype) if found.dtype.kind == "O" else convert_numpy(found, dtype)
+    literal = LiteralArray(converted[()], ShapedArray((), dtype, weak_type))
+    if weak_type and isinstance(value, float):
+        literal.written = value
+    return literal
+
+
+def const(x: Any, value: Any) -> LiteralArray:
+    """``value`` as a strongly typed scalar of the dtype of ``x``, an array or tracer."""
+    return typed_scalar(value, x.aval.dtype)
+
+
+def evaluating() -> bool:
+    """Whether nothing is being staged on this thread."""
+    return state.dynamic is base_main.trace
+
+
+def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True) -> Any:
+    """``x`` as an array of ``dtype`` and weakness; no equation if it is one, or a scalar constant.
+
+    With ``fold=False`` a scalar constant is converted by an equation.
+    """
+    if not isinstance(x, Tracer):
+        constant = fold or evaluating()
+        if not isinstance(x, Array):
+            if constant and isinstance(x, SCALAR_CLASSES) and np.ndim(x) == 0 and dtype != dtypes.float0:
+                return typed_scalar(x, dtype, weak_type)
+            x = as_array(x)
+        elif (
+            constant
+            and isinstance(x, LiteralArray)
+            and (x.aval.dtype != dtype or x.aval.weak_type != weak_type)
+        ):
+            return typed_scalar(x._value(), dtype, weak_type)
+    if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
+        return x
+    return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak_type)
+
+
+def astype(x: Any, dtype: np.dtype) -> Any:
+    """``x`` with elements of ``dtype``, strongly typed."""
+    return convert(x, dtype, False)
+
+
+def type_of(x: Any) -> tuple[np.dtype, bool]:
+    """``(dtype, weak_type)`` of an argument, what promotion looks at."""
+    aval = getattr(x, "aval", None)
+    if aval is None:
+        aval = get_aval(x)
+    return aval.dtype, aval.weak_type
+
+
+def result_dtype(*args: Any) -> tuple[np.dtype, bool]:
+    """Where the types of ``args`` meet, as ``(dtype, weak_type)``. TypePromotionError if they do not."""
+    return dtypes.lattice_result(*map(type_of, args), x64=x64_enabled())
+
+
+def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True) -> list[Any]:
+    """``args`` converted to the type where their types meet, or to what ``to`` makes of that type."""
+    if to is None and len(args) < 2:
+        return [asarray(x) for x in args]
+    dtype, weak_type = result_dtype(*args)
+    if to is not None:
+        dtype = to(dtype)
+    return [convert(x, dtype, weak_type, fold) for x in args]
+
+
+def promote_shapes(name: str, *args: Any) -> list[Any]:
+    """Operands of different ranks, other than scalars, get leading axes of size 1."""
+    shapes = [x.aval.shape for x in args]
+    if len({len(s) for s in shapes if s}) < 2:
+        return list(args)
+    how = rank_promotion()
+    if how != "allow":
+        _report_rank_promotion(how, name, shapes)
+    rank = len(broadcast_shapes(*shapes))
+    return [broadcast(x, (1,) * (rank - x.aval.ndim)) for x in args]
+
+
+def _report_rank_promotion(how: str, name: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    shown = " ".join(map(str, shapes))
+    if how == "raise":
+        raise ValueError(
+            f"Operands could not be broadcast together for {name} on shapes {shown} and with the config "
+            "option "
+            "jax_numpy_rank_promotion='raise'. Reshape the smaller operand, or set the option to 'allow'."
+        )
+    warnings.warn(
+        f"Following NumPy automatic rank promotion for {name} on shapes {shown}. Set the "
+        "jax_numpy_rank_promotion "
+        "config option to 'allow' to disable this warning.",
+        stacklevel=5,
+    )
+
+
+def promote(
+    name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True
+) -> list[Any]:
+    """The operands of the function ``name`` with one type and, but for scalars, one rank.
+
+    ``to`` maps the common type to the one to compute in (``dtypes.to_inexact_dtype``). Raises TypeError for
+    what is not array-like and for float0, ValueError for ranks that do not broadcast.
+    """
+    check_array_like(name, *args)
+    arrays = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in args]
+    for x in arrays:
+        if type_of(x)[0] == dtypes.float0:
+            raise TypeError(
+                f"Called {name} with a float0 array. float0s do not support any operations by design: "
+                "they are the "
+                "tangents of integers and booleans. Did you differentiate with respect to an integer "
+                "argument?"
+            )
+    return promote_shapes(name, *promote_dtypes(*arrays, to=to, fold=fold))
+
+
+# ------------------------------------------------------------------------------------ shapes
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which arrays of these shapes meet. ValueError if there is none."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    out = []
+    for sizes in zip(*padded, strict=True):
+        wide = {d for d in sizes if d != 1}
+        if len(wide) > 1:
+            raise ValueError(f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}")
+        out.append(wide.pop() if wide else 1)
+    return tuple(out)
+
+
+def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
+    """``x`` repeated along new leading axes of these sizes."""
+    if not sizes:
+        return x
+    shape = x.aval.shape
+    dims = tuple(range(len(sizes), len(sizes) + len(shape)))
+    return broadcast_in_dim_p.bind(x, shape=(*sizes, *shape), broadcast_dimensions=dims)
+
+
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """The array ``x`` repeated to ``shape`` by NumPy's rules. ValueError if it does not fit."""
+    own = x.aval.shape
+    if own == shape:
+        return x
+    lead = len(shape) - len(own)
+    if lead < 0:
+        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={shape}")
+    if any(a not in (1, b) for a, b in zip(own, shape[lead:], strict=True)):
+        wanted = f"{dtype_name(x.aval.dtype)}[{','.join(map(str, shape))}]"
+        raise ValueError(
+            f"Incompatible types for broadcasting: input type={x.aval} and requested type={wanted}"
+        )
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(lead, len(shape))))
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    """The arrays, all repeated to their common shape."""
+    shapes = [x.aval.shape for x in arrays]
+    if len(set(shapes)) < 2:
+        return list(arrays)
+    shape = broadcast_shapes(*shapes)
+    return [broadcast_to(x, shape) for x in arrays]
+
+
+def choose(condition: Any, x: Any, y: Any, fold: bool = False) -> Any:
+    """``where(condition, x, y)``: ``x`` and ``y`` promoted, everything broadcast, a scalar condition left
+    as it is.
+    """
+    condition = ensure("where", condition)
+    if condition.aval.dtype != BOOL:
+        condition = nonzero(condition)
+    x, y = promote_dtypes(x, y, fold=fold)
+    if condition.aval.shape:
+        condition, x, y = broadcast_arrays(condition, x, y)
+    else:
+        x, y = broadcast_arrays(x, y)
+    return select(condition, x, y) if x.aval.size else x
+
+
+def nonzero(x: Any) -> Any:
+    """Where the elements of the array ``x`` differ from zero."""
+    return ne_p.bind(x, const(x, 0))

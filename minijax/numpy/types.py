@@ -1,0 +1,169 @@
+"""The names of element types: ``jnp.float32`` and its kin, and what one can ask about types.
+
+``jnp.float32(3)`` makes an array, ``dtype=jnp.float32`` names a type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import Array
+from minijax.core.trace import Tracer
+from minijax.numpy.creation import asarray
+from minijax.numpy.promotion import is_array_like, type_of
+
+
+class ScalarMeta(type):
+    """The class of ``jnp.float32`` and its kin: equal to NumPy's scalar type, called to make an array."""
+
+    dtype: np.dtype
+
+    def __hash__(cls) -> int:
+        return hash(cls.dtype.type)
+
+    def __eq__(cls, other: Any) -> bool:
+        return cls is other or cls.dtype.type is other
+
+    def __ne__(cls, other: Any) -> bool:
+        return not cls == other
+
+    def __call__(cls, x: Any) -> Any:
+        return asarray(x, dtype=cls.dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.dtype.type)
+
+
+def _scalar_type(name: str) -> ScalarMeta:
+    dtype = dtypes.as_dtype(name)
+    doc = f"The element type {name}; called, it makes an array of that type."
+    return ScalarMeta(dtype.name, (), {"dtype": dtype, "__doc__": doc, "__module__": "minijax.numpy"})
+
+
+bool_ = _scalar_type("bool")
+int8, int16, int32, int64 = map(_scalar_type, ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = map(_scalar_type, ("uint8", "uint16", "uint32", "uint64"))
+float16, float32, float64 = map(_scalar_type, ("float16", "float32", "float64"))
+complex64, complex128 = map(_scalar_type, ("complex64", "complex128"))
+int_, uint, float_, complex_ = int64, uint64, float64, complex128
+single, double, csingle, cdouble = float32, float64, complex64, complex128
+
+# Types of ml_dtypes, made at first need: importing that package costs 12 ms.
+SMALL_TYPES = (
+    "bfloat16",
+    "int2",
+    "int4",
+    "uint2",
+    "uint4",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float4_e2m1fn",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in SMALL_TYPES:
+        found = globals()[name] = _scalar_type(name)
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _ArrayMeta(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, (Array, Tracer))
+
+
+class ndarray(metaclass=_ArrayMeta):
+    """``isinstance(x, jnp.ndarray)``: whether ``x`` is an array or stands for one inside a transformation."""
+
+
+def _dtype_and_weak(x: Any) -> tuple[np.dtype, bool]:
+    """The type of a value, or the type that a type specifier names."""
+    if isinstance(x, ScalarMeta):
+        return dtypes.dtype_and_weak_type(x.dtype, x64_enabled())
+    if is_array_like(x) and not isinstance(x, type):
+        return type_of(x)
+    return dtypes.dtype_and_weak_type(x, x64_enabled())
+
+
+def result_type(*args: Any) -> np.dtype:
+    """The type that an operation on values or types ``args`` gives.
+
+    TypePromotionError if they have no common type.
+    """
+    return dtypes.result_type(*map(_dtype_and_weak, args), x64=x64_enabled())[0]
+
+
+def promote_types(a: Any, b: Any) -> np.dtype:
+    """The type to which an operation on the two types converts both."""
+    return dtypes.promote_types(a, b, x64_enabled())
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether the first type is the second one or lies under it (``jnp.floating``)."""
+    return dtypes.issubdtype(arg1, arg2)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether ``dtype`` is ``kind``, or of the group that it names ('integral', 'real floating', ...)."""
+    return dtypes.isdtype(dtype, kind)
+
+
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    """Whether NumPy converts the first type to the second."""
+    return bool(np.can_cast(dtypes.as_dtype(from_), dtypes.as_dtype(to), casting=casting))  # type: ignore[arg-type]
+
+
+def finfo(dtype: Any) -> Any:
+    """The limits of a floating type."""
+    return dtypes.finfo(dtype)
+
+
+def iinfo(dtype: Any) -> Any:
+    """The limits of an integer type."""
+    return dtypes.iinfo(dtype)
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the type of ``x`` is complex; false for None."""
+    return x is not None and dtypes.is_complex(type_of(x)[0])
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the type of ``x`` is not complex."""
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether ``element`` is a scalar, or an array of no dimensions."""
+    return bool(np.isscalar(element)) or (
+        isinstance(element, (Array, Tracer, np.ndarray)) and element.ndim == 0
+    )
+
+
+def ndim(a: Any) -> int:
+    """The number of dimensions of ``a``."""
+    return a.aval.ndim if isinstance(a, (Array, Tracer)) else int(np.ndim(a))
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The shape of ``a``."""
+    return a.aval.shape if isinstance(a, (Array, Tracer)) else np.shape(a)
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """The number of elements of ``a``, or along ``axis``."""
+    sizes = shape(a)
+    if axis is not None:
+        return sizes[axis]
+    return int(np.prod(sizes, dtype=np.int64))

@@ -1,0 +1,423 @@
+"""NumPy's elementwise functions that are one primitive: promotion, then ``bind``.
+
+These are the hottest functions that users call, so each has a fast path: operands whose type needs no
+promotion go to the primitive at once, and a Python scalar beside an array is converted once and remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import LiteralArray, scalar_aval
+from minijax.core.avals import ShapedArray
+from minijax.numpy.promotion import BOOL, SCALARS, const, convert, ensure, nonzero, promote, typed_scalar
+from minijax.ops import elementwise as ew
+
+INEXACT = dtypes.to_inexact_dtype
+NUMERIC = dtypes.to_numeric_dtype
+
+# ------------------------------------------------------------------------------------ scalar operands
+
+_SCALAR_KINDS = frozenset(SCALARS)
+# (class, value, type of the other operand) -> the scalar, converted. By class: 2 and 2.0 are equal.
+_constants: dict[tuple[type, Any, ShapedArray], LiteralArray] = {}
+MAX_CONSTANTS = 4096
+
+
+def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
+    """The Python scalar ``value`` as an operand beside one of type ``aval``, if that one stays as it is;
+    else None.
+    """
+    kind = type(value)
+    if aval.weak_type or aval.dtype == dtypes.float0:
+        return None
+    own = scalar_aval(kind)
+    met = dtypes.lattice_result((aval.dtype, False), (own.dtype, own.weak_type), x64=x64_enabled())
+    if met != (aval.dtype, False):
+        return None
+    scalar = typed_scalar(value, aval.dtype)
+    # 0.0 and -0.0 are equal, so they are not remembered; NaN would never be found again
+    if value == value and (value or kind is int or kind is bool):
+        if len(_constants) >= MAX_CONSTANTS:
+            _constants.clear()
+        _constants[(kind, value, aval)] = scalar
+    return scalar
+
+
+def fast_binary(
+    bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False
+) -> Any:
+    """``bind(x, y)`` for operands of one type (of dtype ``kinds``) or an array and a scalar; ``slow(x, y)``
+    for others.
+
+    ``reflected``: ``operation(x, y)`` computes the function of ``(y, x)``.
+    """
+
+    def operation(x: Any, y: Any, /) -> Any:
+        try:
+            aval = x.aval
+            if type(y) in _SCALAR_KINDS:
+                scalar = _constants.get((type(y), y, aval))
+                if scalar is None:
+                    scalar = _scalar_operand(y, aval)
+                if scalar is None or aval.dtype.kind not in kinds:
+                    return slow(x, y)
+                y = scalar
+            elif y.aval is not aval or aval.dtype.kind not in kinds:
+                return slow(x, y)
+        except AttributeError:
+            return slow(x, y)
+        return bind(y, x) if reflected else bind(x, y)
+
+    return operation
+
+
+# ------------------------------------------------------------------------------------ how functions are made
+
+
+def _named(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    function.__module__ = "minijax.numpy"
+    return function
+
+
+def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = "fc") -> Callable[[Any], Any]:
+    """The function ``name``: its operand converted by ``to`` unless it is of one of the dtype ``kinds``."""
+    bind = primitive.bind
+
+    def function(x: Any, /) -> Any:
+        try:
+            direct = x.aval.dtype.kind in kinds
+        except AttributeError:
+            direct = False
+        return bind(x) if direct else bind(*promote(name, x, to=to))
+
+    return _named(function, name, doc)
+
+
+def _binary(
+    name: str, primitive: Any, doc: str, to: Any = None, kinds: str = "iufc", of_bools: Any = None
+) -> Callable[[Any, Any], Any]:
+    """The function ``name``; ``of_bools`` is the primitive that takes the place of ``primitive`` for
+    booleans.
+    """
+
+    def slow(x: Any, y: Any) -> Any:
+        x, y = promote(name, x, y, to=to)
+        if of_bools is not None and x.aval.dtype == BOOL:
+            return of_bools.bind(x, y)
+        return primitive.bind(x, y)
+
+    return _named(fast_binary(primitive.bind, slow, kinds), name, doc)
+
+
+def _ordering(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
+    """A comparison by size; complex numbers compare by their real parts, then by their imaginary parts."""
+
+    def slow(x: Any, y: Any) -> Any:
+        x, y = promote(name, x, y)
+        if not dtypes.is_complex(x.aval.dtype):
+            return primitive.bind(x, y)
+        same = lax.eq(lax.real(x), lax.real(y))
+        return lax.select(
+            same, primitive.bind(lax.imag(x), lax.imag(y)), primitive.bind(lax.real(x), lax.real(y))
+        )
+
+    return _named(fast_binary(primitive.bind, slow, "biuf"), name, doc)
+
+
+def _logical(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
+    def function(x: Any, y: Any, /) -> Any:
+        return primitive.bind(*map(_truth, promote(name, x, y)))
+
+    return _named(function, name, doc)
+
+
+def _truth(x: Any) -> Any:
+    return x if x.aval.dtype == BOOL else nonzero(x)
+
+
+# ------------------------------------------------------------------------------------ one operand
+
+sin = _unary("sin", ew.sin_p, "Sine of each element (radians).")
+cos = _unary("cos", ew.cos_p, "Cosine of each element (radians).")
+tan = _unary("tan", ew.tan_p, "Tangent of each element (radians).")
+arcsin = _unary("arcsin", ew.asin_p, "Inverse sine of each element.")
+asin = _unary("asin", ew.asin_p, "Inverse sine of each element.")
+arccos = _unary("arccos", ew.acos_p, "Inverse cosine of each element.")
+acos = _unary("acos", ew.acos_p, "Inverse cosine of each element.")
+arctan = _unary("arctan", ew.atan_p, "Inverse tangent of each element.")
+atan = _unary("atan", ew.atan_p, "Inverse tangent of each element.")
+sinh = _unary("sinh", ew.sinh_p, "Hyperbolic sine of each element.")
+cosh = _unary("cosh", ew.cosh_p, "Hyperbolic cosine of each element.")
+tanh = _unary("tanh", ew.tanh_p, "Hyperbolic tangent of each element.")
+arcsinh = _unary("arcsinh", ew.asinh_p, "Inverse hyperbolic sine of each element.")
+asinh = _unary("asinh", ew.asinh_p, "Inverse hyperbolic sine of each element.")
+arctanh = _unary("arctanh", ew.atanh_p, "Inverse hyperbolic tangent of each element.")
+atanh = _unary("atanh", ew.atanh_p, "Inverse hyperbolic tangent of each element.")
+exp = _unary("exp", ew.exp_p, "e to the power of each element.")
+exp2 = _unary("exp2", ew.exp2_p, "2 to the power of each element.")
+expm1 = _unary("expm1", ew.expm1_p, "exp(x) - 1 of each element, accurate near 0.")
+log = _unary("log", ew.log_p, "Natural logarithm of each element.")
+log1p = _unary("log1p", ew.log1p_p, "log(1 + x) of each element, accurate near 0.")
+sqrt = _unary("sqrt", ew.sqrt_p, "Square root of each element.")
+cbrt = _unary("cbrt", ew.cbrt_p, "Cube root of each element.")
+negative = _unary("negative", ew.neg_p, "Each element with its sign changed.", to=None, kinds="iufc")
+sign = _unary("sign", ew.sign_p, "-1, 0 or 1 by the sign of each element.", to=None, kinds="iufc")
+square = _unary("square", ew.square_p, "Each element times itself.", to=NUMERIC, kinds="iufc")
+bitwise_not = _unary("bitwise_not", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu")
+bitwise_invert = _unary(
+    "bitwise_invert", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu"
+)
+invert = _unary("invert", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu")
+
+
+def arccosh(x: Any, /) -> Any:
+    """Inverse hyperbolic cosine of each element; of a complex one, the branch with a real part of at least
+    0.
+    """
+    out = ew.acosh_p.bind(*promote("arccosh", x, to=INEXACT))
+    if dtypes.is_complex(out.aval.dtype):
+        part = lax.real(out)
+        return lax.select(lax.lt(part, const(part, 0)), lax.neg(out), out)
+    return out
+
+
+def acosh(x: Any, /) -> Any:
+    """Inverse hyperbolic cosine of each element."""
+    return arccosh(x)
+
+
+def positive(x: Any, /) -> Any:
+    """``+x``: ``x`` itself, as an array."""
+    return promote("positive", x)[0]
+
+
+def absolute(x: Any, /) -> Any:
+    """The absolute value of each element: real for complex ones."""
+    x = ensure("absolute", x)
+    return x if dtypes.kind(x.aval.dtype) in "bu" else ew.abs_p.bind(x)
+
+
+def abs(x: Any, /) -> Any:
+    """The absolute value of each element: real for complex ones."""
+    return absolute(x)
+
+
+def fabs(x: Any, /) -> Any:
+    """The absolute value of each element as a float. TypeError for complex numbers."""
+    x = ensure("fabs", x)
+    if dtypes.is_complex(x.aval.dtype):
+        raise TypeError("ufunc 'fabs' does not support complex dtypes; use jnp.abs")
+    return ew.abs_p.bind(*promote("fabs", x, to=INEXACT))
+
+
+def floor(x: Any, /) -> Any:
+    """The greatest integer not above each element; integers and booleans unchanged."""
+    x = ensure("floor", x)
+    return x if dtypes.kind(x.aval.dtype) in "biu" else ew.floor_p.bind(x)
+
+
+def ceil(x: Any, /) -> Any:
+    """The least integer not below each element; integers and booleans unchanged."""
+    x = ensure("ceil", x)
+    return x if dtypes.kind(x.aval.dtype) in "biu" else ew.ceil_p.bind(x)
+
+
+def reciprocal(x: Any, /) -> Any:
+    """1/x of each element."""
+    (x,) = promote("reciprocal", x, to=INEXACT)
+    return ew.integer_pow_p.bind(x, y=-1)
+
+
+def log2(x: Any, /) -> Any:
+    """Logarithm to the base 2 of each element."""
+    (x,) = promote("log2", x, to=INEXACT)
+    if not dtypes.is_complex(x.aval.dtype):
+        return lax.div(lax.log(x), lax.log(const(x, 2)))
+    found = lax.log(x)
+    re, im = lax.real(found), lax.imag(found)
+    ln2 = lax.log(const(re, 2))
+    return lax.complex(lax.div(re, ln2), lax.div(im, ln2))
+
+
+def log10(x: Any, /) -> Any:
+    """Logarithm to the base 10 of each element."""
+    (x,) = promote("log10", x, to=INEXACT)
+    scale = 1 / np.log(10.0)
+    if not dtypes.is_complex(x.aval.dtype):
+        return lax.mul(lax.log(x), const(x, scale))
+    found = lax.log(x)
+    re, im = lax.real(found), lax.imag(found)
+    return lax.complex(lax.mul(re, const(re, scale)), lax.mul(im, const(im, scale)))
+
+
+def deg2rad(x: Any, /) -> Any:
+    """Degrees to radians."""
+    (x,) = promote("deg2rad", x, to=INEXACT)
+    return lax.mul(x, weak_const(x, np.pi / 180))
+
+
+def rad2deg(x: Any, /) -> Any:
+    """Radians to degrees."""
+    (x,) = promote("rad2deg", x, to=INEXACT)
+    return lax.mul(x, weak_const(x, 180 / np.pi))
+
+
+def degrees(x: Any, /) -> Any:
+    """Radians to degrees."""
+    return rad2deg(x)
+
+
+def radians(x: Any, /) -> Any:
+    """Degrees to radians."""
+    return deg2rad(x)
+
+
+def weak_const(x: Any, value: Any) -> LiteralArray:
+    """``value`` as a scalar of the dtype of ``x``, weakly typed beside a weakly typed scalar."""
+    return typed_scalar(value, x.aval.dtype, x.aval.weak_type and not x.aval.shape)
+
+
+# ------------------------------------------------------------------------------------ complex numbers
+
+
+def conjugate(x: Any, /) -> Any:
+    """The complex conjugate of each element; real arrays unchanged."""
+    x = ensure("conjugate", x)
+    return lax.conj(x) if dtypes.is_complex(x.aval.dtype) else x
+
+
+def conj(x: Any, /) -> Any:
+    """The complex conjugate of each element; real arrays unchanged."""
+    return conjugate(x)
+
+
+def real(val: Any, /) -> Any:
+    """The real part of each element; real arrays unchanged."""
+    val = ensure("real", val)
+    return lax.real(val) if dtypes.is_complex(val.aval.dtype) else val
+
+
+def imag(val: Any, /) -> Any:
+    """The imaginary part of each element; zeros for real arrays."""
+    val = ensure("imag", val)
+    return lax.imag(val) if dtypes.is_complex(val.aval.dtype) else lax.full_like(val, 0)
+
+
+# ------------------------------------------------------------------------------------ two operands
+
+add = _binary("add", ew.add_p, "Sum, element by element; of booleans, their disjunction.", of_bools=ew.or_p)
+subtract = _binary("subtract", ew.sub_p, "Difference, element by element.")
+multiply = _binary(
+    "multiply", ew.mul_p, "Product, element by element; of booleans, their conjunction.", of_bools=ew.and_p
+)
+true_divide = _binary(
+    "true_divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc"
+)
+divide = _binary("divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc")
+maximum = _binary("maximum", ew.max_p, "The larger, element by element; NaN if either is.", kinds="biufc")
+minimum = _binary("minimum", ew.min_p, "The smaller, element by element; NaN if either is.", kinds="biufc")
+arctan2 = _binary(
+    "arctan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f"
+)
+atan2 = _binary(
+    "atan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f"
+)
+float_power = _binary("float_power", ew.pow_p, "x to the power of y, as floats.", to=INEXACT, kinds="fc")
+nextafter = _binary("nextafter", ew.nextafter_p, "The next float after x towards y.", to=INEXACT, kinds="f")
+bitwise_and = _binary("bitwise_and", ew.and_p, "Bits set in both, element by element.", kinds="biu")
+bitwise_or = _binary("bitwise_or", ew.or_p, "Bits set in either, element by element.", kinds="biu")
+bitwise_xor = _binary("bitwise_xor", ew.xor_p, "Bits set in just one, element by element.", kinds="biu")
+left_shift = _binary("left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", to=NUMERIC, kinds="iu")
+bitwise_left_shift = _binary(
+    "bitwise_left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", NUMERIC, "iu"
+)
+equal = _binary("equal", ew.eq_p, "Whether elements are equal.", kinds="biufc")
+not_equal = _binary("not_equal", ew.ne_p, "Whether elements differ.", kinds="biufc")
+greater_equal = _ordering("greater_equal", ew.ge_p, "x >= y, element by element.")
+greater = _ordering("greater", ew.gt_p, "x > y, element by element.")
+less_equal = _ordering("less_equal", ew.le_p, "x <= y, element by element.")
+less = _ordering("less", ew.lt_p, "x < y, element by element.")
+logical_and = _logical("logical_and", ew.and_p, "Whether both are nonzero, element by element.")
+logical_or = _logical("logical_or", ew.or_p, "Whether either is nonzero, element by element.")
+logical_xor = _logical("logical_xor", ew.xor_p, "Whether just one is nonzero, element by element.")
+
+
+def logical_not(x: Any, /) -> Any:
+    """Whether each element is zero."""
+    return ew.not_p.bind(_truth(promote("logical_not", x)[0]))
+
+
+def right_shift(x1: Any, x2: Any, /) -> Any:
+    """Bits shifted right; the sign is kept for signed integers."""
+    x1, x2 = promote("right_shift", x1, x2, to=NUMERIC)
+    unsigned = dtypes.is_unsigned(x1.aval.dtype)
+    return (ew.shift_right_logical_p if unsigned else ew.shift_right_arithmetic_p).bind(x1, x2)
+
+
+def bitwise_right_shift(x1: Any, x2: Any, /) -> Any:
+    """Bits shifted right; the sign is kept for signed integers."""
+    return right_shift(x1, x2)
+
+
+def bitwise_count(x: Any, /) -> Any:
+    """How many bits are set in the absolute value of each element, as uint8."""
+    (x,) = promote("bitwise_count", x, to=NUMERIC)
+    return convert(ew.population_count_p.bind(absolute(x)), np.dtype(np.uint8))
+
+
+# ------------------------------------------------------------------------------------ what kind of float
+
+
+def isnan(x: Any, /) -> Any:
+    """Whether each element is not a number."""
+    x = ensure("isnan", x)
+    return ew.ne_p.bind(x, x)
+
+
+def isfinite(x: Any, /) -> Any:
+    """Whether each element is neither infinite nor not a number."""
+    x = ensure("isfinite", x)
+    kind = dtypes.kind(x.aval.dtype)
+    if kind == "f":
+        return ew.is_finite_p.bind(x)
+    if kind == "c":
+        return ew.and_p.bind(ew.is_finite_p.bind(lax.real(x)), ew.is_finite_p.bind(lax.imag(x)))
+    return lax.full_like(x, True, dtype=BOOL)
+
+
+def isinf(x: Any, /) -> Any:
+    """Whether each element is infinite, of either sign."""
+    x = ensure("isinf", x)
+    kind = dtypes.kind(x.aval.dtype)
+    if kind == "f":
+        return lax.eq(lax.abs(x), const(x, np.inf))
+    if kind == "c":
+        return ew.or_p.bind(isinf(lax.real(x)), isinf(lax.imag(x)))
+    return lax.full_like(x, False, dtype=BOOL)
+
+
+def _is_infinity(name: str, x: Any, infinity: float) -> Any:
+    x = ensure(name, x)
+    kind = dtypes.kind(x.aval.dtype)
+    if kind == "c":
+        raise ValueError("isposinf/isneginf are not well defined for complex types; test jnp.real(x)")
+    return lax.eq(x, const(x, infinity)) if kind == "f" else lax.full_like(x, False, dtype=BOOL)
+
+
+def isposinf(x: Any, /) -> Any:
+    """Whether each element is plus infinity. ValueError for complex numbers."""
+    return _is_infinity("isposinf", x, np.inf)
+
+
+def isneginf(x: Any, /) -> Any:
+    """Whether each element is minus infinity. ValueError for complex numbers."""
+    return _is_infinity("isneginf", x, -np.inf)

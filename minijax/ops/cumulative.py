@@ -1,0 +1,263 @@
+"""Running reductions along an axis (cumsum and its kin), and the parallel scan they are differentiated
+through."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive
+from minijax.core.structural import full, instantiate_zeros
+from minijax.interpreters.jvp import jvp
+from minijax.lowering.text import array_text, mlir_type
+from minijax.ops.declare import Rule, declare
+from minijax.ops.elementwise import add, eq, exp, max, min, mul, or_p, sub
+from minijax.ops.nary import FLOAT, NUM, binary
+from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
+from minijax.ops.regions import region_text
+from minijax.ops.select import select
+from minijax.ops.shape import rev, shape_of
+from minijax.ops.slicing import concatenate, pad, slice_in_dim
+
+# -------------------------------------------------------------------------------- the parallel scan
+
+Combine = Callable[[list[Any], list[Any]], Sequence[Any]]
+
+
+def associative_scan(combine: Combine, elems: Sequence[Any], axis: int, reverse: bool = False) -> list[Any]:
+    """All prefixes of the arrays ``elems`` along ``axis``, combined by the associative ``combine``.
+
+    Takes ``2 log2(n)`` rounds (Blelloch, "Prefix sums and their applications", 1990): neighbours are
+    combined, the prefixes of these pairs are the odd elements of the result, and one more round gives the
+    even ones.
+    """
+    if reverse:
+        elems = [rev(x, (axis,)) for x in elems]
+    out = _scan(combine, list(elems), axis)
+    return [rev(x, (axis,)) for x in out] if reverse else out
+
+
+def _scan(combine: Combine, elems: list[Any], axis: int) -> list[Any]:
+    n = shape_of(elems[0])[axis]
+    if n < 2:
+        return elems
+    pairs = list(
+        combine(
+            [slice_in_dim(x, 0, -1, 2, axis) for x in elems],
+            [slice_in_dim(x, 1, None, 2, axis) for x in elems],
+        )
+    )
+    odd = _scan(combine, pairs, axis)
+    before = [slice_in_dim(x, 0, -1, 1, axis) for x in odd] if n % 2 == 0 else odd
+    later = combine(before, [slice_in_dim(x, 2, None, 2, axis) for x in elems])
+    even = [concatenate([slice_in_dim(x, 0, 1, 1, axis), y], axis) for x, y in zip(elems, later, strict=True)]
+    return [_interleaved(a, b, axis) for a, b in zip(even, odd, strict=True)]
+
+
+def _interleaved(a: Any, b: Any, axis: int) -> Any:
+    """``a[0], b[0], a[1], b[1], ...``: both spread out with zeros, and added."""
+    aval = get_aval(a)
+    shorter = aval.shape[axis] > shape_of(b)[axis]
+    spread: list[Any] = []
+    for x, low, high in ((a, 0, int(not shorter)), (b, 1, int(shorter))):
+        config = [(0, 0, 0)] * aval.ndim
+        config[axis] = (low, high, 1)
+        spread.append(pad(x, full((), 0, aval.dtype), config))
+    return or_p.bind(*spread) if dtypes.is_bool(aval.dtype) else add(*spread)
+
+
+# -------------------------------------------------------------------------------- the primitives
+
+
+def _cumulative_abstract(name: str) -> Rule:
+    def cumulative_abstract(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
+        if axis < 0:
+            raise ValueError("XLA operations do not allow negative axes")
+        if axis >= x.ndim:
+            raise ValueError(f"axis {axis} is out of bounds for array of shape {x.shape}")
+        if dtypes.kind(x.dtype) not in NUM:
+            raise TypeError(
+                f"{name} does not accept dtype {dtype_name(x.dtype)}. Accepted dtypes are subtypes of number."
+            )
+        return x
+
+    return cumulative_abstract
+
+
+def _cumulative_numpy(ufunc: np.ufunc) -> Rule:
+    def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Any:
+        dtype = x.dtype
+        if reverse:
+            x = np.flip(x, axis)
+        out = ufunc.accumulate(x, axis, accumulator(dtype))
+        if reverse:
+            out = np.flip(out, axis)
+        return out if out.dtype == dtype else out.astype(dtype)
+
+    return cumulative_numpy
+
+
+def _cumulative_batch(primitive: Primitive) -> Rule:
+    def cumulative_batch(args: Sequence[Any], dims: Sequence[Any], *, axis: int, reverse: bool) -> Any:
+        (x,), (dim,) = args, dims
+        return primitive.bind(x, axis=axis if axis < dim else axis + 1, reverse=reverse), dim
+
+    return cumulative_batch
+
+
+def _cumulative_lower(
+    combine: Callable[[Any, str, str, str], str], identity: Callable[[np.dtype], Any]
+) -> Rule:
+    """A window as long as the axis, padded so that it begins (or ends) at every element."""
+
+    def cumulative_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis: int, reverse: bool) -> str:
+        (aval,) = avals
+        n = aval.shape[axis]
+        if aval.size == 0:
+            return x
+        ones = [1] * aval.ndim
+        window = [n if d == axis else 1 for d in range(aval.ndim)]
+        padding = [[0, 0] for _ in ones]
+        padding[axis] = [0, n - 1] if reverse else [n - 1, 0]
+        scalar, ty = mlir_type(ShapedArray((), aval.dtype)), mlir_type(aval)
+        start = ctx.scalar(identity(aval.dtype), aval.dtype)
+        region = region_text(
+            ctx, [scalar, scalar], lambda inner, a, b: [combine(inner, a, b, scalar)], [scalar]
+        )
+        return ctx.emit(
+            f'"stablehlo.reduce_window"({x}, {start}) <{{base_dilations = {array_text(ones)}, '
+            f"padding = dense<{padding}> : tensor<{aval.ndim}x2xi64>, window_dilations = {array_text(ones)}, "
+            f"window_dimensions = {array_text(window)}, window_strides = {array_text(ones)}}}> {region} : "
+            f"({ty}, {scalar}) -> {ty}"
+        )
+
+    return cumulative_lower
+
+
+def _one_op(op: str) -> Callable[[Any, str, str, str], str]:
+    def combine(inner: Any, a: str, b: str, scalar: str) -> str:
+        return inner.emit(f"stablehlo.{op} {a}, {b} : {scalar}")
+
+    return combine
+
+
+def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
+    """The jvp of the parallel scan that computes the same: windows cannot be differentiated at will."""
+
+    def cumulative_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> Any:
+        def scan(x: Any) -> list[Any]:
+            return associative_scan(lambda a, b: [combine(a[0], b[0])], [x], axis, reverse)
+
+        (out,), (tangent,) = jvp(scan, primals, [instantiate_zeros(t) for t in tangents], "cumulative")
+        return out, instantiate_zeros(tangent)
+
+    return cumulative_jvp
+
+
+def _cumulative(
+    name: str,
+    ufunc: np.ufunc,
+    combine: Callable[[Any, str, str, str], str],
+    identity: Callable[[np.dtype], Any],
+    **rules: Any,
+) -> Primitive:
+    primitive = Primitive(name)
+    return declare(
+        primitive,
+        abstract=_cumulative_abstract(name),
+        numpy=_cumulative_numpy(ufunc),
+        lower=_cumulative_lower(combine, identity),
+        batch=_cumulative_batch(primitive),
+        **rules,
+    )
+
+
+def _cumsum_transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:
+    return [cumsum_p.bind(ct, axis=axis, reverse=not reverse)]
+
+
+cumsum_p = _cumulative("cumsum", np.add, _one_op("add"), zero_of_dtype, transpose=_cumsum_transpose)
+cumprod_p = _cumulative("cumprod", np.multiply, _one_op("multiply"), one_of_dtype, jvp=_scan_jvp(mul))
+cummax_p = _cumulative("cummax", np.maximum, _one_op("maximum"), dtypes.min_value, jvp=_scan_jvp(max))
+cummin_p = _cumulative("cummin", np.minimum, _one_op("minimum"), dtypes.max_value, jvp=_scan_jvp(min))
+
+# -------------------------------------------------------------------------------- cumlogsumexp
+
+
+def _finite_or_zero(x: Any) -> Any:
+    aval = get_aval(x)
+    return select(eq(x, full((), np.inf, aval.dtype)), full(aval.shape, 0, aval.dtype, aval.weak_type), x)
+
+
+def _logaddexp_derivative(g: Any, ans: Any, x: Any) -> Any:
+    return mul(g, exp(sub(_finite_or_zero(x), _finite_or_zero(ans))))
+
+
+def logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
+    """Write ``log(exp(a) + exp(b))`` without overflow, for operands of MLIR type ``ty``; returns its name."""
+    flags = ty[: ty.rfind("x") + 1] + "i1>" if "x" in ty else "tensor<i1>"
+    most = ctx.emit(f"stablehlo.maximum {a}, {b} : {ty}")
+    delta = ctx.emit(f"stablehlo.subtract {a}, {b} : {ty}")
+    distance = ctx.emit(f"stablehlo.abs {delta} : {ty}")
+    minus = ctx.emit(f"stablehlo.negate {distance} : {ty}")
+    power = ctx.emit(f"stablehlo.exponential {minus} : {ty}")
+    rest = ctx.emit(f"stablehlo.log_plus_one {power} : {ty}")
+    usual = ctx.emit(f"stablehlo.add {most}, {rest} : {ty}")
+    # the difference of equal infinities is nan; their sum is right
+    same = ctx.emit(f"stablehlo.compare NE, {delta}, {delta}, FLOAT : ({ty}, {ty}) -> {flags}")
+    total = ctx.emit(f"stablehlo.add {a}, {b} : {ty}")
+    return ctx.emit(f"stablehlo.select {same}, {total}, {usual} : {flags}, {ty}")
+
+
+def _logaddexp_lower(ctx: Any, avals: Any, out_avals: Any, a: str, b: str) -> str:
+    a, b = ctx.broadcast_operands([a, b], avals, out_avals[0].shape)
+    return logaddexp_text(ctx, a, b, mlir_type(out_avals[0]))
+
+
+# JAX differentiates cumlogsumexp through a function with a derivative of its own; here that is a primitive.
+logaddexp_p = binary(
+    "logaddexp",
+    FLOAT,
+    np.logaddexp,
+    _logaddexp_lower,
+    [
+        lambda g, ans, x, y: _logaddexp_derivative(g, ans, x),
+        lambda g, ans, x, y: _logaddexp_derivative(g, ans, y),
+    ],
+)
+cumlogsumexp_p = _cumulative(
+    "cumlogsumexp", np.logaddexp, logaddexp_text, dtypes.min_value, jvp=_scan_jvp(logaddexp_p.bind)
+)
+
+# -------------------------------------------------------------------------------- functions
+
+
+def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """The running sum along ``axis``, from the end if ``reverse``; TypeError for booleans."""
+    return cumsum_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+
+
+def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """The running product along ``axis``, from the end if ``reverse``."""
+    return cumprod_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+
+
+def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """The running maximum along ``axis``, from the end if ``reverse``."""
+    return cummax_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+
+
+def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """The running minimum along ``axis``, from the end if ``reverse``."""
+    return cummin_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+
+
+def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """The running ``log(sum(exp(...)))`` along ``axis``, without overflow; floats only."""
+    return cumlogsumexp_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))

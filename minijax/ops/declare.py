@@ -1,0 +1,97 @@
+"""How a primitive that is no row of the elementwise table gets its rules: all of them in one declaration.
+
+``declare`` puts each rule into its interpreter's table. What a primitive does not have, because it is linear
+or because it has no derivative, follows from which of ``transpose``, ``jvp`` and ``derivative`` is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive
+from minijax.interpreters.evaluate import numpy_rules
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import batching_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.ops.nary import ZERO, deflinear, nary_jvp, zero_jvp
+
+Rule = Callable[..., Any]
+
+
+def declare(
+    primitive: str | Primitive,
+    *,
+    abstract: Rule,
+    numpy: Rule,
+    lower: Rule,
+    batch: Rule | None = None,
+    transpose: Rule | None = None,
+    jvp: Rule | None = None,
+    derivative: Any = None,
+    multiple_results: bool = False,
+) -> Primitive:
+    """A primitive with its rules in every table.
+
+    Args:
+      primitive: its name, or the primitive where it is declared already.
+      abstract: ``(*avals, **params)`` to the result's aval; raises TypeError or ValueError on operands that
+        do not fit.
+      numpy: ``(*values, **params)`` to the value, of exactly the abstract dtype.
+      lower: ``(ctx, in_avals, out_avals, *names, **params)`` to the result's name.
+      batch: ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays where it
+        is.
+      transpose: given for a primitive linear in all operands: ``(ct, *args, **params)`` to their cotangents.
+      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed with ``transpose``.
+      derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), or ZERO.
+      multiple_results: whether ``bind`` returns a list.
+    """
+    p = Primitive(primitive, multiple_results) if isinstance(primitive, str) else primitive
+    p.def_abstract_eval(abstract)
+    numpy_rules[p] = numpy
+    lowering_rules[p] = lower
+    batching_rules[p] = batch or axis_stays(p)
+    if transpose is not None:
+        deflinear(p, transpose)
+    if jvp is not None:
+        jvp_rules[p] = jvp
+    elif derivative is ZERO:
+        jvp_rules[p] = zero_jvp(p)
+    elif derivative is not None:
+        jvp_rules[p] = nary_jvp(p, derivative if isinstance(derivative, list) else [derivative])
+    if transpose is None:
+        why = "its derivative is zero, nothing is transposed" if derivative is ZERO else "not linear"
+        transpose_rules.holes[p] = why
+    return p
+
+
+def axis_stays(primitive: Primitive) -> Rule:
+    """The batching rule of a primitive of one operand that treats every axis alike."""
+
+    def vectorized_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        (x,), (dim,) = args, dims
+        return primitive.bind(x, **params), dim
+
+    return vectorized_batch
+
+
+def same_aval(x: ShapedArray, **params: Any) -> ShapedArray:
+    """The abstract evaluation of a primitive whose result is of its operand's type."""
+    return x
+
+
+def unchanged(x: Any, **params: Any) -> Any:
+    """The NumPy rule of a primitive that hands its operand on."""
+    return x
+
+
+def operand_lower(ctx: Any, avals: Any, out_avals: Any, x: str, **params: Any) -> str:
+    """The lowering of a primitive that is no operation for XLA: the operand's own name."""
+    return x
+
+
+def all_weak(avals: Sequence[ShapedArray]) -> bool:
+    """Whether every type is weak: then so is the result."""
+    return all(a.weak_type for a in avals)

@@ -1,0 +1,437 @@
+"""Products of arrays: ``dot_general``, which contracts some dimensions, pairs others and keeps the rest."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.config import matmul_precision, x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive
+from minijax.ir.jaxpr import JaxprEqn
+from minijax.ir.pretty import Params, pp_rules
+from minijax.lowering.text import dims_text, mlir_type
+from minijax.ops.convert import convert, convert_text
+from minijax.ops.declare import declare
+from minijax.ops.nary import defbilinear
+from minijax.ops.reduce import accumulator
+from minijax.ops.shape import inverse_permutation, transpose
+
+# ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
+DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+_Numbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+class Precision(enum.Enum):
+    """How exactly an accelerator multiplies float32 matrices; processors always compute in full precision.
+
+    Also made from strings: ``Precision("float32")`` is HIGHEST.
+    """
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Precision | None:
+        return _PRECISION_NAMES.get(value)
+
+    def __repr__(self) -> str:
+        return f"Precision.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_PRECISION_NAMES: dict[object, Precision] = {
+    "highest": Precision.HIGHEST,
+    "float32": Precision.HIGHEST,
+    "high": Precision.HIGH,
+    "bfloat16_3x": Precision.HIGH,
+    "tensorfloat32": Precision.HIGH,
+    "default": Precision.DEFAULT,
+    "bfloat16": Precision.DEFAULT,
+    "fastest": Precision.DEFAULT,
+    None: Precision.DEFAULT,
+}
+PrecisionLike = str | Precision | tuple[str, str] | tuple[Precision, Precision] | None
+
+
+def canonical_precision(precision: Any) -> tuple[Precision, Precision] | None:
+    """``precision`` (None, a name, a ``Precision``, or a pair) as a pair or None. ValueError for anything
+    else."""
+    if precision is None:
+        default = matmul_precision()
+        return None if default is None else canonical_precision(default)
+    if isinstance(precision, Precision):
+        return precision, precision
+    if isinstance(precision, str) and precision in _PRECISION_NAMES:
+        return Precision(precision), Precision(precision)
+    if isinstance(precision, (list, tuple)) and len(precision) == 2:
+        first, second = precision
+        if isinstance(first, Precision) and isinstance(second, Precision):
+            return first, second
+        if isinstance(first, str) and isinstance(second, str):
+            left, right = canonical_precision(first), canonical_precision(second)
+            assert left is not None and right is not None
+            return left[0], right[0]
+    names = [name for name in _PRECISION_NAMES if name is not None]
+    raise ValueError(
+        f"Precision argument must be one of:\n- None,\n- a string in {names},\n- a lax.Precision value,\n"
+        f"- a tuple of two lax.Precision values or strings;\nbut got {precision}."
+    )
+
+
+# -------------------------------------------------------------------------------- types
+
+
+def _check_side(side: str, ndim: int, contracting: tuple[int, ...], batch: tuple[int, ...]) -> None:
+    if any(not 0 <= d < ndim for d in (*contracting, *batch)):
+        raise TypeError(
+            f"dot_general requires {side} dimension numbers to be nonnegative and less than the number of "
+            f"axes of the {side} value, got {side}_batch of {batch} and {side}_contracting of {contracting} "
+            f"for {side} of rank {ndim}"
+        )
+    if len(set(batch)) != len(batch):
+        raise TypeError(
+            f"dot_general requires {side} batch dimensions to be distinct, got {side}_batch {batch}."
+        )
+    if len(set(contracting)) != len(contracting):
+        raise TypeError(
+            f"dot_general requires {side} contracting dimensions to be distinct, got {side}_contracting "
+            f"{contracting}."
+        )
+    if set(contracting) & set(batch):
+        raise TypeError(
+            f"dot_general requires {side} batch dimensions to be disjoint from contracting dimensions, "
+            f"got {side}_batch {batch} and {side}_contracting {contracting}."
+        )
+
+
+def _kept(ndim: int, contracting: Sequence[int], batch: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d for d in range(ndim) if d not in contracting and d not in batch)
+
+
+def _dot_abstract(
+    lhs: ShapedArray,
+    rhs: ShapedArray,
+    *,
+    dimension_numbers: _Numbers,
+    precision: Any,
+    preferred_element_type: Any,
+) -> ShapedArray:
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    if len(lhs_batch) != len(rhs_batch):
+        raise TypeError(
+            "dot_general requires equal numbers of lhs_batch and rhs_batch dimensions, "
+            f"got lhs_batch {lhs_batch} and rhs_batch {rhs_batch}."
+        )
+    _check_side("lhs", lhs.ndim, lhs_contract, lhs_batch)
+    _check_side("rhs", rhs.ndim, rhs_contract, rhs_batch)
+    sizes = [tuple(a.shape[d] for d in dims) for a, dims in ((lhs, lhs_batch), (rhs, rhs_batch))]
+    if sizes[0] != sizes[1]:
+        raise TypeError(
+            "dot_general requires lhs batch dimensions and rhs batch dimensions to have the same shape, "
+            f"got {sizes[0]} and {sizes[1]}."
+        )
+    summed = [tuple(a.shape[d] for d in dims) for a, dims in ((lhs, lhs_contract), (rhs, rhs_contract))]
+    if summed[0] != summed[1]:
+        raise TypeError(
+            f"dot_general requires contracting dimensions to have the same shape, got {summed[0]} and "
+            f"{summed[1]}."
+        )
+    left = tuple(lhs.shape[d] for d in _kept(lhs.ndim, lhs_contract, lhs_batch))
+    right = tuple(rhs.shape[d] for d in _kept(rhs.ndim, rhs_contract, rhs_batch))
+    dtype = _result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
+    return ShapedArray((*sizes[0], *left, *right), dtype, lhs.weak_type and rhs.weak_type)
+
+
+def _strength(dtype: np.dtype) -> tuple[Any, ...]:
+    """XLA's order of element types: complex first, then floats by exponent and mantissa, then width and
+    sign."""
+    part = dtypes.real_dtype(dtype)
+    floating = dtypes.is_float(part)
+    info = dtypes.finfo(part) if floating else None
+    bits = 1 if dtypes.is_bool(part) else dtypes.bits(part)
+    exponent, mantissa = (info.maxexp, info.nmant) if info is not None else (-1, -1)
+    return dtypes.is_complex(dtype), exponent, mantissa, bits, not dtypes.is_unsigned(part)
+
+
+def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> np.dtype:
+    if lhs == rhs:
+        dtype = lhs
+    else:
+        a, b = _strength(lhs), _strength(rhs)
+        if a == b:
+            raise TypeError(f"dot_general argument type error: {dtype_name(lhs)}, {dtype_name(rhs)}")
+        dtype = lhs if a > b else rhs
+    if preferred is None or preferred == dtype:
+        return dtype
+    if not dtypes.is_float(dtype) and dtypes.bits(preferred) < dtypes.bits(dtype):
+        raise TypeError(
+            "`preferred_element_type` must not be narrower than the original type, got "
+            f"preferred_element_type of {dtype_name(preferred)} for result type of {dtype_name(dtype)}."
+        )
+    return preferred
+
+
+# -------------------------------------------------------------------------------- evaluation
+
+
+@functools.lru_cache(maxsize=1024)
+def _arrangement(lhs_ndim: int, rhs_ndim: int, dimension_numbers: _Numbers) -> Any:
+    """How NumPy gets at the product: None if ``np.dot`` is it, else both permutations and the number of
+    batch axes."""
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    if lhs_contract == (lhs_ndim - 1,) and rhs_contract == (0,) and not lhs_batch and 1 <= rhs_ndim <= 2:
+        return None
+    left = (*lhs_batch, *_kept(lhs_ndim, lhs_contract, lhs_batch), *lhs_contract)
+    right = (*rhs_batch, *rhs_contract, *_kept(rhs_ndim, rhs_contract, rhs_batch))
+    return left, right, len(lhs_batch), len(lhs_contract)
+
+
+def _dot_numpy(
+    lhs: Any, rhs: Any, dimension_numbers: _Numbers, precision: Any, preferred_element_type: Any
+) -> Any:
+    dtype = lhs.dtype
+    if dtype != rhs.dtype or preferred_element_type is not None or dtype.itemsize < 4:
+        dtype = _result_dtype(dtype, rhs.dtype, preferred_element_type)
+        wide = accumulator(dtype)
+        if lhs.dtype != wide:
+            lhs = lhs.astype(wide)
+        if rhs.dtype != wide:
+            rhs = rhs.astype(wide)
+    plan = _arrangement(lhs.ndim, rhs.ndim, dimension_numbers)
+    out = np.dot(lhs, rhs) if plan is None else _contract(lhs, rhs, *plan)
+    return out if out.dtype == dtype else out.astype(dtype)
+
+
+def _contract(
+    lhs: Any, rhs: Any, left: tuple[int, ...], right: tuple[int, ...], n_batch: int, n_contract: int
+) -> Any:
+    lhs, rhs = lhs.transpose(left), rhs.transpose(right)
+    batch = lhs.shape[:n_batch]
+    rows, columns = lhs.shape[n_batch : lhs.ndim - n_contract], rhs.shape[n_batch + n_contract :]
+    inner = math.prod(lhs.shape[lhs.ndim - n_contract :])
+    n, m = math.prod(rows), math.prod(columns)
+    if not n_batch:
+        return np.dot(lhs.reshape(n, inner), rhs.reshape(inner, m)).reshape(rows + columns)
+    size = math.prod(batch)
+    out = np.matmul(lhs.reshape(size, n, inner), rhs.reshape(size, inner, m))
+    return out.reshape(batch + rows + columns)
+
+
+# -------------------------------------------------------------------------------- rules
+
+
+def _dot_cotangent(
+    ct: Any,
+    x: Any,
+    y: Any,
+    swapped: bool,
+    *,
+    dimension_numbers: _Numbers,
+    precision: Any,
+    preferred_element_type: Any,
+) -> Any:
+    """The cotangent of ``x``, which was contracted with ``y``; ``swapped`` says that ``y`` was the left
+    operand."""
+    (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
+    aval = x.aval
+    x_kept = _kept(aval.ndim, x_contract, x_batch)
+    y_kept = _kept(get_aval(y).ndim, y_contract, y_batch)
+    # where the result has its batch axes and those that came from y
+    ans_batch = tuple(range(len(x_batch)))
+    first = len(x_batch) + (0 if swapped else len(x_kept))
+    ans_y = tuple(range(first, first + len(y_kept)))
+    out = dot_general(
+        ct,
+        y,
+        ((ans_y, y_kept), (ans_batch, y_batch)),
+        precision,
+        preferred_element_type=preferred_element_type,
+    )
+    by_y = [x_contract[i] for i in sorted(range(len(y_contract)), key=y_contract.__getitem__)]
+    bar = transpose(out, inverse_permutation((*x_batch, *x_kept, *by_y)))
+    return bar if get_aval(bar).dtype == aval.dtype else convert(bar, aval.dtype, aval.weak_type)
+
+
+def _dot_left(ct: Any, x: Any, y: Any, **params: Any) -> Any:
+    return _dot_cotangent(ct, x, y, False, **params)
+
+
+def _dot_right(ct: Any, x: Any, y: Any, **params: Any) -> Any:
+    (x_contract, y_contract), (x_batch, y_batch) = params.pop("dimension_numbers")
+    return _dot_cotangent(
+        ct, y, x, True, dimension_numbers=((y_contract, x_contract), (y_batch, x_batch)), **params
+    )
+
+
+def _bumped(dims: Sequence[int], new: int) -> tuple[int, ...]:
+    return tuple(d + 1 if d >= new else d for d in dims)
+
+
+def _dot_batch(
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    dimension_numbers: _Numbers,
+    precision: Any,
+    preferred_element_type: Any,
+) -> Any:
+    lhs, rhs = args
+    lhs_dim, rhs_dim = dims
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    lhs_ndim, rhs_ndim = get_aval(lhs).ndim, get_aval(rhs).ndim
+    if lhs_dim is not None:
+        # an axis of one operand only is one more axis that is kept
+        kept = _kept(lhs_ndim - 1, lhs_contract, lhs_batch)
+        out_dim = len(lhs_batch) + sum(d < lhs_dim for d in kept)
+        lhs_batch, lhs_contract = _bumped(lhs_batch, lhs_dim), _bumped(lhs_contract, lhs_dim)
+    if rhs_dim is not None:
+        kept = _kept(rhs_ndim - 1, rhs_contract, rhs_batch)
+        out_dim = lhs_ndim - len(lhs_contract) + sum(d < rhs_dim for d in kept)
+        rhs_batch, rhs_contract = _bumped(rhs_batch, rhs_dim), _bumped(rhs_contract, rhs_dim)
+    if lhs_dim is not None and rhs_dim is not None:
+        out_dim = 0
+        lhs_batch, rhs_batch = (lhs_dim, *lhs_batch), (rhs_dim, *rhs_batch)
+    out = dot_general_p.bind(
+        lhs,
+        rhs,
+        dimension_numbers=((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)),
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+    return out, out_dim
+
+
+def _dot_lower(
+    ctx: Any,
+    avals: Any,
+    out_avals: Any,
+    lhs: str,
+    rhs: str,
+    *,
+    dimension_numbers: _Numbers,
+    precision: Any,
+    preferred_element_type: Any,
+) -> str:
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    (a, b), (out,) = avals, out_avals
+    if a.dtype != b.dtype:
+        lhs, rhs = convert_text(ctx, lhs, a, out.dtype), convert_text(ctx, rhs, b, out.dtype)
+        a, b = a.update(dtype=out.dtype), b.update(dtype=out.dtype)
+    batching = f"batching_dims = {dims_text(lhs_batch)} x {dims_text(rhs_batch)}, " if lhs_batch else ""
+    contracting = f"contracting_dims = {dims_text(lhs_contract)} x {dims_text(rhs_contract)}, "
+    left, right = precision or (Precision.DEFAULT, Precision.DEFAULT)
+    return ctx.emit(
+        f"stablehlo.dot_general {lhs}, {rhs}, {batching}{contracting}precision = [{left}, {right}] : "
+        f"({mlir_type(a)}, {mlir_type(b)}) -> {mlir_type(out)}"
+    )
+
+
+dot_general_p = Primitive("dot_general")
+declare(dot_general_p, abstract=_dot_abstract, numpy=_dot_numpy, lower=_dot_lower, batch=_dot_batch)
+defbilinear(dot_general_p, _dot_left, _dot_right)
+
+
+def _dot_shown(eqn: JaxprEqn, printer: Any) -> Params:
+    """What jaxprs show of a product: dimensions as lists, and parameters only if they were given."""
+    shown = {k: v for k, v in eqn.params.items() if v is not None}
+    contracting, batch = shown["dimension_numbers"]
+    shown["dimension_numbers"] = (tuple(map(list, contracting)), tuple(map(list, batch)))
+    return sorted(shown.items())
+
+
+pp_rules[dot_general_p] = _dot_shown
+
+
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: DotDimensionNumbers,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Contract ``lhs`` with ``rhs``.
+
+    Args:
+      dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``. The result has the
+        batch dimensions, then those left of ``lhs``, then those left of ``rhs``.
+      precision: a ``Precision``, its name, or one for each operand.
+      preferred_element_type: the result's dtype; by default the operands'.
+
+    Raises TypeError if the dimensions do not fit.
+    """
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    return dot_general_p.bind(
+        lhs,
+        rhs,
+        dimension_numbers=((_ints(lhs_contract), _ints(rhs_contract)), (_ints(lhs_batch), _ints(rhs_batch))),
+        precision=canonical_precision(precision),
+        preferred_element_type=_preferred(preferred_element_type),
+    )
+
+
+def _preferred(dtype: Any) -> np.dtype | None:
+    return None if dtype is None else dtypes.check_user_dtype(dtype, "dot_general", x64_enabled())
+
+
+def _ints(dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(operator.index, dims))
+
+
+# the last dimension of a vector or matrix with the first of another
+_OF_VECTOR: _Numbers = (((0,), (0,)), ((), ()))
+_OF_MATRIX: _Numbers = (((1,), (0,)), ((), ()))
+
+
+def dot(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: DotDimensionNumbers | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The product of vectors and matrices (1 or 2 dimensions each), or ``dot_general`` if
+    ``dimension_numbers`` are given.
+
+    Raises TypeError or ValueError if the shapes do not fit.
+    """
+    if dimension_numbers is None:
+        left, right = get_aval(lhs).shape, get_aval(rhs).shape
+        if not (1 <= len(left) <= 2 and 1 <= len(right) <= 2 and left[-1] == right[0]):
+            raise ValueError(
+                "jax.lax.dot: dimension_numbers must be specified when not performing simple un-batched "
+                f"matrix-matrix, matrix-vector, or vector-vector products; got lhs_shape={left} "
+                f"rhs_shape={right}"
+            )
+        return dot_general_p.bind(
+            lhs,
+            rhs,
+            dimension_numbers=_OF_VECTOR if len(left) == 1 else _OF_MATRIX,
+            precision=canonical_precision(precision),
+            preferred_element_type=_preferred(preferred_element_type),
+        )
+    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+
+
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+    """Matrix products of the last two dimensions, for equal leading dimensions. ValueError if ranks
+    differ."""
+    lhs_ndim, rhs_ndim = get_aval(lhs).ndim, get_aval(rhs).ndim
+    if min(lhs_ndim, rhs_ndim) < 2:
+        raise ValueError(f"Arguments to batch_matmul must be at least 2D, got {lhs_ndim}, {rhs_ndim}")
+    if lhs_ndim != rhs_ndim:
+        raise ValueError(f"Arguments to batch_matmul must have same ndim, got {lhs_ndim}, {rhs_ndim}")
+    batch = tuple(range(lhs_ndim - 2))
+    return dot_general(lhs, rhs, (((lhs_ndim - 1,), (rhs_ndim - 2,)), (batch, batch)), precision)

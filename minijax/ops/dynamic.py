@@ -1,0 +1,350 @@
+"""Slices whose place is known only when the program runs: ``dynamic_slice`` and ``dynamic_update_slice``.
+
+A slice that would reach over the edge is moved inside.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import as_array, get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.structural import (
+    UndefinedPrimal,
+    Zero,
+    broadcast_in_dim_p,
+    full,
+    instantiate_zeros,
+    zero_tangent,
+)
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import batching_rules
+from minijax.lowering.text import dims_text, mlir_type
+from minijax.ops.convert import convert
+from minijax.ops.declare import all_weak, declare
+from minijax.ops.elementwise import add, lt_p
+from minijax.ops.index import GatherDimensionNumbers, GatherScatterMode, gather_p
+from minijax.ops.nary import check_same_dtypes
+from minijax.ops.scatter import ScatterDimensionNumbers, scatter_p
+from minijax.ops.select import select
+from minijax.ops.shape import broadcast, canonical_shape, expand_dims, full_like, is_array, shape_of, squeeze
+from minijax.ops.slicing import concatenate, index_in_dim
+
+# -------------------------------------------------------------------------------- shared
+
+
+def _check_starts(name: str, starts: Sequence[ShapedArray]) -> None:
+    if any(s.ndim for s in starts):
+        raise TypeError(f"start_indices arguments to {name} must be scalars, got indices {tuple(starts)}")
+    if any(s.dtype != starts[0].dtype or not dtypes.is_integer(s.dtype) for s in starts):
+        found = ", ".join(dtype_name(s.dtype) for s in starts)
+        raise TypeError(f"index arguments to {name} must be integers of the same type, got: {found}")
+
+
+def _window(shape: Sequence[int], starts: Sequence[Any], sizes: Sequence[int]) -> tuple[builtins.slice, ...]:
+    """The slice of ``sizes`` as NumPy indexes it, moved inside ``shape``."""
+    places = [builtins.max(0, min(int(s), n - k)) for s, n, k in zip(starts, shape, sizes, strict=True)]
+    return tuple(builtins.slice(p, p + k) for p, k in zip(places, sizes, strict=True))
+
+
+def _index_vector(starts: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int | None]:
+    """Scalars, some with a batch axis, as one array of index vectors for ``gather``; and its batch axis."""
+    if not starts:
+        return np.array([], np.int32), None
+    size = next((shape_of(x)[d] for x, d in zip(starts, dims, strict=True) if d is not None), None)
+    if size is None:
+        return concatenate([broadcast(x, (1,)) for x in starts], 0), None
+    columns = [
+        broadcast_in_dim_p.bind(x, shape=(size, 1), broadcast_dimensions=() if d is None else (0,))
+        for x, d in zip(starts, dims, strict=True)
+    ]
+    return concatenate(columns, 1), 0
+
+
+# -------------------------------------------------------------------------------- dynamic_slice
+
+
+def _dynamic_slice_abstract(
+    x: ShapedArray, *starts: ShapedArray, slice_sizes: tuple[int, ...]
+) -> ShapedArray:
+    if not x.ndim == len(starts) == len(slice_sizes):
+        raise TypeError(
+            "dynamic_slice needs one start index and one slice size for each dimension of the operand, "
+            f"got {len(starts)} indices and slice_sizes {slice_sizes} for operand shape {x.shape}."
+        )
+    if any(k > n for k, n in zip(slice_sizes, x.shape, strict=True)):
+        raise TypeError(
+            "slice slice_sizes must be less than or equal to operand shape, "
+            f"got slice_sizes {slice_sizes} for operand shape {x.shape}."
+        )
+    if any(k < 0 for k in slice_sizes):
+        raise TypeError(
+            f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {slice_sizes}."
+        )
+    _check_starts("dynamic_slice", starts)
+    return ShapedArray(slice_sizes, x.dtype, x.weak_type)
+
+
+def _dynamic_slice_numpy(x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> Any:
+    return np.asarray(x)[_window(x.shape, starts, slice_sizes)]
+
+
+def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    x, *starts = primals
+    t = tangents[0]
+    moved = dynamic_slice_p.bind(t, *starts, **params) if type(t) is not Zero else None
+    out = dynamic_slice_p.bind(x, *starts, **params)
+    return out, zero_tangent(out) if moved is None else moved
+
+
+def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
+    assert type(x) is UndefinedPrimal, "a dynamic slice is linear in its operand only"
+    rest = [None] * len(starts)
+    if type(ct) is Zero:
+        return [Zero(x.aval), *rest]
+    zeros = full(x.aval.shape, 0, x.aval.dtype)
+    return [dynamic_update_slice_p.bind(zeros, ct, *starts), *rest]
+
+
+def _dynamic_slice_batch(
+    args: Sequence[Any], dims: Sequence[int | None], *, slice_sizes: tuple[int, ...]
+) -> Any:
+    every = tuple(range(len(slice_sizes)))
+    indices, dim = _index_vector(args[1:], dims[1:])
+    return batching_rules[gather_p](
+        (args[0], indices),
+        (dims[0], dim),
+        dimension_numbers=GatherDimensionNumbers(every, (), every),
+        slice_sizes=slice_sizes,
+        unique_indices=True,
+        indices_are_sorted=True,
+        mode=GatherScatterMode.CLIP,
+        fill_value=None,
+    )
+
+
+def _dynamic_slice_lower(
+    ctx: Any, avals: Any, out_avals: Any, *names: str, slice_sizes: tuple[int, ...]
+) -> str:
+    types = ", ".join(map(mlir_type, avals))
+    return ctx.emit(
+        f"stablehlo.dynamic_slice {', '.join(names)}, sizes = {dims_text(slice_sizes)} : "
+        f"({types}) -> {mlir_type(out_avals[0])}"
+    )
+
+
+dynamic_slice_p = declare(
+    "dynamic_slice",
+    abstract=_dynamic_slice_abstract,
+    numpy=_dynamic_slice_numpy,
+    lower=_dynamic_slice_lower,
+    batch=_dynamic_slice_batch,
+    jvp=_dynamic_slice_jvp,
+)
+transpose_rules[dynamic_slice_p] = _dynamic_slice_transpose
+transpose_rules.holes.pop(dynamic_slice_p)
+
+# -------------------------------------------------------------------------------- dynamic_update_slice
+
+
+def _dynamic_update_slice_abstract(x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> ShapedArray:
+    if x.ndim != update.ndim:
+        raise TypeError(
+            "dynamic_update_slice update must have the same rank as operand, "
+            f"got update shape {update.shape} for operand shape {x.shape}."
+        )
+    if x.ndim != len(starts):
+        raise TypeError(
+            "dynamic_update_slice start_indices must have length equal to the rank of operand, "
+            f"got indices {starts} for operand shape {x.shape}."
+        )
+    if any(k > n for k, n in zip(update.shape, x.shape, strict=True)):
+        raise TypeError(
+            "dynamic_update_slice update shape must be smaller than operand shape, "
+            f"got update shape {update.shape} for operand shape {x.shape}."
+        )
+    check_same_dtypes("dynamic_update_slice", (x, update))
+    _check_starts("dynamic_update_slice", starts)
+    return ShapedArray(x.shape, x.dtype, all_weak((x, update, *starts)))
+
+
+def _dynamic_update_slice_numpy(x: Any, update: Any, *starts: Any) -> Any:
+    out = np.array(x)
+    out[_window(x.shape, starts, update.shape)] = update
+    return out
+
+
+def _dynamic_update_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    out = dynamic_update_slice_p.bind(*primals)
+    t_x, t_update = tangents[:2]
+    if type(t_x) is Zero and type(t_update) is Zero:
+        return out, zero_tangent(out)
+    moved = dynamic_update_slice_p.bind(instantiate_zeros(t_x), instantiate_zeros(t_update), *primals[2:])
+    return out, moved
+
+
+def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
+    linear = [type(a) is UndefinedPrimal for a in (x, update)]
+    rest = [None] * len(starts)
+    if type(ct) is Zero:
+        return [Zero(x.aval) if linear[0] else None, Zero(update.aval) if linear[1] else None, *rest]
+    sizes = update.aval.shape if linear[1] else shape_of(update)
+    # JAX makes these zeros whether or not the operand is linear; jaxprs are compared with its own
+    zeros = full_like(ct, 0, shape=sizes)
+    ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
+    ct_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=sizes) if linear[1] else None
+    return [ct_x, ct_update, *rest]
+
+
+def _dynamic_update_slice_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    x, update, *starts = args
+    every = tuple(range(len(starts)))
+    indices, dim = _index_vector(starts, dims[2:])
+    return batching_rules[scatter_p](
+        (x, indices, update),
+        (dims[0], dim, dims[1]),
+        dimension_numbers=ScatterDimensionNumbers(every, (), every),
+        indices_are_sorted=True,
+        unique_indices=True,
+        mode=GatherScatterMode.CLIP,
+        update_jaxpr=None,
+        update_consts=(),
+    )
+
+
+def _dynamic_update_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> str:
+    types = ", ".join(map(mlir_type, avals))
+    return ctx.emit(
+        f"stablehlo.dynamic_update_slice {', '.join(names)} : ({types}) -> {mlir_type(out_avals[0])}"
+    )
+
+
+dynamic_update_slice_p = declare(
+    "dynamic_update_slice",
+    abstract=_dynamic_update_slice_abstract,
+    numpy=_dynamic_update_slice_numpy,
+    lower=_dynamic_update_slice_lower,
+    batch=_dynamic_update_slice_batch,
+    jvp=_dynamic_update_slice_jvp,
+)
+transpose_rules[dynamic_update_slice_p] = _dynamic_update_slice_transpose
+transpose_rules.holes.pop(dynamic_update_slice_p)
+
+# -------------------------------------------------------------------------------- functions
+
+
+def wrap_negative(index: Any, size: int) -> Any:
+    """An array of integers in which negative ones count from the end of an axis of ``size``."""
+    aval = get_aval(index)
+    if dtypes.is_unsigned(aval.dtype):
+        return index
+    negative = lt_p.bind(index, full((), 0, aval.dtype, aval.weak_type))
+    return select(negative, add(convert(index, aval.dtype), full((), size, aval.dtype)), index)
+
+
+def _starts(x: Any, start_indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
+    """The start indices, negative ones counted from the end where that is allowed."""
+    shape = shape_of(x)
+    if is_array(start_indices) or isinstance(start_indices, np.ndarray):
+        vector = start_indices if is_array(start_indices) else as_array(start_indices)
+        if vector.ndim != 1:
+            raise ValueError(f"Slice indices must be a 1D sequence, got {vector.shape}")
+        start_indices = [index_in_dim(vector, i, 0, keepdims=False) for i in range(vector.shape[0])]
+    if len(start_indices) != len(shape):
+        raise ValueError(
+            f"Length of slice indices must match number of operand dimensions ({len(start_indices)} vs "
+            f"{shape})"
+        )
+    allowed = [allow_negative] * len(shape) if isinstance(allow_negative, bool) else allow_negative
+    return [_start(i, n, a) for i, n, a in zip(start_indices, shape, allowed, strict=True)]
+
+
+def _start(index: Any, size: int, allow_negative: bool) -> Any:
+    if isinstance(index, (int, np.integer)):
+        dtype = get_aval(index).dtype
+        if index < 0 and not allow_negative:
+            raise ValueError(
+                f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False"
+            )
+        return convert(index + size if index < 0 else index, dtype)
+    return wrap_negative(index, size) if allow_negative else index
+
+
+def dynamic_slice(
+    operand: Any,
+    start_indices: Any,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Any:
+    """The slice of ``operand`` of static ``slice_sizes`` that begins at ``start_indices``, moved inside if it
+    must be.
+
+    The indices are integer scalars of one type, one for each dimension, or one 1-D array; negative ones count
+    from the end, unless disallowed. Raises TypeError or ValueError if they or the sizes do not fit.
+    """
+    starts = _starts(operand, start_indices, allow_negative_indices)
+    return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonical_shape(slice_sizes))
+
+
+def dynamic_update_slice(
+    operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: bool | Sequence[bool] = True
+) -> Any:
+    """``operand`` with ``update``, of its rank and dtype, put at ``start_indices``: see ``dynamic_slice``."""
+    return dynamic_update_slice_p.bind(
+        operand, update, *_starts(operand, start_indices, allow_negative_indices)
+    )
+
+
+def _along(x: Any, index: Any, axis: int, allow_negative: bool) -> tuple[list[Any], list[bool]]:
+    """Start indices, 0 but for ``index`` along ``axis``, and where negative ones are allowed."""
+    ndim = len(shape_of(x))
+    zero = full((), 0, get_aval(index).dtype) if not isinstance(index, int) else 0
+    starts: list[Any] = [zero] * ndim
+    allowed = [False] * ndim
+    axis = operator.index(axis)
+    starts[axis], allowed[axis] = index, allow_negative
+    return starts, allowed
+
+
+def dynamic_slice_in_dim(
+    operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
+) -> Any:
+    """``dynamic_slice`` along one ``axis``, whole along the others."""
+    starts, allowed = _along(operand, start_index, axis, allow_negative_indices)
+    sizes = list(shape_of(operand))
+    sizes[axis] = operator.index(slice_size)
+    return dynamic_slice(operand, starts, sizes, allow_negative_indices=allowed)
+
+
+def dynamic_index_in_dim(
+    operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
+) -> Any:
+    """The element at ``index`` of ``axis``, which stays as a dimension of size 1 if ``keepdims``."""
+    out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
+    return out if keepdims else squeeze(out, (axis,))
+
+
+def dynamic_update_slice_in_dim(
+    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Any:
+    """``dynamic_update_slice`` along one ``axis``, at the beginning of the others."""
+    starts, allowed = _along(operand, start_index, axis, allow_negative_indices)
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allowed)
+
+
+def dynamic_update_index_in_dim(
+    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Any:
+    """``operand`` with ``update`` at ``index`` of ``axis``, which ``update`` may lack."""
+    if len(shape_of(update)) != len(shape_of(operand)):
+        update = expand_dims(update, (axis,))
+    return dynamic_update_slice_in_dim(
+        operand, update, index, axis, allow_negative_indices=allow_negative_indices
+    )

@@ -1,0 +1,678 @@
+"""The elementwise primitives: one row each, with its derivative beside it.
+
+A row names the primitive, the dtypes it takes, its NumPy implementation, its StableHLO op, and its derivative (see
+``ops.nary``). The formulas are the textbook ones in the form that JAX uses, so that jaxprs agree.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import LiteralArray, get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive
+from minijax.core.structural import UndefinedPrimal, Zero, add_any_p, broadcast, full, moveaxis
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import batching_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.lowering.text import mlir_type
+from minijax.ops.convert import convert_element_type_p as convert_p
+from minijax.ops.nary import (
+    ANY,
+    BOOL_OR_INT,
+    FLOAT,
+    INEXACT,
+    INT,
+    NUM,
+    ORDERED,
+    ZERO,
+    binary,
+    defbilinear,
+    deflinear,
+    elementwise,
+    eq_p,
+    maybe_broadcast,
+    unary,
+    unbroadcast,
+)
+from minijax.ops.select import select
+
+
+@functools.lru_cache(maxsize=4096)
+def _typed_scalar(dtype: np.dtype, weak_type: bool, kind: Any, text: str) -> LiteralArray:
+    value = dtype.type(kind(text))
+    literal = LiteralArray(value, ShapedArray((), dtype, weak_type))
+    if weak_type:
+        # as a Python number of the dtype's kind, with all its digits
+        literal.written = type(value.item())(kind(text))
+    return literal
+
+
+def const(example: Any, value: Any) -> LiteralArray:
+    """``value`` as a scalar of ``example``'s dtype; weakly typed if ``example`` is a weakly typed scalar."""
+    aval = get_aval(example)
+    # by its repr: 0.0 and -0.0 are equal and must not share an entry
+    kind: Any = type(value)
+    return _typed_scalar(aval.dtype, aval.weak_type and not aval.shape, kind, repr(value))
+
+
+def _full_like(x: Any, value: Any) -> Any:
+    aval = get_aval(x)
+    return full(aval.shape, value, aval.dtype, aval.weak_type)
+
+
+def scipy_special(name: str) -> Callable[..., Any]:
+    """``scipy.special.<name>``, imported at the first call, keeping its first argument's dtype."""
+    found: list[Any] = []
+
+    def evaluate_special(*args: Any) -> Any:
+        if not found:
+            import scipy.special
+
+            found.append(getattr(scipy.special, name))
+        dtype = args[0].dtype
+        if dtype.itemsize < 4:
+            args = tuple(a.astype(np.float32) for a in args)
+        out = found[0](*args)
+        return out if out.dtype == dtype else out.astype(dtype)
+
+    evaluate_special.__name__ = name
+    return evaluate_special
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+neg_p = unary("neg", NUM, np.negative, "negate", None)
+deflinear(neg_p, lambda ct, x: [neg(ct)])
+neg: Callable[..., Any] = neg_p.bind
+
+mul_p = binary("mul", NUM, np.multiply, "multiply", [None, None])
+defbilinear(
+    mul_p,
+    lambda ct, x, y: unbroadcast(x.aval, mul(ct, y)),
+    lambda ct, x, y: unbroadcast(y.aval, mul(x, ct)),
+)
+mul: Callable[..., Any] = mul_p.bind
+
+
+def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Callable[..., Any]:
+    def sum_or_difference_jvp(primals: Any, tangents: Any) -> Any:
+        ans = primitive.bind(*primals)
+        s, t = tangents
+        if type(t) is Zero:
+            return ans, s if type(s) is Zero else maybe_broadcast(get_aval(ans).shape, s)
+        if type(s) is Zero:
+            return ans, maybe_broadcast(get_aval(ans).shape, right(t))
+        return ans, primitive.bind(s, t)
+
+    return sum_or_difference_jvp
+
+
+def _sum_transpose(right: Callable[[Any], Any]) -> Callable[..., Any]:
+    def sum_or_difference_transpose(ct: Any, x: Any, y: Any) -> Any:
+        return [
+            unbroadcast(x.aval, ct) if type(x) is UndefinedPrimal else None,
+            unbroadcast(y.aval, right(ct)) if type(y) is UndefinedPrimal else None,
+        ]
+
+    return sum_or_difference_transpose
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+add_p = binary("add", NUM, np.add, "add", [None, None])
+jvp_rules[add_p] = _sum_jvp(add_p, _same)
+transpose_rules[add_p] = _sum_transpose(_same)
+add = add_p.bind
+
+sub_p = binary("sub", NUM, np.subtract, "subtract", [None, None])
+jvp_rules[sub_p] = _sum_jvp(sub_p, neg)
+transpose_rules[sub_p] = _sum_transpose(neg)
+sub = sub_p.bind
+
+# The sum of two cotangents, declared where the interpreters need it.
+binary("add_any", ANY, np.add, "add", [None, None], primitive=add_any_p)
+jvp_rules[add_any_p] = _sum_jvp(add_any_p, _same)
+
+
+def add_any_batch(args: Any, dims: Any) -> Any:
+    """Unlike the elementwise primitives, ``add_any`` repeats nothing: its operands are of one type."""
+    (x, y), (d, e) = args, dims
+    if d is None:
+        return add_any_p.bind(broadcast(x, get_aval(y).shape[e], e), y), e
+    if e is None:
+        return add_any_p.bind(x, broadcast(y, get_aval(x).shape[d], d)), d
+    return add_any_p.bind(x, moveaxis(y, e, d)), d
+
+
+batching_rules[add_any_p] = add_any_batch
+transpose_rules[add_any_p] = _sum_transpose(_same)
+
+
+def _div(x: Any, y: Any) -> Any:
+    if not dtypes.is_integer(x.dtype):
+        return np.divide(x, y)
+    # XLA truncates towards zero; division by zero gives -1 (all bits set)
+    zero = y == 0
+    q = np.floor_divide(x, np.where(zero, 1, y).astype(x.dtype))
+    r = x - q * y
+    q = q + ((r != 0) & ((x < 0) != (y < 0)))
+    return np.where(zero, np.array(-1).astype(x.dtype), q).astype(x.dtype)
+
+
+div_p = binary(
+    "div",
+    NUM,
+    _div,
+    "divide",
+    [
+        lambda g, ans, x, y: div(g, y),
+        lambda g, ans, x, y: mul(mul(neg(g), x), integer_pow(y, -2)),
+    ],
+)
+div: Callable[..., Any] = div_p.bind
+
+
+def div_transpose(ct: Any, x: Any, y: Any) -> Any:
+    assert type(x) is UndefinedPrimal and type(y) is not UndefinedPrimal, "div is linear in its numerator only"
+    return [unbroadcast(x.aval, div(ct, y)), None]
+
+
+transpose_rules[div_p] = div_transpose
+
+
+def _rem(x: Any, y: Any) -> Any:
+    if not dtypes.is_integer(x.dtype):
+        return np.fmod(x, y)
+    zero = y == 0
+    return np.where(zero, x, np.fmod(x, np.where(zero, 1, y).astype(x.dtype))).astype(x.dtype)
+
+
+rem_p = binary(
+    "rem",
+    INT + FLOAT,
+    _rem,
+    "remainder",
+    [
+        lambda g, ans, x, y: maybe_broadcast(get_aval(ans).shape, g),
+        lambda g, ans, x, y: mul(neg(g), mul(sign(div(x, y)), floor(abs(div(x, y))))),
+    ],
+)
+rem = rem_p.bind
+
+
+def _share(x: Any, ans: Any, y: Any) -> Any:
+    """1 where ``x`` is the extremum alone, 1/2 where it ties with ``y``, 0 elsewhere."""
+    mine = select(eq(x, ans), _full_like(ans, 1), _full_like(ans, 0))
+    ways = select(eq(y, ans), _full_like(ans, 2), _full_like(ans, 1))
+    return div(mine, ways)
+
+
+_extremum_derivatives = [
+    lambda g, ans, x, y: mul(g, _share(x, ans, y)),
+    lambda g, ans, x, y: mul(g, _share(y, ans, x)),
+]
+max_p = binary("max", ANY, np.maximum, "maximum", _extremum_derivatives)
+min_p = binary("min", ANY, np.minimum, "minimum", _extremum_derivatives)
+max = max_p.bind
+
+min = min_p.bind
+
+
+def _real_dtype_of(dtype: np.dtype) -> np.dtype:
+    return dtypes.real_dtype(dtype)
+
+
+def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
+    if dtypes.is_complex(get_aval(x).dtype):
+        from_abs = convert_p.bind(ans, new_dtype=get_aval(x).dtype, weak_type=False)
+        return real(mul(g, div(conj(x), _replace_zero(from_abs))))
+    return select(ge(x, const(x, 0)), g, neg(g))
+
+
+abs_p = unary("abs", "ifc", np.abs, "abs", abs_derivative, out=_real_dtype_of)
+abs: Callable[..., Any] = abs_p.bind
+
+sign_p = unary("sign", NUM, np.sign, "sign", ZERO)
+sign: Callable[..., Any] = sign_p.bind
+
+
+def _sign_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
+    aval = avals[0]
+    ty = mlir_type(aval)
+    if not dtypes.is_unsigned(aval.dtype):
+        return ctx.emit(f"stablehlo.sign {x} : {ty}")
+    return ctx.emit(f"stablehlo.minimum {x}, {ctx.full(1, aval)} : {ty}")
+
+
+lowering_rules[sign_p] = _sign_lower
+
+square_p = unary(
+    "square",
+    NUM,
+    np.square,
+    lambda ctx, avals, out_avals, x: ctx.emit(f"stablehlo.multiply {x}, {x} : {mlir_type(avals[0])}"),
+    lambda g, ans, x: mul(g, mul(const(x, 2), x)),
+)
+square = square_p.bind
+
+
+def integer_pow_derivative(g: Any, ans: Any, x: Any, *, y: int) -> Any:
+    if y == 0:
+        return _full_like(g, 0)
+    if y == 1:
+        return g
+    return mul(g, mul(const(x, y), x if y == 2 else integer_pow(x, y - 1)))
+
+
+def _integer_pow_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, y: int) -> str:
+    aval = avals[0]
+    ty = mlir_type(aval)
+    if y == 0:
+        return ctx.full(1, aval)
+    result, factor, n = None, x, y if y > 0 else -y
+    while True:
+        if n & 1:
+            result = factor if result is None else ctx.emit(f"stablehlo.multiply {result}, {factor} : {ty}")
+        n >>= 1
+        if not n:
+            break
+        factor = ctx.emit(f"stablehlo.multiply {factor}, {factor} : {ty}")
+    assert result is not None
+    return result if y > 0 else ctx.emit(f"stablehlo.divide {ctx.full(1, aval)}, {result} : {ty}")
+
+
+def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
+    if y < 0 and dtypes.is_integer(x.dtype):
+        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y}). Convert x to float.")
+
+
+integer_pow_p = unary(
+    "integer_pow",
+    NUM,
+    lambda x, y: np.power(x, y),
+    _integer_pow_lower,
+    integer_pow_derivative,
+    check=_integer_pow_check,
+)
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    return integer_pow_p.bind(x, y=y)
+
+
+def pow_left(g: Any, ans: Any, x: Any, y: Any) -> Any:
+    x_aval, y_aval = get_aval(x), get_aval(y)
+    if dtypes.is_integer(y_aval.dtype):
+        shape = get_aval(ans).shape
+        x, y = maybe_broadcast(shape, x), maybe_broadcast(shape, y)
+        y = convert_p.bind(y, new_dtype=x_aval.dtype, weak_type=False)
+        power = pow(x, sub(y, _full_like(y, 1)))
+        return mul(g, select(eq(y, const(y, 0)), _full_like(y, 0), mul(_replace_zero(y), power)))
+    return mul(g, mul(y, pow(x, sub(y, _full_like(y, 1)))))
+
+
+def pow_right(g: Any, ans: Any, x: Any, y: Any) -> Any:
+    return mul(g, mul(log(_replace_zero(x)), ans))
+
+
+def _replace_zero(x: Any) -> Any:
+    return select(eq(x, const(x, 0)), _full_like(x, 1), x)
+
+
+def _pow_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
+    (out,) = out_avals
+    x, y = ctx.broadcast_operands([x, y], avals, out.shape)
+    ty = mlir_type(out)
+    if avals[1].dtype != out.dtype:
+        y = ctx.emit(f"stablehlo.convert {y} : ({mlir_type(out.update(dtype=avals[1].dtype))}) -> {ty}")
+    return ctx.emit(f"stablehlo.power {x}, {y} : {ty}")
+
+
+def _pow_check(x: np.dtype, y: np.dtype) -> np.dtype:
+    if x == y or (dtypes.is_inexact(x) and dtypes.is_integer(y)):
+        return x
+    raise TypeError(
+        "the first argument to pow must have an inexact dtype (float or complex), and the second argument must have "
+        f"an inexact or integer dtype, and two inexact dtypes must match, but got {x} and {y} respectively."
+    )
+
+
+pow_p = elementwise(
+    "pow",
+    [INEXACT, NUM],
+    lambda x, y: np.power(x, y.astype(x.dtype)),
+    _pow_lower,
+    [pow_left, pow_right],
+    out=_pow_check,
+    same_dtypes=False,
+)
+pow = pow_p.bind
+
+nextafter_p = binary("nextafter", FLOAT, np.nextafter, "chlo.next_after", ZERO)
+
+# ---------------------------------------------------------------------------------------------- rounding
+
+
+class RoundingMethod(enum.IntEnum):
+    """How ``round`` treats halves."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def _round(x: Any, rounding_method: RoundingMethod) -> Any:
+    if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
+        return np.rint(x)
+    return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x)
+
+
+def _round_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, rounding_method: RoundingMethod) -> str:
+    even = rounding_method is RoundingMethod.TO_NEAREST_EVEN
+    return ctx.emit(f"stablehlo.round_nearest_{'even' if even else 'afz'} {x} : {mlir_type(avals[0])}")
+
+
+floor_p = unary("floor", FLOAT, np.floor, "floor", ZERO)
+ceil_p = unary("ceil", FLOAT, np.ceil, "ceil", ZERO)
+round_p = unary("round", FLOAT, _round, _round_lower, ZERO)
+is_finite_p = unary("is_finite", FLOAT, np.isfinite, "is_finite", ZERO, out=lambda dtype: np.dtype(bool))
+floor: Callable[..., Any] = floor_p.bind
+
+# ---------------------------------------------------------------------------------------------- exponentials
+
+exp_p = unary("exp", INEXACT, np.exp, "exponential", lambda g, ans, x: mul(g, ans))
+exp = exp_p.bind
+
+
+def _exp2_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
+    ty = mlir_type(avals[0])
+    scaled = ctx.emit(f"stablehlo.multiply {ctx.full(np.log(2.0), avals[0])}, {x} : {ty}")
+    return ctx.emit(f"stablehlo.exponential {scaled} : {ty}")
+
+
+exp2_p = unary("exp2", INEXACT, np.exp2, _exp2_lower, lambda g, ans, x: mul(log(const(x, 2)), mul(g, ans)))
+log_p = unary("log", INEXACT, np.log, "log", lambda g, ans, x: div(g, x))
+log: Callable[..., Any] = log_p.bind
+
+expm1_p = unary("expm1", INEXACT, np.expm1, "exponential_minus_one", lambda g, ans, x: mul(g, add(ans, const(ans, 1))))
+log1p_p = unary("log1p", INEXACT, np.log1p, "log_plus_one", lambda g, ans, x: div(g, add(x, const(x, 1))))
+
+
+def _logistic(x: Any) -> Any:
+    return (1 / (1 + np.exp(-x))).astype(x.dtype)
+
+
+logistic_p = unary(
+    "logistic",
+    INEXACT,
+    _logistic,
+    "logistic",
+    lambda g, ans, x: mul(g, mul(ans, sub(const(ans, 1), ans))),
+)
+tanh_p = unary(
+    "tanh",
+    INEXACT,
+    np.tanh,
+    "tanh",
+    lambda g, ans, x: mul(add(g, mul(g, ans)), sub(const(x, 1), ans)),
+)
+sqrt_p = unary("sqrt", INEXACT, np.sqrt, "sqrt", lambda g, ans, x: mul(g, div(const(x, 0.5), ans)))
+
+
+def _rsqrt(x: Any) -> Any:
+    return (1 / np.sqrt(x)).astype(x.dtype)
+
+
+rsqrt_p = unary("rsqrt", INEXACT, _rsqrt, "rsqrt", lambda g, ans, x: mul(g, mul(const(x, -0.5), div(ans, x))))
+rsqrt = rsqrt_p.bind
+
+cbrt_p = unary("cbrt", FLOAT, np.cbrt, "cbrt", lambda g, ans, x: mul(g, mul(const(x, 1 / 3), integer_pow(ans, -2))))
+
+# ---------------------------------------------------------------------------------------------- trigonometry
+
+sin_p = unary("sin", INEXACT, np.sin, "sine", lambda g, ans, x: mul(g, cos(x)))
+cos_p = unary("cos", INEXACT, np.cos, "cosine", lambda g, ans, x: neg(mul(g, sin(x))))
+sin: Callable[..., Any] = sin_p.bind
+
+cos: Callable[..., Any] = cos_p.bind
+
+tan_p = unary("tan", INEXACT, np.tan, "tan", lambda g, ans, x: mul(g, add(const(x, 1), square(ans))))
+asin_p = unary("asin", INEXACT, np.arcsin, "chlo.asin", lambda g, ans, x: mul(g, rsqrt(sub(const(x, 1), square(x)))))
+acos_p = unary(
+    "acos", INEXACT, np.arccos, "chlo.acos", lambda g, ans, x: mul(g, neg(rsqrt(sub(const(x, 1), square(x)))))
+)
+atan_p = unary("atan", INEXACT, np.arctan, "chlo.atan", lambda g, ans, x: div(g, add(const(x, 1), square(x))))
+atan2_p = binary(
+    "atan2",
+    FLOAT,
+    np.arctan2,
+    "atan2",
+    [
+        lambda g, ans, x, y: mul(g, div(y, add(square(x), square(y)))),
+        lambda g, ans, x, y: mul(g, div(neg(x), add(square(x), square(y)))),
+    ],
+)
+sinh_p: Primitive = unary("sinh", INEXACT, np.sinh, "chlo.sinh", lambda g, ans, x: mul(g, cosh_p.bind(x)))
+cosh_p: Primitive = unary("cosh", INEXACT, np.cosh, "chlo.cosh", lambda g, ans, x: mul(g, sinh_p.bind(x)))
+asinh_p: Primitive = unary(
+    "asinh", INEXACT, np.arcsinh, "chlo.asinh", lambda g, ans, x: mul(g, rsqrt(add(square(x), const(x, 1))))
+)
+acosh_p: Primitive = unary(
+    "acosh", INEXACT, np.arccosh, "chlo.acosh", lambda g, ans, x: mul(g, rsqrt(sub(square(x), const(x, 1))))
+)
+atanh_p = unary(
+    "atanh",
+    INEXACT,
+    np.arctanh,
+    "chlo.atanh",
+    lambda g, ans, x: mul(integer_pow(add(const(x, 1), x), -1), div(g, sub(const(x, 1), x))),
+)
+
+# ---------------------------------------------------------------------------------------------- complex numbers
+
+
+def _generic(op: str) -> Callable[..., str]:
+    def generic_lower(ctx: Any, avals: Any, out_avals: Any, *args: str) -> str:
+        types = ", ".join(mlir_type(a) for a in avals)
+        return ctx.emit(f'"{op}"({", ".join(args)}) : ({types}) -> {mlir_type(out_avals[0])}')
+
+    return generic_lower
+
+
+def _complex_dtype_of(dtype: np.dtype, *rest: np.dtype) -> np.dtype:
+    return np.dtype(np.complex128 if dtype.itemsize * (1 if dtypes.is_complex(dtype) else 2) == 16 else np.complex64)
+
+
+def _complex_check(*avals: ShapedArray, **params: Any) -> None:
+    for aval in avals:
+        if aval.dtype.itemsize < 4:
+            raise TypeError(
+                f"there is no complex number of {dtype_name(aval.dtype)} parts: accepted dtypes are float32, float64, "
+                "complex64, complex128. Convert to float32 first."
+            )
+
+
+real_p = unary("real", "c", np.real, _generic("stablehlo.real"), None, out=_real_dtype_of)
+imag_p = unary("imag", "c", np.imag, _generic("stablehlo.imag"), None, out=_real_dtype_of)
+complex_p = binary(
+    "complex",
+    FLOAT,
+    lambda x, y: (x + 1j * y).astype(_complex_dtype_of(x.dtype)),
+    _generic("stablehlo.complex"),
+    [None, None],
+    out=_complex_dtype_of,
+    check=_complex_check,
+)
+real = real_p.bind
+
+imag = imag_p.bind
+complex = complex_p.bind
+
+
+def conj(x: Any) -> Any:
+    return conj_p.bind(x, input_dtype=get_aval(x).dtype)
+
+
+def _conj_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, input_dtype: np.dtype) -> str:
+    aval, (out,) = avals[0], out_avals
+    part, ty = mlir_type(aval.update(dtype=dtypes.real_dtype(aval.dtype))), mlir_type(out)
+    if not dtypes.is_complex(aval.dtype):
+        return ctx.emit(f'"stablehlo.complex"({x}, {ctx.full(0, aval)}) : ({part}, {part}) -> {ty}')
+    re = ctx.emit(f'"stablehlo.real"({x}) : ({ty}) -> {part}')
+    im = ctx.emit(f'"stablehlo.imag"({x}) : ({ty}) -> {part}')
+    minus = ctx.emit(f"stablehlo.negate {im} : {part}")
+    return ctx.emit(f'"stablehlo.complex"({re}, {minus}) : ({part}, {part}) -> {ty}')
+
+
+conj_p = unary(
+    "conj",
+    INEXACT,
+    lambda x, input_dtype: np.conj(x).astype(_complex_dtype_of(x.dtype)),
+    _conj_lower,
+    None,
+    out=_complex_dtype_of,
+    check=_complex_check,
+)
+
+
+def complex_transpose(ct: Any, x: Any, y: Any) -> Any:
+    return [
+        unbroadcast(x.aval, real(ct)) if type(x) is UndefinedPrimal else None,
+        unbroadcast(y.aval, imag(neg(ct))) if type(y) is UndefinedPrimal else None,
+    ]
+
+
+# the zeros are strongly typed, and so is the cotangent
+deflinear(real_p, lambda ct, x: [complex(ct, full((), 0, get_aval(ct).dtype))])
+deflinear(imag_p, lambda ct, x: [complex(full((), 0, get_aval(ct).dtype), neg(ct))])
+deflinear(complex_p, complex_transpose)
+deflinear(conj_p, lambda ct, x, input_dtype: [conj(ct) if dtypes.is_complex(input_dtype) else real(ct)])
+
+# ---------------------------------------------------------------------------------------------- comparisons
+
+
+def _comparison(name: str, accepts: str, numpy: Any, direction: str, primitive: Any = None) -> Any:
+    def compare_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
+        (out,) = out_avals
+        x, y = ctx.broadcast_operands([x, y], avals, out.shape)
+        dtype = avals[0].dtype
+        kind = "FLOAT" if dtypes.is_inexact(dtype) else "SIGNED" if dtypes.is_signed(dtype) else "UNSIGNED"
+        ty = mlir_type(out.update(dtype=dtype))
+        return ctx.emit(f"stablehlo.compare {direction}, {x}, {y}, {kind} : ({ty}, {ty}) -> {mlir_type(out)}")
+
+    return binary(name, accepts, numpy, compare_lower, ZERO, out=lambda *dtypes_: np.dtype(bool), primitive=primitive)
+
+
+_comparison("eq", ANY, np.equal, "EQ", eq_p)
+ne_p = _comparison("ne", ANY, np.not_equal, "NE")
+ge_p = _comparison("ge", ORDERED, np.greater_equal, "GE")
+gt_p = _comparison("gt", ORDERED, np.greater, "GT")
+le_p = _comparison("le", ORDERED, np.less_equal, "LE")
+lt_p = _comparison("lt", ORDERED, np.less, "LT")
+eq = eq_p.bind
+
+ge = ge_p.bind
+
+# ---------------------------------------------------------------------------------------------- bits
+
+not_p = unary("not", BOOL_OR_INT, np.invert, "not", ZERO)
+and_p = binary("and", BOOL_OR_INT, np.bitwise_and, "and", ZERO)
+or_p = binary("or", BOOL_OR_INT, np.bitwise_or, "or", ZERO)
+xor_p = binary("xor", BOOL_OR_INT, np.bitwise_xor, "xor", ZERO)
+
+
+def _unsigned(dtype: np.dtype) -> np.dtype:
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def _within(y: Any) -> Any:
+    """The shift amounts that do not shift everything out."""
+    bits = 8 * y.dtype.itemsize
+    return (y >= 0) & (y < bits)
+
+
+def _shift_left(x: Any, y: Any) -> Any:
+    return np.where(_within(y), np.left_shift(x, np.where(_within(y), y, 0)), 0).astype(x.dtype)
+
+
+def _shift_right_arithmetic(x: Any, y: Any) -> Any:
+    most = np.array(8 * x.dtype.itemsize - 1, x.dtype)
+    return np.right_shift(x, np.where(_within(y), y, most)).astype(x.dtype)
+
+
+def _shift_right_logical(x: Any, y: Any) -> Any:
+    word = _unsigned(x.dtype)
+    shifted = np.right_shift(np.asarray(x).view(word), np.where(_within(y), y, 0).astype(word))
+    return np.where(_within(y), shifted, 0).astype(word).view(x.dtype)
+
+
+def _clz(x: Any) -> Any:
+    bits = 8 * x.dtype.itemsize
+    word = np.asarray(x).view(_unsigned(x.dtype)).astype(np.uint64)
+    count = np.zeros(word.shape, np.int64)
+    for b in range(bits):
+        count = np.where(word >> np.uint64(b) != 0, b + 1, count)
+    return (bits - count).astype(x.dtype)
+
+
+shift_left_p = binary("shift_left", INT, _shift_left, "shift_left", ZERO)
+shift_right_arithmetic_p = binary(
+    "shift_right_arithmetic", INT, _shift_right_arithmetic, "shift_right_arithmetic", ZERO
+)
+shift_right_logical_p = binary("shift_right_logical", INT, _shift_right_logical, "shift_right_logical", ZERO)
+population_count_p = unary(
+    "population_count",
+    INT,
+    lambda x: np.bitwise_count(np.asarray(x).view(_unsigned(x.dtype))).astype(x.dtype),
+    "popcnt",
+    ZERO,
+)
+clz_p = unary("clz", INT, _clz, "count_leading_zeros", ZERO)
+
+# ---------------------------------------------------------------------------------------------- special functions
+
+lgamma_p = unary("lgamma", FLOAT, scipy_special("gammaln"), "chlo.lgamma", lambda g, ans, x: mul(g, digamma_p.bind(x)))
+digamma_p: Primitive = unary(
+    "digamma",
+    FLOAT,
+    scipy_special("digamma"),
+    "chlo.digamma",
+    lambda g, ans, x: mul(g, polygamma_p.bind(const(x, 1), x)),
+)
+polygamma_p: Primitive = binary(
+    "polygamma",
+    FLOAT,
+    lambda m, x: np.asarray(scipy_special("polygamma")(m, x)).astype(x.dtype),
+    "chlo.polygamma",
+    [None, lambda g, ans, m, x: mul(g, polygamma_p.bind(add(m, const(m, 1)), x))],
+)
+erf_p = unary(
+    "erf",
+    FLOAT,
+    scipy_special("erf"),
+    "chlo.erf",
+    lambda g, ans, x: mul(const(x, 2.0 / float(np.sqrt(np.pi))), mul(g, exp(neg(square(x))))),
+)
+erfc_p = unary(
+    "erfc",
+    FLOAT,
+    scipy_special("erfc"),
+    "chlo.erfc",
+    lambda g, ans, x: mul(const(x, -2.0 / float(np.sqrt(np.pi))), mul(g, exp(neg(square(x))))),
+)
+erf_inv_p = unary(
+    "erf_inv",
+    FLOAT,
+    scipy_special("erfinv"),
+    "chlo.erf_inv",
+    lambda g, ans, x: mul(const(x, float(np.sqrt(np.pi)) / 2.0), mul(g, exp(square(ans)))),
+)

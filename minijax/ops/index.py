@@ -1,0 +1,459 @@
+"""Indexing by arrays: ``gather``, and what it shares with ``scatter``: modes, dimension numbers, bounds.
+
+One gather takes many slices of one size out of an array. The last dimension of ``indices`` is where a slice
+starts, its other dimensions enumerate the slices. The meaning is that of StableHLO's ``gather``
+(openxla.org/stablehlo/spec).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.structural import moveaxis
+from minijax.lowering.text import array_text, dims_text, mlir_type
+from minijax.ops.convert import convert_text
+from minijax.ops.declare import declare
+from minijax.ops.shape import canonical_shape, shape_of
+
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+
+
+class GatherScatterMode(enum.Enum):
+    """What happens to an index out of bounds."""
+
+    # It is moved to the nearest place where the slice fits.
+    CLIP = enum.auto()
+    # A gather gives fill_value for it, a scatter drops the update.
+    FILL_OR_DROP = enum.auto()
+    # The program promises there is none.
+    PROMISE_IN_BOUNDS = enum.auto()
+    # Only known to ``jnp.take_along_axis``.
+    ONE_HOT = enum.auto()
+
+    @staticmethod
+    def from_any(s: str | GatherScatterMode | None) -> GatherScatterMode:
+        """The mode that 'clip', 'fill', 'drop', 'promise_in_bounds', 'one_hot' or None (as 'fill') names.
+
+        Raises ValueError for anything else.
+        """
+        if isinstance(s, GatherScatterMode):
+            return s
+        if s not in _MODES:
+            raise ValueError(f'Unknown gather mode "{s}"')
+        return _MODES[s]
+
+
+_MODES = {
+    "clip": GatherScatterMode.CLIP,
+    "fill": GatherScatterMode.FILL_OR_DROP,
+    "drop": GatherScatterMode.FILL_OR_DROP,
+    None: GatherScatterMode.FILL_OR_DROP,
+    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+    "one_hot": GatherScatterMode.ONE_HOT,
+}
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """Which dimensions a gather moves where.
+
+    Attributes:
+      offset_dims: dimensions of the result that run over a slice.
+      collapsed_slice_dims: dimensions of the operand, of slice size 1, that the result does not have.
+      start_index_map: the operand's dimension that each element of an index vector is for.
+      operand_batching_dims: dimensions of the operand that go along with ...
+      start_indices_batching_dims: ... these of the indices.
+    """
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+# -------------------------------------------------------------------------------- shared with scatter
+#
+# The dimension numbers of a gather and of a scatter differ only in what their fields are called:
+# (window dims of the result or the updates, dims without a window, dims of an index vector, and two of
+# batching).
+
+
+def _check_dims(op: str, name: str, dims: Sequence[int], rank: int, in_order: bool) -> None:
+    if in_order and list(dims) != sorted(dims):
+        raise TypeError(f"{name} in {op} op must be sorted; got {dims}")
+    if len(set(dims)) != len(dims):
+        raise TypeError(f"{name} in {op} op must not repeat; got: {dims}.")
+    for d in dims:
+        if not 0 <= d < rank:
+            raise TypeError(f"Invalid {name} set in {op} op; valid range is [0, {rank}); got: {d}.")
+
+
+def check_numbers(
+    op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int
+) -> None:
+    """TypeError, in JAX's words, unless the dimension numbers of ``op`` ('gather') fit the operand and the
+    indices.
+
+    ``window_rank`` is the rank of the result of a gather, of the updates of a scatter.
+    """
+    title = op.capitalize()
+    if not dtypes.is_integer(indices.dtype):
+        raise ValueError("indices must have an integer type")
+    if not indices.ndim:
+        raise TypeError(
+            f"{title} index leaf dimension must be within [0, rank(indices) + 1). rank(indices) is 0 and "
+            f"{op} index leaf dimension is -1."
+        )
+    window, collapsed, index_map, batching, index_batching = numbers
+    names = numbers._fields
+    _check_dims(op, names[0], window, window_rank, True)
+    _check_dims(op, names[1], collapsed, operand.ndim, True)
+    _check_dims(op, names[2], index_map, operand.ndim, False)
+    _check_dims(op, names[3], batching, operand.ndim, True)
+    _check_dims(op, names[4], index_batching, indices.ndim, False)
+    if len(index_map) != indices.shape[-1]:
+        raise TypeError(
+            f"{title} op has {len(index_map)} elements in {names[2]} and the bound of dimension "
+            f"index_vector_dim={indices.ndim - 1} of indices is {indices.shape[-1]}. These two numbers must "
+            "be equal."
+        )
+    for name, dims in ((names[1], collapsed), (names[2], index_map)):
+        if not set(dims).isdisjoint(batching):
+            raise TypeError(f"{name} and {names[3]} in {op} op must be disjoint; got: {dims} and {batching}.")
+    if indices.ndim - 1 in index_batching:
+        raise TypeError(
+            f"{title} op cannot have the index vector dimension as a batching dimension; got "
+            f"{index_batching}."
+        )
+    if len(batching) != len(index_batching):
+        raise TypeError(
+            f"{title} op requires equal numbers of {names[3]} and {names[4]}, got {batching} and "
+            f"{index_batching}."
+        )
+    ours = tuple(operand.shape[d] for d in batching)
+    theirs = tuple(indices.shape[d] for d in index_batching)
+    if ours != theirs:
+        raise TypeError(
+            f"{title} op requires operand batching dimensions and indices batching dimensions to have the "
+            "same shape, "
+            f"got {ours} and {theirs}."
+        )
+
+
+def _bumped(dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d + 1 for d in dims)
+
+
+def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) -> Any:
+    """The dimension numbers when the operand, the indices or both have got a batch dimension in front."""
+    window, collapsed, index_map, batching, index_batching = numbers
+    window = _bumped(window)
+    if operand_batched:
+        collapsed, index_map, batching = _bumped(collapsed), _bumped(index_map), _bumped(batching)
+    if indices_batched:
+        index_batching = _bumped(index_batching)
+    if operand_batched and indices_batched:
+        batching, index_batching = (0, *batching), (0, *index_batching)
+    elif operand_batched:
+        # every slice becomes as wide as the batch
+        window = (0, *window)
+    return type(numbers)(window, collapsed, index_map, batching, index_batching)
+
+
+def start_bounds(shape: Sequence[int], numbers: Any, slice_sizes: Sequence[int]) -> list[int]:
+    """The last place where a slice can start, for each element of an index vector."""
+    return [shape[d] - slice_sizes[d] for d in numbers[2]]
+
+
+def batch_positions(window: Sequence[int], rank: int) -> list[int]:
+    """The dimensions of the result (or the updates), of ``rank``, that enumerate slices."""
+    return [d for d in range(rank) if d not in window]
+
+
+def _placed(array: Any, positions: Sequence[int], rank: int) -> Any:
+    """``array`` with its dimensions at ``positions`` among ``rank`` and size 1 elsewhere."""
+    shape = [1] * rank
+    for position, size in zip(positions, array.shape, strict=True):
+        shape[position] = size
+    return array.reshape(shape)
+
+
+def _start_indices(
+    shape: Sequence[int], indices: Any, numbers: Any, slice_sizes: Sequence[int], clip: bool
+) -> tuple[Any, Any]:
+    """``indices`` moved into bounds, and, unless ``clip``, which index vectors were inside before (None: "
+    "all)."""
+    if indices.dtype == np.uint64:
+        indices = np.minimum(indices, np.uint64(dtypes.iinfo(INT64).max))
+    indices = indices.astype(INT64)
+    bounds = np.array(start_bounds(shape, numbers, slice_sizes), INT64)
+    moved = np.minimum(np.maximum(indices, 0), bounds)
+    if clip:
+        return moved, None
+    inside = (moved == indices).all(-1)
+    return moved, None if inside.all() else inside
+
+
+def flat_positions(
+    shape: Sequence[int], indices: Any, numbers: Any, slice_sizes: Sequence[int], rank: int, clip: bool
+) -> tuple[Any, Any]:
+    """Where the elements of all slices stand in an operand of ``shape`` read in row-major order.
+
+    Returns positions, which broadcast to the result of the gather (of ``rank``), and which of them are meant:
+    None for all, or booleans that broadcast likewise, and False where an index out of bounds was moved (never
+    if ``clip``).
+    """
+    window, collapsed, index_map, batching, index_batching = numbers
+    starts, inside = _start_indices(shape, indices, numbers, slice_sizes, clip)
+    outer = batch_positions(window, rank)
+    inner = iter(window)
+    total: Any = _placed(np.zeros(indices.shape[:-1], INT64), outer, rank)
+    stride = math.prod(shape)
+    for d, size in enumerate(shape):
+        stride = stride // size if size else 0
+        if d in index_map:
+            total = total + stride * _placed(starts[..., index_map.index(d)], outer, rank)
+        if d in batching:
+            total = total + stride * _placed(
+                np.arange(size), [outer[index_batching[batching.index(d)]]], rank
+            )
+        elif d not in collapsed:
+            total = total + stride * _placed(np.arange(slice_sizes[d]), [next(inner)], rank)
+    return total, None if inside is None else _placed(inside, outer, rank)
+
+
+def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim: int) -> str:
+    """``#stablehlo.gather<...>``: the attribute of dimension numbers, its five fields called ``names``."""
+    fields = [f"{name} = {dims_text(dims)}" for name, dims in zip(names, numbers, strict=True) if dims]
+    return f"#stablehlo.{kind}<{', '.join([*fields, f'index_vector_dim = {index_vector_dim}'])}>"
+
+
+# -------------------------------------------------------------------------------- gather
+
+
+def _gather_abstract(
+    operand: ShapedArray,
+    indices: ShapedArray,
+    *,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: tuple[int, ...],
+    **params: Any,
+) -> ShapedArray:
+    window, collapsed, _, batching, _ = dimension_numbers
+    rank = len(window) + indices.ndim - 1
+    check_numbers("gather", operand, indices, dimension_numbers, rank)
+    if operand.ndim != len(slice_sizes):
+        raise TypeError(
+            "Gather op must have one slice size for every input dimension; got: "
+            f"len(slice_sizes)={len(slice_sizes)}, input_shape.rank={operand.ndim}"
+        )
+    if len(slice_sizes) != len(window) + len(collapsed) + len(batching):
+        raise TypeError(
+            "All components of the offset index in a gather op must either be a offset dimension or "
+            "explicitly "
+            f"collapsed/batching; got len(slice_sizes)={len(slice_sizes)}, output_slice_sizes={window}, "
+            f"collapsed_slice_dims={collapsed}, operand_batching_dims={batching}."
+        )
+    for i, (size, limit) in enumerate(zip(slice_sizes, operand.shape, strict=True)):
+        if indices.size and not 0 <= size <= limit:
+            raise TypeError(
+                f"Slice size at index {i} in gather op is out of range, must be within [0, {limit} + 1), "
+                f"got {size}."
+            )
+        if i in collapsed and size != 1:
+            raise TypeError(
+                f"Gather op can only collapse slice dims with bound 1, but bound is {size} for index {i}."
+            )
+        if i in batching and size > 1:
+            raise TypeError(
+                f"Gather op can only have operand batching dims with bound 0/1, but bound is {size} for "
+                f"index {i}."
+            )
+    slices = iter(n for d, n in enumerate(slice_sizes) if d not in collapsed and d not in batching)
+    outer = iter(indices.shape)
+    shape = tuple(next(slices) if d in window else next(outer) for d in range(rank))
+    return ShapedArray(shape, operand.dtype, operand.weak_type)
+
+
+def _gather_numpy(
+    operand: Any,
+    indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: tuple[int, ...],
+    mode: GatherScatterMode,
+    fill_value: Any,
+    **params: Any,
+) -> Any:
+    operand = np.asarray(operand)
+    window, collapsed, index_map, batching, _ = dimension_numbers
+    rank = len(window) + indices.ndim - 1
+    clip = mode != GatherScatterMode.FILL_OR_DROP
+    whole = all(d in index_map or n == operand.shape[d] for d, n in enumerate(slice_sizes))
+    if len(index_map) == 1 and collapsed == index_map and not batching and whole and operand.size:
+        # whole rows (or columns): several times as fast as element by element
+        (axis,) = index_map
+        starts, inside = _start_indices(operand.shape, indices, dimension_numbers, slice_sizes, clip)
+        outer = batch_positions(window, rank)
+        taken = np.take(operand, starts[..., 0], axis)
+        if outer != list(range(axis, axis + len(outer))):
+            taken = np.moveaxis(taken, range(axis, axis + len(outer)), outer)
+        inside = None if inside is None else _placed(inside, outer, rank)
+    else:
+        positions, inside = flat_positions(operand.shape, indices, dimension_numbers, slice_sizes, rank, clip)
+        if not operand.size:
+            shape = np.broadcast_shapes(positions.shape, () if inside is None else inside.shape)
+            return np.full(shape, 0 if fill_value is None else fill_value, operand.dtype)
+        taken = operand.reshape(-1)[positions]
+    if inside is None:
+        return taken
+    return np.where(inside, taken, np.array(fill_value, operand.dtype))
+
+
+def _gather_derivative(g: Any, ans: Any, operand: Any, indices: Any, **params: Any) -> Any:
+    return gather(g, indices, **{**params, "fill_value": 0})
+
+
+def _gather_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    operand, indices = args
+    operand_dim, indices_dim = dims
+    numbers = batched_numbers(params["dimension_numbers"], operand_dim is not None, indices_dim is not None)
+    params["dimension_numbers"] = numbers
+    if operand_dim is not None:
+        operand = moveaxis(operand, operand_dim, 0)
+        size = shape_of(operand)[0]
+        width = size if indices_dim is None else min(size, 1)
+        params["slice_sizes"] = (width, *params["slice_sizes"])
+    else:
+        params["unique_indices"] = params["indices_are_sorted"] = False
+    if indices_dim is not None:
+        indices = moveaxis(indices, indices_dim, 0)
+    return gather(operand, indices, **params), 0
+
+
+def _gather_lower(
+    ctx: Any,
+    avals: Any,
+    out_avals: Any,
+    operand: str,
+    indices: str,
+    *,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: tuple[int, ...],
+    indices_are_sorted: bool,
+    mode: GatherScatterMode,
+    fill_value: Any,
+    **params: Any,
+) -> str:
+    (aval, index_aval), (out,) = avals, out_avals
+    if not out.size:
+        return ctx.full(0, out)
+    fills = mode == GatherScatterMode.FILL_OR_DROP
+    if fills:
+        wide = index_aval.update(dtype=index_dtype(aval.shape))
+        indices, index_aval = convert_text(ctx, indices, index_aval, wide.dtype), wide
+    numbers = numbers_text("gather", GatherDimensionNumbers._fields, dimension_numbers, index_aval.ndim - 1)
+    op = (
+        f'"stablehlo.gather"({operand}, {indices}) <{{dimension_numbers = {numbers}, '
+        f"slice_sizes = {array_text(slice_sizes)}, indices_are_sorted = {str(indices_are_sorted).lower()}}}>"
+    )
+    taken = ctx.emit(f"{op} : ({mlir_type(aval)}, {mlir_type(index_aval)}) -> {mlir_type(out)}")
+    if not fills:
+        return taken
+    bounds = start_bounds(aval.shape, dimension_numbers, slice_sizes)
+    inside, inside_aval = _inside_text(ctx, indices, index_aval, bounds)
+    positions = batch_positions(dimension_numbers.offset_dims, out.ndim)
+    inside = ctx.broadcast(inside, inside_aval, out.shape, positions)
+    flags = mlir_type(out.update(dtype=np.dtype(bool)))
+    return ctx.emit(
+        f"stablehlo.select {inside}, {taken}, {ctx.full(fill_value, out)} : {flags}, {mlir_type(out)}"
+    )
+
+
+def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int]) -> tuple[str, ShapedArray]:
+    """Write which vectors of ``indices`` are between 0 and ``bounds``; returns the name and the type."""
+    ty, flags = mlir_type(aval), mlir_type(aval.update(dtype=np.dtype(bool)))
+    vector = ShapedArray((len(bounds),), aval.dtype)
+    last = ctx.broadcast(
+        ctx.constant(np.array(bounds, aval.dtype), vector), vector, aval.shape, [aval.ndim - 1]
+    )
+    above = ctx.emit(
+        f"stablehlo.compare GE, {indices}, {ctx.full(0, aval)}, SIGNED : ({ty}, {ty}) -> {flags}"
+    )
+    below = ctx.emit(f"stablehlo.compare LE, {indices}, {last}, SIGNED : ({ty}, {ty}) -> {flags}")
+    both = ctx.emit(f"stablehlo.and {above}, {below} : {flags}")
+    out = ShapedArray(aval.shape[:-1], np.dtype(bool))
+    true = ctx.scalar(True, out.dtype)
+    reduced = ctx.emit(
+        f"stablehlo.reduce({both} init: {true}) applies stablehlo.and across dimensions = [{aval.ndim - 1}] "
+        ": "
+        f"({flags}, tensor<i1>) -> {mlir_type(out)}"
+    )
+    return reduced, out
+
+
+# its transpose is a scatter-add: see ops.scatter
+gather_p = declare(
+    "gather",
+    abstract=_gather_abstract,
+    numpy=_gather_numpy,
+    lower=_gather_lower,
+    batch=_gather_batch,
+    derivative=[_gather_derivative, None],
+)
+
+
+def index_dtype(shape: Sequence[int], signed: bool = True) -> np.dtype:
+    """The integer type that holds every index into ``shape``: of 32 bits if they suffice."""
+    narrow, wide = (INT32, INT64) if signed else (np.dtype(np.uint32), np.dtype(np.uint64))
+    return wide if any(d > dtypes.iinfo(narrow).max for d in shape) else narrow
+
+
+def _default_fill(dtype: np.dtype) -> Any:
+    """What a gather gives for an index out of bounds: nan, the most extreme integer, or True."""
+    if dtypes.is_inexact(dtype):
+        return np.nan
+    if dtypes.is_signed(dtype):
+        return int(dtypes.iinfo(dtype).min)
+    return True if dtypes.is_bool(dtype) else int(dtypes.iinfo(dtype).max)
+
+
+def gather(
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | GatherScatterMode | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """Slices of ``slice_sizes`` out of ``operand``, starting where the integers ``start_indices[..., :]``
+    say.
+
+    ``mode`` (by default 'promise_in_bounds') is what happens out of bounds; ``fill_value``, for 'fill', is
+    nan for floats by default. Raises TypeError or ValueError if shapes and dimension numbers do not fit.
+    """
+    parsed = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
+    if parsed != GatherScatterMode.FILL_OR_DROP:
+        fill_value = None
+    elif fill_value is None:
+        fill_value = _default_fill(get_aval(operand).dtype)
+    return gather_p.bind(
+        operand,
+        start_indices,
+        dimension_numbers=dimension_numbers,
+        slice_sizes=canonical_shape(slice_sizes),
+        unique_indices=bool(unique_indices),
+        indices_are_sorted=bool(indices_are_sorted),
+        mode=parsed,
+        fill_value=fill_value,
+    )

@@ -1,0 +1,304 @@
+"""How a row of the elementwise table becomes a primitive with all its rules.
+
+An elementwise primitive applies to operands of one shape; a scalar, or a dimension of size 1, is repeated. Its
+abstract evaluation,
+batching and lowering follow from the row: ``unary("sin", INEXACT, np.sin, "sine", sin_derivative)``.
+
+A derivative is ``rule(g, ans, *primals, **params)``, the tangent that the tangent ``g`` of one operand contributes,
+``ans`` being the primitive's result. ``ZERO`` marks piecewise constant functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive
+from minijax.core.structural import (
+    UndefinedPrimal,
+    Zero,
+    add_tangents,
+    broadcast_in_dim_p,
+    expand_dims,
+    instantiate_zeros,
+    moveaxis,
+    zero_of,
+    zero_tangent,
+)
+from minijax.interpreters.evaluate import numpy_rules
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import batching_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.lowering.text import mlir_type
+
+# Which dtype kinds an operand may have: the letters of dtypes.kind.
+FLOAT, INT, INEXACT, NUM, ANY = "f", "iu", "fc", "iufc", "biufc"
+BOOL_OR_INT, ORDERED = "biu", "biuf"
+_KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool"}
+
+Derivative = Callable[..., Any]
+
+
+class _ZeroDerivative:
+    """Marks a primitive whose derivative is zero wherever it exists."""
+
+
+ZERO = _ZeroDerivative()
+
+
+def check_kinds(name: str, accepts: Sequence[str], avals: Sequence[ShapedArray]) -> None:
+    """TypeError, in JAX's words, if an operand's dtype is not of an accepted kind."""
+    for i, (kinds, aval) in enumerate(zip(accepts, avals, strict=True)):
+        if dtypes.kind(aval.dtype) in kinds:
+            continue
+        if aval.dtype == dtypes.float0:
+            raise TypeError(
+                f"Called {name} with a float0 at position {i}. float0s do not support any operations by design: they "
+                "are the tangents of integers and booleans. Did you differentiate with respect to an integer argument?"
+            )
+        names = ", ".join(dict.fromkeys(_KIND_NAMES[k] for k in kinds))
+        where = f" at position {i}" if len(avals) > 1 else ""
+        raise TypeError(
+            f"{name} does not accept dtype {dtype_name(aval.dtype)}{where}. "
+            f"Accepted dtypes{where} are subtypes of {names}."
+        )
+
+
+def check_same_dtypes(name: str, avals: Sequence[ShapedArray]) -> None:
+    """TypeError, in JAX's words, if the operands' dtypes differ."""
+    if any(a.dtype != avals[0].dtype for a in avals):
+        found = ", ".join(dtype_name(a.dtype) for a in avals)
+        raise TypeError(
+            f"lax.{name} requires arguments to have equal dtypes, got {found}. "
+            "(Tip: jnp functions convert by themselves; or call lax.convert_element_type.)"
+        )
+
+
+def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The common shape of elementwise operands: scalars and sizes of 1 give way. TypeError if there is none."""
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return first
+    ranked = [s for s in shapes if s]
+    if len({len(s) for s in ranked}) > 1:
+        got = ", ".join(map(str, shapes))
+        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {got}.")
+    out = []
+    for sizes in zip(*ranked, strict=True):
+        wide = {d for d in sizes if d != 1}
+        if len(wide) > 1:
+            got = ", ".join(map(str, shapes))
+            raise TypeError(f"{name} got incompatible shapes for broadcasting: {got}.")
+        out.append(wide.pop() if wide else 1)
+    return tuple(out)
+
+
+def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
+    """The cotangent ``ct`` summed back to the shape of the operand of type ``aval``."""
+    shape = get_aval(ct).shape
+    if shape == aval.shape:
+        return ct
+    if not aval.shape:
+        return reduce_sum_p.bind(ct, axes=tuple(range(len(shape))))
+    axes = tuple(i for i, (a, b) in enumerate(zip(shape, aval.shape, strict=True)) if a != b)
+    summed = reduce_sum_p.bind(ct, axes=axes)
+    return reshape_p.bind(summed, new_sizes=aval.shape, dimensions=None)
+
+
+def maybe_broadcast(shape: tuple[int, ...], x: Any) -> Any:
+    """``x`` brought to ``shape`` as an elementwise operand would be."""
+    own = get_aval(x).shape
+    if own == shape:
+        return x
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(len(own))))
+
+
+# Their rules stand in ops.reduce, ops.shape and ops.elementwise; transposes of elementwise primitives and of select_n
+# need them.
+reduce_sum_p = Primitive("reduce_sum")
+reshape_p = Primitive("reshape")
+eq_p = Primitive("eq")
+
+
+def nary_batching(primitive: Primitive) -> Callable[..., Any]:
+    """The batching rule of an elementwise primitive."""
+
+    def nary_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        if len(args) == 1:
+            return primitive.bind(args[0], **params), dims[0]
+        shape, dim = next((get_aval(x).shape, d) for x, d in zip(args, dims, strict=True) if d is not None)
+        avals = [get_aval(x) for x in args]
+        if all(not a.shape or (a.shape == shape and d == dim) for a, d in zip(avals, dims, strict=True)):
+            return primitive.bind(*args, **params), dim
+        # an operand without a batch axis gets one of size 1, which the primitive repeats
+        fronted = [
+            (expand_dims(x, (0,)) if d is None else moveaxis(x, d, 0)) if a.shape else x
+            for x, d, a in zip(args, dims, avals, strict=True)
+        ]
+        ndim = max(get_aval(x).ndim for x in fronted)
+        ranked = [
+            x if d is None or get_aval(x).ndim == ndim else expand_dims(x, tuple(range(get_aval(x).ndim, ndim)))
+            for x, d in zip(fronted, dims, strict=True)
+        ]
+        return primitive.bind(*ranked, **params), 0
+
+    return nary_batch
+
+
+def nary_jvp(primitive: Primitive, derivatives: Sequence[Derivative | None]) -> Callable[..., Any]:
+    """The jvp rule that sums what each operand's tangent contributes."""
+    if len(derivatives) == 1 and derivatives[0] is not None:
+        derivative = derivatives[0]
+
+        def unary_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+            (x,) = primals
+            ans = primitive.bind(x, **params)
+            return ans, derivative(tangents[0], ans, x, **params)
+
+        return unary_jvp
+
+    def sum_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        ans = primitive.bind(*primals, **params)
+        parts = [
+            d(t, ans, *primals, **params)
+            for d, t in zip(derivatives, tangents, strict=True)
+            if type(t) is not Zero and d is not None
+        ]
+        return ans, reduce(add_tangents, parts) if parts else zero_tangent(ans)
+
+    return sum_jvp
+
+
+def zero_jvp(primitive: Primitive) -> Callable[..., Any]:
+    """The jvp rule of a piecewise constant function."""
+
+    def constant_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        ans = primitive.bind(*primals, **params)
+        return ans, zero_of(get_aval(ans))
+
+    return constant_jvp
+
+
+def _op_text(op: str, args: Sequence[str], operand: str, result: str) -> str:
+    joined = ", ".join(args)
+    if op.startswith("chlo."):
+        return f"{op} {joined} : {', '.join([operand] * len(args))} -> {result}"
+    if operand == result:
+        return f"stablehlo.{op} {joined} : {result}"
+    return f"stablehlo.{op} {joined} : ({', '.join([operand] * len(args))}) -> {result}"
+
+
+def op_lowering(op: str) -> Callable[..., Any]:
+    """The lowering of an elementwise primitive that is one StableHLO (or ``chlo.``) op."""
+
+    def nary_lower(ctx: Any, avals: Any, out_avals: Any, *args: str, **params: Any) -> str:
+        (out,) = out_avals
+        names = ctx.broadcast_operands(args, avals, out.shape)
+        operand = mlir_type(out) if avals[0].dtype == out.dtype else mlir_type(out.update(dtype=avals[0].dtype))
+        return ctx.emit(_op_text(op, names, operand, mlir_type(out)))
+
+    return nary_lower
+
+
+def elementwise(
+    name: str,
+    accepts: Sequence[str],
+    numpy: Callable[..., Any],
+    op: str | Callable[..., Any],
+    derivatives: Sequence[Derivative | None] | _ZeroDerivative,
+    *,
+    out: Callable[..., Any] | None = None,
+    same_dtypes: bool = True,
+    check: Callable[..., None] | None = None,
+    primitive: Primitive | None = None,
+) -> Primitive:
+    """An elementwise primitive.
+
+    Args:
+      name: as jaxprs print it.
+      accepts: for each operand, the letters of the dtype kinds it may have.
+      numpy: the implementation on NumPy values.
+      op: the StableHLO op ('sine', 'chlo.erf'), or a lowering rule.
+      derivatives: one rule per operand (None: not differentiable in it), or ZERO.
+      out: the result's dtype from the operands' dtypes; by default that of the first.
+      same_dtypes: whether operands must agree in dtype.
+      check: called as the rule of abstract evaluation is, to raise what else there is to raise.
+      primitive: where it is declared already.
+    """
+    p = Primitive(name) if primitive is None else primitive
+    accepts = list(accepts)
+
+    def nary_abstract(*avals: ShapedArray, **params: Any) -> ShapedArray:
+        check_kinds(name, accepts, avals)
+        if same_dtypes:
+            check_same_dtypes(name, avals)
+        if check is not None:
+            check(*avals, **params)
+        dtype = out(*[a.dtype for a in avals]) if out is not None else avals[0].dtype
+        return ShapedArray(broadcast_shape(name, [a.shape for a in avals]), dtype, all(a.weak_type for a in avals))
+
+    p.def_abstract_eval(nary_abstract)
+    numpy_rules[p] = numpy
+    batching_rules[p] = nary_batching(p)
+    lowering_rules[p] = op_lowering(op) if isinstance(op, str) else op
+    if isinstance(derivatives, _ZeroDerivative):
+        jvp_rules[p] = zero_jvp(p)
+        transpose_rules.holes[p] = "its derivative is zero, nothing is transposed"
+    else:
+        jvp_rules[p] = nary_jvp(p, derivatives)
+        transpose_rules.holes[p] = "not linear"
+    return p
+
+
+def unary(name: str, accepts: str, numpy: Any, op: Any, derivative: Any, **options: Any) -> Primitive:
+    """An elementwise primitive of one operand; see ``elementwise``."""
+    return elementwise(name, [accepts], numpy, op, derivative if derivative is ZERO else [derivative], **options)
+
+
+def binary(name: str, accepts: str, numpy: Any, op: Any, derivatives: Any, **options: Any) -> Primitive:
+    """An elementwise primitive of two operands of the same kinds; see ``elementwise``."""
+    return elementwise(name, [accepts, accepts], numpy, op, derivatives, **options)
+
+
+def deflinear(primitive: Primitive, transpose: Callable[..., Any]) -> None:
+    """Make ``primitive`` linear in all its operands, with the rule ``transpose(ct, *args, **params)``."""
+
+    def linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        ans = primitive.bind(*primals, **params)
+        if all(type(t) is Zero for t in tangents):
+            return ans, zero_tangent(ans)
+        return ans, primitive.bind(*map(instantiate_zeros, tangents), **params)
+
+    def linear_transpose(ct: Any, *args: Any, **params: Any) -> Any:
+        if type(ct) is Zero:
+            return [Zero(x.aval) if type(x) is UndefinedPrimal else None for x in args]
+        return transpose(ct, *args, **params)
+
+    jvp_rules[primitive] = linear_jvp
+    transpose_rules[primitive] = linear_transpose
+    transpose_rules.holes.pop(primitive, None)
+
+
+def defbilinear(primitive: Primitive, left: Callable[..., Any], right: Callable[..., Any]) -> None:
+    """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents."""
+
+    def bilinear_transpose(ct: Any, x: Any, y: Any, **params: Any) -> Any:
+        if type(x) is UndefinedPrimal:
+            assert type(y) is not UndefinedPrimal, "bilinear, not linear in both at once"
+            return [left(ct, x, y, **params), None]
+        return [None, right(ct, x, y, **params)]
+
+    jvp_rules[primitive] = nary_jvp(
+        primitive,
+        [
+            lambda g, ans, x, y, **params: primitive.bind(g, y, **params),
+            lambda g, ans, x, y, **params: primitive.bind(x, g, **params),
+        ],
+    )
+    transpose_rules[primitive] = bilinear_transpose
+    transpose_rules.holes.pop(primitive, None)

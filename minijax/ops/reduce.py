@@ -1,0 +1,390 @@
+"""Reductions over axes: sum, product, maximum, minimum, logical ones, argmax and argmin."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive
+from minijax.core.structural import full, instantiate_zeros
+from minijax.interpreters.jvp import jvp
+from minijax.lowering.text import dims_text, mlir_type
+from minijax.ops.convert import convert
+from minijax.ops.declare import Rule, declare
+from minijax.ops.elementwise import div, mul
+from minijax.ops.nary import BOOL_OR_INT, NUM, ZERO, eq_p, reduce_sum_p
+from minijax.ops.regions import region_text
+from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
+from minijax.ops.slicing import pad, slice_in_dim
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """The dtype in which sums of ``dtype`` are formed: float32 for the 8- and 16-bit floats, as XLA does."""
+    return _FLOAT32 if dtype.itemsize < 4 and dtypes.kind(dtype) == "f" else dtype
+
+
+def _reduced_shape(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
+    if any(not 0 <= a < x.ndim for a in axes):
+        raise ValueError(f"reduction axes {axes} contains out-of-bounds indices for {x}.")
+    return tuple(n for i, n in enumerate(x.shape) if i not in axes)
+
+
+def _reduce_abstract(name: str, accepts: str | None) -> Rule:
+    def reduce_abstract(x: ShapedArray, *, axes: tuple[int, ...]) -> ShapedArray:
+        if accepts == BOOL_OR_INT and dtypes.kind(x.dtype) not in accepts:
+            raise TypeError(
+                f"logical reduction requires operand dtype bool or int, got {dtype_name(x.dtype)}."
+            )
+        if accepts == NUM and dtypes.kind(x.dtype) not in accepts:
+            raise TypeError(
+                f"{name} does not accept dtype {dtype_name(x.dtype)}. Accepted dtypes are subtypes of number."
+            )
+        return ShapedArray(_reduced_shape(x, axes), x.dtype, x.weak_type)
+
+    return reduce_abstract
+
+
+def _arithmetic_numpy(ufunc: np.ufunc) -> Rule:
+    """Sums and products, in the operand's dtype (NumPy would widen small integers)."""
+
+    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+        if not axes:
+            return x
+        dtype = x.dtype
+        wide = accumulator(dtype)
+        out = ufunc.reduce(x, axes, wide)
+        return out if wide is dtype else out.astype(dtype)
+
+    return reduce_numpy
+
+
+def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any]) -> Rule:
+    """Maxima and minima; of nothing, the identity."""
+
+    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+        if not axes:
+            return x
+        if x.size == 0:
+            return ufunc.reduce(x, axes, initial=identity(x.dtype))
+        return ufunc.reduce(x, axes)
+
+    return reduce_numpy
+
+
+def _bitwise_numpy(ufunc: np.ufunc) -> Rule:
+    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+        return ufunc.reduce(x, axes, x.dtype) if axes else x
+
+    return reduce_numpy
+
+
+def _reduce_batch(primitive: Primitive) -> Rule:
+    def reduce_batch(
+        args: Sequence[Any], dims: Sequence[Any], *, axes: tuple[int, ...], **params: Any
+    ) -> Any:
+        (x,), (dim,) = args, dims
+        moved = tuple(a if a < dim else a + 1 for a in axes)
+        return primitive.bind(x, axes=moved, **params), dim - sum(a < dim for a in moved)
+
+    return reduce_batch
+
+
+def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
+    def reduce_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[int, ...]) -> str:
+        (aval,), (out,) = avals, out_avals
+        start = ctx.scalar(identity(aval.dtype), aval.dtype)
+        types = f"({mlir_type(aval)}, {mlir_type(ShapedArray((), aval.dtype))}) -> {mlir_type(out)}"
+        return ctx.emit(
+            f"stablehlo.reduce({x} init: {start}) applies stablehlo.{op} across dimensions = "
+            f"{dims_text(axes)} : {types}"
+        )
+
+    return reduce_lower
+
+
+def _reducer(
+    primitive: Primitive,
+    accepts: str | None,
+    numpy: Rule,
+    op: str,
+    identity: Callable[[np.dtype], Any],
+    **rules: Any,
+) -> Primitive:
+    """A reduction with parameter ``axes``: ``op`` is the StableHLO operation, ``rules`` how it is
+    differentiated."""
+    return declare(
+        primitive,
+        abstract=_reduce_abstract(primitive.name, accepts),
+        numpy=numpy,
+        lower=_reduce_lower(op, identity),
+        batch=_reduce_batch(primitive),
+        **rules,
+    )
+
+
+def zero_of_dtype(dtype: np.dtype) -> Any:
+    """The identity of a sum."""
+    return dtype.type(0)
+
+
+def one_of_dtype(dtype: np.dtype) -> Any:
+    """The identity of a product."""
+    return dtype.type(1)
+
+
+def _all_ones(dtype: np.dtype) -> Any:
+    return np.bool_(True) if dtypes.is_bool(dtype) else np.array(-1).astype(dtype)[()]
+
+
+# -------------------------------------------------------------------------------- sum
+
+
+def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...]) -> list[Any]:
+    shape = x.aval.shape
+    return [broadcast_in_dim(ct, shape, [d for d in range(len(shape)) if d not in axes])]
+
+
+_reducer(
+    reduce_sum_p,
+    NUM,
+    _arithmetic_numpy(np.add),
+    "add",
+    zero_of_dtype,
+    transpose=_reduce_sum_transpose,
+)
+
+# -------------------------------------------------------------------------------- product
+
+
+def _product_by_halves(x: Any, one: Any, shape: tuple[int, ...]) -> Any:
+    """The product along axis 0, multiplying the first half by the second until one element is left."""
+    while get_aval(x).shape[0] > 1:
+        n = get_aval(x).shape[0]
+        half = (n + 1) // 2
+        first, second = slice_in_dim(x, 0, half), slice_in_dim(x, half, None)
+        if n % 2:
+            second = pad(second, one, [(0, 1, 0), *[(0, 0, 0)] * len(shape)])
+        x = mul(first, second)
+    if get_aval(x).shape[0] == 0:
+        return full(shape, 1, get_aval(x).dtype)
+    return squeeze(x, (0,))
+
+
+def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...]) -> Any:
+    (x,), (t,) = primals, map(instantiate_zeros, tangents)
+    shape = get_aval(x).shape
+    kept = [d for d in range(len(shape)) if d not in axes]
+    rest = tuple(shape[d] for d in kept)
+    new_shape = (math.prod(shape[a] for a in axes), *rest)
+    one = full((), 1, get_aval(x).dtype)
+    x, t = reshape(x, new_shape, (*axes, *kept)), reshape(t, new_shape, (*axes, *kept))
+    (out,), (tangent,) = jvp(lambda x: [_product_by_halves(x, one, rest)], [x], [t], "reduce_prod")
+    return out, instantiate_zeros(tangent)
+
+
+reduce_prod_p = _reducer(
+    Primitive("reduce_prod"),
+    NUM,
+    _arithmetic_numpy(np.multiply),
+    "multiply",
+    one_of_dtype,
+    jvp=_reduce_prod_jvp,
+)
+
+# -------------------------------------------------------------------------------- maximum, minimum
+
+
+def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    """The mean of the tangents of the elements that attain the extremum."""
+    kept = tuple(1 if d in axes else n for d, n in enumerate(get_aval(x).shape))
+    attained = convert(eq_p.bind(x, reshape(ans, kept)), get_aval(g).dtype)
+    count = reduce_sum_p.bind(attained, axes=axes)
+    return div(reduce_sum_p.bind(mul(g, attained), axes=axes), count)
+
+
+reduce_max_p = _reducer(
+    Primitive("reduce_max"),
+    None,
+    _extremum_numpy(np.maximum, dtypes.min_value),
+    "maximum",
+    dtypes.min_value,
+    derivative=_extremum_derivative,
+)
+reduce_min_p = _reducer(
+    Primitive("reduce_min"),
+    None,
+    _extremum_numpy(np.minimum, dtypes.max_value),
+    "minimum",
+    dtypes.max_value,
+    derivative=_extremum_derivative,
+)
+
+# -------------------------------------------------------------------------------- bits
+
+reduce_and_p = _reducer(
+    Primitive("reduce_and"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_and), "and", _all_ones, derivative=ZERO
+)
+reduce_or_p = _reducer(
+    Primitive("reduce_or"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_or), "or", zero_of_dtype, derivative=ZERO
+)
+reduce_xor_p = _reducer(
+    Primitive("reduce_xor"),
+    BOOL_OR_INT,
+    _bitwise_numpy(np.bitwise_xor),
+    "xor",
+    zero_of_dtype,
+    derivative=ZERO,
+)
+
+# -------------------------------------------------------------------------------- argmax, argmin
+
+
+def _arg_abstract(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: np.dtype) -> ShapedArray:
+    (axis,) = axes
+    if not 0 <= axis < x.ndim:
+        raise ValueError(f"Invalid axis {axis} for operand shape {x.shape}")
+    if x.shape[axis] < 1:
+        raise ValueError(
+            f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} axis={axis}"
+        )
+    if not dtypes.is_integer(index_dtype):
+        raise TypeError(f"index_dtype must be an integer type, but got {dtype_name(index_dtype)}")
+    return ShapedArray((*x.shape[:axis], *x.shape[axis + 1 :]), index_dtype)
+
+
+def _arg_numpy(find: Callable[..., Any]) -> Rule:
+    def arg_numpy(x: Any, axes: tuple[int, ...], index_dtype: np.dtype) -> Any:
+        if accumulator(x.dtype) is not x.dtype:
+            x = x.astype(_FLOAT32)  # the small floats' own argmax overlooks nan
+        return find(x, axes[0]).astype(index_dtype)
+
+    return arg_numpy
+
+
+def _arg_lower(better: str, identity: Callable[[np.dtype], Any]) -> Rule:
+    """A reduction of pairs (value, index): the better value, nan before all, and of equals the first."""
+
+    def arg_lower(
+        ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[int, ...], index_dtype: np.dtype
+    ) -> str:
+        (aval,), (out,) = avals, out_avals
+        indices = aval.update(dtype=index_dtype)
+        value, index, flag = (
+            mlir_type(ShapedArray((), d)) for d in (aval.dtype, index_dtype, np.dtype(bool))
+        )
+        kind = (
+            "FLOAT"
+            if dtypes.is_inexact(aval.dtype)
+            else "SIGNED"
+            if dtypes.is_signed(aval.dtype)
+            else "UNSIGNED"
+        )
+        index_kind = "SIGNED" if dtypes.is_signed(index_dtype) else "UNSIGNED"
+
+        def compare(inner: Any, direction: str, a: str, b: str, how: str, ty: str) -> str:
+            return inner.emit(f"stablehlo.compare {direction}, {a}, {b}, {how} : ({ty}, {ty}) -> {flag}")
+
+        def choose(inner: Any, a: str, i: str, b: str, j: str) -> list[str]:
+            wins = compare(inner, better, a, b, kind, value)
+            nan = compare(inner, "NE", a, a, kind, value)
+            wins = inner.emit(f"stablehlo.or {wins}, {nan} : {flag}")
+            ties = compare(inner, "EQ", a, b, kind, value)
+            earlier = compare(inner, "LT", i, j, index_kind, index)
+            first = inner.emit(f"stablehlo.and {ties}, {earlier} : {flag}")
+            take = inner.emit(f"stablehlo.or {wins}, {first} : {flag}")
+            return [
+                inner.emit(f"stablehlo.select {wins}, {a}, {b} : {flag}, {value}"),
+                inner.emit(f"stablehlo.select {take}, {i}, {j} : {flag}, {index}"),
+            ]
+
+        counts = ctx.emit(f"stablehlo.iota dim = {axes[0]} : {mlir_type(indices)}")
+        worst = ctx.scalar(identity(aval.dtype), aval.dtype)
+        zero = ctx.scalar(0, index_dtype)
+        region = region_text(ctx, [value, index, value, index], choose, [value, index])
+        types = f"({mlir_type(aval)}, {mlir_type(indices)}, {value}, {index})"
+        outs = f"({mlir_type(out.update(dtype=aval.dtype))}, {mlir_type(out)})"
+        op = f'"stablehlo.reduce"({x}, {counts}, {worst}, {zero}) <{{dimensions = array<i64: {axes[0]}>}}>'
+        return ctx.emit_many(f"{op} {region} : {types} -> {outs}", 2)[1]
+
+    return arg_lower
+
+
+def _index_of_extremum(name: str, find: Callable[..., Any], better: str, identity: Any) -> Primitive:
+    primitive = Primitive(name)
+    return declare(
+        primitive,
+        abstract=_arg_abstract,
+        numpy=_arg_numpy(find),
+        lower=_arg_lower(better, identity),
+        batch=_reduce_batch(primitive),
+        derivative=ZERO,
+    )
+
+
+argmax_p = _index_of_extremum("argmax", np.argmax, "GT", dtypes.min_value)
+argmin_p = _index_of_extremum("argmin", np.argmin, "LT", dtypes.max_value)
+
+# -------------------------------------------------------------------------------- functions
+
+
+def _axes(axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(operator.index, axes))
+
+
+def reduce_sum(operand: Any, axes: Sequence[int]) -> Any:
+    """The sum over ``axes`` (counted from the front), in ``operand``'s dtype; TypeError for booleans."""
+    return reduce_sum_p.bind(operand, axes=_axes(axes))
+
+
+def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
+    """The product over ``axes``, in ``operand``'s dtype; TypeError for booleans."""
+    return reduce_prod_p.bind(operand, axes=_axes(axes))
+
+
+def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
+    """The maximum over ``axes``; nan if there is one; of no elements, the least value of the dtype."""
+    return reduce_max_p.bind(operand, axes=_axes(axes))
+
+
+def reduce_min(operand: Any, axes: Sequence[int]) -> Any:
+    """The minimum over ``axes``; nan if there is one; of no elements, the greatest value of the dtype."""
+    return reduce_min_p.bind(operand, axes=_axes(axes))
+
+
+def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
+    """The bitwise and (for booleans: all) over ``axes``; TypeError for floats."""
+    return reduce_and_p.bind(operand, axes=_axes(axes))
+
+
+def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
+    """The bitwise or (for booleans: any) over ``axes``; TypeError for floats."""
+    return reduce_or_p.bind(operand, axes=_axes(axes))
+
+
+def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
+    """The bitwise exclusive or over ``axes``; TypeError for floats."""
+    return reduce_xor_p.bind(operand, axes=_axes(axes))
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """The first index, of ``index_dtype``, of the maximum along ``axis``, nan counting as greatest."""
+    dtype = dtypes.check_user_dtype(index_dtype, "argmax", x64_enabled())
+    return argmax_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtype)
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """The first index, of ``index_dtype``, of the minimum along ``axis``, nan counting as least."""
+    dtype = dtypes.check_user_dtype(index_dtype, "argmin", x64_enabled())
+    return argmin_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtype)

@@ -1,0 +1,181 @@
+"""Elementwise choice: ``select_n``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive
+from minijax.core.structural import (
+    UndefinedPrimal,
+    Zero,
+    broadcast,
+    broadcast_in_dim_p,
+    full,
+    moveaxis,
+    zero_of,
+)
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import bdim_at_front
+from minijax.lowering.text import mlir_type
+from minijax.ops.declare import all_weak, declare
+from minijax.ops.nary import check_same_dtypes, eq_p
+
+
+def _select_abstract(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
+    if not cases:
+        raise TypeError("select must have at least one case")
+    shape = cases[0].shape
+    if any(c.shape != shape for c in cases):
+        raise TypeError(
+            f"select cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}]."
+        )
+    if which.shape and which.shape != shape:
+        raise TypeError(
+            "select `which` must be scalar or have the same shape as cases, "
+            f"got `which` shape {which.shape} but case shape {shape}."
+        )
+    check_same_dtypes("select", cases)
+    if dtypes.kind(which.dtype) not in "biu":
+        raise TypeError(f"select `which` must be boolean or integer type, got {dtype_name(which.dtype)}.")
+    if dtypes.is_bool(which.dtype) and len(cases) > 2:
+        raise TypeError("select with boolean `which` cannot have > 2 cases.")
+    return ShapedArray(shape, cases[0].dtype, all_weak(cases))
+
+
+def _select_numpy(which: Any, *cases: Any) -> Any:
+    if which.dtype.kind == "b":
+        if len(cases) == 1:
+            return cases[0]
+        if which.ndim == 0:
+            return cases[1] if which else cases[0]
+        return np.where(which, cases[1], cases[0])
+    # an index out of range means the nearest case, as in XLA
+    if which.ndim == 0:
+        return cases[max(0, min(int(which), len(cases) - 1))]
+    out = cases[0]
+    for i, case in enumerate(cases[1:], 1):
+        out = np.where(which >= i, case, out)
+    return out
+
+
+def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    which, *cases = primals
+    out = select_n_p.bind(which, *cases)
+    moved = tangents[1:]
+    example = next((t for t in moved if type(t) is not Zero), None)
+    if example is None:
+        return out, zero_of(get_aval(out))
+    aval = get_aval(example)
+    zeros = full(aval.shape, 0, aval.dtype, aval.weak_type)
+    return out, select_n_p.bind(which, *[zeros if type(t) is Zero else t for t in moved])
+
+
+def _select_transpose(ct: Any, which: Any, *cases: Any) -> Any:
+    assert type(which) is not UndefinedPrimal, "select is not linear in its selector"
+    if type(ct) is Zero:
+        return [None, *[Zero(c.aval) if type(c) is UndefinedPrimal else None for c in cases]]
+    if len(cases) == 1:
+        return [None, ct]
+    aval = get_aval(ct)
+    zeros = full(aval.shape, 0, aval.dtype, aval.weak_type)
+    if dtypes.is_bool(get_aval(which).dtype):
+        order = [(zeros, ct), (ct, zeros)]
+        parts = [
+            select(which, *order[i]) if type(c) is UndefinedPrimal else None for i, c in enumerate(cases)
+        ]
+    else:
+        parts = [
+            select(eq_p.bind(which, full((), i, get_aval(which).dtype)), ct, zeros)
+            if type(c) is UndefinedPrimal
+            else None
+            for i, c in enumerate(cases)
+        ]
+    return [None, *parts]
+
+
+def _select_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    which, *cases = args
+    which_dim, *case_dims = dims
+    shapes = [get_aval(c).shape for c in cases]
+    which_shape = get_aval(which).shape
+    if all(d == which_dim for d in case_dims):
+        if which_shape != shapes[0]:  # a scalar selector was mapped along with the cases
+            which = broadcast_in_dim_p.bind(which, shape=shapes[0], broadcast_dimensions=(which_dim,))
+        return select_n_p.bind(which, *cases), which_dim
+    if not which_shape and all(d is not None for d in case_dims):
+        dim: Any = case_dims[0]
+        if all(d == dim for d in case_dims) or all(s == shapes[0] for s in shapes):
+            moved = [
+                moveaxis(c, d, dim) if d is not None else c for c, d in zip(cases, case_dims, strict=True)
+            ]
+            return select_n_p.bind(which, *moved), dim
+    size = next(get_aval(x).shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    if which_shape:
+        which = bdim_at_front(which, which_dim, size)
+    if any(shapes):
+        cases = [bdim_at_front(c, d, size) for c, d in zip(cases, case_dims, strict=True)]
+    which_shape, case_shape = get_aval(which).shape, get_aval(cases[0]).shape
+    if 0 < len(which_shape) < len(case_shape):
+        which = broadcast_in_dim_p.bind(which, shape=case_shape, broadcast_dimensions=(0,))
+    elif len(which_shape) > len(case_shape):
+        cases = [broadcast(c, size, 0) for c in cases]
+    return select_n_p.bind(which, *cases), 0
+
+
+def _select_lower(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str) -> str:
+    aval, ty = avals[0], mlir_type(out_avals[0])
+    if dtypes.is_bool(aval.dtype):
+        if len(cases) == 1:
+            return cases[0]
+        return ctx.emit(f"stablehlo.select {which}, {cases[1]}, {cases[0]} : {mlir_type(aval)}, {ty}")
+    index, bools = mlir_type(aval), mlir_type(aval.update(dtype=np.dtype(bool)))
+    kind = "SIGNED" if dtypes.is_signed(aval.dtype) else "UNSIGNED"
+
+    def choose(first: int, some: Sequence[str]) -> str:
+        if len(some) == 1:
+            return some[0]
+        half = len(some) // 2
+        bound = ctx.full(first + half, aval)
+        below = ctx.emit(f"stablehlo.compare LT, {which}, {bound}, {kind} : ({index}, {index}) -> {bools}")
+        left, right = choose(first, some[:half]), choose(first + half, some[half:])
+        return ctx.emit(f"stablehlo.select {below}, {left}, {right} : {bools}, {ty}")
+
+    return choose(0, cases)
+
+
+select_n_p = Primitive("select_n")
+declare(
+    select_n_p,
+    abstract=_select_abstract,
+    numpy=_select_numpy,
+    lower=_select_lower,
+    batch=_select_batch,
+    jvp=_select_jvp,
+)
+transpose_rules[select_n_p] = _select_transpose
+transpose_rules.holes.pop(select_n_p)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """``on_true`` where the boolean ``pred`` holds, elsewhere ``on_false``: arrays of one shape and dtype.
+
+    ``pred`` is a scalar or of the same shape. Raises TypeError otherwise.
+    """
+    return select_n_p.bind(pred, on_false, on_true)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """``cases[which]``, element by element: ``which`` is an integer (or boolean), a scalar or of the cases'
+    shape.
+
+    Raises ValueError without cases, TypeError if shapes or dtypes do not agree.
+    """
+    if not cases:
+        raise ValueError("select_n() must have at least one case")
+    return select_n_p.bind(which, *cases)

@@ -1,0 +1,594 @@
+"""Primitives that rearrange or repeat elements: broadcast_in_dim, reshape, squeeze, transpose, rev, tile;
+and iota."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import Array, as_array, get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.structural import broadcast_in_dim_p, moveaxis, squeeze_p, transpose_p
+from minijax.core.trace import Tracer
+from minijax.ir.pretty import hide, pp_rules
+from minijax.lowering.text import dims_text, mlir_type
+from minijax.ops.convert import convert
+from minijax.ops.declare import declare
+from minijax.ops.nary import NUM, ZERO, reduce_sum_p, reshape_p
+
+# Up to this many elements a broadcast is copied: NumPy makes a view of repeated elements in 3 us, a copy in
+# 0.5 us.
+_COPIED_BROADCAST = 4096
+
+
+def is_array(x: Any) -> bool:
+    """Whether ``x`` is an array of this library or stands for one: only then may an operation hand it
+    back."""
+    return isinstance(x, (Array, Tracer))
+
+
+def canonical_axis(axis: Any, ndim: int) -> int:
+    """``axis`` counted from the front. ValueError if an array of ``ndim`` dimensions has no such axis."""
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis % ndim
+
+
+def canonical_shape(shape: Any, context: str = "") -> tuple[int, ...]:
+    """``shape`` (a sequence, or one integer) as a tuple of ints. TypeError if the sizes are not known
+    integers."""
+    if isinstance(shape, int):
+        shape = (shape,)
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError:
+        pass
+    where = f" {context}" if context else ""
+    hint = ""
+    if is_array(shape) or any(isinstance(d, Tracer) for d in shape):
+        hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+    raise TypeError(
+        f"Shapes must be 1D sequences of concrete values of integer type, got {shape}{where}.{hint}"
+    )
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of anything array-like."""
+    return get_aval(x).shape
+
+
+def _without(sequence: Sequence[int], positions: Iterable[int]) -> tuple[int, ...]:
+    dropped = set(positions)
+    return tuple(x for i, x in enumerate(sequence) if i not in dropped)
+
+
+# -------------------------------------------------------------------------------- broadcast_in_dim
+
+
+def _broadcast_abstract(
+    x: ShapedArray, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+) -> ShapedArray:
+    dims = broadcast_dimensions
+    if x.ndim != len(dims):
+        raise TypeError(
+            "broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; "
+            f"got broadcast_dimensions {dims} for operand ndim {x.ndim}."
+        )
+    if len(shape) < x.ndim:
+        raise TypeError(
+            "broadcast_in_dim target broadcast shape must have equal or higher rank to the operand shape; "
+            f"got operand ndim {x.ndim} and target broadcast ndim {len(shape)}."
+        )
+    if any(not 0 <= d < len(shape) for d in dims):
+        raise TypeError(
+            "broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, "
+            f"got {dims} for operand ndim {x.ndim} and shape {shape}."
+        )
+    if any(n not in (1, shape[d]) for n, d in zip(x.shape, dims, strict=True)):
+        raise TypeError(
+            "broadcast_in_dim operand dimension sizes must either be 1, or be equal to their corresponding "
+            f"dimensions in the target broadcast shape; got operand of shape {x.shape}, target broadcast "
+            f"shape {shape}, broadcast_dimensions {dims}"
+        )
+    if len(set(dims)) != len(dims):
+        raise TypeError(
+            f"broadcast_in_dim broadcast_dimensions must not contain duplicates, got broadcast_dimensions "
+            f"{dims}"
+        )
+    return ShapedArray(shape, x.dtype, x.weak_type)
+
+
+def _broadcast_numpy(x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]) -> Any:
+    if x.ndim:
+        if any(a > b for a, b in zip(broadcast_dimensions, broadcast_dimensions[1:], strict=False)):
+            order = sorted(range(x.ndim), key=broadcast_dimensions.__getitem__)
+            x = x.transpose(order)
+            broadcast_dimensions = tuple(broadcast_dimensions[i] for i in order)
+        aligned = [1] * len(shape)
+        for d, n in zip(broadcast_dimensions, x.shape, strict=True):
+            aligned[d] = n
+        x = x.reshape(aligned)
+        if x.shape == shape:
+            return x
+    if math.prod(shape) > _COPIED_BROADCAST:
+        return np.broadcast_to(x, shape)
+    out = np.empty(shape, x.dtype)
+    out[...] = x
+    return out
+
+
+def _broadcast_transpose(
+    ct: Any, x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+) -> list[Any]:
+    ones = [i for i, n in enumerate(x.aval.shape) if n == 1]
+    kept = _without(broadcast_dimensions, ones)
+    summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept))
+    # the sum has its dimensions in the order of the result's
+    summed = transpose(summed, inverse_permutation(sorted(range(len(kept)), key=kept.__getitem__)))
+    return [expand_dims(summed, ones)]
+
+
+def _broadcast_batch(
+    args: Sequence[Any], dims: Sequence[Any], *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+) -> Any:
+    x = moveaxis(args[0], dims[0], 0)
+    bumped = (0, *[d + 1 for d in broadcast_dimensions])
+    return broadcast_in_dim(x, (shape_of(x)[0], *shape), bumped), 0
+
+
+def _broadcast_lower(
+    ctx: Any,
+    avals: Any,
+    out_avals: Any,
+    x: str,
+    *,
+    shape: tuple[int, ...],
+    broadcast_dimensions: tuple[int, ...],
+) -> str:
+    return ctx.broadcast(x, avals[0], shape, broadcast_dimensions)
+
+
+declare(
+    broadcast_in_dim_p,
+    abstract=_broadcast_abstract,
+    numpy=_broadcast_numpy,
+    lower=_broadcast_lower,
+    batch=_broadcast_batch,
+    transpose=_broadcast_transpose,
+)
+# the shape is that of the result, written before it
+pp_rules[broadcast_in_dim_p] = hide("shape", trivial=["broadcast_dimensions"])
+
+
+def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
+    """``operand`` repeated to ``shape``; its dimension ``i`` becomes ``broadcast_dimensions[i]`` of the
+    result.
+
+    A dimension must have size 1 or the size of the result's. Raises TypeError otherwise.
+    """
+    shape, dims = canonical_shape(shape), tuple(map(operator.index, broadcast_dimensions))
+    if is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
+        return operand
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims)
+
+
+def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
+    """``operand`` repeated along new leading dimensions of ``sizes``."""
+    sizes = canonical_shape(sizes)
+    if not sizes:
+        return operand if is_array(operand) else as_array(operand)
+    own = shape_of(operand)
+    return broadcast_in_dim(operand, (*sizes, *own), range(len(sizes), len(sizes) + len(own)))
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """``x`` with leading dimensions of size 1, so that it has ``rank`` dimensions."""
+    return broadcast(x, (1,) * (rank - get_aval(x).ndim))
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape to which NumPy's rules broadcast ``shapes``. Raises ValueError if there is none."""
+    if not shapes:
+        return ()
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
+    out = []
+    for sizes in zip(*padded, strict=True):
+        wide = {d for d in sizes if d != 1}
+        if len(wide) > 1:
+            raise ValueError(f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}")
+        out.append(wide.pop() if wide else 1)
+    return tuple(out)
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+    """``array`` with new dimensions of size 1 at ``dimensions`` of the result. ValueError for repeated or
+    bad ones."""
+    ndim = get_aval(array).ndim + len(dimensions)
+    new = {canonical_axis(d, ndim) for d in dimensions}
+    if len(new) != len(dimensions):
+        raise ValueError(f"repeated axis in lax.expand_dims: {tuple(dimensions)}")
+    sizes = iter(shape_of(array))
+    shape = [1 if d in new else next(sizes) for d in range(ndim)]
+    return broadcast_in_dim(array, shape, [d for d in range(ndim) if d not in new])
+
+
+# -------------------------------------------------------------------------------- reshape
+
+
+def _reshape_abstract(
+    x: ShapedArray, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None
+) -> ShapedArray:
+    if any(d < 0 for d in new_sizes):
+        raise TypeError(f"reshape new_sizes must all be positive, got {new_sizes}.")
+    if math.prod(new_sizes) != x.size:
+        raise TypeError(
+            f"reshape total size must be unchanged, got new_sizes {new_sizes} for shape {x.shape}."
+        )
+    if dimensions is not None and sorted(dimensions) != list(range(x.ndim)):
+        raise TypeError(
+            "reshape dimensions must be a permutation of operand dimensions, "
+            f"got dimensions {dimensions} for shape {x.shape}."
+        )
+    return ShapedArray(new_sizes, x.dtype, x.weak_type)
+
+
+def _reshape_numpy(x: Any, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None) -> Any:
+    if dimensions is not None:
+        x = x.transpose(dimensions)
+    return x.reshape(new_sizes)
+
+
+def _reshape_transpose(
+    ct: Any, x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None
+) -> list[Any]:
+    shape = x.aval.shape
+    if dimensions is None:
+        return [reshape(ct, shape)]
+    return [transpose(reshape(ct, [shape[d] for d in dimensions]), inverse_permutation(dimensions))]
+
+
+def _reshape_batch(
+    args: Sequence[Any],
+    dims: Sequence[Any],
+    *,
+    new_sizes: tuple[int, ...],
+    dimensions: tuple[int, ...] | None,
+) -> Any:
+    x = moveaxis(args[0], dims[0], 0)
+    if dimensions is not None:
+        dimensions = (0, *[d + 1 for d in dimensions])
+    return reshape(x, (shape_of(x)[0], *new_sizes), dimensions), 0
+
+
+def _reshape_lower(
+    ctx: Any, avals: Any, out_avals: Any, x: str, *, new_sizes: tuple[int, ...], dimensions: Any
+) -> str:
+    aval = avals[0]
+    if dimensions is not None:
+        x = transpose_text(ctx, x, aval, dimensions)
+        aval = aval.update(shape=tuple(aval.shape[d] for d in dimensions))
+    return reshape_text(ctx, x, aval, new_sizes)
+
+
+def reshape_text(ctx: Any, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+    """Write the reshape of ``x``, of type ``aval``, to ``shape``; returns its name."""
+    if aval.shape == shape:
+        return x
+    return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(aval.update(shape=shape))}")
+
+
+declare(
+    reshape_p,
+    abstract=_reshape_abstract,
+    numpy=_reshape_numpy,
+    lower=_reshape_lower,
+    batch=_reshape_batch,
+    transpose=_reshape_transpose,
+)
+
+
+def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Any:
+    """``operand``'s elements in row-major order (after permuting by ``dimensions``, if given) in shape
+    ``new_sizes``.
+
+    Sizes are all given: -1 is ``jnp.reshape``'s. Raises TypeError if the number of elements would change.
+    """
+    new_sizes = canonical_shape(new_sizes)
+    shape = shape_of(operand)
+    order = None if dimensions is None else tuple(map(operator.index, dimensions))
+    if order == tuple(range(len(shape))):
+        order = None
+    if shape and shape == new_sizes and order is None and is_array(operand):
+        return operand
+    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=order)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """``operand`` with the dimensions from ``start_dimension`` up to ``stop_dimension`` made one."""
+    shape = shape_of(operand)
+    low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
+    if high < low:
+        raise ValueError(
+            f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]"
+        )
+    return reshape(operand, (*shape[:low], math.prod(shape[low:high]), *shape[high:]))
+
+
+# -------------------------------------------------------------------------------- squeeze
+
+
+def _squeeze_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
+    if len(set(dimensions)) != len(dimensions):
+        raise ValueError(f"dimensions are not unique: {dimensions}")
+    if any(not 0 <= d < x.ndim for d in dimensions):
+        raise ValueError(f"dimensions outside range [0, ndim): {dimensions}")
+    if any(x.shape[d] != 1 for d in dimensions):
+        raise ValueError(
+            "cannot select an axis to squeeze out which has size not equal to one, "
+            f"got shape={x.shape} and dimensions={dimensions}"
+        )
+    return ShapedArray(_without(x.shape, dimensions), x.dtype, x.weak_type)
+
+
+def _squeeze_numpy(x: Any, dimensions: tuple[int, ...]) -> Any:
+    return x.squeeze(dimensions)
+
+
+def _squeeze_transpose(ct: Any, x: Any, *, dimensions: tuple[int, ...]) -> list[Any]:
+    return [expand_dims(ct, dimensions)]
+
+
+def _squeeze_batch(args: Sequence[Any], dims: Sequence[Any], *, dimensions: tuple[int, ...]) -> Any:
+    return squeeze(moveaxis(args[0], dims[0], 0), [d + 1 for d in dimensions]), 0
+
+
+def _squeeze_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: tuple[int, ...]) -> str:
+    return reshape_text(ctx, x, avals[0], out_avals[0].shape)
+
+
+declare(
+    squeeze_p,
+    abstract=_squeeze_abstract,
+    numpy=_squeeze_numpy,
+    lower=_squeeze_lower,
+    batch=_squeeze_batch,
+    transpose=_squeeze_transpose,
+)
+
+
+def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+    """``array`` without its ``dimensions``, which must have size 1 (ValueError otherwise)."""
+    ndim = get_aval(array).ndim
+    dims = tuple(sorted(canonical_axis(d, ndim) for d in dimensions))
+    if not dims and is_array(array):
+        return array
+    return squeeze_p.bind(array, dimensions=dims)
+
+
+# -------------------------------------------------------------------------------- transpose
+
+
+def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes ``permutation``."""
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+
+
+def _transpose_abstract(x: ShapedArray, *, permutation: tuple[int, ...]) -> ShapedArray:
+    if not isinstance(permutation, (tuple, list, np.ndarray)):
+        raise TypeError(f"transpose permutation must be a tuple/list/ndarray, got {type(permutation)}.")
+    if sorted(permutation) != list(range(x.ndim)):
+        raise TypeError(
+            "transpose permutation isn't a permutation of operand dimensions, "
+            f"got permutation {permutation} for operand shape {x.shape}."
+        )
+    return ShapedArray(tuple(x.shape[d] for d in permutation), x.dtype, x.weak_type)
+
+
+def _transpose_numpy(x: Any, permutation: tuple[int, ...]) -> Any:
+    return x.transpose(permutation)
+
+
+def _transpose_transpose(ct: Any, x: Any, *, permutation: tuple[int, ...]) -> list[Any]:
+    return [transpose(ct, inverse_permutation(permutation))]
+
+
+def _transpose_batch(args: Sequence[Any], dims: Sequence[Any], *, permutation: tuple[int, ...]) -> Any:
+    (x,), (dim,) = args, dims
+    return transpose(x, (dim, *[d if d < dim else d + 1 for d in permutation])), 0
+
+
+def _transpose_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, permutation: tuple[int, ...]) -> str:
+    return transpose_text(ctx, x, avals[0], permutation)
+
+
+def transpose_text(ctx: Any, x: str, aval: ShapedArray, permutation: Sequence[int]) -> str:
+    """Write the transpose of ``x``, of type ``aval``; returns its name."""
+    out = mlir_type(aval.update(shape=tuple(aval.shape[d] for d in permutation)))
+    return ctx.emit(
+        f"stablehlo.transpose {x}, dims = {dims_text(permutation)} : ({mlir_type(aval)}) -> {out}"
+    )
+
+
+declare(
+    transpose_p,
+    abstract=_transpose_abstract,
+    numpy=_transpose_numpy,
+    lower=_transpose_lower,
+    batch=_transpose_batch,
+    transpose=_transpose_transpose,
+)
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+    """``operand`` with its dimensions permuted: dimension ``i`` of the result is ``permutation[i]`` of the
+    operand."""
+    order = tuple(map(operator.index, permutation))
+    if is_array(operand) and order == tuple(range(operand.ndim)):
+        return operand
+    return transpose_p.bind(operand, permutation=order)
+
+
+# -------------------------------------------------------------------------------- rev
+
+
+def _rev_abstract(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
+    if len(set(dimensions)) != len(dimensions):
+        raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
+    if any(not 0 <= d < x.ndim for d in dimensions):
+        raise TypeError(
+            "rev dimensions must all be less than operand ndim, "
+            f"got dimensions {dimensions} for operand ndim {x.ndim}."
+        )
+    return x
+
+
+def _rev_numpy(x: Any, dimensions: tuple[int, ...]) -> Any:
+    return x[tuple(slice(None, None, -1) if d in dimensions else slice(None) for d in range(x.ndim))]
+
+
+def _rev_transpose(ct: Any, x: Any, *, dimensions: tuple[int, ...]) -> list[Any]:
+    return [rev(ct, dimensions)]
+
+
+def _rev_batch(args: Sequence[Any], dims: Sequence[Any], *, dimensions: tuple[int, ...]) -> Any:
+    (x,), (dim,) = args, dims
+    return rev(x, [d + 1 if d >= dim else d for d in dimensions]), dim
+
+
+def _rev_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: tuple[int, ...]) -> str:
+    return ctx.emit(f"stablehlo.reverse {x}, dims = {dims_text(dimensions)} : {mlir_type(avals[0])}")
+
+
+rev_p = declare(
+    "rev",
+    abstract=_rev_abstract,
+    numpy=_rev_numpy,
+    lower=_rev_lower,
+    batch=_rev_batch,
+    transpose=_rev_transpose,
+)
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+    """``operand`` with the order of elements along ``dimensions`` reversed."""
+    return rev_p.bind(operand, dimensions=tuple(map(operator.index, dimensions)))
+
+
+# -------------------------------------------------------------------------------- tile
+
+
+def _tile_abstract(x: ShapedArray, *, reps: tuple[int, ...]) -> ShapedArray:
+    if x.ndim != len(reps):
+        raise TypeError(
+            f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={x.ndim}."
+        )
+    return ShapedArray(tuple(n * r for n, r in zip(x.shape, reps, strict=True)), x.dtype, x.weak_type)
+
+
+def _interleave(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+    return tuple(n for pair in zip(first, second, strict=True) for n in pair)
+
+
+def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
+    shape = x.aval.shape
+    return [reduce_sum_p.bind(reshape(ct, _interleave(reps, shape)), axes=tuple(range(0, 2 * len(shape), 2)))]
+
+
+def _tile_batch(args: Sequence[Any], dims: Sequence[Any], *, reps: tuple[int, ...]) -> Any:
+    (x,), (dim,) = args, dims
+    return tile(x, (*reps[:dim], 1, *reps[dim:])), dim
+
+
+def _tile_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, reps: tuple[int, ...]) -> str:
+    aval = avals[0]
+    wide = aval.update(shape=_interleave(reps, aval.shape))
+    repeated = ctx.broadcast(x, aval, wide.shape, range(1, 2 * aval.ndim, 2))
+    return reshape_text(ctx, repeated, wide, out_avals[0].shape)
+
+
+tile_p = declare(
+    "tile",
+    abstract=_tile_abstract,
+    numpy=np.tile,
+    lower=_tile_lower,
+    batch=_tile_batch,
+    transpose=_tile_transpose,
+)
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Any:
+    """``operand`` laid ``reps[i]`` times side by side along each dimension ``i``."""
+    return tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
+
+
+# -------------------------------------------------------------------------------- iota and constants
+
+
+def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int) -> ShapedArray:
+    if dtypes.kind(dtype) not in NUM:
+        raise TypeError(
+            f"iota does not accept dtype {dtype_name(dtype)}. Accepted dtypes are subtypes of integer, "
+            "floating, complexfloating."
+        )
+    if not 0 <= dimension < len(shape):
+        raise ValueError(
+            f"iota dimension must be between 0 and len(shape), got dimension={dimension} for shape={shape}"
+        )
+    return ShapedArray(shape, dtype)
+
+
+def _iota_numpy(dtype: np.dtype, shape: tuple[int, ...], dimension: int) -> Any:
+    counts = np.arange(shape[dimension]).astype(dtype)
+    return counts if len(shape) == 1 else _broadcast_numpy(counts, shape, (dimension,))
+
+
+def _iota_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype, shape: Any, dimension: int) -> str:
+    return ctx.emit(f"stablehlo.iota dim = {dimension} : {mlir_type(out_avals[0])}")
+
+
+iota_p = declare("iota", abstract=_iota_abstract, numpy=_iota_numpy, lower=_iota_lower, derivative=ZERO)
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
+    """An array of ``shape`` whose elements are their own index along ``dimension``."""
+    dtype = dtypes.check_user_dtype(dtype, "broadcasted_iota", x64_enabled())
+    return iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension))
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """``[0, 1, ..., size - 1]`` of ``dtype``."""
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def full(shape: Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
+    """An array of ``shape`` filled with the scalar ``fill_value``; by default of its dtype and weakness."""
+    shape = canonical_shape(shape)
+    aval = get_aval(fill_value)
+    if aval.shape:
+        raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}.")
+    if dtype is None:
+        return broadcast(convert(fill_value, aval.dtype, aval.weak_type), shape)
+    return broadcast(convert(fill_value, dtypes.check_user_dtype(dtype, "full", x64_enabled())), shape)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None) -> Any:
+    """An array of ``x``'s shape and dtype (or those given) filled with the scalar ``fill_value``.
+
+    It is weakly typed if ``x`` is and no dtype is given. ``x`` may be anything with a shape and a dtype.
+    """
+    shape = getattr(x, "shape", None) if shape is None else canonical_shape(shape)
+    if shape is None:
+        shape = shape_of(x)
+    if dtype is not None:
+        new, weak = dtypes.check_user_dtype(dtype, "full_like", x64_enabled()), False
+    else:
+        new, weak = dtypes.dtype_and_weak_type(x, x64_enabled())
+    return broadcast(convert(fill_value, new, weak), shape)

@@ -1,0 +1,1 @@
+"""``minijax.numpy`` and ``minijax.nn`` against JAX's."""

@@ -1,0 +1,63 @@
+"""What is asked of ``minijax.numpy`` and of ``jax.numpy`` alike: one expression per line.
+
+``jnp`` is either library's, ``nn`` its functions for networks, ``np`` NumPy. The other names are arrays:
+see ``operands``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+def operands() -> dict[str, np.ndarray]:
+    """The arrays that expressions use, by name."""
+    x = np.array([0.25, -1.5, 2.0], np.float32)
+    return {
+        "x": x,
+        "y": np.array([1.5, 0.5, -0.75], np.float32),
+        "p": np.array([0.3, 0.7, 0.9], np.float32),
+        "q": np.array([1.5, 2.5, 3.0], np.float32),
+        "s": np.array(0.75, np.float32),
+        "m": np.arange(6, dtype=np.float32).reshape(2, 3) * 0.5 - 1,
+        "k": np.arange(9, dtype=np.float32).reshape(3, 3) * 0.25 - 1,
+        "t": np.arange(24, dtype=np.float32).reshape(2, 3, 4) * 0.125 - 1,
+        "col": np.array([[1.0], [2.0], [-1.0]], np.float32),
+        "d": np.array([0.5, -2.5, 1.25]),
+        "h": np.array([0.5, -2.5, 1.25], ml_dtypes.bfloat16),
+        "h16": np.array([0.5, -2.5, 1.25], np.float16),
+        "i": np.array([3, -4, 7], np.int32),
+        "j": np.array([2, 3, -2], np.int32),
+        "i8": np.array([3, -4, 7], np.int8),
+        "u": np.array([3, 4, 200], np.uint8),
+        "u32": np.array([3, 4, 7], np.uint32),
+        "i64": np.array([3, -4, 7]),
+        "im": np.arange(6, dtype=np.int32).reshape(2, 3),
+        "b": np.array([True, False, True]),
+        "b2": np.array([False, False, True]),
+        "bm": np.array([[True, False, True], [False, False, False]]),
+        "c": np.array([1 + 2j, -0.5 - 1j, 0.25j], np.complex64),
+        "odd": np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], np.float32),
+    }
+
+
+def expressions() -> list[str]:
+    """Every expression of ``expressions.txt``: between `` | ``, so a bitwise or is written without spaces."""
+    lines = (Path(__file__).parent / "expressions.txt").read_text(encoding="utf-8").splitlines()
+    found = [part.strip() for line in lines if not line.startswith("#") for part in line.split(" | ")]
+    assert len(set(found)) == len(found), [e for e in found if found.count(e) > 1]
+    return found
+
+
+def evaluate(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
+    """The value of ``expression`` with the ``numpy`` and ``nn`` of ``library``, and the arrays."""
+    return eval(expression, {"jnp": library.numpy, "nn": library.nn, "np": np, **arrays})
+
+
+def names_in(expression: str) -> list[str]:
+    """The arrays that ``expression`` uses."""
+    return [name for name in operands() if re.search(rf"(?<![\w.]){name}\b", expression)]

@@ -1,0 +1,87 @@
+"""Every line of ``expressions.txt`` in both libraries: value, dtype, weak type, and jaxpr."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from functools import cache
+from typing import Any
+
+import jax
+import pytest
+
+import minijax
+
+from ..oracle.normalise import normalise
+from ..oracle.subject import MODES, assert_same, x64_mode
+from .expressions import evaluate, expressions, names_in, operands
+
+importlib.import_module("minijax.nn")
+
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+CUSTOM = "JAX writes a custom_jvp_call, which minijax does not have"
+# Where the jaxpr is not JAX's, and why.
+DIFFERENT = {
+    **dict.fromkeys(
+        [
+            "jnp.sinc(x)",
+            "jnp.sinc(0.0)",
+            "jnp.logaddexp2(x, 1.0)",
+            "nn.relu(x)",
+            "nn.relu6(x * 4)",
+            "nn.softplus(x)",
+            "nn.log_sigmoid(x)",
+            "nn.mish(x)",
+            "nn.hard_sigmoid(x)",
+            "nn.hard_swish(x)",
+        ],
+        CUSTOM,
+    ),
+    "jnp.pad(x, 1, constant_values=(1, 2))": "JAX joins the two values to an array first",
+}
+
+@cache
+def expected(mode: str) -> dict[str, Any]:
+    """What JAX answers to all expressions: one program, as compiling dominates."""
+    with x64_mode(mode):
+        everything = jax.jit(
+            lambda arrays: {e: evaluate(e, jax, arrays) for e in expressions()}, compiler_options=QUICKLY
+        )
+        return everything(operands())
+
+
+@cache
+def arguments(mode: str) -> dict[str, Any]:
+    """The operands as arrays of the mode's types."""
+    return {name: minijax.numpy.asarray(array) for name, array in operands().items()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("expression", expressions())
+def test_value(expression: str, mode: str) -> None:
+    """Evaluated, with JAX's dtypes and weak types."""
+    with x64_mode(mode):
+        assert_same(evaluate(expression, minijax, arguments(mode)), expected(mode)[expression])
+
+
+def known(mode: str) -> list[Any]:
+    """The expressions, those with a known difference marked."""
+    return [
+        pytest.param(e, mode, marks=pytest.mark.xfail(reason=DIFFERENT[e], strict=True) if e in DIFFERENT else ())
+        for e in expressions()
+    ]
+
+
+@pytest.mark.parametrize(("expression", "mode"), [row for mode in MODES for row in known(mode)])
+def test_jaxpr(expression: str, mode: str) -> None:
+    """The same live equations, JAX's internal jits inlined."""
+    arrays = {name: operands()[name] for name in names_in(expression)}
+    with x64_mode(mode):
+        ours, theirs = (
+            normalise(library.make_jaxpr(lambda given: evaluate(expression, library, given))(arrays))  # noqa: B023
+            for library in (minijax, jax)
+        )
+    if ours.graph() != theirs.graph():
+        lines = difflib.unified_diff(theirs.lines, ours.lines, "JAX", "ours", lineterm="", n=30)
+        pytest.fail("jaxprs differ\n" + "\n".join(lines), pytrace=False)

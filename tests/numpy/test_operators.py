@@ -1,0 +1,217 @@
+"""What operators, conversions and functions refuse, and how: JAX's exception classes and essential words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import errors
+
+A = np.array([1.0, 2.0, 3.0], np.float32)
+M = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+REFUSED = {
+    "add_list": (lambda ns: ns.numpy.asarray(A) + [1, 2, 3], "unsupported operand type\\(s\\) for \\+"),
+    "list_times": (lambda ns: [1, 2, 3] * ns.numpy.asarray(A), "unsupported operand type\\(s\\) for \\*"),
+    "subtract_list": (lambda ns: ns.numpy.asarray(A) - [1, 2, 3], "unsupported operand type"),
+    "equal_list": (lambda ns: ns.numpy.asarray(A) == [1, 2, 3], "unsupported operand type\\(s\\) for =="),
+    "add_string": (lambda ns: ns.numpy.asarray(A) + "a", "unsupported operand type"),
+    "function_of_list": (
+        lambda ns: ns.numpy.sin([1.0]),
+        "sin requires ndarray or scalar arguments, got .*list",
+    ),
+    "function_of_none": (lambda ns: ns.numpy.add(A, None), "add requires ndarray or scalar arguments"),
+    "shapes": (
+        lambda ns: ns.numpy.asarray(A) + np.ones(4, np.float32),
+        "add got incompatible shapes for broadcasting: \\(3,\\), \\(4,\\)",
+    ),
+    "ranks": (
+        lambda ns: ns.numpy.asarray(M) * np.ones((4, 2, 4), np.float32),
+        "Incompatible shapes for broadcasting",
+    ),
+    "dot_sizes": (
+        lambda ns: ns.numpy.dot(A, np.ones(4, np.float32)),
+        "dot_general requires contracting dimensions",
+    ),
+    "matmul_scalar": (lambda ns: ns.numpy.matmul(A, 2.0), "must have ndim at least 1"),
+    "reshape_size": (
+        lambda ns: ns.numpy.asarray(M).reshape(4, 2),
+        "cannot reshape array of shape \\(2, 3\\)",
+    ),
+    "reshape_two_unknown": (
+        lambda ns: ns.numpy.asarray(M).reshape(-1, -1),
+        "can only specify one unknown axis size",
+    ),
+    "axis_out_of_range": (
+        lambda ns: ns.numpy.sum(M, axis=2),
+        "axis 2 is out of bounds for array of dimension 2",
+    ),
+    "axis_twice": (lambda ns: ns.numpy.sum(M, axis=(0, 0)), "duplicate value in 'axis'"),
+    "max_of_nothing": (lambda ns: ns.numpy.max(A[:0]), "zero-size array to reduction operation max"),
+    "unknown_dtype": (lambda ns: ns.numpy.zeros(3, "nonsense"), "not understood"),
+    "string_dtype_array": (lambda ns: ns.numpy.array(["a"]), "not a valid JAX|no.*dtype|array type"),
+    "forgotten_tuple": (lambda ns: ns.numpy.zeros(2, 3), "with a single tuple argument for the shape"),
+    "too_many_indices": (lambda ns: ns.numpy.asarray(A)[0, 0], "Too many indices"),
+    "float_index": (lambda ns: ns.numpy.asarray(A)[1.0], "Indexer must have integer or boolean type"),
+    "string_index": (lambda ns: ns.numpy.asarray(A)["a"], "JAX does not support string indexing"),
+    "two_ellipses": (lambda ns: ns.numpy.asarray(M)[..., ...], "single ellipsis"),
+    "assignment": (lambda ns: ns.numpy.asarray(A).__setitem__(0, 1.0), "immutable"),
+    "iterate_scalar": (lambda ns: list(ns.numpy.float32(1)), "iteration over a 0-d array"),
+    "broadcast_to": (lambda ns: ns.numpy.broadcast_to(A, (2,)), "Incompatible"),
+    "concatenate_nothing": (lambda ns: ns.numpy.concatenate([]), "Need at least one array to concatenate"),
+    "concatenate_shapes": (lambda ns: ns.numpy.concatenate([A, M]), "Cannot concatenate arrays"),
+    "stack_shapes": (lambda ns: ns.numpy.stack([A, A[:2]]), "shape"),
+    "split_unequal": (lambda ns: ns.numpy.split(A, 2), "equal division"),
+    "arange_traced": (lambda ns: ns.jit(ns.numpy.arange)(3), "concrete"),
+    "clip_complex": (lambda ns: ns.numpy.clip(1j, 0), "Clip received a complex value"),
+    "where_one_of_two": (lambda ns: ns.numpy.where(A > 0, A), "where|Either both or neither"),
+    "promote_float8": (
+        lambda ns: ns.numpy.ones(2, "float8_e4m3fn") + ns.numpy.ones(2, "float32"),
+        "no available implicit dtype promotion path",
+    ),
+    "float0": (lambda ns: ns.numpy.sin(np.zeros(2, jax.dtypes.float0)), "float0"),
+    "flip_complex_order": (lambda ns: ns.numpy.floor(1j), "does not accept dtype complex64"),
+    "bool_subtract": (lambda ns: ns.numpy.asarray([True]) - True, "sub does not accept dtype bool"),
+    "bool_conversion": (lambda ns: bool(ns.numpy.asarray(A)), "ambiguous"),
+    "float_conversion": (lambda ns: float(ns.numpy.asarray(A)), "Only scalar arrays|only .*can be converted"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_jax_refuses(name: str) -> None:
+    attempt, words = REFUSED[name]
+    with pytest.raises(Exception) as theirs:
+        attempt(jax)
+    with pytest.raises(Exception) as ours:
+        attempt(minijax)
+    names = {cls.__name__ for cls in type(ours.value).__mro__}
+    assert type(theirs.value).__name__ in names, f"JAX raises {theirs.value!r}, we raise {ours.value!r}"
+    assert re.search(words, str(ours.value)), str(ours.value)
+
+
+CONVERSIONS: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
+    "bool": (bool, errors.TracerBoolConversionError),
+    "float": (float, errors.ConcretizationTypeError),
+    "int": (int, errors.ConcretizationTypeError),
+    "complex": (complex, errors.ConcretizationTypeError),
+    "index": (lambda x: [0, 1][x.astype(int)], errors.TracerIntegerConversionError),
+    "numpy": (np.asarray, errors.TracerArrayConversionError),
+    "numpy_function": (np.sin, TypeError),
+    "item": (lambda x: x.item(), errors.ConcretizationTypeError),
+    "tolist": (lambda x: x.tolist(), errors.ConcretizationTypeError),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_an_abstract_tracer_is_no_python_value(name: str) -> None:
+    convert, error = CONVERSIONS[name]
+    with pytest.raises(error):
+        minijax.make_jaxpr(lambda x: convert(x))(1.0)
+    assert minijax.core.trace.stack_depth() == 0
+
+
+def test_a_tracer_over_a_concrete_value_converts() -> None:
+    """Differentiating an eager function, Python may branch on values, as in JAX."""
+
+    def f(x: Any) -> Any:
+        assert float(x) == 2.0 and int(x) == 2 and bool(x > 1) and complex(x) == 2.0
+        assert [10, 20, 30][(x * 0 + 1).astype(int)] == 20
+        assert x.item() == 2.0
+        return x * 3 if x > 1 else x
+
+    assert minijax.grad(f)(2.0) == 3.0
+
+
+class Own:
+    """A class with its own idea of arithmetic."""
+
+    def __radd__(self, other: Any) -> str:
+        return "own"
+
+    __rmatmul__ = __rmod__ = __rpow__ = __radd__
+
+    def __lt__(self, other: Any) -> str:
+        return "own <"
+
+
+def test_unknown_operands_get_their_turn() -> None:
+    x = jnp.asarray(A)
+    assert x + Own() == "own" and x @ Own() == "own" and x % Own() == "own" and x ** Own() == "own"
+    assert (x > Own()) == "own <"
+    assert (x == object()) is False
+
+
+@pytest.mark.parametrize("left", [np.ones(3, np.float32), np.float32(2), np.float64(2), np.int32(2)])
+def test_numpy_on_the_left_gives_an_array_of_ours(left: Any) -> None:
+    x = jnp.asarray(A)
+    for out in (left + x, left * x, left - x, left / x, left < x, left**x):
+        assert type(out) is minijax.Array
+    jaxpr = minijax.make_jaxpr(lambda y: left * y)(A)
+    assert [e.primitive.name for e in jaxpr.jaxpr.eqns] == ["mul"]
+
+
+def test_the_sign_of_zero_survives_the_cache_of_constants() -> None:
+    x = jnp.asarray(np.ones(2, np.float32))
+    for value in (0.0, -0.0, 0.0):
+        assert np.signbit(np.asarray(x * value)).tolist() == [bool(np.signbit(value))] * 2
+
+
+def test_equal_scalars_of_different_classes_are_different_constants() -> None:
+    i = jnp.asarray(np.array([1, 2], np.int32))
+    assert (i * 2).dtype == np.int32 and (i * 2.0).dtype == np.float32 and (i * True).dtype == np.int32
+    b = jnp.asarray(np.array([True]))
+    assert (b + True).dtype == bool and (b + 1).dtype == np.int32
+
+
+def test_rank_promotion_can_be_refused_or_warned_of() -> None:
+    x, m = jnp.asarray(A), jnp.asarray(M)
+    with _rank_promotion("raise"):
+        with pytest.raises(ValueError, match="jax_numpy_rank_promotion='raise'"):
+            x + m
+        assert (x + 1).shape == (3,)
+    with _rank_promotion("warn"), pytest.warns(UserWarning, match="rank promotion"):
+        x + m
+
+
+def _rank_promotion(how: str) -> Any:
+    from minijax.config import numpy_rank_promotion
+
+    return numpy_rank_promotion(how)
+
+
+def test_isinstance_of_ndarray() -> None:
+    assert isinstance(jnp.ones(2), jnp.ndarray)
+    assert not isinstance(np.ones(2), jnp.ndarray)
+    seen = []
+    minijax.make_jaxpr(lambda x: seen.append(isinstance(x, jnp.ndarray)) or x)(1.0)
+    assert seen == [True]
+
+
+def test_scalar_types_name_dtypes() -> None:
+    assert jnp.zeros(2, jnp.float32).dtype == jnp.float32
+    assert np.dtype(jnp.bfloat16).name == "bfloat16"
+    assert jnp.float32 == np.float32 and hash(jnp.float32) == hash(np.float32)
+    assert jnp.issubdtype(jnp.float32, jnp.floating) and not jnp.issubdtype(jnp.int32, jnp.inexact)
+    assert jnp.result_type(jnp.float16, 2.0) == np.float16 and jnp.promote_types("int8", "uint8") == np.int16
+
+
+def test_constants_of_numpy() -> None:
+    assert jnp.pi == np.pi and jnp.newaxis is None and jnp.inf == np.inf and np.isnan(jnp.nan)
+
+
+@pytest.mark.parametrize("library", [jax, minijax])
+def test_unsupported_indices_or_their_values(library: Any) -> None:
+    """Integer arrays index once gather exists; until then the error says what to do."""
+    x = library.numpy.asarray(A)
+    try:
+        assert np.asarray(x[np.array([2, 0])]).tolist() == [3.0, 1.0]
+    except NotImplementedError as error:
+        assert library is minijax and "jnp.where" in str(error)

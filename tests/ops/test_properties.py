@@ -1,0 +1,236 @@
+"""Laws for every shape: against NumPy, between a primitive and its rules, and beyond what JAX does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minijax
+from minijax import lax
+from minijax.config import default_matmul_precision
+
+from .table import bfloat16, values
+
+sizes = st.integers(0, 4)
+
+
+@st.composite
+def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, Any, str]:
+    """Two operands, dimension numbers, and the same product as an einsum."""
+    letters = iter("abcdefghijk")
+    kinds = draw(st.lists(st.sampled_from(["batch", "contract", "left", "right"]), max_size=5))
+    named = [(kind, next(letters), draw(sizes)) for kind in kinds]
+    left = draw(st.permutations([n for n in named if n[0] != "right"]))
+    right = draw(st.permutations([n for n in named if n[0] != "left"]))
+    batch = [n for n in named if n[0] == "batch"]
+    contract = [n for n in named if n[0] == "contract"]
+    out = [*batch, *[n for n in left if n[0] == "left"], *[n for n in right if n[0] == "right"]]
+    numbers = (
+        (tuple(left.index(n) for n in contract), tuple(right.index(n) for n in contract)),
+        (tuple(left.index(n) for n in batch), tuple(right.index(n) for n in batch)),
+    )
+    spec = f"{''.join(n[1] for n in left)},{''.join(n[1] for n in right)}->{''.join(n[1] for n in out)}"
+    return values(*[n[2] for n in left]), values(*[n[2] for n in right]), numbers, spec
+
+
+@given(products())
+@settings(max_examples=150)
+def test_dot_general_is_einsum(product: Any) -> None:
+    """Any contraction, with sizes of 0 and 1 among them; its gradients are contractions too."""
+    x, y, numbers, spec = product
+    out = lax.dot_general(x, y, numbers)
+    wanted = np.einsum(spec, x, y)
+    assert out.shape == wanted.shape and out.dtype == np.float32
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+    ct = values(*wanted.shape)
+    x_bar, y_bar = minijax.vjp(lambda x, y: lax.dot_general(x, y, numbers), x, y)[1](ct)
+    inputs, result = spec.split("->")
+    left, right = inputs.split(",")
+    np.testing.assert_allclose(x_bar, np.einsum(f"{result},{right}->{left}", ct, y), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(y_bar, np.einsum(f"{left},{result}->{right}", x, ct), rtol=1e-5, atol=1e-5)
+
+
+def padded(x: np.ndarray, value: float, config: list[tuple[int, int, int]]) -> np.ndarray | None:
+    """``pad`` by its definition: spread out, then add or remove at either end. None if that is impossible."""
+    for axis, (low, high, interior) in enumerate(config):
+        n = x.shape[axis]
+        shape = list(x.shape)
+        shape[axis] = n + max(n - 1, 0) * interior
+        wide = np.full(shape, value, x.dtype)
+        wide[(slice(None),) * axis + (slice(None, None, interior + 1),)] = x
+        total = shape[axis] + low + high
+        if total < 0:
+            return None
+        shape[axis] = total
+        x = np.full(shape, value, x.dtype)
+        for i in range(wide.shape[axis]):
+            if 0 <= i + low < total:
+                x[(slice(None),) * axis + (i + low,)] = wide[(slice(None),) * axis + (i,)]
+    return x
+
+
+@given(st.lists(st.tuples(sizes, st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 2)), max_size=2))
+@settings(max_examples=200)
+def test_pad_is_its_definition(axes: Any) -> None:
+    """Low, high and interior padding of either sign."""
+    x = values(*[n for n, *_ in axes])
+    config = [(low, high, interior) for _, low, high, interior in axes]
+    wanted = padded(x, 7.0, config)
+    if wanted is None:
+        with pytest.raises(ValueError, match="not at least 0"):
+            lax.pad(x, np.float32(7), config)
+    else:
+        np.testing.assert_array_equal(lax.pad(x, np.float32(7), config), wanted)
+
+
+LINEAR = {
+    "broadcast": lambda x: lax.broadcast_in_dim(x, (2, 3, 4), (0, 2)),
+    "broadcast permuting": lambda x: lax.broadcast_in_dim(x, (4, 3, 2), (2, 0)),
+    "broadcast permuting ones": lambda x: lax.broadcast_in_dim(lax.reshape(x, (1, 8)), (8, 3, 2), (2, 0)),
+    "reshape": lambda x: lax.reshape(x, (8,), (1, 0)),
+    "transpose": lambda x: lax.transpose(x, (1, 0)),
+    "rev": lambda x: lax.rev(x, (1,)),
+    "tile": lambda x: lax.tile(x, (2, 3)),
+    "slice": lambda x: lax.slice(x, (0, 1), (2, 4), (1, 2)),
+    "pad": lambda x: lax.pad(x, np.float32(0), ((1, -1, 2), (0, 1, 0))),
+    "concatenate": lambda x: lax.concatenate([x, 2 * x], 0),
+    "stack": lambda x: lax.stack([x, x], 1),
+    "unstack": lambda x: lax.unstack(x, 1)[2],
+    "split": lambda x: lax.split(x, (1, 3), 1)[1],
+    "reduce_sum": lambda x: lax.reduce_sum(x, (1,)),
+    "cumsum": lambda x: lax.cumsum(x, 1, True),
+    "select": lambda x: lax.select(values(2, 4, dtype=bool), x, 3 * x),
+    "select_n of one case": lambda x: lax.select_n(values(2, 4, dtype=bool), x),
+    "dot": lambda x: lax.dot(x, values(4, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_transposes_are_adjoint(name: str) -> None:
+    """``<ct, f(x)> == <f'(ct), x>``, evaluated, and of a mapped function."""
+    f, x = LINEAR[name], values(2, 4)
+    out = np.asarray(f(x))
+    ct = values(*out.shape)
+    (pulled,) = minijax.linear_transpose(f, x)(ct)
+    np.testing.assert_allclose(np.vdot(ct, out), np.vdot(pulled, x), rtol=1e-5)
+    many, cts = np.stack([x, x[::-1], x + 1], 1), np.stack([ct, ct, 2 * ct])
+    mapped = minijax.vmap(lambda x, ct: minijax.linear_transpose(f, x)(ct)[0], in_axes=(1, 0))(many, cts)
+    np.testing.assert_allclose(
+        mapped, np.stack([pulled, pulled, 2 * np.asarray(pulled)]), rtol=1e-5, atol=1e-5
+    )
+
+
+SMOOTH = {
+    "reduce_prod": lambda x: lax.reduce_prod(x, (0,)),
+    "reduce_max": lambda x: lax.reduce_max(x, (1,)),
+    "cumprod": lambda x: lax.cumprod(x, 1),
+    "cummax": lambda x: lax.cummax(x, 0),
+    "cummin": lambda x: lax.cummin(x, 1, True),
+    "cumlogsumexp": lambda x: lax.cumlogsumexp(x, 1),
+    "cumlogsumexp reversed": lambda x: lax.cumlogsumexp(x, 0, True),
+    "clamp": lambda x: lax.clamp(0.5 * x[0, 1], x, x[1, 2] + 0.1),
+    "clamp by arrays": lambda x: lax.clamp(x - 0.3, x[::-1], x + 0.3),
+    "sort": lambda x: lax.sort(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_derivatives_are_limits(name: str) -> None:
+    """Forward and reverse derivatives against central differences in float64, away from kinks."""
+    with minijax.enable_x64(True):
+        x = np.linspace(-1.1, 1.9, 6).reshape(2, 3)[:, ::-1] + np.array([[0, 0.37, 0.11], [0.05, 0, 0.23]])
+        t = np.cos(np.arange(6.0)).reshape(2, 3)
+        f = SMOOTH[name]
+        out, pushed = minijax.jvp(f, (x,), (t,))
+        wanted = (np.asarray(f(x + 1e-6 * t)) - np.asarray(f(x - 1e-6 * t))) / 2e-6
+        np.testing.assert_allclose(pushed, wanted, rtol=1e-6, atol=1e-8)
+        ct = np.sin(np.arange(1.0, 1 + out.size)).reshape(out.shape)
+        (pulled,) = minijax.vjp(f, x)[1](ct)
+        np.testing.assert_allclose(np.vdot(pulled, t), np.vdot(ct, wanted), rtol=1e-6, atol=1e-8)
+
+
+def test_cumlogsumexp_of_infinities() -> None:
+    """As in JAX: -inf is the identity, and inf wins."""
+    x = np.array([-np.inf, -np.inf, 1.0, 2.0, np.inf], np.float32)
+    wanted = np.array([-np.inf, -np.inf, 1.0, 2.3132617, np.inf], np.float32)
+    np.testing.assert_allclose(lax.cumlogsumexp(x), wanted, rtol=1e-6)
+    np.testing.assert_allclose(minijax.jit(lax.cumlogsumexp)(x), wanted, rtol=1e-6)
+
+
+def test_a_result_does_not_follow_its_argument() -> None:
+    """Results may be views of operands, so an operand from outside is copied first."""
+    x = np.arange(6.0, dtype=np.float32)
+    taken = [lax.slice(x, (1,), (4,)), lax.reshape(x, (2, 3)), lax.rev(x, (0,)), *lax.split(x, (2, 4))]
+    before = [np.array(y) for y in taken]
+    x[:] = -1
+    for y, was in zip(taken, before, strict=True):
+        np.testing.assert_array_equal(y, was)
+        with pytest.raises(ValueError, match="read-only"):
+            np.asarray(y)[...] = 0
+
+
+def test_results_have_exactly_the_abstract_dtype() -> None:
+    """NumPy would widen small integers in sums and products; what is held must be what the type says."""
+    for dtype in (np.int8, np.uint16, np.float16, bfloat16):
+        x = values(2, 3, dtype=dtype)
+        outs = [
+            lax.reduce_sum(x, (0,)),
+            lax.reduce_prod(x, (0, 1)),
+            lax.cumsum(x, 1),
+            lax.dot(x, lax.transpose(x, (1, 0))),
+            lax.clamp(x[0, 0], x, x[1, 1]),
+            lax.pad(x, x[0, 0], ((1, 1, 1), (0, 0, 0))),
+        ]
+        for out in outs:
+            assert out.dtype == dtype and out._value().dtype == dtype
+
+
+def test_sums_of_small_floats_do_not_stall() -> None:
+    """bfloat16 has 8 bits: adding ones in it stops at 256, so sums are formed in float32."""
+    ones = lax.full((1000,), 1, bfloat16)
+    assert float(lax.reduce_sum(ones, (0,))) == 1000
+    assert float(lax.dot(ones, ones)) == 1000
+    assert float(lax.cumsum(ones)[-1]) == 1000
+
+
+def test_tangents_of_integers_are_float0() -> None:
+    """A conversion to integers or an index ends differentiation: its tangent has no elements to speak of."""
+    float0 = np.dtype([("float0", "V")])
+    for f in (lambda x: lax.convert_element_type(x, np.int32), lambda x: lax.argmax(x, 0, np.int32)):
+        out, tangent = minijax.jvp(f, (values(3),), (values(3),))
+        assert tangent.dtype == float0 and tangent.shape == out.shape
+
+
+def test_stop_gradient_of_nested_differentiation() -> None:
+    """It stops all of the enclosing differentiations, not only the innermost."""
+    f = minijax.grad(minijax.grad(lambda x: lax.stop_gradient(x) * x * x))
+    assert float(f(3.0)) == 6.0
+    assert float(minijax.vmap(f)(np.array([3.0], np.float32))[0]) == 6.0
+
+
+def test_default_precision_comes_from_the_configuration() -> None:
+    """``default_matmul_precision`` is written into the equation, as in JAX."""
+    x = values(2, 2)
+    with default_matmul_precision("float32"):
+        jaxpr = minijax.make_jaxpr(lax.dot)(x, x)
+    assert "precision=(Precision.HIGHEST, Precision.HIGHEST)" in str(jaxpr)
+    assert "precision" not in str(minijax.make_jaxpr(lax.dot)(x, x))
+
+
+def test_printed_as_jax_prints_it() -> None:
+    """What is obvious from the types is left out."""
+
+    def f(x: Any) -> Any:
+        return lax.dot(lax.broadcast_in_dim(x, (2, 3), (1,)), lax.broadcast(1.0, (3,)))
+
+    assert str(minijax.make_jaxpr(f)(values(3))) == (
+        "{ lambda ; a:f32[3]. let\n"
+        "    b:f32[2,3] = broadcast_in_dim[broadcast_dimensions=(1,)] a\n"
+        "    c:f32[3] = broadcast_in_dim 1.0:f32[]\n"
+        "    d:f32[2] = dot_general[dimension_numbers=(([1], [0]), ([], []))] b c\n"
+        "  in (d,) }"
+    )
