@@ -1,0 +1,81 @@
+"""minijax: the core of JAX, rebuilt so that it can be watched."""
+
+import importlib
+from typing import Any
+
+import minijax.ir.pretty  # noqa: F401  (installs the printer of jaxprs)
+from minijax import lax, nn, numpy, tree, tree_util
+from minijax.api import (
+    block_until_ready,
+    device_get,
+    device_put,
+    eval_shape,
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jit,
+    jvp,
+    linear_transpose,
+    linearize,
+    make_jaxpr,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+from minijax.api.devices import default_backend, device_count, devices
+from minijax.config import config, disable_jit, enable_x64
+from minijax.core import dtypes
+from minijax.core.array import Array
+from minijax.core.array import get_aval as typeof
+from minijax.core.avals import ShapeDtypeStruct
+from minijax.lax import stop_gradient
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Array",
+    "ShapeDtypeStruct",
+    "block_until_ready",
+    "config",
+    "default_backend",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "disable_jit",
+    "dtypes",
+    "enable_x64",
+    "eval_shape",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jit",
+    "jvp",
+    "lax",
+    "linear_transpose",
+    "linearize",
+    "make_jaxpr",
+    "nn",
+    "numpy",
+    "stop_gradient",
+    "tree",
+    "tree_util",
+    "typeof",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """What ``%load_ext minijax`` calls."""
+    importlib.import_module("minijax.ipython_ext").load_ipython_extension(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """What ``%unload_ext minijax`` calls."""
+    importlib.import_module("minijax.ipython_ext").unload_ipython_extension(ipython)

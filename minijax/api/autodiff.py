@@ -1,0 +1,439 @@
+"""Differentiation: jvp, linearize, vjp, linear_transpose and grad.
+
+Reverse mode is forward mode, partially evaluated (the primal side is known, the tangent side is not) and then
+transposed; ``linearize``, ``vjp`` and ``grad`` share that road.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions, to_value
+from minijax.core import dtypes, observe
+from minijax.core.array import LiteralArray, get_aval, is_array_like
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
+from minijax.core.trace import new_main
+from minijax.interpreters.jvp import JVPTrace, JVPTracer
+from minijax.interpreters.jvp import jvp as jvp_flat
+from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import backward_pass_closed, transpose_program
+from minijax.ir.evaluate import eval_closed
+from minijax.ops.call import timed
+from minijax.pytree import explain_tree_diff, tree_flatten, tree_map, tree_structure, tree_unflatten
+
+# ---------------------------------------------------------------------------------------------- forward mode
+
+
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """The value of ``fun`` at ``primals`` and its derivative along ``tangents`` (forward mode).
+
+    Args:
+      fun: a function of positional arguments, pytrees of arrays.
+      primals, tangents: tuples or lists of equal structure, shapes and dtypes (integers have float0 tangents).
+      has_aux: ``fun`` returns ``(output, auxiliary_data)``.
+
+    Returns:
+      ``(primals_out, tangents_out)``, and the auxiliary data third with ``has_aux``.
+
+    Raises:
+      TypeError: the trees differ in structure, or a dtype does not fit. ValueError: a shape does not fit.
+    """
+    check_callable(fun)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            "primal and tangent arguments to jvp must be tuples or lists; "
+            f"found {type(primals).__name__} and {type(tangents).__name__}. For one argument write jvp(f, (x,), (dx,))."
+        )
+    leaves, in_tree = tree_flatten((tuple(primals), {}))
+    tangent_leaves, tangent_tree = tree_flatten((tuple(tangents), {}))
+    if in_tree != tangent_tree or isinstance(primals, list) != isinstance(tangents, list):
+        raise TypeError(
+            "primal and tangent arguments to jvp must have the same tree structure; primals have tree structure "
+            f"{tree_structure(primals)} whereas tangents have tree structure {tree_structure(tangents)}."
+        )
+    check_args(leaves, "jvp", fun, in_tree)
+    flat = FlatFun(fun, in_tree, "jvp", has_aux)
+    seeds = [_check_tangent(p, t) for p, t in zip(leaves, tangent_leaves, strict=True)]
+    outs, tangents_out = jvp_flat(flat, leaves, seeds, describe(fun))
+    value = tree_unflatten(flat.out_tree, outs)
+    tangent = tree_unflatten(flat.out_tree, [instantiate_zeros(t) for t in tangents_out])
+    return (value, tangent, lower_aux(flat.aux)) if has_aux else (value, tangent)
+
+
+def lower_aux(aux: Any) -> Any:
+    """Auxiliary data with finished tracers replaced by their primal values."""
+
+    def primal(x: Any) -> Any:
+        while isinstance(x, JVPTracer) and not x._trace.main.alive:
+            x = x.primal
+        return x
+
+    return tree_map(primal, aux)
+
+
+def _check_tangent(primal: Any, tangent: Any) -> Any:
+    aval = get_aval(primal)
+    expected = aval.to_tangent_aval()
+    if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
+        found = ShapedArray(tangent.shape, dtypes.float0)
+    else:
+        found = get_aval(tangent)
+    if found.dtype != expected.dtype:
+        raise TypeError(
+            "primal and tangent arguments to jvp do not match; dtypes must be equal, or in case of int/bool primal "
+            f"dtype the tangent dtype must be float0. Got primal dtype {dtype_name(aval.dtype)} and so expected "
+            f"tangent dtype {dtype_name(expected.dtype)}, but got tangent dtype {dtype_name(found.dtype)} instead."
+        )
+    if found.shape != aval.shape:
+        raise ValueError(
+            f"jvp called with different primal and tangent shapes; got primal shape {aval.shape} and tangent shape as "
+            f"{found.shape}."
+        )
+    return zero_of(aval) if expected.dtype == dtypes.float0 else to_value(tangent)
+
+
+# ---------------------------------------------------------------------------------------------- linearization
+
+
+def linearize_flat(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = ""
+) -> tuple[list[Any], LinearProgram]:
+    """Outputs of flat ``fun`` and the linear program of its derivative in the inputs that ``wrt`` selects.
+
+    Inputs of integer dtype have no tangent and are left out of the program's inputs, as are the others.
+    """
+    with timed("linearize", name), new_main(PartialEvalTrace, "partial_eval", [], name) as pe_main:
+        pe: Any = pe_main.trace
+        unknowns = []
+        with new_main(JVPTrace, "jvp", None, name) as jvp_main:
+            trace: Any = jvp_main.trace
+            ins = []
+            for x, active in zip(primals, wrt, strict=True):
+                aval = get_aval(x)
+                if active and dtypes.is_inexact(aval.dtype):
+                    tangent = pe.new_unknown(aval)
+                    unknowns.append(tangent)
+                    ins.append(JVPTracer(trace, x, tangent))
+                else:
+                    ins.append(x)
+            pairs = [trace.split(out) for out in fun(*ins)]
+        outs = [t if type(t) is Zero else pe.atom(t) for _, t in pairs]
+        program = LinearProgram([t.variable for t in unknowns], pe.eqns, outs, name)
+    if observe.on_jaxpr:
+        observe.emit(observe.on_jaxpr, "linear", program.closed(), name)
+    return [p for p, _ in pairs], program
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of ``fun`` at ``primals`` and the linear function of tangents that approximates it there.
+
+    ``fun`` runs once; the linear function may be called many times, with tangents of the structure, shapes and
+    dtypes of
+    ``primals`` (TypeError or ValueError otherwise). Returns ``(value, linear)``, and the auxiliary data third with
+    ``has_aux``.
+    """
+    check_callable(fun)
+    leaves, in_tree = tree_flatten((primals, {}))
+    check_args(leaves, "linearize", fun, in_tree)
+    flat = FlatFun(fun, in_tree, "linearize", has_aux)
+    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
+    closed = program.closed()
+    out_tree, avals = flat.out_tree, avals_of(leaves)
+    out_avals = avals_of(outs)
+
+    def linear(*tangents: Any) -> Any:
+        tangent_leaves, tangent_tree = tree_flatten((tangents, {}))
+        if tangent_tree != in_tree:
+            raise TypeError(
+                "linearized function: the tangents must have the structure of the primals.\n"
+                + explain_tree_diff(in_tree, tangent_tree, "the primals", "the tangents")
+            )
+        active = []
+        for aval, t in zip(avals, tangent_leaves, strict=True):
+            found = get_aval(t)
+            if dtypes.is_inexact(aval.dtype):
+                if (found.shape, found.dtype) != (aval.shape, aval.dtype):
+                    raise ValueError(
+                        f"linearized function called on tangent values inconsistent with the original primal values: "
+                        f"got tangent aval {found} for primal aval {aval}."
+                    )
+                active.append(to_value(t))
+        found_outs = iter(eval_closed(closed, *active))
+        tangent_outs = [
+            zeros(aval.to_tangent_aval()) if type(v) is Zero else next(found_outs)
+            for v, aval in zip(program.outs, out_avals, strict=True)
+        ]
+        return tree_unflatten(out_tree, tangent_outs)
+
+    linear.jaxpr = closed  # type: ignore[attr-defined]
+    value = tree_unflatten(out_tree, outs)
+    return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
+
+
+def _one_like(aval: ShapedArray) -> Any:
+    return LiteralArray(aval.dtype.type(1), aval)
+
+
+class VJP:
+    """The pullback that ``vjp`` returns: call it with a cotangent of the output's structure, shapes and dtypes."""
+
+    def __init__(
+        self, program: LinearProgram, in_avals: Sequence[ShapedArray], in_tree: Any, out_avals: Any, out_tree: Any
+    ) -> None:
+        self.program = program
+        self.in_avals = in_avals
+        self.in_tree = in_tree
+        self.out_avals = out_avals
+        self.out_tree = out_tree
+
+    def __call__(self, cotangent: Any) -> Any:
+        cts, ct_tree = tree_flatten(cotangent)
+        if ct_tree != self.out_tree:
+            raise ValueError(
+                "unexpected tree structure of argument to vjp function: the cotangent must have the structure of "
+                f"the output. Tree structure of cotangent input {ct_tree} does not match structure of primal output "
+                f"{self.out_tree}.\n" + explain_tree_diff(self.out_tree, ct_tree, "the output", "the cotangent")
+            )
+        seeds = [_check_cotangent(aval, ct) for aval, ct in zip(self.out_avals, cts, strict=True)]
+        args, _ = tree_unflatten(self.in_tree, pull_back(self.program, self.in_avals, seeds))
+        return args
+
+    @property
+    def jaxpr(self) -> Any:
+        """The linear program whose transpose this is."""
+        return self.program.closed()
+
+    def __repr__(self) -> str:
+        return f"VJP(of {self.program.name or 'a function'})"
+
+
+def pull_back(program: LinearProgram, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
+    """Cotangents of all inputs, zeros made real: the transpose of ``program`` at ``cts``."""
+    with timed("transpose", program.name):
+        found = iter(transpose_program(program, cts))
+        return [
+            instantiate_zeros(next(found)) if dtypes.is_inexact(aval.dtype) else zeros(aval.to_tangent_aval())
+            for aval in in_avals
+        ]
+
+
+def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
+    expected = aval.to_tangent_aval()
+    found = get_aval(ct)
+    # like JAX, an integer output takes a cotangent of any dtype: it is zero whatever it is
+    no_tangent = expected.dtype == dtypes.float0
+    if found.shape != aval.shape or not (no_tangent or found.dtype == expected.dtype):
+        raise ValueError(
+            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got {found.str_short()}, but "
+            f"expected {expected.str_short()} because the corresponding output of the differentiated function had JAX "
+            f"type {aval.str_short()}."
+        )
+    return zero_of(aval) if no_tangent else to_value(ct)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of ``fun`` at ``primals`` and its pullback, from output cotangents to input cotangents (reverse mode).
+
+    Returns ``(value, pullback)``; with ``has_aux``, where ``fun`` returns ``(output, auxiliary_data)``, the latter
+    third. ``pullback(ct)`` returns a tuple with one cotangent per primal, of its structure, shapes and dtypes.
+    """
+    check_callable(fun)
+    leaves, in_tree = tree_flatten((primals, {}))
+    check_args(leaves, "vjp", fun, in_tree)
+    flat = FlatFun(fun, in_tree, "vjp", has_aux)
+    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
+    pullback = VJP(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
+    value = tree_unflatten(flat.out_tree, outs)
+    return (value, pullback, lower_aux(flat.aux)) if has_aux else (value, pullback)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()) -> Callable[[Any], Any]:
+    """The transpose of a function that is linear in ``primals`` (only their shapes and dtypes are looked at).
+
+    Returns a function from an output cotangent to a tuple of input cotangents. Raises NotImplementedError or
+    AssertionError when ``fun`` is not linear, TypeError if neither all inputs and outputs are inexact nor all are
+    integers.
+    """
+    check_callable(fun)
+    leaves, in_tree = tree_flatten((primals, {}))
+    avals = avals_of(leaves)
+    flat = FlatFun(fun, in_tree, "linear_transpose")
+    closed = stage(flat, avals, describe(fun), label="linear_transpose")
+    out_tree, out_avals = flat.out_tree, closed.out_avals
+    found_dtypes = [a.dtype for a in (*avals, *out_avals)]
+    if not (all(map(dtypes.is_inexact, found_dtypes)) or all(map(dtypes.is_integer, found_dtypes))):
+        ins, outs = [str(a) for a in avals], [str(a) for a in out_avals]
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
+            f"functions, but got {ins} -> {outs}."
+        )
+
+    def transposed(cotangent: Any) -> Any:
+        cts, ct_tree = tree_flatten(cotangent)
+        if ct_tree != out_tree:
+            raise TypeError(f"cotangent tree does not match function output, expected {out_tree} but got {ct_tree}")
+        for aval, ct in zip(out_avals, cts, strict=True):
+            found = get_aval(ct)
+            if (found.shape, found.dtype) != (aval.shape, aval.dtype):
+                raise TypeError(
+                    f"cotangent type does not match function output, expected {aval} but got {found}"
+                )
+        found_cts = backward_pass_closed(closed, [UndefinedPrimal(a) for a in avals], [to_value(ct) for ct in cts])
+        zeros_made = [zeros(a) if type(ct) is Zero else ct for ct, a in zip(found_cts, avals, strict=True)]
+        args, _ = tree_unflatten(in_tree, zeros_made)
+        return args
+
+    return transposed
+
+
+# ---------------------------------------------------------------------------------------------- gradients
+
+
+def _check_scalar(out: Any) -> ShapedArray:
+    leaves, tree = tree_flatten(out)
+    if len(leaves) != 1 or tree.num_nodes != 1:
+        raise TypeError(
+            f"Gradient only defined for scalar-output functions. Output was {out!r}. "
+            "Return one scalar (for auxiliary outputs, use has_aux=True)."
+        )
+    aval = get_aval(leaves[0])
+    if aval.shape:
+        raise TypeError(
+            f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}. "
+            "Reduce it, for example with jnp.sum, or use jacrev."
+        )
+    return aval
+
+
+def check_input(transform: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
+    dtype = get_aval(x).dtype
+    if holomorphic:
+        if not dtypes.is_complex(dtype):
+            raise TypeError(f"{transform} with holomorphic=True requires inputs with complex dtype, but got {dtype}.")
+    elif not dtypes.is_inexact(dtype) and not allow_int:
+        raise TypeError(
+            f"{transform} requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), but "
+            f"got {dtype_name(dtype)}. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int "
+            "to True."
+        )
+    elif dtypes.is_complex(dtype) and transform == "jacfwd":
+        raise TypeError(
+            f"jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got {dtype}. "
+            "For holomorphic differentiation, pass holomorphic=True."
+        )
+
+
+def check_output(transform: str, aval: ShapedArray, holomorphic: bool) -> None:
+    if holomorphic:
+        if not dtypes.is_complex(aval.dtype):
+            raise TypeError(
+                f"{transform} with holomorphic=True requires outputs with complex dtype, but got {aval.dtype}."
+            )
+    elif dtypes.is_complex(aval.dtype):
+        raise TypeError(
+            f"{transform} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
+            f"{aval.dtype}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "non-holomorphic functions involving complex outputs, use vjp directly."
+        )
+    elif not dtypes.is_inexact(aval.dtype):
+        raise TypeError(
+            f"{transform} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
+            f"{dtype_name(aval.dtype)}. For differentiation of functions with integer outputs, use vjp directly."
+        )
+
+
+def on_leaves(
+    fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: dict[str, Any], transform: str
+) -> tuple[Callable[..., Any], list[Any], Any]:
+    """``fun`` as a function of the leaves of its arguments ``argnums``, the others fixed; these leaves; their tree.
+
+    The tree is that of one argument if ``argnums`` is an integer, of a tuple of arguments otherwise.
+    """
+    single = not isinstance(argnums, (tuple, list))
+    numbers = int_or_ints(argnums, "argnums")
+    chosen = positions(numbers, len(args), "differentiating with respect to", "argnums", TypeError)
+    leaves, tree = tree_flatten(args[chosen[0]] if single else tuple(args[i] for i in chosen))
+    if not all(map(is_array_like, leaves)):
+        all_leaves, in_tree = tree_flatten((tuple(args), kwargs))
+        check_args(all_leaves, transform, fun, in_tree)
+
+    def fun_of_leaves(*values: Any) -> Any:
+        rebuilt = tree_unflatten(tree, values)
+        full = list(args)
+        for i, part in zip(chosen, (rebuilt,) if single else rebuilt, strict=True):
+            full[i] = part
+        return fun(*full, **kwargs)
+
+    return fun_of_leaves, leaves, tree
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives both the value of scalar-valued ``fun`` and its gradient in the arguments ``argnums``.
+
+    Returns ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``. The gradient has the structure of the
+    argument (a tuple of them if ``argnums`` is a sequence).
+
+    Raises TypeError, when called, for a non-scalar or non-real output and for integer inputs (unless ``allow_int``).
+    """
+    check_callable(fun)
+
+    @functools.wraps(fun)
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        return _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, args, kwargs)
+
+    return value_and_grad_f
+
+
+def _value_and_grad(
+    transform: str,
+    fun: Callable[..., Any],
+    argnums: Any,
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, transform)
+    for x in leaves:
+        check_input(transform, x, holomorphic, allow_int)
+    flat = FlatFun(fun_of_leaves, tree_structure((tuple(leaves), {})), transform, has_aux, describe(fun))
+    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
+    value = tree_unflatten(flat.out_tree, outs)
+    aval = _check_scalar(value)
+    check_output(transform, aval, holomorphic)
+    gradient = tree_unflatten(tree, pull_back(program, avals_of(leaves), [_one_like(aval)]))
+    return ((value, lower_aux(flat.aux)), gradient) if has_aux else (value, gradient)
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """The gradient function of scalar-valued ``fun`` in the arguments ``argnums``; see ``value_and_grad``.
+
+    Returns the gradient; ``(gradient, aux)`` with ``has_aux``.
+    """
+    check_callable(fun)
+
+    @functools.wraps(fun)
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, args, kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return grad_f

@@ -1,0 +1,150 @@
+"""``vmap``: map a function over array axes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names
+from minijax.core.array import get_aval
+from minijax.interpreters.vmap import AxisData, batch, match_axis
+from minijax.pytree import PyTreeDef, prefix_leaves, tree_flatten, tree_unflatten
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """``fun`` mapped over array axes, as if called in a loop and the results stacked.
+
+    Args:
+      fun: the function, written for single examples.
+      in_axes: the axis to map of each positional argument: an int (negative counts from the end), None for "the same
+      for
+        all", or pytrees of these that are prefixes of the arguments. Keyword arguments are mapped along axis 0.
+      out_axes: likewise, where the mapped axis appears in the outputs.
+      axis_name: a name for the axis, for collectives.
+      axis_size: the size, where no argument tells it.
+
+    Raises:
+      ValueError: axes that do not fit the arguments, sizes that differ. TypeError: ``in_axes`` of a wrong type.
+    """
+    check_callable(fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or type(in_axes) is int or isinstance(in_axes, tuple)):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
+            f"passed to the function, but got {in_axes}."
+        )
+    for axis in tree_flatten(in_axes)[0]:
+        if type(axis) is not int:
+            raise TypeError(
+                "vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
+                f"{in_axes}."
+            )
+    for axis in tree_flatten(out_axes)[0]:
+        if type(axis) is not int:
+            raise TypeError(
+                "vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got "
+                f"{out_axes}."
+            )
+
+    @functools.wraps(fun)
+    def vmap_f(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
+                f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
+            )
+        leaves, in_tree = tree_flatten((args, kwargs))
+        dims = _input_axes(in_axes, fun, in_tree, args, leaves)
+        size = _axis_size(fun, leaves, dims, in_tree, axis_size)
+        flat = FlatFun(fun, in_tree, "vmap")
+        outs, found = batch(flat, AxisData(axis_name, size), leaves, dims, describe(fun))
+        wanted = _output_axes(out_axes, flat.out_tree)
+        return tree_unflatten(
+            flat.out_tree, [_place(o, d, w, size, fun) for o, d, w in zip(outs, found, wanted, strict=True)]
+        )
+
+    return vmap_f
+
+
+def _input_axes(
+    in_axes: Any, fun: Callable[..., Any], in_tree: PyTreeDef, args: Sequence[Any], leaves: Sequence[Any]
+) -> list[int | None]:
+    axes = _spread(in_axes, tuple(args), "vmap in_axes")
+    axes += [0] * (len(leaves) - len(axes))  # keyword arguments
+    # what is not mapped is handed on as it is, be it an array or not
+    check_args([0 if axis is None else x for x, axis in zip(leaves, axes, strict=True)], "vmap", fun, in_tree)
+    out: list[int | None] = []
+    for x, axis in zip(leaves, axes, strict=True):
+        if axis is None:
+            out.append(None)
+            continue
+        shape = get_aval(x).shape
+        if not -len(shape) <= axis < len(shape):
+            raise ValueError(
+                f"vmap was requested to map its argument along axis {axis}, which implies that its rank should be at "
+                f"least {axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its shape is {shape})"
+            )
+        out.append(axis % len(shape))
+    return out
+
+
+def _axis_size(
+    fun: Callable[..., Any], leaves: Sequence[Any], dims: Sequence[int | None], tree: PyTreeDef, given: int | None
+) -> int:
+    sizes = {get_aval(x).shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None}
+    if given is not None:
+        sizes.add(given)
+    if not sizes:
+        if not leaves:
+            raise ValueError("vmap wrapped function must be passed at least one argument containing an array")
+        raise ValueError("vmap must have at least one non-None value in in_axes, or an axis_size")
+    if len(sizes) == 1:
+        return sizes.pop()
+    lines = ["vmap got inconsistent sizes for array axes to be mapped:"]
+    if given is not None:
+        lines.append(f"  * axis_size is {given}")
+    for name, d, x in zip(leaf_names(fun, tree), dims, leaves, strict=True):
+        if d is not None:
+            aval = get_aval(x)
+            lines.append(f"  * one axis had size {aval.shape[d]}: axis {d} of argument {name} of type {aval}")
+    lines.append("Map axes of one size, or use in_axes=None for an argument that is the same for all.")
+    raise ValueError("\n".join(lines))
+
+
+def _spread(axes: Any, full: Any, name: str) -> list[Any]:
+    """The leaves of ``axes``, one for each leaf of ``full``."""
+    try:
+        return prefix_leaves(axes, full, name=name)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} specification must be a tree prefix of the corresponding value.\n{error}"
+        ) from None
+
+
+def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:
+    return _spread(out_axes, out_tree, "vmap out_axes")
+
+
+def _place(value: Any, dim: int | None, wanted: int | None, size: int, fun: Callable[..., Any]) -> Any:
+    if wanted is None:
+        if dim is not None:
+            raise ValueError(
+                f"vmap has mapped output but out_axes is None: an output of {fun_name(fun)} varies along the mapped "
+                "axis, so it has one value per example. Give that output an axis in out_axes."
+            )
+        return value
+    ndim = get_aval(value).ndim + (dim is None)
+    if not -ndim <= wanted < ndim:
+        raise ValueError(
+            f"axis {wanted} is out of bounds for array of dimension {ndim}: vmap out_axes must fit every output, "
+            "with the mapped axis counted."
+        )
+    return match_axis(value, dim, size, wanted % ndim)

@@ -1,0 +1,444 @@
+"""``jit``: stage a function once per signature, compile it with XLA, and run the compiled program from then on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, int_or_ints, leaf_names
+from minijax.config import jit_disabled, trace_key
+from minijax.core import observe
+from minijax.core.array import get_aval, is_array_like, numpy_aval
+from minijax.core.avals import ShapedArray, ShapeDtypeStruct
+from minijax.core.trace import Tracer, base_main, state
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ops.call import Compiled, compiled, jit_p, lowered_text, timed
+from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef_is_leaf, treedef_tuple
+
+# fun -> its staged signatures, shared by every jit(fun) with the same options, alive as long as the function is
+_staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Staged]]] = weakref.WeakKeyDictionary()
+
+# Beyond this many signatures of one function, the earliest is forgotten.
+MAX_SIGNATURES = 4096
+
+
+class Staged:
+    """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
+
+    __slots__ = ("closed", "outer", "in_tree", "out_tree", "one_leaf", "params", "program")
+
+    def __init__(
+        self, closed: ClosedJaxpr, outer: list[Any], in_tree: Any, out_tree: Any, params: dict[str, Any]
+    ) -> None:
+        self.closed = closed
+        self.outer = outer
+        # of the dynamic (args, kwargs)
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.one_leaf = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
+        self.params = params
+        self.program: Compiled | None = None
+
+
+class JitFunction:
+    """What ``jit`` returns: call it like the function; ``lower``, ``trace`` and ``eval_shape`` look inside."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        static_argnums: tuple[int, ...],
+        static_argnames: tuple[str, ...],
+        donate_argnums: tuple[int, ...],
+        donate_argnames: tuple[str, ...],
+        keep_unused: bool,
+        inline: bool,
+    ) -> None:
+        functools.update_wrapper(self, fun, updated=())
+        # the function's own attributes show, but none of them may hide a method of this class
+        own = getattr(fun, "__dict__", {})
+        self.__dict__.update((k, v) for k, v in own.items() if not hasattr(JitFunction, k))
+        self.__wrapped__ = self.fun = fun
+        self.static_argnums = static_argnums
+        self.static_argnames = static_argnames
+        self.donate_argnums = donate_argnums
+        self.donate_argnames = donate_argnames
+        self.inline = inline
+        self.subject = describe(fun)
+        options = (static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
+        try:
+            self.cache = _staged.setdefault(fun, {}).setdefault(options, {})
+        except TypeError:  # no weak reference, or no hash: the cache lives with this object
+            self.cache = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if jit_disabled():
+            return self.fun(*args, **kwargs)
+        staged, leaves = self._find(args, kwargs)
+        if staged.program is not None and state.dynamic is base_main.trace and not observe.bind_watched:
+            for x in leaves:
+                if isinstance(x, Tracer):
+                    break
+            else:
+                outs = staged.program(*leaves)
+                return outs[0] if staged.one_leaf else tree_unflatten(staged.out_tree, outs)
+        outs = jit_p.bind(*staged.outer, *leaves, **staged.params)
+        if not staged.outer:
+            staged.program = staged.closed.memo.get(("executable", tuple(staged.params["donated_invars"])))
+        return tree_unflatten(staged.out_tree, outs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    # ------------------------------------------------------------------------------------------ signatures
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Staged, list[Any]]:
+        """The staged signature of this call, made if it is new, and the dynamic leaves."""
+        static: tuple[Any, ...] = ()
+        if self.static_argnums or self.static_argnames:
+            args, kwargs, static = self._split(args, kwargs)
+        # without keyword arguments, flattening the positional ones alone takes a third of the time
+        leaves, args_tree = tree_flatten(args)
+        kwargs_tree = None
+        if kwargs:
+            more, kwargs_tree = tree_flatten(kwargs)
+            leaves += more
+        avals = []
+        for x in leaves:
+            try:
+                avals.append(numpy_aval(x) if type(x) is np.ndarray else x.aval)
+            except (AttributeError, TypeError):
+                if not is_array_like(x):
+                    check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
+                avals.append(get_aval(x))
+        key = (args_tree, kwargs_tree, tuple(avals), static, trace_key(), state.axis_env)
+        try:
+            staged = self.cache.get(key)
+        except TypeError:
+            raise self._unhashable(static) from None
+        if observe.on_cache:
+            reason = "" if staged else self._explain(key)
+            observe.emit(observe.on_cache, "staging", fun_name(self.fun), staged is not None, key, reason)
+        if staged is None:
+            staged = self._stage(avals, static, args, kwargs)
+            # an outer tracer belongs to one run of an outer transformation, and so does what closes over it
+            if not staged.outer:
+                if len(self.cache) >= MAX_SIGNATURES:
+                    del self.cache[next(iter(self.cache))]
+                self.cache[key] = staged
+        return staged, leaves
+
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Dynamic args and kwargs, and the static ones as part of the key."""
+        at = {i % len(args) for i in self.static_argnums if -len(args) <= i < len(args)}
+        named = {k: v for k, v in kwargs.items() if k in self.static_argnames}
+        static = (
+            tuple((i, type(args[i]), args[i]) for i in sorted(at)),
+            tuple((k, type(v), v) for k, v in sorted(named.items(), key=lambda item: item[0])),
+        )
+        dynamic = tuple(a for i, a in enumerate(args) if i not in at)
+        return dynamic, {k: v for k, v in kwargs.items() if k not in named}, static
+
+    def _unhashable(self, static: tuple[Any, ...]) -> Exception:
+        for where, kind, value in (*static[0], *static[1]) if static else ():
+            try:
+                hash(value)
+            except TypeError:
+                which = f"static_argnums={where}" if isinstance(where, int) else f"static_argnames={where!r}"
+                return ValueError(
+                    "Non-hashable static arguments are used in a jit function: "
+                    f"{which} of {self.subject} has value {value!r} of type {kind}. Static arguments are part of the "
+                    "cache key: pass a hashable value (a tuple in place of a list), or make the argument dynamic."
+                )
+        return TypeError(f"an argument of {self.subject} is a tree with unhashable data, so its call has no signature")
+
+    def _explain(self, key: tuple[Any, ...]) -> str:
+        """Why ``key`` was not found: what differs from the nearest earlier signature."""
+        if not self.cache:
+            return "first call"
+        args_tree, kwargs_tree, avals, static, settings, axes = key
+        call_tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
+        names = leaf_names(self._with_static(static), call_tree)
+
+        def differences(other: tuple[Any, ...]) -> list[str]:
+            out = []
+            if other[:2] != (args_tree, kwargs_tree):
+                out.append("the arguments have another tree structure")
+            elif other[2] != avals:
+                out.extend(
+                    f"argument {name} is {_type_text(b)}, was {_type_text(a)}"
+                    for name, a, b in zip(names, other[2], avals, strict=True)
+                    if a is not b
+                )
+            if other[3] != static:
+                out.append("a static argument has another value")
+            if other[4] != settings:
+                out.append("the configuration changed")
+            if other[5] != axes:
+                out.append("it is mapped over other named axes")
+            return out
+
+        found = [differences(k) for k in self.cache]
+        nearest: list[str] = min(found, key=len)
+        return "; ".join(nearest)
+
+    # ------------------------------------------------------------------------------------------ staging
+
+    def _with_static(self, static: tuple[Any, ...]) -> Callable[..., Any]:
+        if not static:
+            return self.fun
+        at = {i: value for i, _, value in static[0]}
+        named = {k: value for k, _, value in static[1]}
+
+        def fun_of_dynamic(*args: Any, **kwargs: Any) -> Any:
+            given = iter(args)
+            full = [at[i] if i in at else next(given) for i in range(len(args) + len(at))]
+            return self.fun(*full, **kwargs, **named)
+
+        return fun_of_dynamic
+
+    def _stage(self, avals: Sequence[Any], static: Any, args: Any, kwargs: Any) -> Staged:
+        name = fun_name(self.fun)
+        in_tree = tree_structure((args, kwargs))
+        flat = FlatFun(self._with_static(static), in_tree, "jit", subject=self.subject)
+        with timed("trace", name):
+            closed = stage(flat, avals, self.subject, label="jit")
+        closed, outer = _open_over_tracers(closed)
+        donated = (False,) * len(outer) + self._donated(args, kwargs, static)
+        params = {"name": name, "jaxpr": closed, "donated_invars": donated}
+        return Staged(closed, outer, in_tree, flat.out_tree, params)
+
+    def _donated(self, args: Any, kwargs: Any, static: Any) -> tuple[bool, ...]:
+        if not self.donate_argnums and not self.donate_argnames:
+            return (False,) * len(tree_flatten((args, kwargs))[0])
+        statics = {i for i, _, _ in static[0]} if static else set()
+        places = [i for i in range(len(args) + len(statics)) if i not in statics]
+        total = len(args) + len(statics)
+        donates = {i % total for i in self.donate_argnums if -total <= i < total}
+        flags: list[bool] = []
+        for place, arg in zip(places, args, strict=True):
+            flags.extend([place in donates] * len(tree_flatten(arg)[0]))
+        for k in sorted(kwargs):
+            flags.extend([k in self.donate_argnames] * len(tree_flatten(kwargs[k])[0]))
+        return tuple(flags)
+
+    # ------------------------------------------------------------------------------------------ looking inside
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Stage at these arguments (arrays or ``ShapeDtypeStruct``s), without compiling."""
+        staged, _ = self._find(args, kwargs)
+        return Traced(fun_name(self.fun), staged)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Stage and lower at these arguments, without compiling."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the outputs at these arguments."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget every staged and compiled signature."""
+        self.cache.clear()
+
+    def _cache_size(self) -> int:
+        return len(self.cache)
+
+    def __repr__(self) -> str:
+        return f"<jit of {self.subject}>"
+
+
+def _type_text(aval: ShapedArray) -> str:
+    """``f32[3]``, and whether it is weakly typed: what can differ between two signatures."""
+    return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
+
+
+def _open_over_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """Constants that are outer tracers become leading inputs; arrays stay constants."""
+    outer = [c for c in closed.consts if isinstance(c, Tracer)]
+    if not outer:
+        return closed, []
+    pairs = list(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    lifted = [v for v, c in pairs if isinstance(c, Tracer)]
+    kept = [(v, c) for v, c in pairs if not isinstance(c, Tracer)]
+    jaxpr = closed.jaxpr
+    opened = Jaxpr([v for v, _ in kept], [*lifted, *jaxpr.invars], jaxpr.outvars, jaxpr.eqns, jaxpr.debug_name)
+    return ClosedJaxpr(opened, [c for _, c in kept]), outer
+
+
+class Traced:
+    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on."""
+
+    def __init__(self, name: str, staged: Staged) -> None:
+        self.fun_name = name
+        self._staged = staged
+        self.jaxpr = staged.closed
+
+    @property
+    def out_info(self) -> Any:
+        """The outputs' shapes and dtypes, as a tree of ``ShapeDtypeStruct``s."""
+        leaves = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
+        return tree_unflatten(self._staged.out_tree, leaves)
+
+    def lower(self) -> Lowered:
+        """The StableHLO program."""
+        donated = self._staged.params["donated_invars"]
+        return Lowered(self, lowered_text(self.jaxpr, self.fun_name, donated))
+
+
+class Lowered:
+    """A StableHLO program: ``as_text()`` shows it, ``compile()`` goes on."""
+
+    def __init__(self, traced: Traced, text: str) -> None:
+        self._traced = traced
+        self._text = text
+
+    def as_text(self, dialect: str | None = None) -> str:
+        """The module as MLIR text. ValueError for a dialect other than 'stablehlo'."""
+        if dialect not in (None, "stablehlo"):
+            raise ValueError(f"unknown dialect {dialect!r}: minijax lowers to 'stablehlo'")
+        return self._text
+
+    @property
+    def out_info(self) -> Any:
+        return self._traced.out_info
+
+    def compile(self) -> CompiledFunction:
+        """The program compiled by XLA."""
+        traced = self._traced
+        donated = traced._staged.params["donated_invars"]
+        return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, donated))
+
+
+class CompiledFunction:
+    """A compiled program: callable on arguments of its types; shows its HLO, costs and memory."""
+
+    def __init__(self, traced: Traced, program: Compiled) -> None:
+        self._traced = traced
+        self._program = program
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arguments of the trees and types it was compiled for; TypeError for others, and for tracers."""
+        leaves, in_tree = tree_flatten((args, kwargs))
+        if in_tree != self._traced._staged.in_tree:
+            raise TypeError(
+                f"Function compiled with input pytree does not match the input pytree it was called with: {in_tree} "
+                f"instead of {self._traced._staged.in_tree}. Pass what was passed to lower, without the static "
+                "arguments."
+            )
+        for x in leaves:
+            if isinstance(x, Tracer):
+                raise TypeError(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                    f"Detected argument of Tracer type {type(x)}. Transform the function before lowering it."
+                )
+        expected = self._traced.jaxpr.in_avals
+        found = [get_aval(x) for x in leaves]
+        if [(a.shape, a.dtype) for a in found] != [(a.shape, a.dtype) for a in expected]:
+            raise TypeError(
+                "Argument types differ from the types for which this computation was compiled: expected "
+                f"{[str(a) for a in expected]}, got {[str(a) for a in found]}."
+            )
+        return tree_unflatten(self._traced._staged.out_tree, self._program(*leaves))
+
+    def as_text(self) -> str:
+        """The optimised HLO."""
+        return self._program.executable.hlo_text()
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """XLA's estimates: flops, bytes accessed, ..."""
+        return self._program.executable.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """XLA's memory plan: argument_size_in_bytes, output_size_in_bytes, temp_size_in_bytes, ..."""
+        return self._program.executable.memory_analysis()
+
+    @property
+    def out_info(self) -> Any:
+        return self._traced.out_info
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+) -> Any:
+    """``fun`` compiled by XLA, once for each signature of its arguments.
+
+    Args:
+      fun: a function of pytrees of arrays, without side effects. Without it, ``jit`` returns a decorator.
+      static_argnums, static_argnames: arguments passed to ``fun`` as they are; hashable, compared by equality.
+      Naming one
+        way implies the other, where the signature tells.
+      donate_argnums, donate_argnames: arguments whose memory XLA may reuse; they cannot be used afterwards.
+      keep_unused: accepted for JAX's sake; unused arguments are always kept.
+      inline: accepted for JAX's sake; inside another staged function the call stays a ``jit`` equation.
+
+    Returns:
+      A ``JitFunction``.
+
+    Raises:
+      ValueError, when called: a static argument is not hashable. TypeError: an argument or an output is no array.
+    """
+    if fun is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            keep_unused=keep_unused,
+            inline=inline,
+        )
+    check_callable(fun)
+    numbers, names = _infer(fun, static_argnums, static_argnames, "static")
+    donated, donated_names = _infer(fun, donate_argnums, donate_argnames, "donate")
+    both = sorted({*map(str, {*numbers} & {*donated}), *({*names} & {*donated_names})})
+    if both:
+        raise ValueError(
+            f"static_argnames and donate_argnames cannot intersect: {', '.join(both)} of {describe(fun)} is both "
+            "static and donated. A static argument has no memory to give away."
+        )
+    return JitFunction(fun, numbers, names, donated, donated_names, keep_unused, inline)
+
+
+def _infer(
+    fun: Callable[..., Any], numbers: Any, names: Any, kind: str
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of arguments, each completed from the other by ``fun``'s signature."""
+    given = () if numbers is None else int_or_ints(numbers, f"{kind}_argnums")
+    named = () if names is None else (names,) if isinstance(names, str) else tuple(names)
+    if not given and not named:
+        return (), ()
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return given, named
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    star = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    double_star = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for i in given:
+        if not star and not -len(positional) <= i < len(positional):
+            raise ValueError(
+                f"jitted function has {kind}_argnums={given} but only accepts {len(positional)} positional arguments."
+            )
+    known = {p.name for p in parameters}
+    for n in named:
+        if n not in known and not double_star:
+            raise ValueError(f"jitted function has invalid argnames {{{n!r}}} in {kind}_argnames. Function is {fun!r}.")
+    if names is None:
+        named = tuple(positional[i].name for i in given if -len(positional) <= i < len(positional))
+    elif numbers is None:
+        given = tuple(i for i, p in enumerate(positional) if p.name in named)
+    return given, named

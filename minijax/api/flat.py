@@ -1,0 +1,157 @@
+"""From functions of pytrees to functions of flat lists, which is what the interpreters transform."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import dtypes
+from minijax.core.array import as_array, get_aval, is_array_like
+from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+
+
+def fun_name(fun: Callable[..., Any]) -> str:
+    """The function's name, as jaxprs print it."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def describe(fun: Callable[..., Any]) -> str:
+    """``f at file.py:12``, for error messages."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    code = getattr(getattr(fun, "__wrapped__", fun), "__code__", None)
+    name = fun_name(fun)
+    return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
+
+
+def check_callable(fun: Any) -> None:
+    """TypeError if ``fun`` cannot be called."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}. Pass the function itself, not its result.")
+
+
+class FlatFun:
+    """``fun`` as a function from leaves to a list of leaves; remembers the tree of its last output in ``out_tree``.
+
+    With ``has_aux`` the function returns a pair, whose second part is kept in ``aux`` and does not take part.
+    """
+
+    __slots__ = ("fun", "in_tree", "transform", "has_aux", "subject", "out_tree", "aux")
+
+    out_tree: PyTreeDef
+
+    def __init__(
+        self, fun: Callable[..., Any], in_tree: PyTreeDef, transform: str, has_aux: bool = False, subject: str = ""
+    ) -> None:
+        self.fun = fun
+        # how the user's function is called in messages, where ``fun`` is a wrapper of ours
+        self.subject = subject or describe(fun)
+        self.in_tree = in_tree
+        self.transform = transform
+        self.has_aux = has_aux
+        self.aux: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args, kwargs = tree_unflatten(self.in_tree, leaves)
+        out = self.fun(*args, **kwargs)
+        if self.has_aux:
+            if not isinstance(out, (tuple, list)) or len(out) != 2:
+                raise TypeError(
+                    "expected function with aux output to return a two-element tuple, but got type "
+                    f"{type(out)} with value {out!r}: with has_aux=True, return (output, auxiliary_data)."
+                )
+            out, self.aux = out
+        outs, self.out_tree = tree_flatten(out)
+        for x in outs:
+            if not is_array_like(x):
+                raise TypeError(self._bad_output(out))
+        return [to_value(x) for x in outs]
+
+    def _bad_output(self, out: Any) -> str:
+        for path, leaf in tree_flatten_with_path(out)[0]:
+            if not is_array_like(leaf):
+                at = f" at output component {keystr(path)}" if path else ""
+                return (
+                    f"function {self.subject} traced for {self.transform} returned a value of type "
+                    f"{type(leaf)}{at}, which is not a valid JAX type. Return arrays, numbers, or containers of them."
+                )
+        raise AssertionError("every output is array-like")
+
+    @property
+    def __name__(self) -> str:
+        return fun_name(self.fun)
+
+
+def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
+    """Each leaf of a call's ``(args, kwargs)`` by the parameter it belongs to: ``x``, ``params['w'][0]``."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    args, kwargs = tree_unflatten(in_tree, range(in_tree.num_leaves))
+    names: list[str] = []
+    for i, arg in enumerate(args):
+        name = positional[i] if i < len(positional) else f"args[{i}]"
+        names.extend(name + keystr(path) for path, _ in tree_flatten_with_path(arg)[0])
+    for key in sorted(kwargs):
+        names.extend(key + keystr(path) for path, _ in tree_flatten_with_path(kwargs[key])[0])
+    return names
+
+
+def check_args(leaves: Sequence[Any], transform: str, fun: Callable[..., Any], in_tree: PyTreeDef) -> None:
+    """TypeError, naming the parameter, for the first leaf of a call that is not array-like."""
+    for i, x in enumerate(leaves):
+        if not is_array_like(x):
+            advice = " or mark the argument as static (static_argnums, static_argnames)" if transform == "jit" else ""
+            raise TypeError(
+                f"Error interpreting argument to {describe(fun)} as an abstract array: {x!r} of type {type(x)} is "
+                f"not a valid JAX type. It was passed to the function at path {leaf_names(fun, in_tree)[i]}. Pass an "
+                f"array or a number to a function transformed by {transform}, close over the value instead,"
+                f"{advice or ' or convert it'}."
+            )
+
+
+def to_value(x: Any) -> Any:
+    """``x`` itself if it is an array or a tracer, as an array otherwise; float0 arrays stay NumPy's."""
+    if hasattr(x, "aval") or getattr(x, "dtype", None) == dtypes.float0:
+        return x
+    return as_array(x)
+
+
+def avals_of(leaves: Sequence[Any]) -> list[Any]:
+    """The types of array-like ``leaves``."""
+    return [get_aval(x) for x in leaves]
+
+
+def int_or_ints(value: Any, name: str) -> tuple[int, ...]:
+    """``argnums`` as a tuple. TypeError if it is neither an integer nor a sequence of integers."""
+    try:
+        return (operator.index(value),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(i) for i in value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}") from None
+
+
+def positions(argnums: Sequence[int], n_args: int, doing: str, name: str, error: type[Exception]) -> list[int]:
+    """``argnums`` made non-negative. Raises ``error`` if one is out of range for ``n_args`` positional arguments."""
+    for i in argnums:
+        if i >= n_args:
+            raise error(
+                f"{doing} {name}={i} requires at least {i + 1} positional arguments to be passed by the caller, "
+                f"but got only {n_args} positional arguments. Positions count from 0."
+            )
+        if i < -n_args:
+            raise ValueError(
+                f"{doing} {name}={i}: positional argument indices must have value greater than or equal to "
+                f"-len(args) and less than len(args), but got value {i} for len(args) == {n_args}."
+            )
+    return [i % n_args for i in argnums]

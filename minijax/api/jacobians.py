@@ -1,0 +1,138 @@
+"""Jacobians and Hessians: the derivative maps applied to a whole basis at once, by ``vmap``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.api.autodiff import check_input, check_output, jvp, on_leaves, vjp
+from minijax.api.batching import vmap
+from minijax.api.flat import avals_of, check_callable
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.structural import zeros
+from minijax.numpy import eye
+from minijax.ops.convert import convert_element_type_p
+from minijax.ops.nary import reshape_p
+from minijax.pytree import tree_flatten, tree_map, tree_unflatten
+
+
+def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if get_aval(x).shape == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None)
+
+
+def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
+    """The standard basis of the space of arrays of these types: for each, (total size, *shape)."""
+    total = sum(a.size for a in avals)
+    out, start = [], 0
+    for aval in avals:
+        columns = eye(total, dtype=aval.dtype)
+        if len(avals) > 1:
+            columns = columns[:, start : start + aval.size]
+        out.append(_reshape(columns, (total, *aval.shape)))
+        start += aval.size
+    return out
+
+
+def _of_type(x: Any, aval: ShapedArray) -> Any:
+    """``x`` with the dtype and weak type of ``aval``; zeros for the float0 derivatives of integers."""
+    found = get_aval(x)
+    if found.dtype == aval.dtype and found.weak_type == aval.weak_type:
+        return x
+    if found.dtype == dtypes.float0:
+        return zeros(aval.update(shape=found.shape))
+    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
+
+
+def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArray) -> list[Any]:
+    """``array``, whose ``axis`` runs over all elements of arrays of these types, cut into one block for each.
+
+    The blocks have the dtype and weak type of ``like``.
+    """
+    array = _of_type(array, like)
+    shape = get_aval(array).shape
+    axis %= len(shape)
+    blocks, start = [], 0
+    for aval in avals:
+        at = (slice(None),) * axis + (slice(start, start + aval.size),)
+        block = array if len(avals) == 1 else array[at]
+        blocks.append(_reshape(block, (*shape[:axis], *aval.shape, *shape[axis + 1 :])))
+        start += aval.size
+    return blocks
+
+
+def jacfwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """The Jacobian of ``fun`` in the arguments ``argnums``, column by column (forward mode): for tall Jacobians.
+
+    For an output leaf of shape ``s`` and an input leaf of shape ``t`` the entry has shape ``s + t``; the trees nest,
+    the output's outside. Returns ``(jacobian, aux)`` with ``has_aux``. TypeError for integer inputs.
+    """
+    check_callable(fun)
+
+    @functools.wraps(fun)
+    def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
+        fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, "jacfwd")
+        for x in leaves:
+            check_input("jacfwd", x, holomorphic, False)
+        avals = avals_of(leaves)
+
+        def push(*tangents: Any) -> Any:
+            return jvp(fun_of_leaves, tuple(leaves), tangents, has_aux)
+
+        out_axes = (None, -1, None) if has_aux else (None, -1)
+        value, columns, *aux = vmap(push, out_axes=out_axes)(*_basis(avals))
+        for y in tree_flatten(value)[0]:
+            if holomorphic:
+                check_output("jacfwd", get_aval(y), holomorphic)
+        jac = tree_map(lambda y, c: tree_unflatten(tree, _blocks(c, -1, avals, get_aval(y))), value, columns)
+        return (jac, aux[0]) if has_aux else jac
+
+    return jacfwd_f
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """The Jacobian of ``fun`` in the arguments ``argnums``, row by row (reverse mode): for wide Jacobians.
+
+    The result is laid out as that of ``jacfwd``.
+    """
+    check_callable(fun)
+
+    @functools.wraps(fun)
+    def jacrev_f(*args: Any, **kwargs: Any) -> Any:
+        fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, "jacrev")
+        for x in leaves:
+            check_input("jacrev", x, holomorphic, allow_int)
+        value, pullback, *aux = vjp(fun_of_leaves, *leaves, has_aux=has_aux)
+        outs, out_tree = tree_flatten(value)
+        in_avals, out_avals = avals_of(leaves), avals_of(outs)
+        for aval in out_avals:
+            check_output("jacrev", aval, holomorphic)
+        rows = vmap(lambda *cts: pullback(tree_unflatten(out_tree, cts)))(*_basis(out_avals))
+        # one list of blocks per input leaf, regrouped as one tree of input blocks per output leaf
+        columns = [_blocks(r, 0, out_avals, a) for r, a in zip(rows, in_avals, strict=True)]
+        blocks = zip(*columns, strict=True) if columns else [()] * len(outs)
+        jac = tree_unflatten(out_tree, [tree_unflatten(tree, list(block)) for block in blocks])
+        return (jac, aux[0]) if has_aux else jac
+
+    return jacrev_f
+
+
+jacobian = jacrev
+
+
+def hessian(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """The Hessian of ``fun``: the forward-mode Jacobian of the reverse-mode one."""
+    inner = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
+    return jacfwd(inner, argnums, has_aux=has_aux, holomorphic=holomorphic)

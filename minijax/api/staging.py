@@ -1,0 +1,58 @@
+"""``make_jaxpr`` and ``eval_shape``: a function as a program, or just its type."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions
+from minijax.core.avals import ShapeDtypeStruct
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.pytree import tree_flatten, tree_unflatten
+
+
+def _stage(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[ClosedJaxpr, Any]:
+    leaves, in_tree = tree_flatten((tuple(args), kwargs))
+    check_args(leaves, "make_jaxpr", fun, in_tree)
+    flat = FlatFun(fun, in_tree, "make_jaxpr")
+    return stage(flat, avals_of(leaves), describe(fun), label="make_jaxpr"), flat.out_tree
+
+
+def _shapes(closed: ClosedJaxpr, out_tree: Any) -> Any:
+    return tree_unflatten(
+        out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals]
+    )
+
+
+def make_jaxpr(
+    fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), return_shape: bool = False
+) -> Callable[..., Any]:
+    """A function that returns the jaxpr of ``fun`` at its arguments, which may be ``ShapeDtypeStruct``s.
+
+    ``static_argnums`` are passed as they are. With ``return_shape`` the result is ``(jaxpr, shapes)``, the latter a
+    tree of ``ShapeDtypeStruct``s.
+    """
+    check_callable(fun)
+    numbers = int_or_ints(static_argnums, "static_argnums")
+
+    @functools.wraps(fun)
+    def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
+        static = positions(numbers, len(args), "make_jaxpr with", "static_argnums", ValueError)
+        dynamic = [a for i, a in enumerate(args) if i not in static]
+
+        def of_dynamic(*values: Any, **kw: Any) -> Any:
+            given = iter(values)
+            return fun(*[a if i in static else next(given) for i, a in enumerate(args)], **kw)
+
+        closed, out_tree = _stage(of_dynamic if static else fun, dynamic, kwargs)
+        return (closed, _shapes(closed, out_tree)) if return_shape else closed
+
+    return make_jaxpr_f
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of ``fun``'s outputs, as ``ShapeDtypeStruct``s, without computing them."""
+    check_callable(fun)
+    return _shapes(*_stage(fun, args, kwargs))

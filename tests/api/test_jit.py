@@ -1,0 +1,162 @@
+"""``jit``: once per signature, results on the device, caches that keep nothing alive."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+
+
+def counted(fun):
+    def wrapper(*args, **kwargs):
+        wrapper.count += 1
+        return fun(*args, **kwargs)
+
+    wrapper.count = 0
+    return wrapper
+
+
+def test_traced_once_per_signature():
+    f = counted(lambda x, y: lax.sin(x) * lax.cos(y))
+    jitted = minijax.jit(f)
+    jitted(3.0, 4.0)
+    jitted(4.0, 5.0)
+    assert f.count == 1
+    jitted(np.float32(3.0), np.float32(4.0))
+    assert f.count == 2
+    jitted(np.ones(2, np.float32), np.ones(2, np.float32))
+    assert f.count == 3
+    jitted(3.0, 4.0)
+    assert f.count == 3
+
+
+def test_jit_of_the_same_function_shares_its_traces():
+    f = counted(lambda x: lax.sin(x))
+    minijax.jit(f)(1.0)
+    minijax.jit(f)(1.0)
+    assert f.count == 1
+
+
+def test_x64_is_part_of_the_signature():
+    f = counted(lambda x: x * 2)
+    jitted = minijax.jit(f)
+    assert jitted(1.5).dtype == np.float32
+    with minijax.enable_x64(True):
+        assert jitted(1.5).dtype == np.float64
+    assert f.count == 2
+
+
+def test_results_stay_on_the_device_until_they_are_read():
+    out = minijax.jit(lambda x: x + 1)(np.ones(3, np.float32))
+    assert out.on_device and not out.on_host
+    again = minijax.jit(lambda x: x * 2)(out)
+    assert not out.on_host, "feeding a result to another program must not fetch it"
+    np.testing.assert_array_equal(np.asarray(again), [4, 4, 4])
+
+
+def test_a_cache_does_not_keep_the_function_or_its_constants_alive():
+    class Big:
+        pass
+
+    def make():
+        marker = Big()
+        const = jnp.arange(3.0)
+
+        def f(x):
+            f.marker = marker
+            return x + const
+
+        minijax.jit(f)(1.0)
+        minijax.grad(lambda x: minijax.jit(f)(x).sum())(1.0)
+        return weakref.ref(marker), weakref.ref(const)
+
+    marker, const = make()
+    gc.collect()
+    assert marker() is None and const() is None
+
+
+def test_the_callers_array_may_change_afterwards():
+    x = np.arange(3, dtype=np.float32)
+    jitted = minijax.jit(lambda x: x * 1)
+    y = jitted(x)
+    x[:] = 100
+    np.testing.assert_array_equal(np.asarray(y), [0, 1, 2])
+    np.testing.assert_array_equal(np.asarray(jitted(x)), [100, 100, 100])
+    eager = jnp.asarray(x)
+    view = jnp.reshape(eager, (3, 1))
+    x[:] = 7
+    assert float(view[0, 0]) == 100 and float(eager[0]) == 100
+
+
+def test_static_arguments():
+    f = counted(lambda x, n, flag=False: x * n if flag else x + n)
+    jitted = minijax.jit(f, static_argnums=1, static_argnames="flag")
+    assert float(jitted(2.0, 3)) == 5 and float(jitted(2.0, 3, flag=True)) == 6
+    assert float(jitted(5.0, 3)) == 8 and f.count == 2
+    with pytest.raises(ValueError, match="[Nn]on-hashable static"):
+        jitted(2.0, [3])
+
+
+def test_donated_arguments_cannot_be_used_again():
+    x = jnp.arange(4.0)
+    y = minijax.jit(lambda x: x + 1, donate_argnums=0)(x)
+    np.testing.assert_array_equal(np.asarray(y), [1, 2, 3, 4])
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(x)
+
+
+def test_lower_compile_and_what_they_tell():
+    lowered = minijax.jit(lambda x: lax.sin(x) @ x).lower(minijax.ShapeDtypeStruct((8, 8), np.float32))
+    text = lowered.as_text()
+    assert "stablehlo.sine" in text and "func.func public @main" in text
+    compiled = lowered.compile()
+    assert "HloModule" in compiled.as_text()
+    assert compiled.cost_analysis()["flops"] >= 2 * 8**3 - 8 * 8
+    memory = compiled.memory_analysis()
+    assert memory.argument_size_in_bytes == 256 and memory.output_size_in_bytes == 256
+    x = np.ones((8, 8), np.float32)
+    np.testing.assert_allclose(np.asarray(compiled(x)), np.sin(x) @ x, rtol=1e-5)
+    with pytest.raises(TypeError, match="types"):
+        compiled(np.ones((4, 4), np.float32))
+
+
+def test_a_nested_jit_is_lowered_as_one_function_called_twice():
+    inner = minijax.jit(lambda x: lax.sin(x) * 2.0)
+    text = minijax.jit(lambda x: inner(inner(x))).lower(1.0).as_text()
+    assert text.count("call @") == 2 and text.count("func.func private") == 1
+
+
+def test_constants_of_any_kind_survive_compilation():
+    big = np.arange(1000.0, dtype=np.float32).reshape(10, 100)
+    for const in (big, big.astype(np.int8), big > 3, np.float32(-0.0), np.float32("nan"), np.float32("inf")):
+        inner = minijax.jit(lambda x, const=const: jnp.asarray(const) + x.astype(jnp.asarray(const).dtype))
+        plain = np.asarray(const) + np.zeros((), np.asarray(const).dtype)
+        for f in (inner, minijax.jit(lambda x, inner=inner: inner(x))):
+            out = np.asarray(f(np.float32(0)))
+            np.testing.assert_array_equal(out, plain)
+
+
+def test_disable_jit_runs_python():
+    f = counted(lambda x: x + 1)
+    jitted = minijax.jit(f)
+    with minijax.disable_jit():
+        jitted(1.0)
+        jitted(1.0)
+    assert f.count == 2
+
+
+def test_an_output_without_leaves_is_returned_at_every_call():
+    for empty in (None, (), {}, [None]):
+        jitted = minijax.jit(lambda x, empty=empty: empty)
+        assert jitted(1.0) == empty and jitted(1.0) == empty and jitted(2.0) == empty
+
+
+def test_float0_tangents_come_out_of_jit():
+    x = jnp.arange(3.0)
+    value, tangent = minijax.jit(lambda x, t: minijax.jvp(lambda y: y > 1, (x,), (t,)))(x, x)
+    np.testing.assert_array_equal(np.asarray(value), [False, False, True])
+    assert tangent.dtype == minijax.dtypes.float0 and tangent.shape == (3,)

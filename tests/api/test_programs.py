@@ -1,0 +1,201 @@
+"""Small programs at the edges of the transformations, each run in JAX and in minijax.
+
+A row of ``SAME`` must give the same tree with the same shapes, dtypes, weak types and values in both; a row of
+``REFUSED`` must be refused by both with the same class of error. ``OURS`` holds what is asked of minijax alone.
+After every row the interpreter stack must be empty.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import errors
+from minijax.core.trace import stack_depth
+
+X = np.arange(3, dtype=np.float32) + 1
+M = np.arange(6, dtype=np.float32).reshape(2, 3)
+FLOAT0 = np.zeros((), jax.dtypes.float0)
+
+Program = Callable[[Any], Any]
+
+
+def cube_and_aux(x: Any) -> Any:
+    return x**3, x + 1
+
+
+def named(name: str, ns: Any) -> Any:
+    """A jitted function of this name."""
+
+    def double(x: Any) -> Any:
+        return x * 2
+
+    double.__name__ = name
+    return ns.jit(double)
+
+
+def pullback_of_integer(ns: Any) -> Any:
+    return ns.vjp(lambda x, i: (x * i, i), 2.0, 3)[1]
+
+
+class Scale:
+    """A callable object with a jitted method."""
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.k
+
+
+def with_method(ns: Any) -> Any:
+    class Scaled(Scale):
+        @functools.partial(ns.jit, static_argnums=0)
+        def times(self, x: Any) -> Any:
+            return x * self.k
+
+    return Scaled(3.0)
+
+
+SAME: dict[str, Program] = {
+    # a tracer copies as itself: a deep copy of its trace would be a stranger to it, and its derivative zero
+    "deepcopy_under_jit": lambda ns: ns.jit(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
+    "deepcopy_under_grad": lambda ns: ns.grad(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
+    "deepcopy_under_vmap": lambda ns: ns.vmap(lambda x: copy.deepcopy([x])[0] * 2)(X),
+    "copy_under_grad": lambda ns: ns.grad(lambda x: copy.copy(x) * 2)(2.0),
+    # weak types: constants of derivative rules follow a weakly typed scalar
+    "weak_grad_of_a_power": lambda ns: ns.grad(lambda x: x**3)(2.0),
+    "weak_second_derivative": lambda ns: ns.grad(ns.grad(lambda x: x**3))(2.0),
+    "weak_grad_of_tanh": lambda ns: ns.grad(ns.numpy.tanh)(2.0),
+    "weak_grad_of_sqrt": lambda ns: ns.jit(ns.grad(ns.numpy.sqrt))(2.0),
+    "weak_grad_with_aux": lambda ns: ns.grad(lambda x: ns.grad(cube_and_aux, has_aux=True)(x), has_aux=True)(2.0),
+    "strong_grad_of_a_real_part": lambda ns: ns.grad(lambda z: ns.numpy.real(z * z))(1 + 2j),
+    "strong_grad_of_a_power": lambda ns: ns.grad(lambda x: x**3)(np.float32(2)),
+    "weak_derivative_meets_bfloat16": lambda ns: (
+        ns.grad(lambda x: x**3)(2.0) * ns.numpy.ones(2, ns.numpy.bfloat16)
+    ),
+    "weak_jacfwd": lambda ns: ns.jacfwd(lambda x: x**3)(2.0),
+    "weak_hessian": lambda ns: ns.hessian(lambda t: (t["a"] ** 2).sum() * t["b"] ** 3)({"a": X, "b": 2.0}),
+    # the derivatives of and by integers have the dtype of what they belong to
+    "jacfwd_of_an_integer_output": lambda ns: ns.jacfwd(lambda x: (x, 3))(2.0),
+    "jacrev_by_an_integer": lambda ns: ns.jacrev(lambda x: x * 2.0, allow_int=True)(3),
+    # an integer output takes any cotangent of its shape
+    "float0_cotangent": lambda ns: pullback_of_integer(ns)((1.0, FLOAT0))[0],
+    "integer_cotangent": lambda ns: pullback_of_integer(ns)((1.0, 1))[0],
+    "float_cotangent_of_an_integer": lambda ns: pullback_of_integer(ns)((1.0, 1.5))[0],
+    # linear_transpose: integer functions, and results that are arrays although the cotangent was NumPy's
+    "linear_transpose_of_integers": lambda ns: ns.linear_transpose(lambda x: x * 2, 3)(3),
+    "linear_transpose_identity": lambda ns: ns.linear_transpose(lambda t: t["x"] + t["y"], {"x": X, "y": X})(X),
+    "linear_transpose_unused": lambda ns: ns.linear_transpose(lambda x, y: x * 2, X, 1.0)(X),
+    # vmap hands on what it does not map
+    "vmap_of_an_unmapped_string": lambda ns: ns.vmap(lambda x, mode: x * len(mode), in_axes=(0, None))(X, "abc"),
+    # names of functions, whatever they are, make a program
+    "a_name_beyond_ascii": lambda ns: ns.jit(lambda x: named("größe", ns)(x))(2.0),
+    "a_name_that_starts_with_a_digit": lambda ns: ns.jit(lambda x: named("3d-x", ns)(x))(2.0),
+    # jit as a method
+    "jitted_method": lambda ns: [with_method(ns).times(2.0), type(with_method(ns).times).__name__],
+    "jitted_method_name": lambda ns: with_method(ns).times.__name__,
+    "jit_of_an_object": lambda ns: ns.jit(Scale(3.0))(2.0),
+    # Array and NumPy
+    "dlpack_is_read_only": lambda ns: np.from_dlpack(ns.numpy.asarray(X)).flags.writeable,
+    "dlpack_of_a_jit_result": lambda ns: np.from_dlpack(ns.jit(lambda x: x * 2)(X)).flags.writeable,
+    "dlpack_values": lambda ns: np.array(np.from_dlpack(ns.numpy.asarray(X))),
+    "numpy_operand_on_the_left": lambda ns: ns.jit(lambda x: (X * x, X < x, X**x, np.float32(2) - x))(2.0),
+    "device_get_of_numbers": lambda ns: ns.device_get({"a": 2.0, "b": X, "c": None, "d": "text"}),
+}
+
+
+def locked(ns: Any) -> Any:
+    view = np.asarray(ns.numpy.asarray(X))
+    view.flags.writeable = True
+
+
+def numpy_in_place(ns: Any, x: Any) -> Any:
+    out = np.ones(3, np.float32)
+    return np.multiply(out, x)
+
+
+REFUSED: dict[str, Program] = {
+    "pickle_of_a_tracer": lambda ns: ns.jit(lambda x: pickle.dumps(x) and x)(X),
+    "unlocking_the_memory_of_an_array": locked,
+    "a_copy_that_cannot_be_avoided": lambda ns: np.array(ns.numpy.asarray(X), dtype=np.float64, copy=False),
+    "a_format_for_scalars": lambda ns: f"{ns.numpy.asarray(X):.3f}",
+    "numpy_function_under_jit": lambda ns: ns.jit(lambda x: numpy_in_place(ns, x))(2.0),
+    "numpy_function_under_grad": lambda ns: ns.grad(lambda x: np.sin(x))(2.0),
+    "primals_and_tangents_of_other_kinds": lambda ns: ns.jvp(lambda x: x, (1.0,), [1.0]),
+    "cotangent_of_an_integer_of_another_shape": lambda ns: pullback_of_integer(ns)((1.0, X)),
+    "linear_transpose_from_integer_to_float": lambda ns: ns.linear_transpose(lambda x: x * 2.0, 3),
+    "a_bool_as_axis": lambda ns: ns.vmap(lambda x: x, in_axes=(True,))(M),
+    "a_string_along_an_axis": lambda ns: ns.vmap(lambda x, y: x)(X, "abc"),
+    "static_and_donated": lambda ns: ns.jit(lambda x, y: x, static_argnums=0, donate_argnums=0)(1.0, 2.0),
+    "compiled_for_another_tree": lambda ns: ns.jit(lambda t: t["a"]).lower({"a": X}).compile()({"b": X}),
+    "compiled_for_a_keyword": lambda ns: ns.jit(lambda x, y: x - y).lower(X, y=X).compile()(X, X),
+    "compiled_under_vmap": lambda ns: ns.vmap(ns.jit(lambda x: x * 2).lower(2.0).compile())(X),
+    "compiled_under_jit": lambda ns: ns.jit(ns.jit(lambda x: x * 2).lower(2.0).compile())(2.0),
+}
+
+
+def described(x: Any) -> Any:
+    """``x`` with its arrays as tuples that can be compared; float0 arrays by their shape."""
+    if isinstance(x, dict):
+        return {k: described(v) for k, v in x.items()}
+    if isinstance(x, (list, tuple)):
+        return type(x)(described(v) for v in x)
+    if isinstance(x, (jax.Array, minijax.Array)):
+        return ("array", str(x.dtype), x.shape, x.weak_type, np.asarray(x, np.complex128).round(4).tolist())
+    if isinstance(x, np.ndarray):
+        return ("numpy", str(x.dtype), x.shape, x.tolist())
+    return x
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_same_result(name: str) -> None:
+    program = SAME[name]
+    assert described(program(minijax)) == described(program(jax))
+    assert stack_depth() == 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_same_refusal(name: str) -> None:
+    program = REFUSED[name]
+    with pytest.raises(Exception) as theirs:
+        program(jax)
+    with pytest.raises(Exception) as ours:
+        program(minijax)
+    assert ours.type.__name__ == theirs.type.__name__, ours.value
+    assert stack_depth() == 0
+
+
+def test_a_numpy_function_on_a_tracer_names_the_remedy() -> None:
+    with pytest.raises(errors.TracerArrayConversionError, match=r"minijax\.numpy"):
+        minijax.jit(lambda x: np.sin(x))(2.0)
+
+
+def test_attributes_of_a_callable_do_not_hide_methods_of_jit() -> None:
+    class Clip(Scale):
+        def __init__(self) -> None:
+            super().__init__(2.0)
+            self.lower = self.trace = self.cache = self._find = self.fun = 0.0
+
+    jitted = minijax.jit(Clip())
+    assert float(jitted(1.5)) == 3.0 and jitted.k == 2.0
+    assert "func.func public @main" in jitted.lower(1.0).as_text()
+
+
+def test_memory_given_to_numpy_stays_as_it_is() -> None:
+    whole = jnp.asarray(X)
+    for array in (whole, jnp.reshape(whole, (3, 1)), whole[1:]):
+        view = np.asarray(array)
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            view.flags.writeable = True
+        assert not np.from_dlpack(array).flags.writeable
