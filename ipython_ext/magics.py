@@ -1,0 +1,106 @@
+"""One magic for each row of the command table, on a class whose traits ``%config MinijaxMagics`` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.error import UsageError as IPythonUsageError
+from IPython.core.magic import (
+    Magics,
+    cell_magic,
+    line_cell_magic,
+    line_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+    output_can_be_silenced,
+)
+from traitlets import Bool, Enum, Unicode
+
+from minijax.ipython_ext.display import Shown
+from minijax.tools.arguments import UsageError
+from minijax.tools.command import Command
+from minijax.tools.commands import COMMANDS
+from minijax.tools.session import Session
+from minijax.tools.views import PANELS
+
+# Commands that IPython has under the same name get this in front.
+PREFIX = "minijax_"
+# These would change IPython's own meaning of a word, or name what IPython's own magic does.
+TAKEN = ("config", "history")
+# The methods' names begin so: a trait may be called like a command.
+_METHOD = "magic_"
+
+
+def magic_name(command: Command) -> str:
+    """The name of a command's magic."""
+    return PREFIX + command.name if command.name in TAKEN else command.name
+
+
+def _magic(command: Command) -> Callable[..., Any]:
+    """The method behind a command's magic."""
+
+    def run(self: Any, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Shown | None:
+        __tracebackhide__ = True
+        self.apply_traits()
+        # IPython silences the output for a semicolon, and leaves it in the line
+        line = line.rstrip().rstrip(";")
+        try:
+            result = self.session.run_command(command.name, line, cell, local_ns)
+        except UsageError as error:
+            raise IPythonUsageError(str(error)) from None
+        self.take_settings()
+        return Shown(self.shell, result) if result.document or result.value is not None else None
+
+    name = magic_name(command)
+    run.__name__ = _METHOD + name
+    run.__qualname__ = f"MinijaxMagics.{run.__name__}"
+    run.__doc__ = f"{command.usage}\n\n{command.help}\n\nFor example::\n\n" + "\n".join(
+        "    " + each for each in command.example.split("\n")
+    )
+    kind = line_cell_magic if command.cell and command.line else cell_magic if command.cell else line_magic
+    marked: Any = output_can_be_silenced(no_var_expand(needs_local_scope(run)))
+    return kind(name)(marked)
+
+
+class _Traits(Magics):
+    """The settings, and the session behind the magics."""
+
+    watch = Bool(False, help="Show what minijax did after every cell that traced or compiled something.").tag(
+        config=True
+    )
+    panels = Unicode(" ".join(PANELS), help=f"What a watched cell shows: some of {' '.join(PANELS)}.").tag(config=True)
+    style = Enum(("jax", "tutorial"), "jax", help="How jaxprs are printed.").tag(config=True)
+
+    def __init__(self, shell: Any) -> None:
+        self.session = Session(shell.user_ns)
+        # IPython keeps its own inputs: %minijax_history shows those
+        self.session.inputs = shell.history_manager.input_hist_raw
+        super().__init__(shell)
+
+    def apply_traits(self) -> None:
+        """Give the session the values of the traits."""
+        settings = self.session.settings
+        settings.panels = tuple(name for name in PANELS if name in self.panels.replace(",", " ").split())
+        settings.style = self.style
+
+    def take_settings(self) -> None:
+        """Give the traits the values of the session, which a command may have changed."""
+        self.panels = " ".join(self.session.settings.panels)
+        self.style = self.session.settings.style
+
+
+# The decorators put what they mark into a table that ``magics_class`` then empties: so all of it happens
+# here, at once.
+MinijaxMagics: Any = magics_class(
+    type(
+        "MinijaxMagics",
+        (_Traits,),
+        {
+            "__doc__": "The magics of minijax.",
+            "__module__": __name__,
+            **{_METHOD + magic_name(command): _magic(command) for command in COMMANDS.values()},
+        },
+    )
+)

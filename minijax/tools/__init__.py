@@ -1,0 +1,13 @@
+"""The microscope: records what the engine does and shows it, free of any front end.
+
+``recorder`` turns the engine's hooks into an immutable ``recording``; ``views`` turns recordings into
+documents (``document``); ``commands`` is the table of commands that IPython and the REPL share; ``session``
+is one user's state at either of them. Nothing here prints, and nothing here imports a front-end library.
+
+From Python: ``record(f, *args)`` runs a call and gives its result together with the recording.
+"""
+
+from minijax.tools.recorder import Recorder, record
+from minijax.tools.recording import Recording
+
+__all__ = ["Recorder", "Recording", "record"]

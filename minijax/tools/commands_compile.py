@@ -1,0 +1,172 @@
+"""Commands that compile: %jit %hlo."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from minijax.api import block_until_ready, jit
+from minijax.api.compile import JitFunction
+from minijax.tools import hlo, targets, views
+from minijax.tools.arguments import Arguments, Param
+from minijax.tools.command import NOTHING, Command, Result
+from minijax.tools.commands_transform import EXPR, value_lines
+from minijax.tools.document import Block, Code, Document, Row, line
+from minijax.tools.recorder import Recorder
+from minijax.tools.targets import Target
+
+if TYPE_CHECKING:
+    from minijax.tools.session import Session
+
+# Later runs are timed until they have taken this long together, and at most so many of them.
+_TIMED_SECONDS = 0.05
+_TIMED_RUNS = 50
+# A program that ran for longer than this, in seconds, is not run again for the sake of a figure.
+_LONG_RUN = 1.0
+
+
+def _target(session: Session, command: str, args: Arguments) -> Target:
+    __tracebackhide__ = True
+    if args.cell is not None:
+        return targets.from_cell(session, command, args["expr"], args.cell)
+    return targets.from_expression(session, command, args["expr"])
+
+
+def _jitted(target: Target) -> Any:
+    return target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
+
+
+def run_jit(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _target(session, "jit", args)
+    jitted = _jitted(target)
+    recorder = Recorder("summary", args["expr"])
+    blocks: list[Block] = []
+    value: Any = NOTHING
+    with recorder:
+        if target.abstract:
+            jitted.lower(*target.args, **target.kwargs).compile()
+        else:
+            value = block_until_ready(jitted(*target.args, **target.kwargs))
+    if value is not NOTHING:
+        blocks.append(Row("value", value_lines(value)))
+    for rows in (views.hlo_rows, views.cache_rows, views.time_rows):
+        blocks += rows(recorder.recording)
+    if value is not NOTHING and views.phase_totals(recorder.recording).get("run", 0.0) < _LONG_RUN:
+        best, runs = _steady(jitted, target)
+        blocks.append(
+            Row(
+                "again",
+                (line(("time", views.seconds_text(best)), ("muted", f" a call, the best of {runs}")),),
+            )
+        )
+    elif value is NOTHING:
+        blocks.append(Row("note", (line(("muted", "compiled and not run: an argument is only a type")),)))
+    return Result(Document(tuple(blocks)), value, recorder.recording)
+
+
+def _steady(jitted: Any, target: Target) -> tuple[float, int]:
+    """The shortest of several further calls, in seconds, and how many there were."""
+    best, runs = float("inf"), 0
+    end = time.perf_counter() + _TIMED_SECONDS
+    while runs == 0 or (runs < _TIMED_RUNS and time.perf_counter() < end):
+        began = time.perf_counter()
+        block_until_ready(jitted(*target.args, **target.kwargs))
+        best = min(best, time.perf_counter() - began)
+        runs += 1
+    return best, runs
+
+
+def bytes_text(count: float) -> str:
+    """``12 B``, ``3.4 kB``, ``1.2 MB``"""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("the last unit returns")
+
+
+def run_hlo(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _target(session, "hlo", args)
+    recorder = Recorder("summary", args["expr"])
+    blocks: list[Block] = []
+    with recorder:
+        lowered = _jitted(target).lower(*target.args, **target.kwargs)
+        text = lowered.as_text()
+        if args["stage"] == "optimized":
+            compiled = lowered.compile()
+            text = compiled.as_text()
+            blocks += _costs(compiled)
+    shown = text if args["metadata"] else hlo.folded(text)
+    language = "hlo" if args["stage"] == "optimized" else "stablehlo"
+    if args["stage"] == "stablehlo":
+        counts = hlo.stablehlo_counts(text)
+        parts = ", ".join(f"{op.partition('.')[2] or op} {n}" for op, n in counts.most_common())
+        blocks.append(Row("ops", (line(parts),)))
+    return Result(Document((Code(shown.strip("\n"), language), *blocks)), text, recorder.recording)
+
+
+def _costs(compiled: Any) -> list[Block]:
+    blocks: list[Block] = []
+    costs = compiled.cost_analysis()
+    parts = []
+    if "flops" in costs:
+        parts.append(f"{costs['flops']:,.0f} flops")
+    if costs.get("transcendentals"):
+        parts.append(f"{costs['transcendentals']:,.0f} transcendentals")
+    if "bytes accessed" in costs:
+        parts.append(f"{bytes_text(costs['bytes accessed'])} accessed")
+    if parts:
+        blocks.append(Row("cost", (line(" · ".join(parts)),)))
+    memory = compiled.memory_analysis()
+    if memory is not None:
+        sizes = [
+            (name, getattr(memory, f"{field}_size_in_bytes", None))
+            for name, field in (
+                ("arguments", "argument"),
+                ("outputs", "output"),
+                ("temporaries", "temp"),
+                ("shared by both", "alias"),
+                ("code", "generated_code"),
+            )
+        ]
+        known = [f"{name} {bytes_text(size)}" for name, size in sizes if size]
+        if known:
+            blocks.append(Row("memory", (line(" · ".join(known)),)))
+    return blocks
+
+
+COMMANDS = (
+    Command(
+        "jit",
+        (EXPR,),
+        "Compile a call's function with XLA and run it: phases, operations, cache hit or miss.\n\n"
+        "The cell form compiles the cell as a function of the inputs on its first line. Where an input is "
+        "only a type, such as f32[3], the program is compiled and not run.",
+        "%jit f(3.0)\n%%jit x=3.0\nsin(x) * 2.0",
+        run_jit,
+        cell=True,
+        group="compile",
+    ),
+    Command(
+        "hlo",
+        (
+            EXPR,
+            Param(
+                "stage",
+                "word",
+                "before XLA, or after it",
+                default="stablehlo",
+                choices=("stablehlo", "optimized"),
+            ),
+            Param("metadata", "flag", "keep the metadata, which is left out otherwise", default=False),
+        ),
+        "The program that a call compiles to, before XLA has optimised it or after.\n\n"
+        "After XLA it comes with XLA's own estimates of cost and memory. Nothing is run.",
+        "%hlo f(3.0) --stage optimized",
+        run_hlo,
+        cell=True,
+        group="compile",
+    ),
+)

@@ -1,0 +1,62 @@
+"""Reading program text: counting the operations of StableHLO and HLO, and folding metadata away."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+# The patterns are compiled by ``re`` at their first use: few sessions use them all, and every session starts.
+# ``%3 = stablehlo.add ...``, ``%3:2 = "stablehlo.sort"(...``, ``%3 = call @f(...)``
+_STABLEHLO_OP = r'(?m)^\s*(?:%[\w#:, %]+ = )?"?((?:stablehlo|chlo|func|mhlo)\.[\w.]+|call)\b'
+_NOT_WORK = {"func.func", "func.return", "stablehlo.return"}
+# ``  ROOT %fusion.1 = f32[8]{0} fusion(...), kind=kLoop``; with or without the percent sign
+_HLO_INSTRUCTION = r"(?m)^\s+(?:ROOT )?%?[\w.-]+ = (?:\([^=]*?\)|\S+) ([\w-]+)\("
+_HLO_ENTRY = r"(?ms)^ENTRY [^\n]*\{\n(.*?)^\}"
+_NO_INSTRUCTION = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
+
+_METADATA = r',? metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}'
+_BACKEND_CONFIG = r',? backend_config=(?:\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\})*\}|"[^"]*")'
+_LOCATION = r"(?m)^#loc.*\n?| loc\((?:[^()]|\([^()]*\))*\)"
+# What XLA notes after the program for its own tools (tables of files, functions and stack frames).
+_TABLES = r"(?ms)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*\n?"
+
+
+def stablehlo_counts(text: str) -> Counter[str]:
+    """How often each operation stands in a StableHLO module, constants and calls included, returns not."""
+    return Counter(op for op in re.findall(_STABLEHLO_OP, text) if op not in _NOT_WORK)
+
+
+def stablehlo_ops(text: str) -> int:
+    """The operations of a StableHLO module, constants left out."""
+    return sum(n for op, n in stablehlo_counts(text).items() if op != "stablehlo.constant")
+
+
+def hlo_counts(text: str) -> Counter[str]:
+    """How often each kind of instruction stands in the entry computation: what XLA will launch."""
+    entry = re.search(_HLO_ENTRY, text)
+    body = text if entry is None else entry[1]
+    return Counter(op for op in re.findall(_HLO_INSTRUCTION, body) if op not in _NO_INSTRUCTION)
+
+
+def folded(text: str) -> str:
+    """``text`` without locations, metadata and backend configurations, which are mostly noise to a reader."""
+    for pattern in (_METADATA, _BACKEND_CONFIG, _LOCATION, _TABLES):
+        text = re.sub(pattern, "", text)
+    return text
+
+
+def plural(count: int, singular: str) -> str:
+    """``1 fusion``, ``2 fusions``."""
+    return f"{count} {singular}" if count == 1 else f"{count} {singular}s"
+
+
+def optimized_text(counts: Counter[str]) -> str:
+    """``2 fusions + 1 dot``: the instructions of an entry computation in a few words."""
+    parts = [plural(counts[kind], kind) for kind in ("fusion",) if counts[kind]]
+    others = sum(n for kind, n in counts.items() if kind != "fusion")
+    named = [kind for kind in counts if kind != "fusion"]
+    if len(named) == 1:
+        parts.append(plural(others, named[0]))
+    elif others:
+        parts.append(plural(others, "other instruction" if parts else "instruction"))
+    return " + ".join(parts) or "nothing to run"

@@ -1,0 +1,266 @@
+"""Pygments lexers for jaxprs and for StableHLO and HLO text, and the roles that their tokens stand for.
+
+Registered as ``jaxpr`` and ``stablehlo``, so that ``pygmentize -l jaxpr`` works. Only front ends import this
+module: Pygments is no part of the engine. The jaxpr lexer gives the same roles as ``ir.pretty`` gives the
+same text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pygments.lexer import Lexer, RegexLexer
+from pygments.lexers.python import PythonLexer
+from pygments.token import (
+    Comment,
+    Keyword,
+    Literal,
+    Name,
+    Number,
+    Operator,
+    Punctuation,
+    String,
+    Text,
+    Token,
+    Whitespace,
+    _TokenType,
+)
+
+# Roles (see ``ir.doc.ROLES`` and ``theme``) and the tokens that stand for them.
+TOKENS: dict[str, _TokenType] = {
+    "keyword": Keyword,
+    "var": Name.Variable,
+    "type": Keyword.Type,
+    "primitive": Name.Function,
+    "literal": Number,
+    "param-name": Name.Attribute,
+    "param-value": Literal,
+    "punctuation": Punctuation,
+    "comment": Comment.Single,
+    "drop": Name.Variable.Anonymous,
+    "string": String,
+    "function": Name.Label,
+    "": Text,
+}
+ROLE_OF = {token: role for role, token in TOKENS.items()}
+
+_SPACE = re.compile(r"\s+")
+_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_TYPE = re.compile(r":([A-Za-z]\w*(?:<\w+>)?\[[^\]]*\])")
+_LITERAL = re.compile(
+    r"\[\.\.\.\]|\([-+]?[\dinf][^\s()]*j\)|[-+]?(?:\d[\w.+-]*|\.\d[\w.+-]*|inf\b|nan\b)|True\b|False\b"
+)
+_COMMENT = re.compile(r"#[^\n]*")
+_CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
+_LAMBDA = re.compile(r"\{\s*lambda\b")
+_PARAM = re.compile(r"([A-Za-z_]\w*)=")
+_NEXT_PARAM = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
+# 'in' ends an equation list; a variable may be called so too, but no bracket follows it then
+_IN = re.compile(r"in(?=\s*\()")
+_IN_AFTER_SHARED = re.compile(r"in(?=\s*(?:let\b|\{))")
+
+Piece = tuple[int, str, str]  # (position, role, text)
+
+
+class _JaxprReader:
+    """Reads one text. A stack tells where in the grammar it is: in a jaxpr, or among parameters."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        # 'jaxpr' after '{', 'params' after 'primitive['; the bottom is the text outside every jaxpr
+        self.inside: list[str] = ["jaxpr"]
+        self.expect_primitive = False
+
+    def take(self, role: str, length: int) -> Piece:
+        at, self.at = self.at, self.at + length
+        return at, role, self.text[at : self.at]
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        return pattern.match(self.text, self.at)
+
+    def pieces(self) -> Iterator[Piece]:
+        while self.at < len(self.text):
+            if found := self.match(_SPACE):
+                yield self.take("", len(found[0]))
+            elif found := self.match(_COMMENT) or self.match(_CUT):
+                yield self.take("comment", len(found[0]))
+            elif self.inside[-1] == "params":
+                yield from self.parameter()
+            else:
+                yield from self.in_jaxpr()
+
+    def in_jaxpr(self) -> Iterator[Piece]:
+        c = self.text[self.at]
+        if c == "{":
+            self.inside.append("jaxpr")
+            self.expect_primitive = False
+            yield self.take("punctuation", 1)
+        elif c == "}":
+            if len(self.inside) > 1:
+                self.inside.pop()
+            yield self.take("punctuation", 1)
+        elif c == "=":
+            self.expect_primitive = not self.match(re.compile(r"=\s*\{"))
+            yield self.take("punctuation", 1)
+        elif self.expect_primitive and (found := self.match(_NAME)):
+            self.expect_primitive = False
+            yield self.take("primitive", len(found[0]))
+            if self.text.startswith("[", self.at):
+                self.inside.append("params")
+                yield self.take("punctuation", 1)
+            elif found := re.compile(r" \[ ").match(self.text, self.at):  # the tutorial's style
+                self.inside.append("params")
+                yield self.take("punctuation", len(found[0]))
+        elif found := self.match(_LITERAL):
+            yield self.take("literal", len(found[0]))
+            yield from self.type()
+        elif found := self.match(_NAME):
+            yield from self.name(found[0])
+        else:
+            yield self.take("punctuation", 1)
+
+    def name(self, name: str) -> Iterator[Piece]:
+        after_brace = self.text[: self.at].rstrip().endswith("}")
+        if name in ("lambda", "let") or (name == "in" and self.match(_IN)):
+            yield self.take("keyword", len(name))
+        elif name == "in" and after_brace and self.match(_IN_AFTER_SHARED):
+            yield self.take("keyword", 2)
+        else:
+            # a hyphen belongs to no variable
+            short = re.match(r"\w+", name)
+            assert short is not None
+            yield self.take("drop" if name == "_" else "var", len(short[0]))
+            yield from self.type()
+
+    def type(self) -> Iterator[Piece]:
+        if found := self.match(_TYPE):
+            yield self.take("punctuation", 1)
+            yield self.take("type", len(found[1]))
+
+    def parameter(self) -> Iterator[Piece]:
+        if self.text[self.at] in "](),":
+            if self.text[self.at] == "]":
+                self.inside.pop()
+            yield self.take("punctuation", 1)
+        elif self.text[self.at] == "{" and self.match(_LAMBDA):
+            self.inside.append("jaxpr")
+            yield self.take("punctuation", 1)
+        elif found := self.match(_PARAM):
+            yield self.take("param-name", len(found[1]))
+            yield self.take("punctuation", 1)
+            if self.match(_LAMBDA):
+                return
+            jaxprs = found[1].endswith("jaxpr") or found[1] == "branches"
+            if jaxprs and (name := self.match(_NAME)):
+                yield self.take("var", len(name[0]))
+            elif jaxprs and self.text.startswith("(", self.at):
+                yield self.take("punctuation", 1)
+            else:
+                yield self.take("param-value", self.value_length())
+        elif found := self.match(_NAME):  # a shared jaxpr among several
+            yield self.take("var", len(found[0]))
+        else:
+            yield self.take("param-value", 1)
+
+    def value_length(self) -> int:
+        """The length of a parameter's value: up to the next parameter or the closing bracket."""
+        depth = 0
+        i = self.at
+        text = self.text
+        while i < len(text):
+            c = text[i]
+            if c in "([{":
+                depth += 1
+            elif c in ")]}":
+                if depth == 0:
+                    break
+                depth -= 1
+            elif depth == 0 and c.isspace() and (c == "\n" or _NEXT_PARAM.match(text, i) or text[i : i + 2] == " ]"):
+                break
+            i += 1
+        return i - self.at
+
+
+class JaxprLexer(Lexer):
+    """Jaxprs, as JAX prints them and in the tutorial's style."""
+
+    name = "jaxpr"
+    aliases = ["jaxpr"]
+    filenames = ["*.jaxpr"]
+    mimetypes: list[str] = []
+    url = "https://docs.jax.dev/en/latest/jaxpr.html"
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
+        for at, role, piece in _JaxprReader(text).pieces():
+            yield at, TOKENS[role], piece
+
+
+class StableHLOLexer(RegexLexer):
+    """StableHLO in MLIR's text form, and XLA's HLO text."""
+
+    name = "StableHLO"
+    aliases = ["stablehlo"]
+    filenames = ["*.mlir", "*.hlo"]
+    mimetypes: list[str] = []
+    url = "https://openxla.org/stablehlo/spec"
+
+    _element = r"(?:[suif]\d+|ui\d+|si\d+|bf16|f8E\w+|pred|index|complex<[^<>]*>|token|c64|c128|i1)"
+    tokens = {
+        "root": [
+            (r"\s+", Whitespace),
+            (r"//[^\n]*", TOKENS["comment"]),
+            (r"/\*.*?\*/", TOKENS["comment"]),
+            (r'"(?:\\.|[^"\\])*"', TOKENS["string"]),
+            (r"tensor<(?:[^<>]|<[^<>]*>)*>", TOKENS["type"]),
+            (r"(?:tuple|memref|vector)<(?:[^<>]|<[^<>]*>)*>", TOKENS["type"]),
+            (rf"{_element}\[[\d,<= ]*\](?:\{{[^}}]*\}})?", TOKENS["type"]),
+            (
+                r"(?:module|func\.func|func|public|private|return|attributes|dense|true|false|HloModule"
+                r"|ENTRY|ROOT|to)\b",
+                TOKENS["keyword"],
+            ),
+            (r"%[\w.:#-]+", TOKENS["var"]),
+            (r"@[\w.-]+", TOKENS["function"]),
+            (r"\^\w+", TOKENS["function"]),
+            (r"#\w+(?:\.\w+)*", TOKENS["param-name"]),
+            (r"(?:stablehlo|chlo|mhlo|func|arith)\.[\w.]+", TOKENS["primitive"]),
+            (r"[A-Za-z_][\w.]*(?=\s*=)", TOKENS["param-name"]),
+            (r"(?:call|[a-z][a-z0-9-]*)(?=\()", TOKENS["primitive"]),
+            (r"call\b", TOKENS["primitive"]),
+            (r"0x[0-9A-Fa-f]+", TOKENS["literal"]),
+            (rf"{_element}\b", TOKENS["type"]),
+            (r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", TOKENS["literal"]),
+            (r"->|[-+*=<>(){}\[\],:;|?.]", TOKENS["punctuation"]),
+            (r"[A-Za-z_][\w.-]*", Name),
+            (r".", Text),
+        ]
+    }
+
+
+_LEXERS = {"jaxpr": JaxprLexer, "stablehlo": StableHLOLexer, "hlo": StableHLOLexer, "python": PythonLexer}
+
+
+def highlight(text: str, language: str) -> Iterator[tuple[str, str]]:
+    """``text`` as (role, text) pairs, for ``document.lay_out`` and ``html.to_html``."""
+    kind = _LEXERS.get(language)
+    if kind is None:
+        yield "", text
+        return
+    for token, piece in kind(stripnl=False, ensurenl=False).get_tokens(text):
+        yield role_of(token), piece
+
+
+def role_of(token: _TokenType) -> str:
+    """The role that a token stands for, or that of the nearest token above it that stands for one."""
+    current: _TokenType | None = token
+    while current is not None and current is not Token:
+        if current in ROLE_OF:
+            return ROLE_OF[current]
+        if current is Operator:
+            return "punctuation"
+        if current is Comment:
+            return "comment"
+        current = current.parent
+    return ""

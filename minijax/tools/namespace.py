@@ -1,0 +1,74 @@
+"""The names a prompt begins with: JAX's public ones, and elementary functions as in the tutorial "Autodidax".
+
+Source: https://docs.jax.dev/en/latest/autodidax.html for the second list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minijax
+from minijax import lax
+from minijax import numpy as jnp
+
+# Of ``minijax`` itself; those that this version lacks are left out (a test knows which may be).
+NAMES = (
+    "jit",
+    "grad",
+    "value_and_grad",
+    "jvp",
+    "vjp",
+    "linearize",
+    "linear_transpose",
+    "vmap",
+    "pmap",
+    "jacfwd",
+    "jacrev",
+    "hessian",
+    "make_jaxpr",
+    "eval_shape",
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
+    "block_until_ready",
+    "device_put",
+    "device_get",
+    "stop_gradient",
+    "random",
+    "nn",
+    "tree_util",
+    "enable_x64",
+    "Array",
+    "ShapeDtypeStruct",
+)
+
+# name at the prompt -> name in ``minijax.numpy``: these take Python scalars and any mixture of types
+FUNCTIONS = {
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "exp": "exp",
+    "log": "log",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "tanh": "tanh",
+    "sqrt": "sqrt",
+    "neg": "negative",
+    "add": "add",
+    "mul": "multiply",
+    "greater": "greater",
+    "less": "less",
+    "reduce_sum": "sum",
+    "reduce_max": "max",
+    "transpose": "transpose",
+}
+
+
+def initial_names() -> dict[str, Any]:
+    """The names by which a new session's user finds things."""
+    names: dict[str, Any] = {"minijax": minijax, "jnp": jnp, "np": np, "lax": lax}
+    names.update((name, getattr(minijax, name)) for name in NAMES if hasattr(minijax, name))
+    names.update((name, getattr(jnp, actual)) for name, actual in FUNCTIONS.items())
+    return names

@@ -1,0 +1,122 @@
+"""Values as short strings: bounded in length and in cost, whatever the value is.
+
+Nothing here keeps a value, fetches a device buffer, or runs a method of the user's classes (``repr`` of
+foreign objects could do anything). What is returned are strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.structural import Zero
+from minijax.core.trace import Tracer
+from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.partial_eval import PartialEvalTracer
+from minijax.interpreters.stage import JaxprTracer
+from minijax.interpreters.vmap import BatchTracer
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+
+LONGEST = 60
+# Arrays of up to this many elements are shown with their values.
+MOST_ELEMENTS = 6
+
+
+def shortened(string: str, limit: int = LONGEST) -> str:
+    """``string`` on one line, with ``...`` if it is longer than ``limit``."""
+    if "\n" in string:
+        string = " ".join(string.split())
+    return string if len(string) <= limit else string[: limit - 3] + "..."
+
+
+def type_text(value: Any) -> str:
+    """``f32[8]`` for whatever has an aval, the class's name otherwise."""
+    if isinstance(value, (Tracer, Array)):
+        return value.aval.str_short()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"{value.dtype.name}{list(value.shape)}".replace(" ", "")
+    return type(value).__name__
+
+
+def _number(value: Any) -> str:
+    item = value.item()
+    if not isinstance(item, float):
+        return str(item)
+    text = f"{item:.7g}"
+    return text if not text.lstrip("-").isdigit() else text + ".0"
+
+
+def _elements(value: np.ndarray) -> str:
+    if value.ndim == 0:
+        return _number(value)
+    if value.ndim == 1:
+        return "[" + ", ".join(_number(x) for x in value) + "]"
+    return "[" + ", ".join(_elements(row) for row in value) + "]"
+
+
+def value_text(value: Any) -> str:
+    """What a value is: ``3.0``, ``[1, 2, 3]``, ``f32[1000]``, ``jvp:2 f32[]``; at most ``LONGEST``
+    characters.
+    """
+    if isinstance(value, Tracer):
+        return f"{level_text(value)} {value.aval.str_short()}"
+    if isinstance(value, Array):
+        held = value._np if value.on_host else None
+        if held is None or value.aval.size > MOST_ELEMENTS:
+            return value.aval.str_short()
+        return shortened(_elements(np.asarray(held)))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return shortened(_elements(np.asarray(value))) if value.size <= MOST_ELEMENTS else type_text(value)
+    if isinstance(value, Zero):
+        return "0 (symbolic)"
+    if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype)):
+        return shortened(repr(value) if isinstance(value, str) else str(value))
+    return parameter_text(value)
+
+
+def parameter_text(value: Any) -> str:
+    """A primitive's parameter, in brief."""
+    if isinstance(value, (ClosedJaxpr, Jaxpr)):
+        return f"{{ jaxpr of {len((value.jaxpr if isinstance(value, ClosedJaxpr) else value).eqns)} equations }}"
+    if type(value) in (tuple, list):
+        if len(value) > 8:
+            return f"{type(value).__name__} of {len(value)}"
+        return shortened("(" + ", ".join(map(value_text, value)) + ("," if len(value) == 1 else "") + ")")
+    if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype)):
+        return shortened(str(value))
+    return type(value).__name__
+
+
+def parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """A primitive's parameters, sorted by name."""
+    return tuple((name, parameter_text(params[name])) for name in sorted(params))
+
+
+def level_text(tracer: Tracer) -> str:
+    """The interpreter a tracer belongs to: ``jvp:2``."""
+    return repr(tracer._trace.main)
+
+
+def fields(tracer: Tracer, variable: str = "") -> tuple[tuple[str, str], ...]:
+    """What a tracer holds, by name: ``(('primal', '3.0'), ('tangent', 'partial_eval:1 f32[]'))``.
+
+    ``variable`` is what its jaxpr's variable is called, if anybody gave it a name.
+    """
+    if isinstance(tracer, JVPTracer):
+        return (("primal", value_text(tracer.primal)), ("tangent", value_text(tracer.tangent)))
+    if isinstance(tracer, BatchTracer):
+        return (("batched", type_text(tracer.val)), ("axis", str(tracer.batch_dim)))
+    if isinstance(tracer, JaxprTracer):
+        return (("variable", variable),) if variable else ()
+    if isinstance(tracer, PartialEvalTracer):
+        return (("unknown", variable),)
+    return ()
+
+
+def names(values: Sequence[Any], limit: int = 4) -> str:
+    """The values in brief, the first ``limit`` of them."""
+    shown = ", ".join(map(value_text, values[:limit]))
+    return f"{shown}, ... {len(values) - limit} more" if len(values) > limit else shown

@@ -1,0 +1,275 @@
+"""What a command works on: a function and its arguments, read out of an expression or of a cell.
+
+``f(x, y)`` gives f and its arguments, evaluated; any other expression, such as ``sin(x) * y``, is a function
+of the variables in it that hold arrays or numbers; a cell is a function of the inputs that its first line
+names. ``f32[3]`` stands for an array of that type where the user has no variable of that name.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import Array, is_array_like
+from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.trace import Tracer
+from minijax.pytree import tree_leaves
+from minijax.tools.arguments import UsageError, parse_expression
+from minijax.tools.frozen import Frozen
+
+if TYPE_CHECKING:
+    from minijax.tools.session import Session
+
+DTYPES = (
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "c64",
+    "c128",
+    "bool",
+)
+_SPEC = rf"\s*({'|'.join(DTYPES)})\[([\d\s,]*)\]\s*"
+_EMPTY_SPEC = rf"\b({'|'.join(DTYPES)})\[\s*\]"
+
+
+class SpecType:
+    """``f32``: subscribed with a shape it gives a ``ShapeDtypeStruct``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getitem__(self, shape: Any) -> ShapeDtypeStruct:
+        dims = shape if isinstance(shape, tuple) else (shape,)
+        return ShapeDtypeStruct(dims, dtypes.from_short_name(self.name))
+
+    def __repr__(self) -> str:
+        return f"<type {self.name}; write {self.name}[3] for an array of it>"
+
+
+SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"}
+
+
+class Target(Frozen):
+    """A function with arguments. ``names`` calls the arguments by name; ``loose`` says that they are
+    variables of an
+    expression, not a call's arguments."""
+
+    fun: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    names: tuple[str, ...]
+    title: str
+    loose: bool = False
+
+    def call(self) -> Any:
+        """The function's value at the arguments."""
+        return self.fun(*self.args, **self.kwargs)
+
+    @property
+    def abstract(self) -> bool:
+        """Whether some argument is only a type."""
+        leaves = tree_leaves((self.args, self.kwargs))
+        return any(isinstance(x, ShapeDtypeStruct) for x in leaves)
+
+    def concrete(self, command: str) -> Target:
+        """This target, if its arguments are values; UsageError if one of them is only a type."""
+        if self.abstract:
+            raise UsageError(f"%{command} needs values to run with: {self.title} has an argument that is only a type")
+        return self
+
+    def with_args(self, args: tuple[Any, ...]) -> Target:
+        """The same at other arguments."""
+        return Target(self.fun, args, self.kwargs, self.names, self.title, self.loose)
+
+
+def spec(text: str) -> ShapeDtypeStruct | None:
+    """``f32[3,4]`` as a type, or None if it is no such text."""
+    match = re.fullmatch(_SPEC, text)
+    if match is None:
+        return None
+    dims = [int(piece) for piece in match[2].split(",") if piece.strip()]
+    return ShapeDtypeStruct(dims, dtypes.from_short_name(match[1]))
+
+
+def expression_text(text: str) -> str:
+    """``text`` with the types of scalars, ``f32[]``, in Python's grammar."""
+    return re.sub(_EMPTY_SPEC, r"\1[()]", text)
+
+
+def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    return fun, args, kwargs
+
+
+def is_value(x: Any) -> bool:
+    """Whether a variable that holds ``x`` is an input of an expression: it is made of arrays and numbers."""
+    if isinstance(x, (Array, Tracer, np.ndarray, np.generic, int, float, complex, ShapeDtypeStruct)):
+        return not isinstance(x, type) and not (isinstance(x, np.ndarray) and x.dtype == object)
+    if type(x) in (list, tuple, dict) and x:
+        leaves = tree_leaves(x)
+        return bool(leaves) and all(is_array_like(leaf) for leaf in leaves)
+    return False
+
+
+def from_expression(session: Session, command: str, text: str) -> Target:
+    """The function and arguments that ``text`` tells of.
+
+    Raises:
+      UsageError: ``text`` is no expression, or calls something that cannot be called. Exceptions of the
+        user's code pass.
+    """
+    __tracebackhide__ = True
+    text = expression_text(text)
+    node = parse_expression(command, text, "an expression such as f(x)")
+    if isinstance(node, ast.Call):
+        found = _from_call(session, node, text)
+        if found is not None:
+            return found
+    elif isinstance(node, ast.Name) and callable(session.lookup(node.id)):
+        raise UsageError(f"{node.id} is a function: give it arguments, as in {node.id}(3.0) or {node.id}(f32[3])")
+    return _from_variables(session, node, text)
+
+
+def _from_call(session: Session, node: ast.Call, text: str) -> Target | None:
+    __tracebackhide__ = True
+    name = "capture call"  # no identifier: nothing of the user's can be hidden by it
+    captured = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
+    fun, args, kwargs = session.evaluate(captured, {name: _capture})
+    if not callable(fun):
+        raise UsageError(f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called")
+    # x.sum() is a function of x, not a call without arguments
+    if isinstance(getattr(fun, "__self__", None), (Array, Tracer)):
+        return None
+    return Target(fun, tuple(args), kwargs, argument_names(fun, len(args)), text.strip())
+
+
+def _from_variables(session: Session, node: ast.expr, text: str) -> Target:
+    __tracebackhide__ = True
+    names = []
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and each.id not in names:
+            if is_value(session.lookup(each.id)):
+                names.append(each.id)
+    names.sort(key=lambda n: re.search(rf"\b{n}\b", text).start())  # type: ignore[union-attr]
+    parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+    fun = session.evaluate(ast.Lambda(parameters, node), {})
+    fun.__name__ = "expression"
+    return Target(fun, tuple(session.lookup(n) for n in names), {}, tuple(names), text.strip(), loose=True)
+
+
+def argument_names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """What the first ``count`` positional arguments of ``fun`` are called."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return tuple(known[i] if i < len(known) else f"argument {i}" for i in range(count))
+
+
+def from_cell(session: Session, command: str, line: str, body: str) -> Target:
+    """A cell as a function of the inputs named on its first line: ``x=f32[3] y z=2.0 + 1``.
+
+    A name alone takes the variable's value. The cell's value is its last expression, or what its last line
+    assigns.
+    """
+    __tracebackhide__ = True
+    names: list[str] = []
+    args: list[Any] = []
+    for name, text in _inputs(command, line):
+        if name in names:
+            raise UsageError(f"%%{command}: the input {name} is given twice")
+        names.append(name)
+        args.append(_input_value(session, command, name, text))
+    fun = _cell_function(session, command, line, body, names)
+    return Target(fun, tuple(args), {}, tuple(names), f"cell({', '.join(names)})", loose=True)
+
+
+def _inputs(command: str, line: str) -> list[tuple[str, str | None]]:
+    """The pieces of a cell's first line: names, and the texts after their equals signs."""
+    starts = list(re.finditer(r"(?:^|\s)([A-Za-z_]\w*)\s*=(?!=)", line))
+    out: list[tuple[str, str | None]] = []
+
+    def bare(text: str) -> None:
+        for word in text.replace(",", " ").split():
+            if not word.isidentifier():
+                raise UsageError(f"%%{command}: {word!r} is no name; inputs are written as x=f32[3] y=2.0 z")
+            out.append((word, None))
+
+    bare(line[: starts[0].start()] if starts else line)
+    for i, match in enumerate(starts):
+        end = starts[i + 1].start() if i + 1 < len(starts) else len(line)
+        text, rest = _take_value(line[match.end() : end])
+        out.append((match[1], text))
+        bare(rest)
+    return out
+
+
+def _take_value(text: str) -> tuple[str, str]:
+    """``text`` divided into its longest beginning that is an expression, and the bare names after it."""
+    words = text.strip().strip(",").split(" ")
+    for count in range(len(words), 0, -1):
+        value = " ".join(words[:count]).rstrip(",")
+        try:
+            ast.parse(expression_text(value).strip(), mode="eval")
+        except SyntaxError:
+            continue
+        return value, " ".join(words[count:])
+    return text.strip(), ""
+
+
+def _input_value(session: Session, command: str, name: str, text: str | None) -> Any:
+    __tracebackhide__ = True
+    if text is None:
+        if not session.has(name):
+            raise UsageError(f"%%{command}: there is no variable {name}; give its type: {name}=f32[3]")
+        return session.lookup(name)
+    found = spec(text)
+    return session.evaluate(parse_expression(command, expression_text(text)), {}) if found is None else found
+
+
+def _cell_function(session: Session, command: str, line: str, body: str, names: list[str]) -> Callable[..., Any]:
+    filename = session.new_source(f"%%{command} {line}\n{body}")
+    tree = ast.parse(body, filename)
+    if not tree.body:
+        raise UsageError(f"%%{command} needs a body below its first line; its last expression is the function's value")
+    last = tree.body[-1]
+    if isinstance(last, ast.Expr):
+        tree.body[-1] = ast.copy_location(ast.Return(last.value), last)
+    else:
+        tree.body.append(ast.copy_location(ast.Return(_assigned(command, last)), last))
+    parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+    function = ast.FunctionDef("cell", parameters, tree.body, [], None)
+    function.lineno, function.col_offset = 0, 0
+    if "type_params" in ast.FunctionDef._fields:
+        function.type_params = []  # type: ignore[attr-defined]
+    module = ast.fix_missing_locations(ast.Module([function], []))
+    ast.increment_lineno(module, 1)
+    scope: dict[str, Any] = {}
+    exec(compile(module, filename, "exec", dont_inherit=True), session.namespace, scope)
+    return scope["cell"]
+
+
+def _assigned(command: str, last: ast.stmt) -> ast.expr:
+    """What ``last`` assigns, to be read."""
+    if isinstance(last, ast.Assign):
+        target: ast.expr = last.targets[-1]
+    elif isinstance(last, (ast.AugAssign, ast.AnnAssign)):
+        target = last.target
+    else:
+        raise UsageError(f"%%{command}: the cell must end in an expression or an assignment, which is its value")
+    return ast.parse(ast.unparse(target), mode="eval").body

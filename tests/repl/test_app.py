@@ -1,0 +1,144 @@
+"""The prompt, typed at through prompt_toolkit's pipe: keys, validation, completion, history."""
+
+from __future__ import annotations
+
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import create_pipe_input
+
+from minijax.repl import batch
+from minijax.repl.app import App
+from minijax.tools.session import Session
+from tests.repl.screen import RecordingOutput
+
+ENTER, CTRL_C, CTRL_D, TAB, UP, F2, F3, F4 = (
+    "\r",
+    "\x03",
+    "\x04",
+    "\t",
+    "\x1b[A",
+    "\x1bOQ",
+    "\x1bOR",
+    "\x1bOS",
+)
+ALT_ENTER, END = "\x1b\r", "\x05"
+
+
+class Typed:
+    """A session that keys were typed at, and what it printed."""
+
+    def __init__(self, *keys: str, columns: int = 100, vi: bool = False, earlier: tuple[str, ...] = ()) -> None:
+        self.session: Session = batch.new_session({})
+        self.output = RecordingOutput(columns)
+        self.history = InMemoryHistory(list(earlier))
+        with create_pipe_input() as keyboard:
+            # whatever is left on the line is cleared, so that Ctrl-D leaves
+            keyboard.send_text("".join(keys) + CTRL_C + CTRL_D)
+            app = App(self.session, vi=vi, history=self.history, input=keyboard, output=self.output)
+            self.exit_code = app.run()
+
+    @property
+    def inputs(self) -> list[str]:
+        return self.session.inputs[1:]
+
+    @property
+    def printed(self) -> str:
+        return self.output.printed()
+
+
+def test_lines_are_run_and_shown():
+    typed = Typed("def f(x): return sin(x) * 2. - x", ENTER, "grad(f)(3.)", ENTER)
+    assert typed.inputs == ["def f(x): return sin(x) * 2. - x", "grad(f)(3.)"]
+    assert typed.exit_code == 0
+    assert "out[2]: Array(-2.979985, dtype=float32, weak_type=True)" in typed.printed
+    assert " stack    eval ▸ partial_eval:1 ▸ jvp:2" in typed.printed
+    assert " jaxpr    linear part of f · 3 equations" in typed.printed
+    assert "minijax 0." in typed.printed and "Ctrl-D leaves" in typed.printed
+
+
+def test_enter_goes_on_until_a_block_is_complete_and_indents():
+    typed = Typed("def f(x):", ENTER, "y = x", ENTER, "return y * 2", ENTER, ENTER, "f(4)", ENTER)
+    assert typed.inputs == ["def f(x):\n    y = x\n    return y * 2\n    ", "f(4)"]
+    assert "out[2]: 8" in typed.printed
+
+
+def test_alt_enter_is_always_a_line_break():
+    assert Typed("x = 1", ALT_ENTER, "y = 2", ENTER).inputs == ["x = 1\ny = 2"]
+
+
+def test_a_paste_with_line_breaks_is_one_input():
+    typed = Typed("\x1b[200~def f(x):\n    return x\n\nf(5)\x1b[201~", ENTER)
+    assert typed.inputs == ["def f(x):\n    return x\n\nf(5)"]
+    assert "out[1]: 5" in typed.printed
+
+
+def test_what_cannot_be_repaired_is_not_run_and_not_lost():
+    typed = Typed("x = )", ENTER, END, "\x7f3", ENTER, "x", ENTER)
+    assert typed.inputs == ["x = 3", "x"]
+
+
+def test_ctrl_c_clears_the_line():
+    typed = Typed("x = 'half", CTRL_C, "1 + 1", ENTER)
+    assert typed.inputs == ["1 + 1"] and "out[1]: 2" in typed.printed
+
+
+def test_ctrl_d_leaves_only_an_empty_line():
+    typed = Typed("12", "\x01", CTRL_D, ENTER, "3", ENTER)  # at the beginning of the line it deletes
+    assert typed.inputs == ["2", "3"]
+
+
+def test_exit_leaves_with_its_code():
+    assert Typed("raise SystemExit(5)", ENTER).exit_code == 5
+
+
+def test_errors_are_shown_and_the_session_goes_on():
+    typed = Typed("1 / 0", ENTER, "7", ENTER)
+    assert "ZeroDivisionError: division by zero" in typed.printed and "out[2]: 7" in typed.printed
+
+
+def test_a_command_and_a_cell():
+    typed = Typed("%grad sin(0.5) --check", ENTER, "%%jaxpr x=f32[3]", ENTER, "y = sin(x)", ENTER, "y", ENTER, ENTER)
+    assert typed.inputs[1] == "%%jaxpr x=f32[3]\ny = sin(x)\ny\n"
+    assert "agrees with finite differences" in typed.printed and "sin a" in typed.printed
+
+
+def test_tab_indents_at_the_beginning_of_a_line():
+    assert Typed("if 1:", ENTER, "\x15", TAB, "7", ENTER, ENTER).inputs[0].startswith("if 1:\n    7")
+
+
+def test_history_comes_back_with_up():
+    assert Typed(UP, ENTER, earlier=("6 * 7",)).inputs == ["6 * 7"]
+
+
+def test_a_suggestion_is_taken_with_right():
+    assert Typed("jnp.ar", "\x1b[C", ENTER, earlier=("jnp.arange(3)",)).inputs in (
+        ["jnp.arange(3)"],
+        ["jnp.ar"],
+    )
+
+
+def test_f2_folds_the_panels_away_and_back():
+    typed = Typed("grad(sin)(1.)", ENTER, F2, "grad(sin)(2.)", ENTER, F2, "grad(sin)(3.)", ENTER)
+    assert "panels off" in typed.printed and "panels on" in typed.printed
+    assert typed.printed.count(" stack    eval") == 2
+
+
+def test_f3_and_f4_show_the_rest():
+    typed = Typed("grad(lambda x: sin(x) * x)(1.)", ENTER, F3, F4)
+    assert "tracers made by operations" in typed.printed
+    assert " binds    eval" in typed.printed
+    assert "nothing has been recorded yet" in Typed(F3).printed
+
+
+def test_vi_keys():
+    assert Typed("1 + 2", "\x1b", "0", "x", "i", "4", ENTER, vi=True).inputs == ["4 + 2"]
+
+
+def test_what_is_typed_after_a_mistake_goes_to_its_end():
+    typed = Typed("x = 'a", ENTER, "'", ENTER, "x", ENTER)
+    assert typed.inputs == ["x = 'a'", "x"]
+
+
+def test_exit_needs_no_parentheses():
+    for word in ("exit", "quit"):
+        typed = Typed(word, ENTER, "never = 1", ENTER)
+        assert typed.exit_code == 0 and typed.inputs == []

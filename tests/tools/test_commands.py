@@ -1,0 +1,208 @@
+"""Every command, with good and bad arguments, in a session and in every front end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import create_pipe_input
+
+import minijax
+from minijax.ipython_ext.magics import magic_name
+from minijax.repl import batch
+from minijax.repl.app import App
+from minijax.tools.commands import COMMANDS
+from minijax.tools.document import plain
+from minijax.tools.session import Session
+from tests.repl.screen import RecordingOutput
+from tests.tools.command_lines import BAD, GOOD, SETUP
+
+# A front end: takes inputs, returns what it showed for the last of them.
+Run = Callable[[str], str]
+
+
+def in_session() -> Iterator[Run]:
+    session = Session({})
+    for line in SETUP:
+        assert session.run_line(line).error is None
+
+    def run(line: str) -> str:
+        outcome = session.run_line(line)
+        return plain(outcome.shown) + plain(outcome.summary)
+
+    yield run
+
+
+def in_batch() -> Iterator[Run]:
+    session = batch.new_session({})
+    for line in SETUP:
+        session.run_line(line)
+
+    def run(line: str) -> str:
+        outcome = session.run_line(line)
+        assert batch.shown(outcome, True, 80) is not None  # in colour as well
+        return batch.shown(outcome, False, 200)
+
+    yield run
+
+
+def in_prompt() -> Iterator[Run]:
+    """Typed into the prompt: prompt_toolkit's pipe in place of a keyboard."""
+    session = Session({})
+    for line in SETUP:
+        session.run_line(line)
+
+    def run(line: str) -> str:
+        output = RecordingOutput(columns=200)
+        with create_pipe_input() as keyboard:
+            keyboard.send_text("\x1b[200~" + line + "\x1b[201~" + ("\r\r" if line.startswith("%%") else "\r"))
+            keyboard.send_text("\x04")
+            app = App(session, history=InMemoryHistory(), input=keyboard, output=output)
+            assert app.run() == 0
+        return output.printed()
+
+    yield run
+
+
+def in_ipython() -> Iterator[Run]:
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "minijax")
+    for line in SETUP:
+        assert shell.run_cell(line).success
+
+    def run(line: str) -> str:
+        name = line.lstrip("%").split()[0]
+        if name in COMMANDS:
+            line = line.replace(name, magic_name(COMMANDS[name]), 1)
+        with capture_output() as captured:
+            result = shell.run_cell(line)
+        if result.result is not None:
+            html = result.result._repr_mimebundle_()["text/html"]
+            assert html.startswith('<div class="minijax">') and "<script" not in html
+            return repr(result.result)
+        return captured.stdout + captured.stderr
+
+    yield run
+    shell.run_line_magic("unload_ext", "minijax")
+    InteractiveShell.clear_instance()
+
+
+# What IPython says itself, before any magic of ours is called.
+IPYTHONS_OWN_WORDS = {
+    "%gard f(3.0)": "not found",
+    "%%grad x=1.0\nx": "not found",
+    "%%jaxpr x=f32[3]\n": "the cell body is empty",
+}
+
+FRONT_ENDS = {"session": in_session, "batch": in_batch, "prompt": in_prompt, "ipython": in_ipython}
+
+
+@pytest.fixture(scope="module", params=FRONT_ENDS)
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    yield from FRONT_ENDS[request.param]()
+
+
+@pytest.mark.parametrize(("line", "expected"), GOOD, ids=[line for line, _ in GOOD])
+def test_command(run: Run, line: str, expected: tuple[str, ...]) -> None:
+    shown = run(line)
+    for each in expected:
+        assert each in shown, shown
+    assert "Error" not in shown
+
+
+@pytest.mark.parametrize(("line", "expected"), BAD, ids=[line for line, _ in BAD])
+def test_bad_arguments(run: Run, line: str, expected: str, request: pytest.FixtureRequest) -> None:
+    if request.node.callspec.params["run"] == "ipython":
+        expected = IPYTHONS_OWN_WORDS.get(line, expected)
+    shown = run(line)
+    assert expected in " ".join(shown.split()), shown
+    assert "Traceback" not in shown
+
+
+def test_every_command_is_tried() -> None:
+    """Each row of the table is in both lists, in each of its forms."""
+    for lines in (GOOD, BAD):
+        tried = {line.split()[0] for line, _ in lines}
+        assert {f"%{name}" for name in COMMANDS} <= tried
+    cells = {line.split()[0] for line, _ in GOOD if line.startswith("%%")}
+    assert cells == {f"%%{name}" for name, command in COMMANDS.items() if command.cell}
+
+
+def test_examples_in_the_help_work() -> None:
+    for command in COMMANDS.values():
+        session = batch.new_session({})
+        session.run_line("def f(x): return sin(x) * 2. - x")
+        session.run_line("grad(f)(3.0)")
+        head, marker, cell = command.example.partition("%%")
+        for line in [*head.strip().split("\n"), *([marker + cell] if marker else [])]:
+            outcome = session.run_line(line)
+            assert outcome.error is None, (line, plain(outcome.shown))
+    minijax.config.update("jax_enable_x64", False)
+
+
+def test_usage_and_help_derive_from_the_row() -> None:
+    grad = COMMANDS["grad"]
+    assert grad.usage == "%grad EXPR [--argnums INTS] [--check]"
+    assert grad.summary == "Value and gradient of a call's function at its arguments."
+    for command in COMMANDS.values():
+        assert command.help and command.example.startswith(f"%{command.name}") and command.group
+        assert all(param.help for param in command.params)
+
+
+def test_values_of_commands_can_be_used() -> None:
+    session = batch.new_session({})
+    session.run_line("def f(x): return sin(x) * 2. - x")
+    outcome = session.run_line("%grad f(3.0)")
+    assert session.namespace["_"] is outcome.value
+    assert float(outcome.value[1]) == pytest.approx(-2.979985)
+    closed = session.run_line("%jaxpr f(3.0)").value
+    assert len(closed.eqns) == 3
+    assert session.run_line("_.eqns[0].primitive.name").value == "sin"
+    assert session.run_line("%grad f(3.0);").shown.blocks == ()
+
+
+def test_the_check_can_fail() -> None:
+    """floor has derivative 0, and with steps this fine finite differences see a slope."""
+    session = batch.new_session({})
+    session.run_line("def steps(x): return jnp.floor(x * 1e7)")
+    shown = plain(session.run_line("%grad steps(0.5) --check").shown)
+    assert "DISAGREES" in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("%", "there is no command %. %help lists them all"),
+        ("%%", "there is no command %. %help lists them all"),
+        ("%grad\tsin(3.0)", "gradient"),
+        ("%  grad sin(3.0)", "gradient"),
+        ("%🙂", "there is no command"),
+        ("%jaxpr x\0", "is none"),
+    ],
+)
+def test_odd_command_lines(line: str, said: str) -> None:
+    assert said in plain(batch.new_session({}).run_line(line).shown)
+
+
+def test_commands_never_print(capsys: pytest.CaptureFixture[str]) -> None:
+    session = batch.new_session({})
+    session.run_line("def f(x): return jnp.sin(x) * 2. - x")
+    session.run_line("v = jnp.arange(3.0); x = 3.0")
+    for line, _ in GOOD:
+        session.run_line(line)
+    assert capsys.readouterr().out == ""
+
+
+def test_nothing_of_a_front_end_is_imported_by_the_tools() -> None:
+    code = (
+        "import sys, minijax.tools.session, minijax.tools.completion, minijax.tools.html\n"
+        "print([n for n in ('IPython', 'prompt_toolkit', 'pygments', 'jax', 'jaxlib') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -1,0 +1,89 @@
+"""Completion finds what is there and runs nothing of the user's."""
+
+from __future__ import annotations
+
+import pytest
+
+from minijax.repl import batch
+from minijax.tools.completion import complete
+from minijax.tools.session import Session
+
+HOSTILE = """
+ran = []
+class Hostile:
+    __slots__ = ("slot", "__dict__")
+    kind = 1
+    def __getattr__(self, name):
+        ran.append(name)
+        raise AttributeError(name)
+    def __dir__(self):
+        ran.append("dir")
+        return []
+    @property
+    def trap(self):
+        ran.append("trap")
+        return "text"
+    def method(self): pass
+class Meta(type):
+    def __getattribute__(cls, name):
+        ran.append(name)
+        return super().__getattribute__(name)
+    def __dir__(cls):
+        ran.append("metadir")
+        return []
+class Watched(metaclass=Meta):
+    inner = 2
+h = Hostile()
+h.slot = "in a slot"
+h.own = "in its dict"
+"""
+
+
+@pytest.fixture
+def session() -> Session:
+    session = batch.new_session({})
+    assert session.run_line(HOSTILE).error is None
+    session.namespace["ran"].clear()
+    return session
+
+
+def texts(session: Session, before: str) -> list[str]:
+    return [found.text for found in complete(session, before)]
+
+
+def test_names_attributes_and_keywords(session):
+    assert "grad" in texts(session, "gr")
+    assert "lambda" in texts(session, "f = lam")
+    assert "arange" in texts(session, "jnp.ar") and "ones" not in texts(session, "jnp.ar")
+    assert "linalg" in texts(session, "np.lin") and "norm" in texts(session, "np.linalg.no")
+    assert "print" in texts(session, "x = [pri")
+    assert texts(session, "(1).re") == []
+    assert texts(session, "unknown.x") == []
+    (found,) = complete(session, "jnp.arang")
+    assert (found.text, found.length) == ("arange", len("arang"))
+
+
+def test_private_names_wait_for_their_underscore(session):
+    assert not any(name.startswith("_") for name in texts(session, "jnp."))
+    assert "__name__" in texts(session, "jnp.__na")
+
+
+def test_nothing_of_the_users_is_run(session):
+    assert {"trap", "method", "kind", "slot", "own"} <= set(texts(session, "h."))
+    assert texts(session, "h.trap.up") == []  # its value would take running it
+    assert "upper" in texts(session, "h.slot.up") and "upper" in texts(session, "h.own.up")
+    assert "inner" in texts(session, "Watched.in")
+    assert texts(session, "Watched.inner.bit_l") == ["bit_length"]
+    assert session.namespace["ran"] == []
+
+
+def test_commands_and_their_arguments(session):
+    assert texts(session, "%gr") == ["grad"]
+    assert {"jaxpr", "jit", "hlo"} == set(texts(session, "%%"))
+    assert texts(session, "%grad f(3.0) --") == ["--argnums", "--check"]
+    assert texts(session, "%grad f(3.0) --check --") == ["--argnums"]
+    assert texts(session, "%hlo f(3.0) --stage o") == ["optimized"]
+    assert texts(session, "%help j") == ["jaxpr", "jvp", "jit"]
+    assert "arange" in texts(session, "%jaxpr jnp.ar")
+    assert texts(session, "%nothing ") == []
+    assert "sin" in texts(session, "%%jaxpr x=f32[3]\ny = si")

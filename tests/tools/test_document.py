@@ -1,0 +1,168 @@
+"""Documents: layout at any width, ANSI and HTML that nothing can escape from."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minijax.ir import doc as pp
+from minijax.ir.doc import ROLES
+from minijax.tools.document import (
+    Code,
+    Document,
+    Indent,
+    Program,
+    Row,
+    Section,
+    Table,
+    document,
+    lay_out,
+    length,
+    line,
+    plain,
+    text,
+    wrapped,
+)
+from minijax.tools.html import to_html
+from minijax.tools.theme import STYLES, to_text, visible
+
+
+def test_rows_put_the_right_part_where_there_is_room():
+    row = document(Row("stack", (line("eval ▸ jvp:1"),), line(("muted", "2 levels"))))
+    assert plain(row, 60) == " stack    eval ▸ jvp:1" + " " * 30 + "2 levels"
+    assert plain(row, 28) == " stack    eval ▸ jvp:1\n          2 levels"
+
+
+def test_long_lines_break_between_words_and_hang():
+    doc = document(text("one two three four", hanging=2))
+    assert plain(doc, 20) == "one two three four"
+    lines = list(wrapped(line("aaa bbb", ("error", "ccc"), " ddd eee"), 8, 2))
+    assert ["".join(p for _, p in each) for each in lines] == ["aaa", "  bbbccc", "  ddd", "  eee"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "error"]), st.text("ab ", max_size=12)), max_size=12),
+    st.integers(4, 30),
+)
+def test_wrapping_loses_nothing_but_space(pieces, width):
+    lines = list(wrapped(tuple(pieces), width, 2))
+    joined = "".join("".join(p for _, p in each) for each in lines)
+    assert re.sub(r"\s", "", joined) == re.sub(r"\s", "", "".join(p for _, p in pieces))
+    for each in lines:
+        words = "".join(p for _, p in each).split()
+        assert length(each) <= width or len(words) <= 1 or each[-1][1].isspace() or length(each[:-1]) <= width
+
+
+def test_tables_align_figures_right():
+    doc = document(Table(("name", "ms"), ((("", "trace"), ("time", "1.5")), (("", "run"), ("time", "12.5")))))
+    assert plain(doc) == "name     ms\ntrace   1.5\nrun    12.5"
+
+
+def test_programs_fill_the_width_and_are_cut_with_a_hint():
+    program = pp.group(pp.text("{") + pp.nest(2, pp.concat([pp.brk() + pp.text(f"line {i}") for i in range(9)])))
+    assert len(list(lay_out(document(Program(program)), 200))) == 1
+    cut = plain(document(Indent(Program(program), 2, most=4, rest="(more)")), 30)
+    assert cut.split("\n") == ["  {", "    line 0", "    line 1", "  ... 7 more lines (more)"]
+
+
+def test_nothing_in_a_text_commands_the_terminal():
+    doc = document(text("a\x1b[2Jb\x07\r\x9bc"), Row("x", (line(("value", "\x1b]0;title\x07")),)))
+    for colour in (False, True):
+        shown = to_text(doc, 80, colour)
+        assert not re.sub(r"\x1b\[[0-9;]*m", "", shown).count("\x1b")
+        assert "\x07" not in shown and "\x9b" not in shown
+    assert visible("tab\t ok é") == "tab\t ok é"
+
+
+def test_colour_is_only_added():
+    doc = document(text(line(("error", "bad"), " ", ("primitive", "sin"))))
+    assert re.sub(r"\x1b\[[0-9;]*m", "", to_text(doc, 80, True)) == to_text(doc, 80) == "bad sin"
+    assert "\x1b[31;1mbad\x1b[0m" in to_text(doc, 80, True)
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.open: list[str] = []
+        self.data = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.open.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.data += data
+
+
+def parsed(markup: str) -> _Tags:
+    parser = _Tags()
+    parser.feed(markup)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+HOSTILE = st.text(st.sampled_from("<>&\"'/=` \nscript;:{}ax"), max_size=40)
+
+
+@given(HOSTILE, HOSTILE, st.sampled_from([*STYLES, "unknown", ""]))
+def test_html_escapes_every_text(first: str, second: str, role: str):
+    flat = first.replace("\n", " ")
+    doc = document(
+        text(first, role=role),
+        Row(flat, (line((role, second)),), line((role, first))),
+        Table((flat, "b"), (((role, second), ("", first)),)),
+        Section(line((role, first)), (Code(second, "stablehlo"), Program(pp.text(flat, role)))),
+        Indent(text(second)),
+    )
+    found = parsed(to_html(doc))
+    assert set(found.tags) <= {"div", "style", "pre", "span", "table", "tr", "th", "td", "details", "summary"}
+    assert set(found.attributes) <= {"class", "style", "open"}
+    squeezed = re.sub(r"\s", "", found.data)
+    wanted = re.sub(r"\s", "", second)
+    assert not wanted or squeezed.count(wanted) >= 3
+
+
+def test_html_refers_to_nothing_and_folds_without_scripts():
+    rows = tuple(line(str(i)) for i in range(900))
+    markup = to_html(Document((text(*rows), Section(line("more"), (text("x"),), opened=False))))
+    assert not re.search(r"https?:|src=|href=|url\(|@import|<script|<link", markup)
+    assert "<details><summary>500 more lines</summary>" in markup
+    assert "prefers-color-scheme:dark" in markup
+
+
+def test_html_of_a_flood_is_cut_and_says_so():
+    markup = to_html(document(text(*[line("word " * 10)] * 60_000)))
+    assert len(markup) < 600_000 and "lines left out" in markup
+
+
+def luminance(colour: str) -> float:
+    def channel(text: str) -> float:
+        value = int(text, 16) / 255
+        return value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4
+
+    return 0.2126 * channel(colour[1:3]) + 0.7152 * channel(colour[3:5]) + 0.0722 * channel(colour[5:7])
+
+
+@pytest.mark.parametrize("role", STYLES)
+def test_colours_can_be_read_on_light_and_dark(role: str):
+    """Contrast as WCAG 2.1 defines it (https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio)."""
+    style = STYLES[role]
+    for colour, page in ((style.light, "#ffffff"), (style.dark, "#1e1e1e")):
+        bright, dark = sorted((luminance(colour), luminance(page)), reverse=True)
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, (role, colour, page)
+
+
+def test_every_role_of_the_printer_has_a_style():
+    assert set(ROLES) - {""} <= set(STYLES)

@@ -1,0 +1,124 @@
+"""The lexers: the printer's roles for jaxprs, no character lost, and StableHLO that is read as what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Error
+
+import minijax
+import minijax.numpy as jnp
+from minijax.ir import doc as pp
+from minijax.ir.pretty import jaxpr_document
+from minijax.tools.lexer import JaxprLexer, StableHLOLexer, highlight
+from tests.ir.jax_jaxprs import convert
+
+GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("jaxpr_*.txt"))
+
+
+def roles(segments: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(character, role) for every character that is no white space."""
+    return [(c, role) for role, piece in segments for c in piece if not c.isspace()]
+
+
+def f(x, y):
+    chosen = jnp.where(x[0] > 1e-7, -3, 4)[..., None].astype("float32")
+    return jnp.sum(jnp.sin(x) @ y, axis=0) * 2.0 + chosen.sum()
+
+
+def scanned(x):
+    def body(c, a):
+        return c * a, (c, jax.lax.cond(a > 0, jax.numpy.sin, jax.numpy.cos, a))
+
+    return jax.lax.scan(body, 1.5, x)
+
+
+def nested(x):
+    g = jax.jit(jax.numpy.tanh)
+    return g(x) + g(x * 2) + jax.lax.while_loop(lambda i: i[0] < 3, lambda i: (i[0] + 1, -i[1]), (0, 1.0))[1]
+
+
+JAX_PROGRAMS = {
+    "scan": (scanned, np.ones(4, np.float32)),
+    "nested": (nested, np.float32(1)),
+    "conv": (
+        lambda x: jax.lax.conv_general_dilated(x, x, (1, 1), "SAME"),
+        np.ones((2, 2, 3, 3), np.float32),
+    ),
+    "gather": (lambda x: x[np.array([1, 2])], np.ones(4, np.float32)),
+    "custom_jvp": (jax.nn.relu, np.float32(1)),
+    "complex": (lambda x: x * (1 + 2j) + np.complex64(np.inf), np.complex64(1)),
+    "sort": (lambda x: jax.lax.sort((x, -x), num_keys=1), np.ones(4, np.float32)),
+    "many": (lambda x: sum(x * i for i in range(300)), np.float32(1)),
+}
+
+
+@pytest.mark.parametrize("style", ["jax", "tutorial"])
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("name", [*JAX_PROGRAMS, "ours"])
+def test_the_lexer_gives_the_printers_roles(name: str, width: int, style: str):
+    if name == "ours":
+        gradient = minijax.grad(lambda x, y: f(x, y).sum())
+        closed = minijax.make_jaxpr(gradient)(jnp.ones((2, 3)), jnp.ones((3, 4)))
+    else:
+        fun, arg = JAX_PROGRAMS[name]
+        closed = convert(jax.make_jaxpr(fun)(arg))
+    doc = jaxpr_document(closed, style=style, source_info=True)
+    printed = list(pp.segments(doc, width))
+    read = list(highlight("".join(text for _, text in printed), "jaxpr"))
+    expected, found = roles(printed), roles(read)
+    for i, (a, b) in enumerate(zip(expected, found, strict=True)):
+        context = "".join(c for c, _ in expected[max(i - 30, 0) : i + 10])
+        assert a == b, f"near {context!r}"
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])
+def test_golden_jaxprs_are_read_whole(path: Path):
+    text = path.read_text()
+    pieces = list(highlight(text, "jaxpr"))
+    assert "".join(piece for _, piece in pieces) == text
+    assert {"keyword", "var", "type", "primitive", "punctuation"} <= {role for role, _ in pieces}
+
+
+@given(st.text(st.sampled_from("{}[]()=:;,. \nabin_let 3.0lambda#<>-jaxpr"), max_size=80))
+def test_no_text_breaks_the_jaxpr_lexer(text: str):
+    assert "".join(piece for _, piece in highlight(text, "jaxpr")) == text.replace("\r\n", "\n")
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_the_stablehlo_lexer(text: str):
+    pieces = "".join(piece for _, piece in highlight(text, "stablehlo"))
+    assert pieces == text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+
+
+def test_stablehlo():
+    lowered = minijax.jit(lambda x, y: jnp.sum(jnp.sin(x) @ y)).lower(jnp.ones((2, 3)), jnp.ones((3, 4)))
+    for text in (lowered.as_text(), lowered.compile().as_text()):
+        tokens = list(StableHLOLexer().get_tokens(text))
+        assert not [token for token in tokens if token[0] is Error]
+    found = {(role, piece) for role, piece in highlight(lowered.as_text(), "stablehlo")}
+    for each in (
+        ("primitive", "stablehlo.sine"),
+        ("type", "tensor<2x3xf32>"),
+        ("keyword", "func.func"),
+        ("function", "@main"),
+        ("var", "%arg0"),
+        ("keyword", "return"),
+    ):
+        assert each in found
+    optimised = {(role, piece) for role, piece in highlight(lowered.compile().as_text(), "hlo")}
+    assert {("keyword", "HloModule"), ("keyword", "ENTRY"), ("keyword", "ROOT")} <= optimised
+    assert any(role == "type" and piece.startswith("f32[2,3]") for role, piece in optimised)
+
+
+def test_the_entry_points():
+    """As ``pygmentize -l jaxpr`` finds them: through the installed package's entry points."""
+    assert isinstance(get_lexer_by_name("jaxpr"), JaxprLexer)
+    assert isinstance(get_lexer_by_name("stablehlo"), StableHLOLexer)

@@ -1,0 +1,276 @@
+"""What the recorder keeps, what it must not keep, and what it costs."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.core import observe
+from minijax.core.array import Array
+from minijax.core.primitive import Primitive
+from minijax.core.trace import Tracer, stack_depth
+from minijax.tools import recorder as recorder_module
+from minijax.tools.recorder import Recorder, record
+from minijax.tools.recording import BindRecord, EquationRecord, RuleRecord, ScopeRecord
+
+
+def f(x):
+    return jnp.sin(x) * 2.0 - x
+
+
+def watched(fun: Callable[[], Any], level: str = "summary"):
+    recorder = Recorder(level)
+    with recorder:
+        fun()
+    return recorder.recording
+
+
+def test_summary_of_a_gradient():
+    recording = watched(lambda: minijax.grad(f)(3.0))
+    assert recording.stack == ("eval", "partial_eval:1", "jvp:2")
+    binds = dict(recording.binds)
+    assert binds["jvp:2"] == 3  # sin, mul, sub
+    assert binds["partial_eval:1"] == 3  # their linear parts
+    assert recording.bind_count == sum(binds.values())
+    assert [(j.kind, j.equations) for j in recording.jaxprs] == [("linear", 3)]
+    assert {p.phase for p in recording.phases} == {"linearize", "transpose"}
+    assert recording.tracers[0].fields[0] == ("name", "x")
+    assert dict(recording.tracers[0].fields)["primal"] == "3.0"
+    assert recording.tree == () and not recording.errors
+
+
+def test_summary_of_a_jitted_call_and_of_the_second_one():
+    @minijax.jit
+    def g(x):
+        return jnp.exp(x) + 1.0
+
+    first = watched(lambda: g(jnp.ones(3)))
+    assert [(c.name, c.hit, c.reason) for c in first.caches] == [("g", False, "first call")]
+    assert [p.phase for p in first.phases] == ["trace", "lower", "compile", "run"]
+    assert first.modules[0].ops == 3 - dict(first.modules[0].counts).get("stablehlo.constant", 0) + 1
+    assert first.executables[0].fusions == 1
+    assert first.executions == 1
+    second = watched(lambda: g(jnp.ones(3)))
+    assert [c.hit for c in second.caches] == [True]
+    assert [p.phase for p in second.phases] == ["run"]
+    other = watched(lambda: g(jnp.ones(4)))
+    assert "f32[4]" in other.caches[0].reason or "float32[4]" in other.caches[0].reason
+
+
+def test_plain_evaluation_traces_nothing():
+    recording = watched(lambda: jnp.sin(jnp.ones(3)) * 2.0)
+    assert not recording.traced
+    assert recording.bind_count >= 2
+    assert recording.stack == ("eval",)
+
+
+def test_phases_inside_a_phase_are_not_counted_twice():
+    recording = watched(lambda: minijax.grad(minijax.jit(lambda x: jnp.sin(x) * 3.5))(2.0))
+    compiled = sum(p.seconds for p in recording.phases if p.phase == "compile")
+    linearize = next(p for p in recording.phases if p.phase == "linearize")
+    assert linearize.seconds > compiled / 4  # some of the compilation is inside
+    assert sum(p.own for p in recording.phases) <= recording.seconds * 1.01
+
+
+def test_full_recording_is_a_tree_of_scopes_binds_rules_and_equations():
+    recording = watched(lambda: minijax.grad(f)(3.0), "full")
+    (scope,) = [node for node in recording.tree if isinstance(node, ScopeRecord)]
+    assert (scope.level, scope.depth) == ("partial_eval:1", 1)
+    (inner,) = [node for node in scope.children if isinstance(node, ScopeRecord)]
+    assert inner.stack == ("eval", "partial_eval:1", "jvp:2")
+    sin, mul, sub = [node for node in inner.children if isinstance(node, BindRecord)]
+    assert (sin.primitive, sin.level, sin.rule.table) == ("sin", "jvp:2", "jvp")
+    assert [child.primitive for child in sin.children if isinstance(child, BindRecord)] == [
+        "sin",
+        "cos",
+        "mul",
+    ]
+    assert sin.children[0].args == ("3.0",) and sin.children[0].out == "0.14112"
+    assert __file__ in sin.place and sin.rule.line > 0
+    transposed = [n.primitive for n in recording.tree if isinstance(n, RuleRecord) and n.table == "transpose"]
+    assert transposed == ["sub", "mul", "mul"]
+    equations = [node for _, node in recording.walk() if isinstance(node, EquationRecord)]
+    assert [e.text.split()[2] for e in equations] == ["mul", "mul", "sub"]
+    order = [node.at for _, node in recording.walk()]
+    assert order == sorted(order)
+    assert mul.end < sub.at
+
+
+def test_an_exception_is_recorded_where_it_passed():
+    def bad(x):
+        return jnp.dot(jnp.ones((2, 3)), jnp.sin(x))
+
+    recorder = Recorder("full")
+    with pytest.raises(TypeError), recorder:
+        minijax.make_jaxpr(bad)(jnp.ones(4))
+    recording = recorder.recording
+    assert recording.errors[-1].type == "TypeError"
+    raised = [n for _, n in recording.walk() if isinstance(n, BindRecord) and n.error]
+    assert [n.primitive for n in raised] == ["dot_general"]
+    assert stack_depth() == 0
+
+
+@pytest.mark.parametrize("level", ["summary", "full"])
+def test_nothing_of_the_users_is_kept_alive(level: str):
+    """Tracers, arrays and functions die as if nobody had watched, though the recording lives."""
+    seen: list[weakref.ref] = []
+
+    def run() -> None:
+        big = jnp.ones(1000) * 3.0
+        host = np.ones(7)
+
+        def g(x):
+            seen.append(weakref.ref(x))
+            y = jnp.sin(x) * big + host.sum()
+            seen.append(weakref.ref(y))
+            return jnp.sum(y)
+
+        def h(x):
+            return minijax.jit(g)(x) + minijax.vmap(jnp.cos)(x).sum()
+
+        seen.append(weakref.ref(big))
+        seen.append(weakref.ref(g))
+        minijax.grad(h)(big)
+        minijax.make_jaxpr(minijax.vmap(h))(jnp.ones((2, 1000)))
+
+    recording = watched(run, level)
+    gc.collect()
+    assert len(seen) >= 4
+    assert [ref() for ref in seen if ref() is not None] == []
+    assert len(recording.jaxprs) > 3
+
+
+def test_no_tracer_or_array_can_be_reached_from_a_recording():
+    constant = jnp.arange(100.0)
+
+    def g(x):
+        return minijax.jit(lambda y: jnp.sum(y * constant))(x)
+
+    recording = watched(lambda: minijax.grad(g)(constant), "full")
+    todo: list[Any] = [recording]
+    met: set[int] = set()
+    while todo:
+        value = todo.pop()
+        if id(value) in met:
+            continue
+        met.add(id(value))
+        assert not isinstance(value, (Tracer, Array)), value
+        assert not (isinstance(value, np.ndarray) and value.size > 1), value
+        # primitives, code, classes and modules are the program's own, not values of this run
+        if not isinstance(value, (Primitive, type, types.ModuleType, types.CodeType)):
+            todo.extend(gc.get_referents(value))
+    assert len(met) > 500
+
+
+def test_past_the_bound_it_counts_and_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recorder_module, "MOST_EVENTS", 40)
+
+    def long(x):
+        for _ in range(100):
+            x = jnp.sin(x)
+        return x
+
+    recording = watched(lambda: minijax.make_jaxpr(long)(1.0), "full")
+    assert recording.truncated and recording.events > 100
+    assert dict(recording.binds)["make_jaxpr:1"] == 100
+    assert sum(1 for _ in recording.walk()) < 60
+
+
+def test_a_long_chain_is_recorded_without_recursion():
+    def long(x):
+        for _ in range(5000):
+            x = jnp.sin(x)
+        return x
+
+    recording = watched(lambda: minijax.make_jaxpr(long)(1.0), "full")
+    assert sum(isinstance(node, EquationRecord) for _, node in recording.walk()) == 5000
+
+
+def test_very_long_jaxprs_are_kept_as_text(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recorder_module, "MOST_EQUATIONS", 2)
+    recording = watched(lambda: minijax.make_jaxpr(f)(1.0))
+    assert recording.jaxprs[0].program is None
+    assert "sin a" in str(recording.jaxprs[0].document())
+
+
+def test_other_threads_are_counted_not_mixed_in():
+    def elsewhere() -> None:
+        minijax.grad(f)(1.0)
+
+    def run() -> None:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        minijax.jvp(f, (1.0,), (1.0,))
+
+    recording = watched(run)
+    assert recording.stack == ("eval", "jvp:1")
+    assert recording.elsewhere > 5
+
+
+def test_recorders_nest():
+    outer = Recorder("full")
+    with outer:
+        inner = watched(lambda: minijax.jvp(f, (1.0,), (1.0,)))
+        minijax.jvp(f, (1.0,), (1.0,))
+    assert outer.recording.bind_count == 2 * inner.bind_count
+    assert not observe.bind_watched
+
+
+def test_record_returns_the_result_and_the_recording():
+    value, recording = record(minijax.grad(f), 3.0)
+    assert float(value) == pytest.approx(-2.979985)
+    assert recording.level == "full" and recording.tree
+
+
+def test_level_is_checked():
+    with pytest.raises(ValueError, match="'summary' or 'full'"):
+        Recorder("everything")
+
+
+def test_shared_inner_jaxprs_stay_shared_in_the_copy():
+    inner = minijax.jit(jnp.cos)
+    fun = lambda x: inner(x) + inner(x)  # noqa: E731
+    recording = watched(lambda: minijax.make_jaxpr(fun)(1.0))
+    assert str(recording.jaxprs[-1].document()) == str(minijax.make_jaxpr(fun)(1.0))
+
+
+def chain(x):
+    for _ in range(100):
+        x = jnp.sin(x) * 2.0 + x
+    return jnp.sum(x)
+
+
+@pytest.mark.parametrize("transform", ["make_jaxpr", "grad", "jvp"])
+def test_watching_at_summary_level_at_most_doubles_tracing(transform: str):
+    """CPU time, the best of interleaved rounds; three tries, since the machine is not ours alone."""
+    x = jnp.ones(8)
+    calls: dict[str, Callable[[], Any]] = {
+        "make_jaxpr": lambda: minijax.make_jaxpr(chain)(x),
+        "grad": lambda: minijax.grad(chain)(x),
+        "jvp": lambda: minijax.jvp(chain, (x,), (x,)),
+    }
+    call = calls[transform]
+
+    def seconds(thunk: Callable[[], Any]) -> float:
+        began = time.process_time()
+        thunk()
+        return time.process_time() - began
+
+    ratios = []
+    for _ in range(3):
+        rounds = [(seconds(call), seconds(lambda: watched(call))) for _ in range(12)]
+        ratios.append(min(b for _, b in rounds) / min(a for a, _ in rounds))
+        if ratios[-1] <= 2.0:
+            return
+    pytest.fail(f"watching costs {ratios} times the tracing itself")

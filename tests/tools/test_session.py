@@ -1,0 +1,187 @@
+"""Running lines: values, names, errors, interrupts, and what is left behind by none of them."""
+
+from __future__ import annotations
+
+import _thread
+import inspect
+import linecache
+import threading
+import time
+
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.core.trace import stack_depth
+from minijax.repl import batch
+from minijax.tools.command import NOTHING
+from minijax.tools.document import plain
+from minijax.tools.namespace import FUNCTIONS, NAMES, initial_names
+from minijax.tools.session import Session
+
+
+@pytest.fixture
+def session() -> Session:
+    return batch.new_session({})
+
+
+def shown(outcome) -> str:
+    return plain(outcome.shown)
+
+
+def test_the_last_expression_is_the_value(session):
+    assert session.run_line("a = 3; a + 1").value == 4
+    assert session.run_line("a = 5").value is NOTHING
+    assert session.run_line("None").value is NOTHING
+    assert session.run_line("a;").value is NOTHING
+    assert session.run_line("if a:\n    a = 7\na").value == 7
+
+
+def test_earlier_values_and_inputs_have_names(session):
+    session.run_line("10")
+    session.run_line("20")
+    assert session.run_line("_ + __").value == 30
+    assert session.run_line("Out[1] + Out[2]").value == 30
+    assert session.run_line("In[1]").value == "10"
+    assert session.run_line("_").value == "10"
+
+
+def test_a_line_that_traces_shows_panels_and_others_do_not(session):
+    session.run_line("def f(x): return sin(x) * 2. - x")
+    outcome = session.run_line("grad(f)(3.)")
+    assert shown(outcome) == "Array(-2.979985, dtype=float32, weak_type=True)"
+    panels = plain(outcome.summary)
+    assert " stack    eval ▸ partial_eval:1 ▸ jvp:2" in panels
+    assert " tracers  x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]" in panels
+    assert " jaxpr    linear part of f · 3 equations" in panels
+    assert " time     linearize" in panels
+    assert not session.run_line("sin(3.0) + 1.0").summary
+    assert not session.run_line("2 + 2").summary
+    # the recording of the last line that traced something stays the last
+    assert session.recording is outcome.recording
+
+
+def test_a_compiled_line_tells_of_its_program_and_of_the_cache(session):
+    session.run_line("@jit\ndef g(x): return exp(x) * 2.0 + 1.0\n")
+    panels = plain(session.run_line("g(1.0)").summary)
+    assert "StableHLO ops → 1 fusion" in panels
+    assert " cache    miss g: first call" in panels
+    for phase in ("trace", "lower", "compile", "run"):
+        assert phase in panels.split(" time ")[1]
+    again = plain(session.run_line("g(2.0)").summary)
+    assert " cache    hit g" in again and "miss" not in again
+    changed = plain(session.run_line("g(jnp.ones(2))").summary)
+    assert "miss g: argument" in changed and "f32[2]" in changed
+
+
+def test_errors_show_the_users_frames_and_the_engines_words(session):
+    session.run_line("def f(x):\n    y = sin(x)\n    return y if y > 0 else x\n")
+    outcome = session.run_line("jit(f)(1.0)")
+    assert isinstance(outcome.error, minijax.errors.TracerBoolConversionError)
+    text = shown(outcome)
+    assert "<minijax-2>:1 in <module>" in text and "<minijax-1>:3 in f" in text
+    assert "return y if y > 0 else x" in text
+    assert "minijax/core" not in text and "frames of minijax hidden" in text
+    assert "TracerBoolConversionError: Attempted boolean conversion" in text
+    session.run_line("%config frames all")
+    everything = shown(session.run_line("jit(f)(1.0)"))
+    assert "core/trace.py" in everything or "interpreters/stage.py" in everything
+    assert "tools/session.py" not in everything
+
+
+def test_causes_and_contexts_are_shown(session):
+    code = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e\n"
+    text = shown(session.run_line(code))
+    assert text.index("ZeroDivisionError") < text.index("direct cause") < text.index("KeyError: 'k'")
+    code = "try:\n    1 / 0\nexcept ZeroDivisionError:\n    {}['q']\n"
+    assert "another exception" in shown(session.run_line(code))
+
+
+def test_syntax_errors_point_at_the_place(session):
+    text = shown(session.run_line("x = (1 +"))
+    assert "SyntaxError" in text and "x = (1 +" in text and "^" in text
+    assert "session.py" not in text
+
+
+def test_recursion_does_not_flood_the_screen(session):
+    session.run_line("def r(n): return r(n + 1)")
+    text = shown(session.run_line("r(0)"))
+    assert "RecursionError" in text and len(text.splitlines()) < 100 and "left out" in text
+
+
+def test_the_session_goes_on_after_any_exception(session):
+    session.run_line("leak = []\ndef bad(x):\n    leak.append(x)\n    raise ValueError('half way')\n")
+    for line in ("grad(bad)(1.0)", "jit(bad)(1.0)", "vmap(grad(bad))(jnp.ones(3))", "make_jaxpr(bad)(1.0)"):
+        assert isinstance(session.run_line(line).error, ValueError)
+        assert stack_depth() == 0
+    assert isinstance(session.run_line("leak[0] + 1.0").error, minijax.errors.UnexpectedTracerError)
+    assert session.run_line("float(grad(sin)(0.0))").value == 1.0
+
+
+def test_an_interrupt_inside_a_transformation(session):
+    session.run_line("import time\ndef slow(x):\n    while True: time.sleep(0.01)\n")
+
+    def interrupt() -> None:
+        time.sleep(0.3)
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    outcome = session.run_line("jit(grad(slow))(1.0)")
+    thread.join()
+    assert isinstance(outcome.error, KeyboardInterrupt)
+    assert shown(outcome).startswith("interrupted at <minijax-1>:3")
+    assert stack_depth() == 0
+    assert session.run_line("float(jit(grad(sin))(0.0))").value == 1.0
+
+
+def test_exit_passes_with_a_clean_stack(session):
+    session.run_line("def leave(x): raise SystemExit(3)")
+    with pytest.raises(SystemExit) as leaving:
+        session.run_line("grad(leave)(1.0)")
+    assert leaving.value.code == 3 and stack_depth() == 0
+
+
+def test_sources_are_registered(session):
+    session.run_line("def h(x):\n    return cos(x)\n")
+    assert linecache.getline("<minijax-1>", 2) == "    return cos(x)\n"
+    assert inspect.getsource(session.namespace["h"]) == "def h(x):\n    return cos(x)\n"
+    cell = session.run_line("%%jaxpr x=f32[3]\ny = sin(x)\ny.oops\n")
+    assert "<minijax-cell-1>:3" in shown(cell) and "y.oops" in shown(cell)
+
+
+def test_a_repr_that_raises_is_an_error_of_the_line(session):
+    session.run_line("class Bad:\n    def __repr__(self): raise RuntimeError('no repr')\n")
+    assert "RuntimeError: no repr" in shown(session.run_line("Bad()"))
+    assert session.run_line("1 + 1").value == 2
+
+
+def test_future_statements_last(session):
+    session.run_line("from __future__ import annotations")
+    session.run_line("def typed(x: undefined_name): return x")
+    assert session.run_line("typed(1)").value == 1
+
+
+def test_jaxprs_are_shown_as_programs_and_in_the_chosen_style(session):
+    assert shown(session.run_line("make_jaxpr(sin)(1.0)")) == "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
+    session.run_line("%config style tutorial")
+    assert "a:float32[]" in shown(session.run_line("_"))
+
+
+# Names of JAX's that a later version of minijax brings.
+NOT_YET = {"pmap", "checkpoint", "custom_jvp", "custom_vjp", "random", "nn"}
+
+
+def test_the_first_names():
+    names = initial_names()
+    for name in NAMES:
+        assert name in NOT_YET or names[name] is getattr(minijax, name)
+    for name, actual in FUNCTIONS.items():
+        assert names[name] is getattr(jnp, actual)
+    assert {"jnp", "np", "lax", "minijax"} <= names.keys()
+
+
+def test_elementary_functions_work_as_in_the_tutorial(session):
+    assert float(session.run_line("reduce_sum(jnp.array([1., 2., 3.]), axis=0)").value) == 6.0
+    assert session.run_line("bool(greater(2.0, 1.0)) and bool(less(1.0, 2.0))").value is True
+    assert float(session.run_line("neg(add(mul(2.0, 3.0), 1.0))").value) == -7.0

@@ -1,0 +1,156 @@
+"""When an input is complete, and how files split into inputs."""
+
+from __future__ import annotations
+
+import pytest
+
+from minijax.tools import source
+from minijax.tools.arguments import Param, UsageError, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("", "complete"),
+        ("1 + 1", "complete"),
+        ("def f(x): return x", "complete"),
+        ("def f(x):", "incomplete"),
+        ("def f(x):\n    return x", "incomplete"),
+        ("def f(x):\n    return x\n", "complete"),
+        ("def f(x):\n    return x\n    ", "complete"),
+        ("@jit", "incomplete"),
+        ("x = (1,", "incomplete"),
+        ("x = '''abc", "incomplete"),
+        ("x = 'abc", "invalid"),
+        ("x = )", "invalid"),
+        ("for i in x:\n    pass\nelse:", "incomplete"),
+        ("x = 1 \\", "incomplete"),
+        ("return 3", "invalid"),
+        ("a\x00b", "invalid"),
+        ("%grad f(", "complete"),
+        ("%%jaxpr x=f32[3]", "incomplete"),
+        ("%%jaxpr x=f32[3]\nx", "incomplete"),
+        ("%%jaxpr x=f32[3]\nx\n", "complete"),
+    ],
+)
+def test_status(text: str, status: str) -> None:
+    assert source.status(text) == status
+
+
+def test_no_warning_escapes_while_typing(recwarn: pytest.WarningsRecorder) -> None:
+    source.status("x is 1")
+    source.status("'\\d'")
+    assert not recwarn.list
+
+
+def test_inputs_of_a_file() -> None:
+    text = '''\
+import math
+x = 1; y = 2
+
+@decorator
+def f(x):
+    return x
+
+s = """
+%not a command
+"""
+%grad f(3.0)
+%%jaxpr x=f32[3]
+y = x
+
+z = f(
+    x
+)
+%stack
+if x:
+    pass
+else:
+    y
+'''
+    assert list(source.inputs(text)) == [
+        "import math",
+        "x = 1; y = 2",
+        "@decorator\ndef f(x):\n    return x",
+        's = """\n%not a command\n"""',
+        "%grad f(3.0)",
+        "%%jaxpr x=f32[3]\ny = x\n",
+        "z = f(\n    x\n)",
+        "%stack",
+        "if x:\n    pass\nelse:\n    y",
+    ]
+
+
+def test_a_broken_file_is_run_up_to_its_commands() -> None:
+    assert list(source.inputs("x = )\n%stack\n")) == ["x = )", "%stack"]
+
+
+def test_percent_inside_an_open_bracket_is_python() -> None:
+    assert list(source.inputs("z = (7\n% 4)\n")) == ["z = (7\n% 4)"]
+
+
+def test_indentation_of_the_next_line() -> None:
+    assert source.next_indent("if x:") == "    "
+    assert source.next_indent("if x:\n    y = 1") == "    "
+    assert source.next_indent("if x:\n    if y:") == "        "
+
+
+def test_few_sources_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    import linecache
+
+    monkeypatch.setattr(source, "MOST_REGISTERED", 3)
+    monkeypatch.setattr(source, "_registered", [])
+    for i in range(5):
+        source.register(f"<bounded-{i}>", "x")
+    assert [f"<bounded-{i}>" in linecache.cache for i in range(5)] == [False, False, True, True, True]
+
+
+PARAMS = (
+    Param("expr", "text", "an expression", required=True),
+    Param("count", "int", "a number"),
+    Param("numbers", "ints", "numbers"),
+    Param("check", "flag", "yes or no", default=False),
+    Param("value", "expression", "a value"),
+    Param("stage", "word", "which", default="a", choices=("a", "b")),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("f(x)", {"expr": "f(x)"}),
+        ("f(x) --count 3", {"expr": "f(x)", "count": 3}),
+        ("--count 3 f(x)", {"expr": "f(x)", "count": 3}),
+        ("--check f(x)", {"expr": "f(x)", "check": True}),
+        ("f(x) --numbers 0,1 --check", {"numbers": (0, 1), "check": True}),
+        ("f(x) --numbers 1", {"numbers": 1}),
+        ("f(x) --value (1., {'a': 2}) --check", {"value": "(1., {'a': 2})", "check": True}),
+        ("f(x) --stage=b", {"stage": "b"}),
+        ("f(x --count)", {"expr": "f(x --count)"}),
+        ("f('a --count 3')", {"expr": "f('a --count 3')", "count": None}),
+        ("x - -1", {"expr": "x - -1"}),
+        ("x --1", {"expr": "x --1"}),
+        ("f('''it's --check''')", {"check": False}),
+        (r"f('\' --check')", {"check": False}),
+    ],
+)
+def test_arguments(line: str, expected: dict[str, object]) -> None:
+    found = parse("try", PARAMS, line)
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", "%try needs EXPR: an expression\n%try EXPR [--count INT]"),
+        ("f(x) --cont 3", "Did you mean --count?"),
+        ("f(x) --count", "needs a value: a number"),
+        ("f(x) --count 1,2", "needs an integer, not '1,2'"),
+        ("f(x) --numbers a", "an integer, or several"),
+        ("f(x) --stage c", "one of a, b"),
+    ],
+)
+def test_wrong_arguments(line: str, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse("try", PARAMS, line)
+    assert words in str(raised.value)

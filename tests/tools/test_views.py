@@ -1,0 +1,181 @@
+"""Views: functions of recordings alone."""
+
+from __future__ import annotations
+
+import minijax
+import minijax.numpy as jnp
+from minijax.tools import hlo
+from minijax.tools.document import plain
+from minijax.tools.recorder import Recorder
+from minijax.tools.recording import (
+    CacheRecord,
+    ExecutableRecord,
+    JaxprRecord,
+    ModuleRecord,
+    PhaseRecord,
+    Recording,
+    TracerRecord,
+)
+from minijax.tools.views import PANELS, log_document, seconds_text, summary
+
+SMALL = minijax.make_jaxpr(lambda x: jnp.sin(x) * 2.0)(1.0).jaxpr
+
+MADE_UP = Recording(
+    level="summary",
+    stack=("eval", "partial_eval:1", "jvp:2"),
+    scopes=2,
+    binds=(("eval", 4), ("jvp:2", 3)),
+    tracers=(
+        TracerRecord(1, "jvp:2", "f32[]", (("name", "x"), ("primal", "3.0"), ("tangent", "partial_eval:1 f32[]"))),
+        TracerRecord(2, "partial_eval:1", "f32[]", (("unknown", "a"),)),
+    ),
+    tracers_made=6,
+    jaxprs=(
+        JaxprRecord(3, "linear", "f at <minijax-1>:1", 2, SMALL),
+        JaxprRecord(4, "staged", "g", 2, SMALL),
+    ),
+    jaxprs_made=5,
+    caches=(
+        CacheRecord(5, "staging", "g", False, "first call"),
+        CacheRecord(6, "staging", "g", True, ""),
+        CacheRecord(7, "staging", "g", True, ""),
+    ),
+    phases=(PhaseRecord(8, "trace", "g", 0.0002, 0.0002), PhaseRecord(9, "run", "g", 9e-6, 9e-6)),
+    modules=(ModuleRecord(10, "g", 5, (("stablehlo.sine", 5),), ""),),
+    executables=(ExecutableRecord(11, "g", 1, 1, (("fusion", 1),), ""),),
+    executions=1,
+)
+
+WIDE = """\
+ stack    eval ▸ partial_eval:1 ▸ jvp:2              deepest; 3 levels · 7 binds
+ tracers  x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]
+          %tracers shows more
+ jaxpr    linear part of f · 2 equations
+          { lambda ; a:f32[]. let
+              b:f32[] = sin a
+              c:f32[] = mul b 2.0:f32[]
+            in (c,) }
+ jaxpr    g staged · 2 equations                         +3 more (%panels --all)
+          { lambda ; a:f32[]. let
+              b:f32[] = sin a
+              c:f32[] = mul b 2.0:f32[]
+            in (c,) }
+ hlo      5 StableHLO ops → 1 fusion                                           g
+ cache    miss g: first call
+          hit ×2 g
+ time     trace 0.2 ms · run 9 µs"""
+
+
+def test_a_summary():
+    assert plain(summary(MADE_UP), 80) == WIDE
+
+
+def test_panels_choose():
+    assert plain(summary(MADE_UP, ["time"]), 80) == " time     trace 0.2 ms · run 9 µs"
+    assert [row.label for row in summary(MADE_UP, ["time", "stack"]).blocks] == ["stack", "time"]
+    assert not summary(MADE_UP, [])
+    for name in PANELS:
+        assert summary(MADE_UP, [name]), name
+
+
+def test_nothing_traced_nothing_shown():
+    assert not summary(Recording("summary"))
+    assert not summary(Recording("summary", binds=(("eval", 100),), events=200))
+
+
+def test_everything_leaves_nothing_out():
+    text = plain(summary(MADE_UP, everything=True), 100)
+    for each in ("binds    eval 4 · jvp:2 3", "partial_eval:1 f32[]  unknown a", "sine 5", "6 tracers made"):
+        assert each in text
+    assert "%panels --all" not in text
+
+
+def test_labelled_lines_fit_forty_columns():
+    for line in plain(summary(MADE_UP), 40).split("\n"):
+        if "lambda" not in line:  # a jaxpr's head cannot be broken
+            assert len(line) <= 40, line
+
+
+def test_truncation_and_other_threads_are_said():
+    text = plain(summary(Recording("summary", scopes=1, truncated=True, events=123456, elsewhere=7)), 120)
+    assert "123,456 events" in text and "7 events on other threads" in text
+
+
+def test_long_jaxprs_are_cut_with_the_command_that_shows_the_rest():
+    def long(x):
+        for _ in range(40):
+            x = jnp.sin(x)
+        return x
+
+    recorder = Recorder()
+    with recorder:
+        minijax.make_jaxpr(long)(1.0)
+    cut = plain(summary(recorder.recording), 80)
+    assert "more lines (%panels --all)" in cut and cut.count("= sin") < 16
+    assert plain(summary(recorder.recording, everything=True), 80).count("= sin") == 40
+
+
+def test_the_log_is_cut_and_says_so():
+    recorder = Recorder("full")
+    with recorder:
+        minijax.grad(jnp.sin)(1.0)
+    whole = plain(log_document(recorder.recording), 200)
+    assert whole.split("\n")[0].startswith("partial_eval:1 begins")
+    assert "    jvp:2 sin(jvp:2 f32[]) = jvp:2 f32[]" in whole
+    cut = plain(log_document(recorder.recording, most=2), 200).split("\n")
+    assert len(cut) == 3 and cut[-1].startswith(f"... {len(whole.splitlines()) - 2} more records")
+
+
+def test_seconds():
+    shown = [seconds_text(s) for s in (9e-6, 99.4e-6, 0.0002, 0.0124, 0.2, 0.9994, 1.25, 61)]
+    assert shown == ["9 µs", "99 µs", "0.2 ms", "12.4 ms", "200 ms", "999 ms", "1.25 s", "61.00 s"]
+
+
+# --- reading programs -------------------------------------------------------------------------------------------
+
+HLO = """\
+HloModule jit_f, is_scheduled=true
+
+%fused (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %sine.0 = f32[8]{0} sine(%p), metadata={op_name="jit(f)/sin" source_file="a}b.py"}
+}
+
+ENTRY %main.1 (Arg_0.1: f32[8]) -> (f32[8], f32[]) {
+  %Arg_0.1 = f32[8]{0} parameter(0)
+  %c = f32[] constant(0)
+  %f.1 = f32[8]{0} fusion(%Arg_0.1), kind=kLoop, calls=%fused, metadata={op_name="x"}, backend_config={"a":{"b":"1"}}
+  dot.2 = f32[] dot(%f.1, %f.1), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %tuple = (f32[8]{0}, f32[]) tuple(%f.1, dot.2)
+}
+
+FileNames
+1 "a.py"
+
+"""
+
+
+def test_counting_hlo():
+    assert dict(hlo.hlo_counts(HLO)) == {"fusion": 1, "dot": 1}
+    assert hlo.optimized_text(hlo.hlo_counts(HLO)) == "1 fusion + 1 dot"
+
+
+def test_counting_real_programs():
+    lowered = minijax.jit(lambda x: (jnp.sin(x) * 2.0 + x) @ x).lower(jnp.ones((4, 4)))
+    assert hlo.stablehlo_ops(lowered.as_text()) == 4 + ("broadcast_in_dim" in lowered.as_text())
+    counts = hlo.hlo_counts(lowered.compile().as_text())
+    assert sum(counts.values()) >= 1 and "parameter" not in counts
+
+
+def test_folding_keeps_the_program():
+    folded = hlo.folded(HLO)
+    for gone in ("metadata", "backend_config", "FileNames", "a.py"):
+        assert gone not in folded
+    assert "calls=%fused" in folded and "rhs_contracting_dims={0}" in folded
+    assert hlo.hlo_counts(folded) == hlo.hlo_counts(HLO)
+    text = '  %0 = stablehlo.add %a, %b : tensor<f32> loc(#loc1)\n#loc1 = loc("f"("a":1:2))\n'
+    assert hlo.folded(text) == "  %0 = stablehlo.add %a, %b : tensor<f32>\n"
+
+
+def test_plurals():
+    assert [hlo.plural(n, "fusion") for n in (0, 1, 2)] == ["0 fusions", "1 fusion", "2 fusions"]
