@@ -1,0 +1,1 @@
+"""Facts and figures that minijax must reproduce, one test each."""

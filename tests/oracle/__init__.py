@@ -1,0 +1,1 @@
+"""minijax against JAX: one table of functions, every transformation, values and jaxprs."""

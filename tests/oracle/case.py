@@ -1,0 +1,115 @@
+"""What a row of the table is: a function of a namespace and arguments, and how to derive its variations.
+
+Arguments are float64 and int64 NumPy arrays unless a row says otherwise, so that in 32-bit mode each call
+also shows that wide inputs are narrowed as JAX narrows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+BATCH = 3
+
+
+def floats(*shape: int, low: float = -2.0, high: float = 2.0, dtype: Any = np.float64) -> np.ndarray:
+    """Distinct, irregular values between ``low`` and ``high``."""
+    golden = (np.arange(1, 1 + int(np.prod(shape))) * 0.6180339887498949) % 1.0
+    return np.asarray((low + (high - low) * golden).reshape(shape), dtype)
+
+
+def ints(*shape: int, low: int = -5, high: int = 9, dtype: Any = np.int64) -> np.ndarray:
+    """Irregular integers from ``low`` up to, not including, ``high``."""
+    return np.asarray((low + (np.arange(1, 1 + int(np.prod(shape))) * 7) % (high - low)).reshape(shape), dtype)
+
+
+def bools(*shape: int) -> np.ndarray:
+    """Irregular truth values."""
+    return (np.arange(int(np.prod(shape))) * 5 % 3 == 0).reshape(shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One row: ``function(ns, *args)``, and what cannot be asked of it.
+
+    ``grads=False``: not differentiated at all; ``reverse=False``: no floating point result, so only pushed
+    forward; ``second=False``: JAX has no second derivative; ``vmap=False``: JAX cannot batch it as it stands.
+    ``scale`` widens the tolerance, for functions that libraries approximate differently; ``coarse`` is a
+    dtype whose tolerance holds, for rows in half precision.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    grads: bool = True
+    reverse: bool = True
+    second: bool = True
+    vmap: bool = True
+    scale: float = 1.0
+    coarse: str | None = None
+
+    def argnums(self) -> tuple[int, ...]:
+        """The positions of the arguments made of floating point only: those that are differentiated."""
+        if not self.grads:
+            return ()
+        return tuple(i for i, arg in enumerate(self.args) if all(map(is_float, jax.tree.leaves(arg))))
+
+    def in_axes(self) -> tuple[Any, ...]:
+        """0 for every array, None for Python scalars."""
+        return tuple(jax.tree.map(lambda leaf: 0 if isinstance(leaf, np.ndarray) else None, arg) for arg in self.args)
+
+    def batched(self) -> tuple[Any, ...]:
+        """The arguments with a leading axis of ``BATCH`` variations of each array."""
+        return jax.tree.map(batch_leaf, self.args)
+
+    def tangents(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A tangent of the type JAX asks for, for every argument: float0 for integers and booleans."""
+        return jax.tree.map(tangent_leaf, args)
+
+
+def is_float(leaf: Any) -> bool:
+    """Whether JAX differentiates with respect to ``leaf``."""
+    return jax.numpy.issubdtype(jax.numpy.result_type(leaf), jax.numpy.inexact)
+
+
+def batch_leaf(leaf: Any) -> Any:
+    """``BATCH`` variations of ``leaf`` that stay within any reasonable domain, stacked in front."""
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    flipped = np.flip(leaf)
+    if is_float(leaf):
+        return np.stack([leaf, (flipped * 0.875).astype(leaf.dtype), (leaf * 0.75).astype(leaf.dtype)])
+    if leaf.dtype == bool:
+        return np.stack([leaf, flipped, ~leaf])
+    return np.stack([leaf, flipped, np.roll(leaf, 1)])
+
+
+def tangent_leaf(leaf: Any) -> Any:
+    """An irregular tangent for ``leaf``."""
+    if not is_float(leaf):
+        return np.zeros(np.shape(leaf), jax.dtypes.float0)
+    if not isinstance(leaf, np.ndarray):
+        return 0.625
+    return (0.5 + 0.25 * np.cos(np.arange(leaf.size)).reshape(leaf.shape)).astype(leaf.dtype)
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(*args: Any, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: enter the function into the table with these example arguments."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        assert function.__name__ not in CASES, f"two rows are called {function.__name__}"
+        CASES[function.__name__] = Case(function.__name__, function, args, **options)
+        return function
+
+    return register
+
+
+bfloat16 = ml_dtypes.bfloat16

@@ -1,0 +1,183 @@
+"""A jaxpr of either library as lines of text that can be compared.
+
+What is removed is what the two libraries may differ in without being wrong:
+
+* ``jit`` equations (JAX's own library is full of them) are inlined, at every depth, as is ``closed_call``;
+* parameters that exist only for JAX's sharding, and parameters that are ``None``;
+* the names of variables: they are numbered in order of appearance;
+* where a constant is carried: a constvar is written as its value.
+
+What stays, in order: primitives, parameters, operands, literals, and the dtype, shape and weak type of
+every variable. Only attributes are used (``.eqns``, ``.invars``, ``.aval``, ``.val``,
+``.primitive.name``, ``.params``), so jaxprs of both libraries go through the same code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
+SHARDING_PARAMS = {"out_sharding", "sharding", "unreduced", "reduced", "accuracy", "out_type"}
+
+
+def show_type(aval: Any) -> str:
+    """'float32[2,3]', with a star behind a weak type."""
+    dtype = aval.dtype
+    name = "float0" if dtype == [("float0", "V")] else getattr(dtype, "name", str(dtype))
+    return f"{name}[{','.join(map(str, aval.shape))}]{'*' if aval.weak_type else ''}"
+
+
+def show_value(value: Any) -> str:
+    """A constant by its value: short ones in full, long ones by a digest of their bytes."""
+    array = np.asarray(value)
+    if array.size <= 16:
+        return str(array.tolist())
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
+
+
+def show_param(value: Any) -> str:
+    """A parameter: dtypes by name, subjaxprs normalised, NumPy integers as integers."""
+    if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
+        return "{" + "; ".join(normalise(value).lines) + "}"
+    if isinstance(value, (np.dtype, type)) and not isinstance(value, bool):
+        try:
+            return np.dtype(value).name
+        except TypeError:
+            return str(value)
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(map(show_param, value)) + ")"
+    if isinstance(value, np.generic):
+        return str(value.item())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value))
+    return str(value)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One equation after inlining; operands are texts or ``(op index, result index)``, -1 for arguments."""
+
+    head: str
+    operands: tuple[Any, ...]
+    types: tuple[str, ...]
+
+
+@dataclass
+class Program:
+    """A normalised jaxpr."""
+
+    arguments: list[str]
+    ops: list[Op] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
+    calls: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """One line per argument list, equation and result list, variables numbered in order."""
+        names = {(-1, i): f"in{i}" for i in range(len(self.arguments))}
+        lines = ["arguments " + " ".join(f"in{i}:{t}" for i, t in enumerate(self.arguments))]
+        for index, op in enumerate(self.ops):
+            outs = []
+            for position, type_ in enumerate(op.types):
+                names[(index, position)] = f"v{len(names)}"
+                outs.append(f"{names[(index, position)]}:{type_}")
+            operands = " ".join(o if isinstance(o, str) else names[o] for o in op.operands)
+            lines.append(f"{' '.join(outs)} = {op.head} {operands}".rstrip())
+        lines.append("results " + " ".join(o if isinstance(o, str) else names[o] for o in self.results))
+        return lines
+
+    def without_dead_code(self) -> Program:
+        """The same program without equations whose results nobody reads."""
+        live, todo = set(), [o[0] for o in self.results if not isinstance(o, str)]
+        while todo:
+            index = todo.pop()
+            if index >= 0 and index not in live:
+                live.add(index)
+                todo.extend(o[0] for o in self.ops[index].operands if not isinstance(o, str))
+        renumber = {-1: -1} | {old: new for new, old in enumerate(sorted(live))}
+        move = lambda o: o if isinstance(o, str) else (renumber[o[0]], o[1])  # noqa: E731
+        ops = [Op(op.head, tuple(map(move, op.operands)), op.types) for i, op in enumerate(self.ops) if i in live]
+        return Program(self.arguments, ops, list(map(move, self.results)))
+
+    def graph(self) -> tuple[Counter[str], list[str]]:
+        """The live equations as a multiset of terms, and the results: the program but for its order.
+
+        Sums of cotangents (``add_any``) are taken as one sum of all their terms: what is added to what first
+        depends on the order too.
+        """
+        program = self.without_dead_code()
+        terms: list[list[str]] = []
+        texts: Counter[str] = Counter()
+
+        def summands(operand: Any) -> list[str]:
+            if isinstance(operand, str):
+                return [operand]
+            owner, position = operand
+            if owner < 0:
+                return [f"in{position}"]
+            if program.ops[owner].head == "add_any":
+                return terms[owner]
+            return [f"{terms[owner][0]}.{position}"]
+
+        def term(operand: Any) -> str:
+            return " + ".join(summands(operand))
+
+        for op in program.ops:
+            if op.head == "add_any":
+                terms.append(sorted(x for operand in op.operands for x in summands(operand)))
+                continue
+            text = f"{','.join(op.types)} = {op.head}({' '.join(map(term, op.operands))})"
+            terms.append(["#" + hashlib.sha256(text.encode()).hexdigest()[:10]])
+            texts[f"{terms[-1][0]} {text}"] += 1
+        return texts, [term(o) for o in program.results]
+
+
+def normalise(jaxpr: Any) -> Program:
+    """The ``Program`` of a ``Jaxpr`` or ``ClosedJaxpr`` of either library."""
+    consts = getattr(jaxpr, "consts", ())
+    opened = getattr(jaxpr, "jaxpr", jaxpr)
+    program = Program([show_type(v.aval) for v in opened.invars])
+    environment = {v: (-1, i) for i, v in enumerate(opened.invars)}
+    environment.update(_constants(opened, consts))
+    program.results = _inline(opened, environment, program)
+    return program
+
+
+def _constants(opened: Any, consts: Any) -> dict[Any, str]:
+    pairs = zip(opened.constvars, consts, strict=True)
+    return {v: f"const({show_value(c)}:{show_type(v.aval)})" for v, c in pairs}
+
+
+def _operand(atom: Any, environment: dict[Any, Any]) -> Any:
+    if hasattr(atom, "val"):
+        return f"{show_value(atom.val)}:{show_type(atom.aval)}"
+    return environment[atom]
+
+
+def _inline(opened: Any, environment: dict[Any, Any], program: Program) -> list[Any]:
+    for eqn in opened.eqns:
+        operands = [_operand(a, environment) for a in eqn.invars]
+        name = eqn.primitive.name
+        if name in CALLS:
+            program.calls += 1
+            inner = eqn.params[CALLS[name]]
+            inner_opened = getattr(inner, "jaxpr", inner)
+            inner_environment = dict(zip(inner_opened.invars, operands, strict=True))
+            inner_environment.update(_constants(inner_opened, getattr(inner, "consts", ())))
+            results = _inline(inner_opened, inner_environment, program)
+            environment.update(zip(eqn.outvars, results, strict=True))
+            continue
+        params = [
+            f"{k}={show_param(v)}" for k, v in sorted(eqn.params.items()) if v is not None and k not in SHARDING_PARAMS
+        ]
+        head = name + (f"[{' '.join(params)}]" if params else "")
+        types = tuple(show_type(v.aval) for v in eqn.outvars)
+        index = len(program.ops)
+        program.ops.append(Op(head, tuple(operands), types))
+        environment.update({v: (index, i) for i, v in enumerate(eqn.outvars)})
+    return [_operand(a, environment) for a in opened.outvars]

@@ -1,0 +1,53 @@
+"""Jaxprs of every function of the table, and of its transformations, against JAX's.
+
+Where JAX's jaxpr contains no ``jit``, the normalised jaxprs (see ``normalise``) must be equal line by
+line, dead code included. JAX's own library is full of internal ``jit``s, though, which minijax has no use
+for, and which show after inlining: an equation that was unused within one is gone, cotangents meet in
+another order, and a Python number that entered one has become an argument that is converted. There, the
+same live equations with the same operands are asked for, in any order, of JAX's jaxpr either inlined or
+traced under ``disable_jit``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any
+
+import pytest
+
+from .functions import CASES
+from .normalise import Program, normalise
+from .subject import MODES, oracle, subject, x64_mode
+from .transforms import build, rows
+
+
+def program(ns: Any, name: str, transformation: str) -> Program:
+    """The normalised jaxpr of a transformation of a row; the subject's must be well typed."""
+    function, args = build(ns, CASES[name])[transformation]
+    closed = ns.make_jaxpr(function)(*args)
+    if ns is not oracle:
+        importlib.import_module(ns.__name__ + ".ir.typecheck").typecheck_jaxpr(closed)
+    return normalise(closed)
+
+
+def difference(ours: list[str], theirs: list[str]) -> str:
+    """A readable diff: lines with ``-`` are JAX's, lines with ``+`` ours."""
+    return "\n".join(difflib.unified_diff(theirs, ours, "JAX", "ours", lineterm="", n=30))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("name", "transformation"), rows())
+def test_same_equations(name: str, transformation: str, mode: str) -> None:
+    """The same equations between the same arguments and results."""
+    with x64_mode(mode):
+        ours, theirs = program(subject, name, transformation), program(oracle, name, transformation)
+        if ours.lines == theirs.lines:
+            return
+        if theirs.calls and ours.arguments == theirs.arguments:
+            if ours.graph() == theirs.graph():
+                return
+            with oracle.disable_jit():
+                if ours.graph() == program(oracle, name, transformation).graph():
+                    return
+    pytest.fail("jaxprs differ\n" + difference(ours.lines, theirs.lines), pytrace=False)

@@ -1,0 +1,94 @@
+"""The transformations that every function of the table goes through, written once for either library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from .case import CASES, Case, tangent_leaf
+
+SECOND = ("grad_of_grad", "jvp_of_grad")
+
+
+def total(ns: Any, tree: Any) -> Any:
+    """A scalar with nonzero first and second derivatives, made of every floating point leaf of ``tree``."""
+    leaves = [leaf for leaf in ns.tree_util.tree_leaves(tree) if is_float_leaf(leaf)]
+    result = ns.numpy.sum(ns.numpy.sin(leaves[0]))
+    for leaf in leaves[1:]:
+        result = result + ns.numpy.sum(ns.numpy.sin(leaf))
+    return result
+
+
+def is_float_leaf(leaf: Any) -> bool:
+    """Whether a result, of either library or a Python scalar, is real and floating point."""
+    if isinstance(leaf, (bool, int, float, complex)):
+        return isinstance(leaf, float)
+    return jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+
+
+def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]]:
+    """name -> (function, arguments) of every transformation that makes sense for ``case``.
+
+    With ``inner_jit`` the function of the case is jitted before it is transformed.
+    """
+
+    def bare(*args: Any) -> Any:
+        return case.function(ns, *args)
+
+    f = ns.jit(bare) if inner_jit else bare
+    args, argnums = case.args, case.argnums()
+    built: dict[str, Any] = {"value": (f, args)}
+    if case.vmap:
+        mapped = ns.vmap(f, in_axes=case.in_axes())
+        built["vmap"] = (mapped, case.batched())
+    if not argnums:
+        return built
+
+    def jvp(args: Any, tangents: Any) -> Any:
+        def of_floats(*floats: Any) -> Any:
+            everything = list(args)
+            for position, value in zip(argnums, floats, strict=True):
+                everything[position] = value
+            return f(*everything)
+
+        return ns.jvp(of_floats, tuple(args[i] for i in argnums), tangents)
+
+    tangents = jax.tree.map(tangent_leaf, tuple(args[i] for i in argnums))
+    built["jvp"] = (jvp, (args, tangents))
+    if not case.reverse:
+        return built
+
+    def scalar(*args: Any) -> Any:
+        return total(ns, f(*args))
+
+    grad = ns.grad(scalar, argnums)
+    built["grad"] = (grad, args)
+    if case.vmap:
+        built["vmap_of_grad"] = (ns.vmap(grad, in_axes=case.in_axes()), case.batched())
+        built["grad_of_vmap"] = (ns.grad(lambda *args: total(ns, mapped(*args)), argnums), case.batched())
+    if case.second:
+        built["grad_of_grad"] = (ns.grad(lambda *args: total(ns, grad(*args)), argnums), args)
+
+        def jvp_of_grad(args: Any, tangents: Any) -> Any:
+            def of_floats(*floats: Any) -> Any:
+                everything = list(args)
+                for position, value in zip(argnums, floats, strict=True):
+                    everything[position] = value
+                return grad(*everything)
+
+            return ns.jvp(of_floats, tuple(args[i] for i in argnums), tangents)
+
+        built["jvp_of_grad"] = (jvp_of_grad, (args, tangents))
+    return built
+
+
+def names(case: Case) -> list[str]:
+    """The transformations of ``case``, in order."""
+    return list(build(jax, case))
+
+
+def rows(wanted: tuple[str, ...] | None = None) -> list[tuple[str, str]]:
+    """(case, transformation) for the whole table."""
+    return [(c.name, t) for c in CASES.values() for t in names(c) if wanted is None or t in wanted]
