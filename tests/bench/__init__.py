@@ -1,0 +1,8 @@
+"""The speed benchmark, ``python -m tests.bench``: figures as ratios to JAX, taken side by side in one run.
+
+- ``libraries``: the libraries measured, each behind JAX's names;
+- ``workloads``: the table of rows, every workload written once over such a namespace;
+- ``startup``: rows measured on fresh processes;
+- ``measure``: clocks, the interleaved comparison, verdicts;
+- ``__main__``: the command line and the printed table.
+"""

@@ -1,0 +1,153 @@
+"""``python -m tests.bench``: print every row of the speed budgets as a ratio to JAX.
+
+    python -m tests.bench                     every row
+    python -m tests.bench --rows grad,lower   the rows whose names start so
+    python -m tests.bench --quick             few rounds, without the slowest rows
+    python -m tests.bench --subject jax       JAX against itself: what the harness calls equal
+
+Exit status 1 when a row could not be measured, or when libraries computed different things; missing a budget
+does not fail the run unless ``--strict`` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import sys
+import time
+from importlib import metadata
+from typing import Any
+
+from tests.bench import libraries
+from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings
+from tests.bench.startup import STARTUP_ROWS, Startup
+from tests.bench.workloads import PEERS, ROWS
+
+ALL_ROWS: list[Row | Growth | Startup] = [*ROWS, *STARTUP_ROWS]
+WIDTH = max(len(row.title) for row in ALL_ROWS)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description="Speed as ratios to JAX, measured side by side."
+    )
+    parser.add_argument("--rows", help="comma-separated beginnings of row names")
+    parser.add_argument("--list", action="store_true", help="name the rows and stop")
+    parser.add_argument("--rounds", type=int, help="rounds of a row, where its time allows (default 5)")
+    parser.add_argument("--seconds", type=float, help="time for a row (default 3)")
+    parser.add_argument("--quick", action="store_true", help="three rounds, a second a row, no slow rows")
+    parser.add_argument("--subject", default="minijax", help="the library measured (default minijax)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.add_argument("--strict", action="store_true", help="exit with status 2 when a budget is missed")
+    return parser.parse_args(argv)
+
+
+def pin() -> int:
+    """Keep this process and all it starts on one core; before any library makes its thread pools."""
+    core = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    return core
+
+
+def chosen(rows: str | None) -> list[Row | Growth | Startup]:
+    if not rows:
+        return ALL_ROWS
+    starts = tuple(start.strip() for start in rows.split(","))
+    return [row for row in ALL_ROWS if row.key.startswith(starts)]
+
+
+def make_settings(options: argparse.Namespace) -> Settings:
+    peers = tuple(name for name in PEERS if libraries.available(name))
+    names = {"jax", options.subject, *peers}
+    return Settings(
+        subject=options.subject,
+        peers=peers,
+        namespaces={name: libraries.load(name) for name in sorted(names)},
+        rounds=options.rounds or (3 if options.quick else 5),
+        max_rounds=options.rounds or 25,
+        seconds=options.seconds or (1.0 if options.quick else 3.0),
+        quick=options.quick,
+    )
+
+
+def measured(row: Row | Growth | Startup, settings: Settings) -> Result:
+    """The row's result; what goes wrong while measuring becomes its note, and the run goes on."""
+    try:
+        return row.run(settings)
+    except Exception as error:
+        text = str(error).strip().splitlines() or [""]
+        return Result(row.key, row.title, row.budget, ERROR, note=f"{type(error).__name__}: {text[0][:120]}")
+
+
+def amount(nanoseconds: float | None, unit: str) -> str:
+    if nanoseconds is None:
+        return "-"
+    scaled = nanoseconds / {"us": 1e3, "ms": 1e6, "bytes": 1.0}[unit]
+    return f"{scaled:,.{2 if scaled < 100 else 0}f} {unit}"
+
+
+def line(result: Result) -> str:
+    if result.figure is None:
+        note = f"{result.verdict}: {result.note}"
+        return f"{result.title:{WIDTH}}  {note}"
+    peers = "  ".join(f"{name} {ratio:.3f}" for name, ratio in result.peers.items())
+    reference, subject = amount(result.reference, result.unit), amount(result.subject, result.unit)
+    return (
+        f"{result.title:{WIDTH}}  {reference:>13} {subject:>13}"
+        f"  {result.figure:7.3f} [{result.low:.3f}, {result.high:.3f}] x{result.rounds:<2}"
+        f"  <= {result.budget:<5} {result.verdict:9}  {'  '.join(filter(None, (peers, result.note)))}"
+    ).rstrip()
+
+
+def header(settings: Settings, core: int) -> str:
+    versions = "  ".join(
+        f"{name} {metadata.version(name)}"
+        for name in ("jax", "jaxlib", "numpy", *settings.peers)
+        if libraries.available(name)
+    )
+    libraries_ = f"{settings.reference:>13} {settings.subject:>13}"
+    titles = (
+        f"{'row':{WIDTH}}  {libraries_}  ratio [quartiles] rounds, budget, verdict, peers as ratios to jax"
+    )
+    return (
+        f"Python {platform.python_version()}  {versions}  core {core}, CPU time\n"
+        f"peers not installed: {', '.join(sorted(set(PEERS) - set(settings.peers))) or 'none'}\n\n{titles}"
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = parse(argv)
+    rows = chosen(options.rows)
+    if options.list or not rows:
+        print("\n".join(f"{row.key:22} {row.title}" for row in ALL_ROWS))
+        return 0 if options.list else 1
+    core, began = pin(), time.monotonic()
+    settings = make_settings(options)
+    gc.collect()
+    gc.freeze()  # the libraries' own objects are not garbage of the workloads
+    print(header(settings, core), flush=True)
+    results: list[Result] = []
+    for row in rows:
+        results.append(measured(row, settings))
+        print(line(results[-1]), flush=True)
+    counts = {
+        kind: sum(r.verdict == kind for r in results) for kind in (MEETS, CLOSE, MISSES, ERROR, SKIPPED)
+    }
+    seconds = time.monotonic() - began
+    print(f"\n{', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}; {seconds:.0f} s")
+    if options.json:
+        report: dict[str, Any] = {
+            "subject": settings.subject,
+            "seconds": seconds,
+            "rows": [result.as_json() for result in results],
+        }
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=2)
+    return 1 if counts[ERROR] else 2 if options.strict and counts[MISSES] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

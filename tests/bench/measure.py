@@ -1,0 +1,297 @@
+"""Clocks, the interleaved comparison of libraries, and the verdict on a ratio.
+
+A sample is the CPU time of one *thunk*: a function of no arguments that ``prepare`` made afresh, outside the
+clock, so that no cache of a library knows the functions it holds. Every round takes one sample of each
+library, in rotating order, with what they computed compared; the figure is the median over rounds of the
+ratio within a round, so that a machine that slows down slows all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.bench.libraries import to_numpy
+
+Thunk = Callable[[], Any]
+Prepare = Callable[[Any], Thunk]
+Clock = Callable[[Thunk], tuple[float, Any]]
+
+MEETS, CLOSE, MISSES, ERROR, SKIPPED = "meets", "within 2x", "misses", "error", "skipped"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run measures.
+
+    A row takes rounds until ``seconds`` are spent or there are ``max_rounds``; one whose first ``rounds``
+    need longer may take twice as long. There is always one round.
+    """
+
+    subject: str
+    reference: str = "jax"
+    peers: tuple[str, ...] = ()
+    namespaces: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 5
+    max_rounds: int = 25
+    seconds: float = 5.0
+    quick: bool = False
+
+
+@dataclass
+class Result:
+    """One printed line: a ratio (or a growth exponent) against its budget."""
+
+    row: str
+    title: str
+    budget: float
+    verdict: str = ERROR
+    figure: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    unit: str = ""
+    reference: float | None = None
+    subject: float | None = None
+    peers: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Different(AssertionError):
+    """Two libraries computed different things: the comparison of their speeds would mean nothing."""
+
+
+# ------------------------------------------------------------------------------------------------- clocks
+
+
+def cpu_ns(thunk: Thunk) -> tuple[float, Any]:
+    """CPU nanoseconds of the whole process: the threads XLA works in count too."""
+    gc.collect()
+    start = time.process_time_ns()
+    value = thunk()
+    return time.process_time_ns() - start, value
+
+
+def peak_bytes(thunk: Thunk) -> tuple[float, Any]:
+    """The peak of Python's and NumPy's heap over the call, after one that fills every cache."""
+    thunk()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        value = thunk()
+        return tracemalloc.get_traced_memory()[1] - before, value
+    finally:
+        tracemalloc.stop()
+
+
+# ------------------------------------------------------------------------------------------------- checks
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The leaves of dicts, lists and tuples, in an order all libraries share."""
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            yield from leaves(value[key])
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def require_same(expected: Any, got: Any, rtol: float) -> None:
+    """Raise ``Different`` unless both hold the same numbers (or counts, or strings), to ``rtol``."""
+    ours, theirs = list(leaves(got)), list(leaves(expected))
+    if len(ours) != len(theirs):
+        raise Different(f"{len(ours)} results instead of {len(theirs)}")
+    for mine, other in zip(ours, theirs, strict=True):
+        if isinstance(mine, str) or isinstance(other, str):
+            same = mine == other
+        else:
+            a, b = to_numpy(mine).astype(float), to_numpy(other).astype(float)
+            scale = float(np.max(np.abs(b), initial=0.0))
+            same = a.shape == b.shape and bool(np.all(np.isfinite(a)))
+            same = same and np.allclose(a, b, rtol=rtol, atol=rtol * scale)
+        if not same:
+            raise Different(f"{mine} instead of {other}")
+
+
+def primitive_counts(closed_jaxpr: Any) -> dict[str, int]:
+    """How often each primitive occurs: two stagings are comparable when they staged the same equations."""
+    return dict(Counter(equation.primitive.name for equation in closed_jaxpr.jaxpr.eqns))
+
+
+# --------------------------------------------------------------------------------------------- comparison
+
+
+def verdict(figure: float, budget: float) -> str:
+    return MEETS if figure <= budget else CLOSE if figure <= 2 * budget else MISSES
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def sampling(settings: Settings, at_least: int) -> Iterator[int]:
+    """Round numbers, as ``Settings`` allows."""
+    began = time.monotonic()
+    for number in range(settings.max_rounds):
+        spent = time.monotonic() - began
+        average = spent / number if number else 0.0
+        if number and spent + average > settings.seconds * (1 if number >= at_least else 2):
+            return
+        yield number
+
+
+def interleaved(
+    settings: Settings,
+    samplers: Mapping[str, Callable[[], float]],
+    at_least: int,
+) -> dict[str, list[float]]:
+    """One sample per round from each sampler, in rotating order."""
+    names = list(samplers)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    for number in sampling(settings, at_least):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            samples[name].append(samplers[name]())
+    return samples
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workload measured in this process, as the ratio of the subject to the reference.
+
+    Args:
+      key: what ``--rows`` selects by.
+      title: what the table says.
+      budget: the largest ratio that meets the budget.
+      prepare: given a library's namespace, makes a fresh thunk (not timed).
+      check: turns the thunk's value into what must agree between libraries.
+      ops: the operations in one thunk, by which the absolute figures are divided.
+      peers: the other libraries that have what the row needs.
+      clock: what is measured.
+      reuse: prepare once and time the same thunk every round (for cached calls).
+      warm: run one round without counting it; off for the slowest rows, which a smaller sibling has warmed.
+      rtol: how closely the results must agree.
+    """
+
+    key: str
+    title: str
+    budget: float
+    prepare: Prepare
+    check: Callable[[Any], Any] = lambda value: value
+    ops: int = 1
+    peers: tuple[str, ...] = ()
+    clock: Clock = cpu_ns
+    unit: str = "us"
+    reuse: bool = False
+    warm: bool = True
+    rtol: float = 1e-3
+
+    def run(self, settings: Settings) -> Result:
+        result = Result(self.key, self.title, self.budget, unit=self.unit)
+        if settings.quick and not self.warm:
+            result.verdict, result.note = SKIPPED, "too slow for --quick"
+            return result
+        names = [settings.reference, *(name for name in self.peers if name in settings.peers)]
+        # The subject may be the reference (--subject jax proves the harness), so it has a key of its own.
+        libraries = {name: settings.namespaces[name] for name in names}
+        libraries["subject"] = settings.namespaces[settings.subject]
+        values: dict[str, Any] = {}
+        prepared: dict[str, Thunk] = {}
+
+        def sampler(name: str) -> Callable[[], float]:
+            def sample() -> float:
+                if not self.reuse or name not in prepared:
+                    prepared[name] = self.prepare(libraries[name])
+                taken, value = self.clock(prepared[name])
+                if not self.reuse:
+                    del prepared[name]
+                values[name] = self.check(value)
+                if len(values) == len(libraries):
+                    compare()
+                return taken / self.ops
+
+            return sample
+
+        def compare() -> None:
+            expected = values.pop(settings.reference)
+            for name, value in values.items():
+                try:
+                    require_same(expected, value, self.rtol)
+                except Different as error:
+                    who = settings.subject if name == "subject" else name
+                    raise Different(f"{who} differs from {settings.reference}: {error}") from None
+            values.clear()
+
+        samplers = {name: sampler(name) for name in libraries}
+        if self.warm:
+            for sample in samplers.values():
+                sample()
+        samples = interleaved(settings, samplers, settings.rounds if self.warm else 1)
+        reference = samples[settings.reference]
+        ratios = [a / b for a, b in zip(samples["subject"], reference, strict=True)]
+        result.figure = statistics.median(ratios)
+        result.low, result.high = quartiles(ratios)
+        result.rounds = len(ratios)
+        result.reference, result.subject = statistics.median(reference), statistics.median(samples["subject"])
+        result.verdict = verdict(result.figure, self.budget)
+        for name in names[1:]:
+            result.peers[name] = statistics.median(
+                a / b for a, b in zip(samples[name], reference, strict=True)
+            )
+        return result
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the subject's own time grows with size: the exponent e of n**e between two sizes."""
+
+    key: str
+    title: str
+    budget: float
+    prepare: Callable[[Any, int], Thunk]
+    small: int = 1_000
+    large: int = 100_000
+
+    def run(self, settings: Settings) -> Result:
+        result = Result(self.key, self.title, self.budget, unit="us")
+        if settings.quick:
+            result.verdict, result.note = SKIPPED, "too slow for --quick"
+            return result
+        ns = settings.namespaces[settings.subject]
+        cpu_ns(self.prepare(ns, self.small))
+        exponents: list[float] = []
+        for _ in sampling(settings, 1):
+            small = statistics.median(cpu_ns(self.prepare(ns, self.small))[0] for _ in range(7))
+            large = cpu_ns(self.prepare(ns, self.large))[0]
+            exponents.append(math.log(large / small) / math.log(self.large / self.small))
+            result.subject = large / self.large
+        result.figure = statistics.median(exponents)
+        result.low, result.high = quartiles(exponents)
+        result.rounds = len(exponents)
+        # Twice the time a linear budget allows at the large size is log(2)/log(large/small) in the exponent.
+        twice = self.budget + math.log(2) / math.log(self.large / self.small)
+        result.verdict = (
+            MEETS if result.figure <= self.budget else CLOSE if result.figure <= twice else MISSES
+        )
+        result.note = "exponent"
+        return result

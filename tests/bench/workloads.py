@@ -1,0 +1,422 @@
+"""The table of rows measured in this process: every workload of the speed budgets, written once.
+
+A workload takes a library's namespace (``ns.numpy``, ``ns.lax``, ``ns.grad``, ...) and gives a fresh thunk.
+The usual one is a chain that alternates ``sin`` and multiplication by a number slightly above one: its values
+and its derivative stay normal floats however long it gets, and XLA cannot simplify it away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.bench.libraries import array
+from tests.bench.measure import Growth, Prepare, Row, Thunk, peak_bytes, primitive_counts
+
+FACTOR = 1.00001
+PEERS = ("autograd", "torch")
+Function = Callable[..., Any]
+
+
+# ------------------------------------------------------------------------------------------------- chains
+
+
+def jnp_chain(ns: Any, n: int) -> Function:
+    """n operations the way a person writes them: ``sin(x) * number``."""
+    sin = ns.numpy.sin
+
+    def chain(x: Any) -> Any:
+        for _ in range(n // 2):
+            x = sin(x) * FACTOR
+        return x
+
+    return chain
+
+
+def lax_chain(ns: Any, n: int) -> Function:
+    """The same from the ``lax`` functions, which convert nothing: closest to the bare primitives."""
+    sin, mul, factor = ns.lax.sin, ns.lax.mul, array(ns, FACTOR)
+
+    def chain(x: Any) -> Any:
+        for _ in range(n // 2):
+            x = mul(sin(x), factor)
+        return x
+
+    return chain
+
+
+CHAINS: dict[str, Callable[[Any, int], Function]] = {"lax": lax_chain, "jnp": jnp_chain}
+
+
+def on_chain(
+    style: str, n: int, use: Callable[[Any, Function], Function], shape: tuple[int, ...] = ()
+) -> Prepare:
+    """``use(ns, chain)`` gives a function of the chain's input; calling it is what the clock sees."""
+
+    def prepare(ns: Any) -> Thunk:
+        function, x = use(ns, CHAINS[style](ns, n)), array(ns, np.full(shape, 0.9))
+        return lambda: function(x)
+
+    return prepare
+
+
+def evaluated(ns: Any, f: Function) -> Function:
+    return f
+
+
+def pushed_forward(ns: Any, f: Function) -> Function:
+    return lambda x: ns.jvp(f, (x,), (x,))
+
+
+def differentiated(ns: Any, f: Function) -> Function:
+    return lambda x: ns.grad(f)(x)
+
+
+def staged(ns: Any, f: Function) -> Function:
+    return lambda x: ns.make_jaxpr(f)(x)
+
+
+def staged_grad(ns: Any, f: Function) -> Function:
+    return lambda x: ns.make_jaxpr(ns.grad(f))(x)
+
+
+def staged_vmap_of_grad(ns: Any, f: Function) -> Function:
+    return lambda x: ns.make_jaxpr(ns.vmap(ns.grad(f)))(x)
+
+
+def lowered(ns: Any, f: Function) -> Function:
+    return lambda x: ns.jit(f).lower(x)
+
+
+def lowered_to_text(ns: Any, f: Function) -> Function:
+    return lambda x: ns.jit(f).lower(x).as_text()
+
+
+def jitted(ns: Any, f: Function) -> Function:
+    return lambda x: ns.block_until_ready(ns.jit(f)(x))
+
+
+def jitted_grad(ns: Any, f: Function) -> Function:
+    return lambda x: ns.block_until_ready(ns.jit(ns.grad(f))(x))
+
+
+def compiling(n: int) -> Prepare:
+    """XLA's part alone: the module is made outside the clock. The compiled chain is run as the check."""
+
+    def prepare(ns: Any) -> Thunk:
+        x = array(ns, 0.9)
+        module = ns.jit(jnp_chain(ns, n)).lower(x)
+        return lambda: (module.compile(), x)
+
+    return prepare
+
+
+def run_compiled(value: Any) -> Any:
+    compiled, x = value
+    return compiled(x)
+
+
+def op_counts(text: Any) -> dict[str, int]:
+    """The arithmetic in a lowered module: two lowerings are comparable when they hold the same operations."""
+    text = text if isinstance(text, str) else text.as_text()
+    return dict(Counter(re.findall(r"stablehlo\.(sine|cosine|multiply)\b", text)))
+
+
+# ------------------------------------------------------------------------------------------- cached calls
+
+CALLS = 200
+
+
+def add_one(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    return (lambda x: x + 1), (np.ones((8,), np.float32),)
+
+
+def add_ten(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    def add(*xs: Any) -> Any:
+        total = xs[0]
+        for x in xs[1:]:
+            total = total + x
+        return total
+
+    return add, tuple(np.full((8,), i, np.float32) for i in range(10))
+
+
+def hundred_leaves() -> dict[str, Any]:
+    return {
+        f"layer{i}": {"w": np.full((8,), i, np.float32), "b": [np.ones((8,), np.float32), np.float32(i)] * 2}
+        for i in range(20)
+    }
+
+
+def sum_of_tree(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    def total(tree: Any) -> Any:
+        return sum(layer["w"] + sum(layer["b"]) for layer in tree.values())
+
+    return total, (hundred_leaves(),)
+
+
+def tree_to_tree(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    def step(tree: Any) -> Any:
+        return {name: {"w": layer["w"] * 2, "b": [b + 1 for b in layer["b"]]} for name, layer in tree.items()}
+
+    return step, (hundred_leaves(),)
+
+
+def mapped(f: Function, tree: Any) -> Any:
+    """``f`` on every leaf of dicts, lists and tuples; no library's own tree functions are relied on."""
+    if isinstance(tree, dict):
+        return {key: mapped(f, item) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(mapped(f, item) for item in tree)
+    return f(tree)
+
+
+def cached(make: Callable[[Any], tuple[Function, tuple[Any, ...]]], device: bool) -> Prepare:
+    """``CALLS`` calls of a compiled function on inputs already on the device, or on NumPy's arrays."""
+
+    def prepare(ns: Any) -> Thunk:
+        function, arguments = make(ns)
+        compiled = ns.jit(function)
+        arguments = mapped(ns.device_put, arguments) if device else arguments
+        ns.block_until_ready(compiled(*arguments))
+
+        def call_often() -> Any:
+            out = None
+            for _ in range(CALLS):
+                out = compiled(*arguments)
+            return ns.block_until_ready(out)
+
+        call_often()
+        return call_often
+
+    return prepare
+
+
+# ---------------------------------------------------------------------------------------- whole functions
+
+
+def sixth_derivative(ns: Any) -> Thunk:
+    sin = ns.numpy.sin
+
+    def derivative(x: Any) -> Any:
+        return sin(x)
+
+    for _ in range(6):
+        derivative = ns.grad(derivative)
+    x = array(ns, 0.5)
+    return lambda: derivative(x)
+
+
+def mlp(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    """A loss of a network of three layers of 64, and its arguments, on a batch of 32."""
+    tanh, total = ns.numpy.tanh, ns.numpy.sum
+    draw = np.random.default_rng(0).standard_normal
+
+    def loss(parameters: Any, x: Any, y: Any) -> Any:
+        for weight, bias in parameters:
+            x = tanh(x @ weight + bias)
+        return total((x - y) ** 2)
+
+    layers = [(array(ns, draw((64, 64)) / 8), array(ns, draw((64,)))) for _ in range(3)]
+    return loss, (layers, array(ns, draw((32, 64))), array(ns, draw((32, 64))))
+
+
+def mlp_gradient(ns: Any) -> Thunk:
+    loss, arguments = mlp(ns)
+    return lambda: ns.grad(loss)(*arguments)
+
+
+def vector_function(ns: Any) -> Function:
+    tanh, weight = ns.numpy.tanh, array(ns, np.random.default_rng(1).standard_normal((50, 50)) / 7)
+
+    def function(x: Any) -> Any:
+        return tanh(weight @ x) * x
+
+    return function
+
+
+def fifty(ns: Any) -> Any:
+    return array(ns, np.linspace(-1.0, 1.0, 50))
+
+
+def jacobian(which: str) -> Prepare:
+    def prepare(ns: Any) -> Thunk:
+        transform, function, x = getattr(ns, which), vector_function(ns), fifty(ns)
+        return lambda: transform(function)(x)
+
+    return prepare
+
+
+def hessian(ns: Any) -> Thunk:
+    total, function, x = ns.numpy.sum, vector_function(ns), fifty(ns)
+    return lambda: ns.hessian(lambda v: total(function(v)))(x)
+
+
+def steady(make: Callable[[Any], tuple[Function, tuple[Any, ...]]], calls: int) -> Prepare:
+    """A compiled function whose work is XLA's, called often: what is left is the cost of the call."""
+
+    def prepare(ns: Any) -> Thunk:
+        function, arguments = make(ns)
+        compiled = ns.jit(function)
+        arguments = mapped(ns.device_put, arguments)
+
+        def call_often() -> Any:
+            out = None
+            for _ in range(calls):
+                out = ns.block_until_ready(compiled(*arguments))
+            return out
+
+        call_often()
+        return call_often
+
+    return prepare
+
+
+def matmul_chain(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    def chain(x: Any, weight: Any) -> Any:
+        for _ in range(10):
+            x = x @ weight
+        return x
+
+    draw = np.random.default_rng(2).standard_normal
+    return chain, (
+        draw((256, 256)).astype(np.float32),
+        np.linalg.qr(draw((256, 256)))[0].astype(np.float32),
+    )
+
+
+def mlp_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    loss, arguments = mlp(ns)
+
+    def step(parameters: Any, x: Any, y: Any) -> Any:
+        gradients = ns.grad(loss)(parameters, x, y)
+        return [
+            (weight - 0.01 * dw, bias - 0.01 * db)
+            for (weight, bias), (dw, db) in zip(parameters, gradients, strict=True)
+        ]
+
+    return step, arguments
+
+
+# ------------------------------------------------------------------------------------------------ the table
+
+
+def chain_row(
+    key: str,
+    title: str,
+    style: str,
+    budget: float,
+    n: int,
+    use: Callable[[Any, Function], Function],
+    shape: tuple[int, ...] = (),
+    **options: Any,
+) -> Row:
+    """A row of ``use`` on a chain of n operations, its figures per operation."""
+    return Row(key, f"{title} ({style})", budget, on_chain(style, n, use, shape), ops=n, **options)
+
+
+def jit_call(key: str, title: str, make: Any, device: bool) -> Row:
+    where = "device" if device else "numpy"
+    return Row(
+        f"call.{key}.{where}",
+        f"cached jit call: {title}, {'device' if device else 'NumPy'} inputs",
+        1.1,
+        cached(make, device),
+        ops=CALLS,
+        reuse=True,
+    )
+
+
+def growth_row(key: str, title: str, use: Callable[[Any, Function], Function]) -> Growth:
+    def prepare(ns: Any, n: int) -> Thunk:
+        return on_chain("jnp", n, use)(ns)
+
+    return Growth(f"growth.{key}", f"growth of {title}, 1,000 to 100,000 operations", 1.03, prepare)
+
+
+STAGED: dict[str, Any] = {"check": primitive_counts}
+LOWERED: dict[str, Any] = {"check": op_counts}
+
+ROWS: list[Row | Growth] = [
+    chain_row("eager.lax.scalar", "eager primitive, scalar", "lax", 0.20, 1_000, evaluated),
+    chain_row("eager.lax.vector", "eager primitive, [8]", "lax", 0.20, 1_000, evaluated, (8,)),
+    chain_row("eager.jnp.scalar", "eager primitive, scalar", "jnp", 0.20, 1_000, evaluated, peers=PEERS),
+    chain_row("eager.jnp.vector", "eager primitive, [8]", "jnp", 0.20, 1_000, evaluated, (8,), peers=PEERS),
+    chain_row("jvp.lax", "eager jvp, per op", "lax", 0.11, 1_000, pushed_forward),
+    chain_row("jvp.jnp", "eager jvp, per op", "jnp", 0.08, 1_000, pushed_forward, peers=PEERS),
+    chain_row("grad.lax", "eager grad, per op, n = 1,000", "lax", 0.04, 1_000, differentiated),
+    chain_row("grad.jnp", "eager grad, per op, n = 1,000", "jnp", 0.04, 1_000, differentiated, peers=PEERS),
+    chain_row(
+        "grad.long",
+        "eager grad, per op, n = 100,000",
+        "jnp",
+        0.03,
+        100_000,
+        differentiated,
+        peers=PEERS,
+        warm=False,
+        rtol=3e-2,  # 50,000 roundings of two libraries' sines
+    ),
+    chain_row("make_jaxpr.lax", "make_jaxpr, per equation", "lax", 0.25, 1_000, staged, **STAGED),
+    chain_row("make_jaxpr.jnp", "make_jaxpr, per equation", "jnp", 0.10, 1_000, staged, **STAGED),
+    chain_row("make_jaxpr_grad", "make_jaxpr of grad, per op", "jnp", 0.06, 500, staged_grad, **STAGED),
+    chain_row(
+        "make_jaxpr_vmap_grad",
+        "make_jaxpr of vmap of grad, per op",
+        "jnp",
+        0.05,
+        500,
+        staged_vmap_of_grad,
+        (8,),
+        **STAGED,
+    ),
+    chain_row("lower.lax", "trace and lower, per equation", "lax", 0.12, 1_000, lowered, **LOWERED),
+    chain_row("lower.jnp", "trace and lower, per equation", "jnp", 0.12, 1_000, lowered, **LOWERED),
+    # So that a library cannot win the two rows above by putting the work off until the module is read.
+    chain_row("lower.text", "trace, lower and print", "jnp", 0.12, 1_000, lowered_to_text, **LOWERED),
+    Row("compile", "XLA compile, 1,000 equations", 1.05, compiling(1_000), check=run_compiled),
+    Row("first.jit", "first call of jit, 1,000 equations", 0.75, on_chain("jnp", 1_000, jitted)),
+    Row("first.jit_grad", "first call of jit of grad, 1,000 eqns", 0.70, on_chain("jnp", 1_000, jitted_grad)),
+    *(
+        jit_call(key, title, make, device)
+        for key, title, make in (
+            ("one", "1 arg", add_one),
+            ("ten", "10 args", add_ten),
+            ("tree", "100-leaf pytree", sum_of_tree),
+            ("tree_out", "100-leaf pytree, 100 outputs", tree_to_tree),
+        )
+        for device in (True, False)
+    ),
+    Row("grad6", "grad^6 of sin, eager", 0.03, sixth_derivative, peers=PEERS),
+    Row("mlp", "grad of MLP (3x64, batch 32), eager", 0.06, mlp_gradient, peers=PEERS),
+    Row("jacfwd", "jacfwd, 50 dimensions, eager", 0.15, jacobian("jacfwd"), peers=("torch",)),
+    Row("jacrev", "jacrev, 50 dimensions, eager", 0.06, jacobian("jacrev"), peers=PEERS),
+    Row("hessian", "hessian, 50 dimensions, eager", 0.06, hessian, peers=PEERS),
+    Row(
+        "jitted.matmul",
+        "jitted chain of 10 matmuls, 256x256",
+        1.05,
+        steady(matmul_chain, 20),
+        ops=20,
+        reuse=True,
+    ),
+    Row("jitted.mlp", "jitted MLP gradient step", 1.05, steady(mlp_step, 100), ops=100, reuse=True),
+    Row(
+        "heap",
+        "heap of eager grad, per op",
+        0.20,
+        on_chain("jnp", 2_000, differentiated),
+        ops=2_000,
+        peers=("autograd",),
+        clock=peak_bytes,
+        unit="bytes",
+    ),
+    growth_row("jvp", "eager jvp", pushed_forward),
+    growth_row("grad", "eager grad", differentiated),
+    growth_row("make_jaxpr", "make_jaxpr", staged),
+    growth_row("lower", "trace and lower", lowered),
+]

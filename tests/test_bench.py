@@ -1,0 +1,107 @@
+"""The benchmark's harness on made-up libraries: it must notice what would make its figures meaningless."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.bench import measure
+from tests.bench.__main__ import ALL_ROWS, main, measured
+from tests.bench.measure import Different, Growth, Result, Row, Settings, require_same
+
+
+def spin(units: float) -> None:
+    """Burn CPU: about a millisecond per unit."""
+    end = time.process_time_ns() + int(units * 1e6)
+    while time.process_time_ns() < end:
+        pass
+
+
+def library(cost: float, answer: Any = 1.0) -> Any:
+    return SimpleNamespace(cost=cost, answer=answer)
+
+
+def work(ns: Any) -> measure.Thunk:
+    def thunk() -> Any:
+        spin(ns.cost)
+        return ns.answer
+
+    return thunk
+
+
+def settings(subject: Any, reference: Any, **options: Any) -> Settings:
+    return Settings(
+        subject="subject", reference="jax", namespaces={"subject": subject, "jax": reference}, **options
+    )
+
+
+def run(row: Row | Growth, subject: Any, reference: Any = None) -> Result:
+    return measured(row, settings(subject, reference, seconds=0.3))
+
+
+@pytest.mark.parametrize(
+    ("cost", "verdict"), [(1.0, measure.MEETS), (3.0, measure.CLOSE), (9.0, measure.MISSES)]
+)
+def test_the_ratio_is_measured_and_judged(cost: float, verdict: str) -> None:
+    result = run(Row("row", "row", 0.4, work), library(cost), library(5.0))
+    assert result.figure == pytest.approx(cost / 5.0, rel=0.3)
+    assert result.verdict == verdict
+
+
+def test_different_results_are_an_error_not_a_figure() -> None:
+    result = run(Row("row", "row", 1.0, work), library(1.0, answer=1.1), library(1.0))
+    assert (result.verdict, result.figure) == (measure.ERROR, None)
+    assert "subject differs from jax: 1.1 instead of 1.0" in result.note
+
+
+def test_a_missing_feature_is_an_error() -> None:
+    result = run(Row("row", "row", 1.0, work), SimpleNamespace(), library(1.0))
+    assert result.verdict == measure.ERROR
+    assert "AttributeError" in result.note
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1, measure.MEETS), (2, measure.MISSES)])
+def test_growth_tells_linear_from_quadratic(power: int, verdict: str) -> None:
+    row = Growth("growth", "growth", 1.03, lambda ns, n: lambda: spin(n**power / 100), small=10, large=100)
+    result = run(row, SimpleNamespace())
+    assert result.figure == pytest.approx(power, abs=0.1)
+    assert result.verdict == verdict
+
+
+def test_prepare_is_called_afresh_every_round() -> None:
+    made: list[object] = []
+
+    def prepare(ns: Any) -> measure.Thunk:
+        made.append(object())
+        return lambda: 1.0
+
+    result = measured(Row("row", "row", 1.0, prepare), settings(None, None, max_rounds=4))
+    assert len(made) == 2 * (result.rounds + 1)  # two libraries, and the round that warms
+
+
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        (1.0, 1.01),
+        (np.ones(3), np.ones(4)),
+        (np.ones(3), np.array([1.0, 1.0, np.nan])),
+        ([1.0, 2.0], [1.0]),
+        ({"sin": 3}, {"sin": 3, "mul": 1}),
+        ("text", "other"),
+    ],
+)
+def test_what_counts_as_different(expected: Any, got: Any) -> None:
+    require_same(expected, expected, 1e-3)
+    with pytest.raises(Different):
+        require_same(expected, got, 1e-3)
+
+
+def test_row_names_are_unique_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = [row.key for row in ALL_ROWS]
+    assert len(set(keys)) == len(keys)
+    assert main(["--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == keys
