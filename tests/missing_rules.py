@@ -1,0 +1,70 @@
+"""A new primitive without its rules: what using it says. More rows of the table in ``misuses``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from .misuses import misuse
+
+
+def new_primitive(ns: Any, *, evaluation: bool = False, abstract: bool = False, derivative: bool = False) -> Any:
+    """x*y + z without most of its rules."""
+    primitive = importlib.import_module(ns.__name__ + ".extend.core").Primitive("multiply_add")
+    ad = importlib.import_module(ns.__name__ + ".interpreters.ad")
+    if evaluation:
+        primitive.def_impl(lambda x, y, z: ns.numpy.asarray(np.add(np.multiply(x, y), z)))
+    if abstract:
+        primitive.def_abstract_eval(lambda x, y, z: (jax.core if ns is jax else ns.core).ShapedArray(x.shape, x.dtype))
+    if derivative:
+
+        def multiply_add_jvp(primals: Any, tangents: Any) -> Any:
+            x, y, z = primals
+            xt, yt, zt = tangents
+            zeros = [
+                ns.numpy.zeros_like(p) if type(t) is ad.Zero else t for p, t in zip(primals, tangents, strict=True)
+            ]
+            xt, yt, zt = zeros
+            return primitive.bind(x, y, z), primitive.bind(xt, y, primitive.bind(x, yt, zt))
+
+        ad.primitive_jvps[primitive] = multiply_add_jvp
+    return primitive
+
+
+def square_add(primitive: Any) -> Callable[[Any, Any], Any]:
+    """(a, b) -> a*a + b."""
+    return lambda a, b: primitive.bind(a, a, b)
+
+
+@misuse("Evaluation rule for 'multiply_add' not implemented")
+def no_evaluation_rule(ns):
+    square_add(new_primitive(ns))(2.0, 10.0)
+
+
+@misuse("Abstract evaluation for 'multiply_add' not implemented")
+def no_abstract_evaluation(ns):
+    ns.jit(square_add(new_primitive(ns, evaluation=True)))(2.0, 10.0)
+
+
+@misuse("MLIR translation rule for primitive 'multiply_add' not found for platform cpu")
+def no_lowering(ns):
+    ns.jit(square_add(new_primitive(ns, evaluation=True, abstract=True)))(2.0, 10.0)
+
+
+@misuse("Differentiation rule for 'multiply_add' not implemented")
+def no_derivative(ns):
+    ns.jvp(square_add(new_primitive(ns, evaluation=True, abstract=True)), (2.0, 10.0), (1.0, 1.0))
+
+
+@misuse("Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented")
+def no_transpose(ns):
+    ns.grad(square_add(new_primitive(ns, evaluation=True, abstract=True, derivative=True)))(2.0, 10.0)
+
+
+@misuse("Batching rule for 'multiply_add' not implemented")
+def no_batching(ns):
+    ns.vmap(square_add(new_primitive(ns, evaluation=True, abstract=True)))(np.ones(2), np.ones(2))
