@@ -37,14 +37,12 @@ class JaxprTracer(Tracer):
 class JaxprBuilder:
     """The jaxpr under construction: its equations so far, and the constants met."""
 
-    __slots__ = ("eqns", "consts", "names")
+    __slots__ = ("eqns", "consts")
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
         # id of a constant -> its variable, its value, and itself
         self.consts: dict[int, tuple[Var, Any, Any]] = {}
-        # how the inputs are called in the user's function, for error messages
-        self.names: dict[Var, str] = {}
 
     def atom_of_constant(self, x: Any) -> Any:
         """A literal for a number or NumPy scalar, a constvar for an array or an outer tracer."""
@@ -108,11 +106,9 @@ class JaxprTrace(Trace):
             observe.emit(observe.on_equation, self.main, eqn)
         return result
 
-    def new_input(self, aval: ShapedArray, name: str = "") -> JaxprTracer:
+    def new_input(self, aval: ShapedArray) -> JaxprTracer:
         """A tracer for a new input variable of type ``aval``."""
         var = Var(aval)
-        if name:
-            self.builder.names[var] = name
         return JaxprTracer(self, aval, var)
 
     def atom(self, x: Any) -> Any:
@@ -131,7 +127,6 @@ def stage(
     name: str = "",
     kind: str = "staged",
     label: str = "jaxpr",
-    arg_names: Sequence[str] = (),
 ) -> ClosedJaxpr:
     """The jaxpr of ``fun`` (from flat values to a flat sequence of values) on inputs of ``in_avals``.
 
@@ -142,8 +137,7 @@ def stage(
     try:
         with new_main(JaxprTrace, label, builder, name, dynamic=True) as main:
             trace: Any = main.trace
-            names = [*arg_names, *[""] * (len(in_avals) - len(arg_names))]
-            tracers = [trace.new_input(aval, n) for aval, n in zip(in_avals, names, strict=True)]
+            tracers = [trace.new_input(aval) for aval in in_avals]
             outs = [trace.atom(check_alive(out)) for out in fun(*tracers)]
             closed = builder.build([t.variable for t in tracers], outs, name)
     finally:
