@@ -122,7 +122,10 @@ def test_a_tracer_over_a_concrete_value_converts() -> None:
     """Differentiating an eager function, Python may branch on values, as in JAX."""
 
     def f(x: Any) -> Any:
-        assert float(x) == 2.0 and int(x) == 2 and bool(x > 1) and complex(x) == 2.0
+        assert int(x) == 2 and bool(x > 1)
+        for kind in (float, complex):  # would lose the derivative without a word
+            with pytest.raises(minijax.errors.ConcretizationTypeError, match=f"`{kind.__name__}` function"):
+                kind(x)
         assert [10, 20, 30][(x * 0 + 1).astype(int)] == 20
         assert x.item() == 2.0
         return x * 3 if x > 1 else x
