@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType, FrameType
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 __all__ = [
@@ -42,8 +43,21 @@ __all__ = [
 
 # --- where --------------------------------------------------------------------------------------------------
 
-# A place in a program: a code object and the offset of an instruction in it. None: no user frame was found.
-SourceInfo = tuple[CodeType, int]
+# A place in a program: a code object and the offset of an instruction in it, followed by the name stack if a named
+# scope was open (see ``core.names``). None: no user frame was found.
+SourceInfo = tuple[Any, ...]
+
+# How many named scopes are open, on all threads, and what gives the name stack of this one. ``core.names`` sets them:
+# as long as nobody opens a scope, names cost one comparison with zero.
+open_scopes = 0
+_current_names: Callable[[], Any] = tuple
+
+
+def set_name_source(current_names: Callable[[], Any]) -> None:
+    """Install what tells the name stack at this place of the program."""
+    global _current_names
+    _current_names = current_names
+
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -99,14 +113,15 @@ def source_info(skip: int = 1) -> SourceInfo | None:
         so: frames that are skipped cost almost nothing, a frame that is looked at costs about 50 ns.
 
     Returns:
-      ``(code, instruction offset)`` for :func:`summarize`, or None when there is no user frame.
+      ``(code, instruction offset)`` for :func:`summarize`, and the name stack if a scope is open; None when there is
+      no user frame.
     """
     frame: FrameType | None = sys._getframe(skip)
     is_user = _is_user
     while frame is not None:
         code = frame.f_code
         if is_user[code.co_filename]:
-            return code, frame.f_lasti
+            return (code, frame.f_lasti, _current_names()) if open_scopes else (code, frame.f_lasti)
         frame = frame.f_back
     return None
 
@@ -126,7 +141,7 @@ def user_frame() -> FrameType | None:
 
 def position(info: SourceInfo) -> tuple[int, int | None]:
     """``(line, column)`` of a place; the line counts from 1, the column from 0 and is None if not known."""
-    code, offset = info
+    code, offset = info[:2]
     line = column = None
     for index, (start, _, start_column, _) in enumerate(code.co_positions()):
         if index == offset // 2:

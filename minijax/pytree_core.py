@@ -460,6 +460,20 @@ def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
         # The fast tables may know the class as a leaf.
         for table in (_tuple_table, _list_table, _dict_table, _known):
             table.clear()
+        for follow in _followers:
+            follow(nodetype, node)
+
+
+_followers: list[Callable[[type, Node], None]] = []
+
+
+def follow_registrations(follow: Callable[[type, Node], None]) -> None:
+    """Calls ``follow(class, node)`` for every class registered as a node, now and from now on."""
+    with _intern_lock:
+        for nodetype, node in _registered.items():
+            if node not in _INTERNABLE:
+                follow(nodetype, node)
+        _followers.append(follow)
 
 
 def sorted_keys(keys: Iterable[Any]) -> list[Any]:

@@ -134,7 +134,7 @@ def explain_tree_diff(
 
 
 def _type_text(tree: Tree) -> str:
-    return "a leaf" if tree is _PLACEHOLDER else str(type(tree))
+    return "a pytree leaf" if tree is _PLACEHOLDER else str(type(tree))
 
 
 def _is_strict_leaf(tree: Tree, is_leaf: IsLeaf | None) -> bool:

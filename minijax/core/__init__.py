@@ -1,7 +1,11 @@
-"""The engine's foundations: abstract values, primitives, the interpreter stack, arrays and the observer seam."""
+"""The engine's foundations: abstract values, primitives, the interpreter stack, arrays and the observer seam.
 
+``jax.core``'s names that extension authors use resolve here: ``ShapedArray``, ``Tracer``, ``get_aval``.
+"""
+
+from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Trace, Tracer
 
-__all__ = ["Primitive", "ShapedArray", "Trace", "Tracer"]
+__all__ = ["Primitive", "ShapedArray", "Trace", "Tracer", "get_aval"]

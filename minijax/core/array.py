@@ -198,9 +198,12 @@ class Array:
         return (_rebuild, (np.asarray(self._value()), self.aval))
 
 
+_new = object.__new__
+
+
 def device_array(buffer: Any, aval: ShapedArray) -> Array:
     """The array in a device buffer."""
-    x = Array.__new__(Array)
+    x: Array = _new(Array)
     x._buffer = buffer
     x.aval = aval
     return x
@@ -281,6 +284,13 @@ def as_array(x: Any) -> Array:
     return converted if isinstance(converted, Array) else _from_numpy(converted)
 
 
+def not_an_array(value: Any) -> TypeError:
+    """The error for a ``value`` that cannot be an array, which it holds: ``bind`` says which operand that was."""
+    error = TypeError(f"Value {value!r} of type {type(value)} is not a valid JAX type")
+    error.refused = value  # type: ignore[attr-defined]
+    return error
+
+
 def _protocol(x: Any) -> Any:
     """``x`` converted by ``__jax_array__`` or ``__array__``; TypeError if it has neither."""
     if isinstance(x, _SCALAR_TYPES):  # a subclass, such as an IntEnum
@@ -291,7 +301,7 @@ def _protocol(x: Any) -> Any:
         return method()
     if hasattr(type(x), "__array__"):
         return np.asarray(x)
-    raise TypeError(f"Value {x!r} of type {type(x)} is not a valid JAX type")
+    raise not_an_array(x)
 
 
 def is_array_like(x: Any) -> bool:

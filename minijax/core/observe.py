@@ -105,7 +105,8 @@ HOOKS: dict[str, Hook] = {
     "transfer": on_transfer,
 }
 
-_observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
+# Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.
+observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
 _lock = threading.Lock()
 _busy = threading.local()
 
@@ -139,7 +140,7 @@ def subscribe(observer: Observer) -> Observer:
         if getattr(type(observer), name) is not getattr(Observer, name)
     }
     with _lock:
-        _observers.append((observer, methods))
+        observers.append((observer, methods))
         for name, method in methods.items():
             HOOKS[name].append(method)
         bind_watched.extend(methods[name] for name in _BIND_HOOKS if name in methods)
@@ -149,8 +150,8 @@ def subscribe(observer: Observer) -> Observer:
 def unsubscribe(observer: Observer) -> None:
     """Stop calling ``observer``; unknown observers are ignored."""
     with _lock:
-        for entry in [e for e in _observers if e[0] is observer]:
-            _observers.remove(entry)
+        for entry in [e for e in observers if e[0] is observer]:
+            observers.remove(entry)
             for name, method in entry[1].items():
                 HOOKS[name].remove(method)
                 if method in bind_watched:

@@ -62,13 +62,27 @@ impl_rules = RuleTable(
 class Primitive:
     """An operation that every interpreter knows by identity.
 
-    ``Primitive(name)``; set ``multiple_results = True`` when ``bind`` returns a list. ``bind`` itself is installed by
-    ``core.trace`` (it needs the interpreter stack).
+    ``Primitive(name)``, with ``multiple_results = True`` when ``bind(*arrays, **params)`` returns a list. Each
+    interpreter needs one rule, registered with
+
+    - ``p.def_impl(rule)``: evaluation, ``rule(*arrays, **params) -> array``;
+    - ``p.def_abstract_eval(rule)``: staging and jit, ``rule(*avals, **params) -> aval``;
+    - ``interpreters.mlir.register_lowering(p, rule)``: compilation;
+    - ``interpreters.ad.primitive_jvps[p] = rule``: derivatives;
+    - ``interpreters.ad.primitive_transposes[p] = rule``: reverse mode, where a derivative is computed with ``p``;
+    - ``interpreters.batching.primitive_batchers[p] = rule``: vmap.
+
+    A missing rule is reported, with where to add it, when it is first needed; ``minijax.test_util.check_rules`` holds
+    those there are against each other. All are JAX's (https://docs.jax.dev/en/latest/jax-primitives.html).
+
+    ``bind`` itself is installed by ``core.trace``: it needs the interpreter stack.
     """
 
     multiple_results: bool = False
     # False for primitives with subjaxprs: a table of signatures would keep them, and their constants, alive.
     keeps_signatures: bool = True
+    # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
+    effectful: bool = False
     # Called by bind(*args, **params): see core.trace.
     bind: Callable[..., Any]
 
@@ -114,6 +128,9 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
         return primitive.signatures[key]
     except KeyError:
         out = abstract_rules[primitive](*avals, **params)
+        if out is None:
+            expected = "a list of ShapedArrays" if primitive.multiple_results else "a ShapedArray"
+            raise bad_result(abstract_rules, primitive, out, expected, TypeError("no type")) from None
         if primitive.keeps_signatures:
             if len(primitive.signatures) >= MAX_SIGNATURES:
                 primitive.signatures.clear()
@@ -121,6 +138,18 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
         return out
     except TypeError:  # a parameter is unhashable, or the rule itself refused: the rule decides
         return abstract_rules[primitive](*avals, **params)
+
+
+def bad_result(table: RuleTable, primitive: Primitive, result: Any, expected: str, error: Exception) -> Exception:
+    """``error``, which taking the result of a rule apart raised, in words for the author of the rule.
+
+    ``expected`` is what the rule must return.
+    """
+    rule = table.get(primitive)
+    code = getattr(rule, "__code__", None)
+    at = "" if code is None else f"\n  the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"
+    text = f"The {table.name} rule of '{primitive.name}' must return {expected}, but returned {result!r}: {error}"
+    return type(error)(f"{text}\n  {primitive.name} was defined at {primitive.defined_at}{at}")
 
 
 def _definition_site() -> str:

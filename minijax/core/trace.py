@@ -265,10 +265,43 @@ def bind(self: Primitive, *args: Any, **params: Any) -> Any:
         raise_dead(args, self)
     if _bind_watched:
         return _observed_bind(self, top, args, params)
-    return top.process_primitive(self, args, params)
+    try:
+        return top.process_primitive(self, args, params)
+    except TypeError as error:
+        name_operand(self, args, error)
+        raise
 
 
 Primitive.bind = bind  # type: ignore[method-assign,assignment]
+
+
+def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply the primitive at ``top``, for those whose interpreter is not found from their operands alone."""
+    if not top.main.alive:
+        raise_dead(args, primitive)
+    if _bind_watched:
+        return _observed_bind(primitive, top, args, params)
+    try:
+        return top.process_primitive(primitive, args, params)
+    except TypeError as error:
+        name_operand(primitive, args, error)
+        raise
+
+
+def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) -> None:
+    """Reword ``error``, if it is about an operand that is no array, to name the primitive and the position."""
+    if not hasattr(error, "refused"):
+        return
+    x = error.refused
+    for position, arg in enumerate(args):
+        if arg is x:
+            del error.refused
+            error.args = (
+                f"Error interpreting argument to {primitive.name} as a JAX value. The problematic value is of type "
+                f"{type(x)} and was passed to {primitive.name} at position {position}: {x!r} is not a valid JAX type. "
+                "Pass an array or a number.",
+            )
+            return
 
 
 def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -279,7 +312,11 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
             rule = top.rule_of(primitive)
             if rule is not None:
                 observe.emit(observe.on_rule, top.rules.name, primitive, rule)
-        out = top.process_primitive(primitive, args, params)
+        try:
+            out = top.process_primitive(primitive, args, params)
+        except TypeError as error:
+            name_operand(primitive, args, error)
+            raise
     except BaseException as error:
         if observe.on_bind_raise:
             observe.emit(observe.on_bind_raise, primitive, top, error)

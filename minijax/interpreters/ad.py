@@ -1,21 +1,82 @@
-"""JAX's name for what authors of differentiation rules need."""
+"""JAX's name for what authors of differentiation rules need.
 
-from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, is_undefined_primal
+``primitive_jvps[p] = rule`` with ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a tangent may be a
+symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where an argument that the
+primitive is linear in is an ``UndefinedPrimal``; it returns one cotangent per argument, None for the others. The
+``def...`` functions make such rules of shorter ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minijax.core.primitive import Primitive, Rule
+from minijax.core.structural import UndefinedPrimal, Zero, add_any_p, instantiate_zeros, is_undefined_primal
 from minijax.core.structural import add_tangents as add_tangents
-from minijax.interpreters.jvp import JVPTracer, jvp_rules
+from minijax.core.structural import zeros as zeros_like_aval
+from minijax.interpreters.jvp import JVPTrace, JVPTracer, jvp_rules
 from minijax.interpreters.transpose import backward_pass, transpose_rules
+from minijax.ops.nary import defbilinear, nary_jvp
+from minijax.ops.nary import deflinear as deflinear2
 
 primitive_jvps = jvp_rules
 primitive_transposes = transpose_rules
+add_jaxvals_p = add_any_p
 
 __all__ = [
+    "JVPTrace",
     "JVPTracer",
     "UndefinedPrimal",
     "Zero",
+    "add_jaxvals",
+    "add_jaxvals_p",
     "add_tangents",
     "backward_pass",
+    "defbilinear",
+    "defjvp",
+    "defjvp2",
+    "deflinear",
+    "deflinear2",
+    "get_primitive_transpose",
     "instantiate_zeros",
     "is_undefined_primal",
     "primitive_jvps",
     "primitive_transposes",
+    "zeros_like_aval",
 ]
+
+
+def add_jaxvals(x: Any, y: Any) -> Any:
+    """The sum of two arrays of one type."""
+    return add_any_p.bind(x, y)
+
+
+def get_primitive_transpose(p: Primitive) -> Rule:
+    """The transpose rule of ``p``; NotImplementedError without one."""
+    return transpose_rules[p]
+
+
+def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
+    """Differentiate ``primitive`` by one rule per operand: ``rule(g, *primals, **params)``, the tangent it contributes.
+
+    None stands for an operand in which the derivative is zero.
+    """
+
+    def without_answer(rule: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda g, ans, *primals, **params: rule(g, *primals, **params)
+
+    defjvp2(primitive, *[None if rule is None else without_answer(rule) for rule in rules])
+
+
+def defjvp2(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
+    """``defjvp`` with rules that are given the result too: ``rule(g, ans, *primals, **params)``."""
+    jvp_rules[primitive] = nary_jvp(primitive, rules)
+
+
+def deflinear(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None:
+    """``primitive`` is linear in all its operands; ``rule(ct, **params)`` gives their cotangents.
+
+    ``deflinear2`` is the same for a rule ``(ct, *args, **params)``.
+    """
+    deflinear2(primitive, lambda ct, *args, **params: transpose_rule(ct, **params))

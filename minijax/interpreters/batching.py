@@ -1,5 +1,19 @@
-"""JAX's name for what authors of batching rules need."""
+"""JAX's name for what authors of batching rules need.
 
+``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: each argument has its batch axis
+at ``dims[i]``, or none where that is None (``not_mapped``). ``fancy_primitive_batchers[p] = rule`` is for a rule that
+must know the mapped axis: ``rule(axis_data, args, dims, **params)``. The ``def...`` functions give a primitive the
+rule that many have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.primitive import Primitive
 from minijax.core.structural import broadcast, moveaxis
 from minijax.interpreters.vmap import (
     AxisData,
@@ -9,6 +23,7 @@ from minijax.interpreters.vmap import (
     bdim_at_front,
     not_mapped,
 )
+from minijax.ops.nary import nary_batching
 
 primitive_batchers = batching_rules
 fancy_primitive_batchers = axis_rules
@@ -18,8 +33,41 @@ __all__ = [
     "BatchTracer",
     "bdim_at_front",
     "broadcast",
+    "defbroadcasting",
+    "defreducer",
+    "defvectorized",
     "fancy_primitive_batchers",
     "moveaxis",
     "not_mapped",
     "primitive_batchers",
 ]
+
+
+def defvectorized(prim: Primitive) -> None:
+    """``prim`` treats every axis alike: its operands are batched along one axis, and so is its result."""
+
+    def vectorized_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        if any(d != dims[0] for d in dims):
+            raise ValueError(
+                f"vmap of {prim.name}: its operands must all be mapped, along one axis, but they are along {dims}. "
+                "Use defbroadcasting for a primitive that repeats scalars and sizes of 1, or write a batching rule."
+            )
+        return prim.bind(*args, **params), dims[0]
+
+    batching_rules[prim] = vectorized_batch
+
+
+def defbroadcasting(prim: Primitive) -> None:
+    """``prim`` is elementwise, and repeats scalars and dimensions of size 1."""
+    batching_rules[prim] = nary_batching(prim)
+
+
+def defreducer(prim: Primitive) -> None:
+    """``prim`` reduces its one operand over the dimensions of its parameter ``axes``."""
+
+    def reducer_batch(args: Sequence[Any], dims: Sequence[Any], *, axes: Sequence[int], **params: Any) -> Any:
+        (x,), (dim,) = args, dims
+        moved = tuple(int(a) for a in np.where(np.less(axes, dim), axes, np.add(axes, 1)))
+        return prim.bind(x, axes=moved, **params), dim - sum(a < dim for a in moved)
+
+    batching_rules[prim] = reducer_batch

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.array import Array, as_array
+from minijax.core.array import Array, as_array, is_array_like, not_an_array
 from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, impl_rules
 from minijax.core.trace import Trace, check_alive, set_base_trace
-from minijax.errors import JAXTypeError
 
 # primitive -> function of NumPy values and params, giving NumPy value(s)
 numpy_rules = RuleTable(
@@ -38,18 +37,6 @@ _numpy_value = operator.attrgetter("_np")
 _aval = operator.attrgetter("aval")
 
 
-def _operand(primitive: Primitive, position: int, x: Any) -> Array:
-    try:
-        return as_array(check_alive(x))
-    except TypeError as error:
-        if isinstance(error, JAXTypeError):
-            raise
-        raise TypeError(
-            f"Error interpreting argument to {primitive.name} as a JAX value: {x!r} of type {type(x)}, passed at "
-            f"position {position}, is not a valid JAX type. Pass an array or a number."
-        ) from None
-
-
 class EvalTrace(Trace):
     """Evaluation, on NumPy."""
 
@@ -59,11 +46,17 @@ class EvalTrace(Trace):
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         rule = numpy_rules.get(primitive)
         if rule is None:
-            return impl_rules[primitive](*args, **params)
+            try:
+                return impl_rules[primitive](*args, **params)
+            except TypeError:
+                for x in args:
+                    if not is_array_like(x):
+                        raise not_an_array(x) from None
+                raise
         try:
             values = [*map(_numpy_value, args)]
         except AttributeError:  # not an Array, or one on the device
-            args = [_operand(primitive, i, x) for i, x in enumerate(args)]
+            args = [as_array(check_alive(x)) for x in args]
             values = [x._value() for x in args]
         avals = tuple(map(_aval, args))
         # the signature's cache, looked up here rather than by a call: 0.1 us of 0.7

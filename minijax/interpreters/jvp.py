@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.array import get_aval
-from minijax.core.primitive import Primitive, RuleTable
+from minijax.core.primitive import Primitive, RuleTable, bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, new_main, records_below, state
 from minijax.errors import source_info
@@ -80,12 +80,16 @@ class JVPTrace(Trace):
         if noting:
             state.source = source_info(3)
         try:
-            out, tangent_out = jvp_rules[primitive](primals, tangents, **params)
+            result = jvp_rules[primitive](primals, tangents, **params)
         finally:
             if noting:
                 state.source = None
-        if primitive.multiple_results:
-            return [self.join(p, t) for p, t in zip(out, tangent_out, strict=True)]
+        try:
+            out, tangent_out = result
+            if primitive.multiple_results:
+                return [self.join(p, t) for p, t in zip(out, tangent_out, strict=True)]
+        except (TypeError, ValueError) as error:
+            raise bad_result(jvp_rules, primitive, result, "(primal_out, tangent_out)", error) from None
         return out if type(tangent_out) is Zero else JVPTracer(self, out, tangent_out)
 
     def join(self, primal: Any, tangent: Any) -> Any:

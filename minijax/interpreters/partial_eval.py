@@ -14,10 +14,12 @@ from typing import Any
 from minijax.core import observe
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.lists import partition
 from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval
 from minijax.core.trace import Trace, Tracer, state
 from minijax.errors import source_info
-from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from minijax.ir.evaluate import bind_eqn
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful
 
 # rule(trace, *args, **params) -> result(s): for primitives with subjaxprs, which know more than "all or nothing"
 partial_eval_rules = RuleTable(
@@ -27,6 +29,8 @@ partial_eval_rules = RuleTable(
 partial_eval_jaxpr_rules = RuleTable(
     "partial_eval_jaxpr", "Partial evaluation rule for '{name}' not implemented", "most primitives need none"
 )
+# Primitives that call a function with a derivative rule of its own -> the parameter that holds its jaxpr.
+custom_rule_calls: dict[Primitive, str] = {}
 # rule(eqn, used_outputs) -> eqn without what is unused (or None)
 dce_rules = RuleTable("dce", "Dead-code rule for '{name}' not implemented", "most primitives need none")
 
@@ -115,6 +119,30 @@ class PartialEvalTrace(Trace):
         return partial_eval_rules.get(primitive)
 
 
+def split_now(primitive: Primitive) -> Rule:
+    """The trace-time rule of a primitive of several results that ``partial_eval_jaxpr_rules`` can split.
+
+    One equation is made up for the call and split; the known part is bound at once, the unknown one recorded.
+    """
+
+    def rule(trace: PartialEvalTrace, *args: Any, **params: Any) -> list[Any]:
+        unknown_in = [trace.is_unknown(x) for x in args]
+        invars = [x.variable if u else Var(get_aval(x)) for x, u in zip(args, unknown_in, strict=True)]
+        out_avals = abstract_eval(primitive, tuple(v.aval for v in invars), params)
+        eqn = JaxprEqn(primitive, invars, params, [Var(aval) for aval in out_avals], state.source)
+        known_eqns, unknown_eqns = partial_eval_jaxpr_rules[primitive](eqn, unknown_in)
+        env: dict[Any, Any] = dict(zip(invars, args, strict=True))
+        for known in known_eqns:
+            bind_eqn(known, env)
+        for later in unknown_eqns:
+            operands = [v.val if type(v) is Literal else env[v] for v in later.invars]
+            out = trace.record(later.primitive, operands, later.params)
+            env.update(zip(later.outvars, out if later.primitive.multiple_results else [out], strict=True))
+        return [env[v] for v in eqn.outvars]
+
+    return rule
+
+
 class LinearProgram:
     """What partial evaluation recorded: ``outs`` from ``in_vars`` by ``eqns``, residual values inside.
 
@@ -125,7 +153,9 @@ class LinearProgram:
 
     def __init__(self, in_vars: Sequence[Var], eqns: list[JaxprEqn], outs: Sequence[Any], name: str = "") -> None:
         self.in_vars = list(in_vars)
-        self.eqns = eqns
+        # Equations that nobody needs are skipped on the way back, but a loop that carries the tangent of something
+        # unused along would be run backwards for it too.
+        self.eqns = _dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
         self.outs = list(outs)
         self.name = name
         self._closed: ClosedJaxpr | None = None
@@ -162,7 +192,7 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
     needed = {v for v in outs if isinstance(v, Var)}
     kept = []
     for eqn in reversed(eqns):
-        if any(v in needed for v in eqn.outvars):
+        if any(v in needed for v in eqn.outvars) or is_effectful(eqn):
             kept.append(eqn)
             needed.update(v for v in eqn.invars if type(v) is not Literal)
     kept.reverse()
@@ -175,11 +205,19 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = Fa
     Inputs that are not used any more are removed unless ``keep_inputs``.
     """
     outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
-    needed = {v for v in outs if type(v) is not Literal}
+    kept, needed = _dce_eqns(jaxpr.eqns, outs)
+    used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
+    in_vars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
+    return Jaxpr(jaxpr.constvars, in_vars, outs, kept, jaxpr.debug_name), used_in
+
+
+def _dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
+    """What ``outs`` need of ``eqns``, also of what is inside of them; and the variables read on the way."""
+    needed = {v for v in outs if isinstance(v, Var)}
     kept: list[JaxprEqn] = []
-    for eqn in reversed(jaxpr.eqns):
+    for eqn in reversed(eqns):
         used = [v in needed for v in eqn.outvars]
-        if not any(used):
+        if not any(used) and not is_effectful(eqn):
             continue
         rule = dce_rules.get(eqn.primitive)
         if rule is not None:
@@ -191,9 +229,7 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = Fa
         kept.append(eqn)
         needed.update(v for v in eqn.invars if type(v) is not Literal)
     kept.reverse()
-    used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
-    in_vars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
-    return Jaxpr(jaxpr.constvars, in_vars, outs, kept, jaxpr.debug_name), used_in
+    return kept, needed
 
 
 def partial_eval_jaxpr(
@@ -208,12 +244,6 @@ def partial_eval_jaxpr(
     unknown: set[Any] = {v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if u}
     known_eqns: list[JaxprEqn] = []
     unknown_eqns: list[JaxprEqn] = []
-    residuals: dict[Any, None] = {}  # an ordered set
-
-    def need(atoms: Sequence[Any]) -> None:
-        for v in atoms:
-            if type(v) is not Literal and v not in unknown:
-                residuals[v] = None
 
     for eqn in jaxpr.eqns:
         eqn_unknown = [type(v) is not Literal and v in unknown for v in eqn.invars]
@@ -223,27 +253,44 @@ def partial_eval_jaxpr(
         rule = partial_eval_jaxpr_rules.get(eqn.primitive)
         known, later = rule(eqn, eqn_unknown) if rule is not None else ((), (eqn,))
         known_eqns.extend(known)
-        for e in later:
-            need(e.invars)
-            unknown_eqns.append(e)
-            unknown.update(e.outvars)
+        unknown_eqns.extend(later)
+        unknown.update(v for e in later for v in e.outvars)
     forced = [instantiate] * len(jaxpr.outvars) if isinstance(instantiate, bool) else list(instantiate)
-    unknown_out = [
-        f or (type(v) is not Literal and v in unknown) for v, f in zip(jaxpr.outvars, forced, strict=True)
-    ]
-    unknown_outs = [v for v, u in zip(jaxpr.outvars, unknown_out, strict=True) if u]
-    need(unknown_outs)
+    unknown_out = [f or (type(v) is not Literal and v in unknown) for v, f in zip(jaxpr.outvars, forced, strict=True)]
+    known_outs, unknown_outs = partition(unknown_out, jaxpr.outvars)
+    later_eqns = live_eqns(unknown_eqns, unknown_outs)
+    needed = [v for e in later_eqns for v in e.invars] + unknown_outs
+    residuals = dict.fromkeys(v for v in needed if type(v) is not Literal and v not in unknown)  # an ordered set
     # constants are known: each side keeps those it uses
     const_of = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     res_vars = [v for v in residuals if v not in const_of]
-    known_outs = [v for v, u in zip(jaxpr.outvars, unknown_out, strict=True) if not u]
-    known_ins = [v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if not u]
-    unknown_ins = [v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if u]
+    known_ins, unknown_ins = partition(unknown_in, jaxpr.invars)
     known_jaxpr = _close_over(const_of, known_ins, [*known_outs, *res_vars], known_eqns, jaxpr.debug_name)
-    unknown_jaxpr = _close_over(
-        const_of, [*res_vars, *unknown_ins], unknown_outs, live_eqns(unknown_eqns, unknown_outs), jaxpr.debug_name
-    )
+    unknown_jaxpr = _close_over(const_of, [*res_vars, *unknown_ins], unknown_outs, later_eqns, jaxpr.debug_name)
     return known_jaxpr, unknown_jaxpr, unknown_out, len(res_vars)
+
+
+def without_custom_rules(jaxpr: Jaxpr) -> Jaxpr:
+    """``jaxpr`` with each function that has a derivative rule of its own in place of the call."""
+    if not any(e.primitive in custom_rule_calls for e in jaxpr.eqns):
+        return jaxpr
+    same_as: dict[Any, Any] = {}  # results of inlined calls
+
+    def read(atoms: Sequence[Any]) -> list[Any]:
+        return [a if type(a) is Literal else same_as.get(a, a) for a in atoms]
+
+    eqns: list[JaxprEqn] = []
+    for eqn in jaxpr.eqns:
+        eqn = eqn.replace(invars=read(eqn.invars))
+        param = custom_rule_calls.get(eqn.primitive)
+        called = None if param is None else eqn.params[param]
+        if called is None or called.consts:
+            eqns.append(eqn)
+        else:
+            body, outs = inlined(without_custom_rules(called.jaxpr), eqn.invars)
+            eqns.extend(body)
+            same_as.update(zip(eqn.outvars, outs, strict=True))
+    return jaxpr.replace(eqns=eqns, outvars=read(jaxpr.outvars))
 
 
 def _close_over(

@@ -14,7 +14,7 @@ from minijax.core.array import LiteralArray, as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, abstract_rules
 from minijax.core.trace import Trace, Tracer, check_alive, new_main, state
-from minijax.errors import source_info
+from minijax.errors import source_info, summarize
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 # primitive -> rule(trace, *args, **params), for those that stage themselves; the others record one equation
@@ -33,14 +33,44 @@ class JaxprTracer(Tracer):
         self.aval = aval
         self.variable = var
 
+    def _equation(self) -> JaxprEqn | None:
+        """The equation that computes this tracer, None for an input."""
+        eqns = self._trace.builder.eqns  # type: ignore[attr-defined]
+        return next((eqn for eqn in reversed(eqns) if any(v is self.variable for v in eqn.outvars)), None)
+
+    def _birth(self) -> Any:
+        eqn = self._equation()
+        return None if eqn is None else eqn.source
+
+    def _origin_msg(self) -> str:
+        origin = super()._origin_msg()
+        if not origin:
+            return ""
+        names = self._trace.builder.arguments_behind(self.variable)  # type: ignore[attr-defined]
+        if names:
+            return (
+                f"{origin} This concrete value was not available in Python because it depends on the "
+                f"value{'s' * (len(names) > 1)} of the argument{'s' * (len(names) > 1)} {' and '.join(names)}."
+            )
+        eqn = self._equation()
+        if eqn is None:
+            return origin
+        return (
+            f"{origin} This value became a tracer due to operations on constants, which are recorded too: the last is "
+            f"{eqn.primitive.name} at {summarize(eqn.source)}."
+        )
+
 
 class JaxprBuilder:
     """The jaxpr under construction: its equations so far, and the constants met."""
 
-    __slots__ = ("eqns", "consts")
+    __slots__ = ("eqns", "consts", "in_vars", "name_inputs")
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
+        self.in_vars: list[Var] = []
+        # gives the names of the inputs, for errors
+        self.name_inputs: Callable[[], Sequence[str]] | None = None
         # id of a constant -> its variable, its value, and itself
         self.consts: dict[int, tuple[Var, Any, Any]] = {}
 
@@ -56,6 +86,16 @@ class JaxprBuilder:
             # ``x`` itself is kept too, so that its id stays its own
             entry = self.consts[id(x)] = (Var(check_alive(value).aval), value, x)
         return entry[0]
+
+    def arguments_behind(self, var: Var) -> list[str]:
+        """The names of the inputs that ``var`` depends on; none if nobody knows their names."""
+        if self.name_inputs is None:
+            return []
+        wanted = {var}
+        for eqn in reversed(self.eqns):
+            if any(v in wanted for v in eqn.outvars):
+                wanted.update(v for v in eqn.invars if isinstance(v, Var))
+        return [name for v, name in zip(self.in_vars, self.name_inputs(), strict=False) if v in wanted]
 
     def build(self, in_vars: Sequence[Var], outs: Sequence[Any], name: str) -> ClosedJaxpr:
         """The finished jaxpr, with its constants."""
@@ -138,9 +178,12 @@ def stage(
         with new_main(JaxprTrace, label, builder, name, dynamic=True) as main:
             trace: Any = main.trace
             tracers = [trace.new_input(aval) for aval in in_avals]
+            builder.in_vars = [t.variable for t in tracers]
+            builder.name_inputs = getattr(fun, "input_names", None)
             outs = [trace.atom(check_alive(out)) for out in fun(*tracers)]
-            closed = builder.build([t.variable for t in tracers], outs, name)
+            closed = builder.build(builder.in_vars, outs, name)
     finally:
+        builder.name_inputs = None  # a leaked tracer must not keep the function
         state.source = outer_source
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, kind, closed, name)

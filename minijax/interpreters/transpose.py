@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core import observe
-from minijax.core.primitive import RuleTable
+from minijax.core.names import transposed
+from minijax.core.primitive import RuleTable, bad_result
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.partial_eval import LinearProgram, Residual
@@ -28,11 +29,17 @@ transpose_rules = RuleTable(
 
 
 def backward_pass(
-    eqns: Sequence[JaxprEqn], known: dict[Var, Any], outs: Sequence[Any], cts: Sequence[Any], in_vars: Sequence[Var]
+    eqns: Sequence[JaxprEqn],
+    known: dict[Var, Any],
+    outs: Sequence[Any],
+    cts: Sequence[Any],
+    in_vars: Sequence[Var],
+    named: bool = False,
 ) -> list[Any]:
     """Cotangents of ``in_vars`` given ``cts`` of ``outs``; ``known`` holds the values of non-linear variables.
 
-    An element of the result is a symbolic ``Zero`` where no cotangent arrives.
+    An element of the result is a symbolic ``Zero`` where no cotangent arrives. With ``named``, name stacks tell of the
+    transposition.
     """
     ct_of: dict[Var, Any] = {}
 
@@ -43,7 +50,7 @@ def backward_pass(
     try:
         for eqn in reversed(eqns):
             # what the rule records is ascribed to the line that made the forward equation
-            state.source = eqn.source
+            state.source = transposed(eqn.source) if named else eqn.source
             _transpose_eqn(eqn, known, ct_of)
     finally:
         state.source = outer_source
@@ -73,14 +80,20 @@ def _transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) 
     rule = transpose_rules[primitive]
     if observe.on_rule:
         observe.emit(observe.on_rule, "transpose", primitive, rule)
-    for v, arg, new in zip(eqn.invars, args, rule(ct, *args, **eqn.params), strict=True):
+    result = rule(ct, *args, **eqn.params)
+    try:
+        found = [*zip(eqn.invars, args, result, strict=True)]
+    except (TypeError, ValueError) as error:
+        expected = f"a cotangent, or None, for each of the {len(args)} operands"
+        raise bad_result(transpose_rules, primitive, result, expected, error) from None
+    for v, arg, new in found:
         if type(arg) is UndefinedPrimal and new is not None and type(new) is not Zero:
             ct_of[v] = add_tangents(ct_of[v], new) if v in ct_of else new
 
 
 def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
     """The cotangents of ``program``'s inputs."""
-    return backward_pass(program.eqns, {}, program.outs, cts, program.in_vars)
+    return backward_pass(program.eqns, {}, program.outs, cts, program.in_vars, named=True)
 
 
 def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:

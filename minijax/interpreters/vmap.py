@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from minijax.core import structural
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.primitive import Primitive, Rule, RuleTable
+from minijax.core.primitive import Primitive, Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, new_main, records_below, state
 from minijax.errors import source_info
 from minijax.interpreters.stage import stage
@@ -89,16 +89,21 @@ class BatchTrace(Trace):
         try:
             fancy = axis_rules.get(primitive)
             if fancy is not None:
-                out, out_dims = fancy(self.axis, values, dims, **params)
+                result = fancy(self.axis, values, dims, **params)
             else:
-                out, out_dims = batching_rules[primitive](values, dims, **params)
+                result = batching_rules[primitive](values, dims, **params)
         finally:
             if noting:
                 state.source = None
-        if primitive.multiple_results:
-            if out_dims is None or isinstance(out_dims, int):
-                out_dims = [out_dims] * len(out)
-            return [self.box(o, d) for o, d in zip(out, out_dims, strict=True)]
+        try:
+            out, out_dims = result
+            if primitive.multiple_results:
+                if out_dims is None or isinstance(out_dims, int):
+                    out_dims = [out_dims] * len(out)
+                return [self.box(o, d) for o, d in zip(out, out_dims, strict=True)]
+        except (TypeError, ValueError) as error:
+            table = batching_rules if fancy is None else axis_rules
+            raise bad_result(table, primitive, result, "(out, out_dim)", error) from None
         return out if out_dims is None else BatchTracer(self, out, out_dims)
 
     def box(self, value: Any, dim: int | None) -> Any:
@@ -148,22 +153,28 @@ def bdim_at_front(value: Any, dim: int | None, size: int) -> Any:
 
 
 def vmap_jaxpr(
-    closed: ClosedJaxpr, axis: AxisData, dims: Sequence[int | None], out_front: Sequence[bool] | bool = False
+    closed: ClosedJaxpr,
+    axis: AxisData,
+    dims: Sequence[int | None],
+    out_front: Sequence[bool] | bool = False,
+    at: int = 0,
 ) -> tuple[ClosedJaxpr, list[int | None]]:
     """The batched jaxpr, on physical types, and the batch axes of its outputs. Kept with ``closed``.
 
-    Where ``out_front`` holds, an output is batched, along its first axis, whether or not it would be by itself.
+    Where ``out_front`` holds, an output is batched, along its first axis (or axis ``at``), whether or not it would be
+    by itself.
     """
     forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
-    key = ("vmap", axis, tuple(dims), tuple(forced))
+    key = ("vmap", axis, tuple(dims), tuple(forced), at)
     if key not in closed.memo:
         out_dims: list[int | None] = []
 
         def batched_jaxpr(*values: Any) -> list[Any]:
             outs, found = batch(lambda *xs: eval_closed(closed, *xs), axis, values, dims)
-            out_dims[:] = [0 if f else d for d, f in zip(found, forced, strict=True)]
+            out_dims[:] = [at if f else d for d, f in zip(found, forced, strict=True)]
             return [
-                bdim_at_front(out, d, axis.size) if f else out for out, d, f in zip(outs, found, forced, strict=True)
+                match_axis(out, d, axis.size, at) if f else out
+                for out, d, f in zip(outs, found, forced, strict=True)
             ]
 
         avals = [batched_aval(a, d, axis.size) for a, d in zip(closed.in_avals, dims, strict=True)]

@@ -54,10 +54,11 @@ class _Text(Doc):
 
 
 class _Break(Doc):
-    __slots__ = ("text",)
+    __slots__ = ("role", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, role: str) -> None:
         self.text = text
+        self.role = role
         self.width = len(text)
         self.noted = False
 
@@ -104,9 +105,9 @@ def text(string: str, role: str = "") -> Doc:
     return _Text(string, role)
 
 
-def brk(flat: str = " ") -> Doc:
-    """A place to break the line; ``flat`` is printed instead if the enclosing group fits on one line."""
-    return _Break(flat)
+def brk(flat: str = " ", role: str = "") -> Doc:
+    """A place to break the line; ``flat`` is printed instead, in ``role``, if the enclosing group fits on one line."""
+    return _Break(flat, role)
 
 
 def note(string: str) -> Doc:
@@ -180,7 +181,7 @@ def _layout(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
             if flat:
                 column += node.width
                 if node.width:
-                    yield "", node.text
+                    yield node.role, node.text
             else:
                 column = indent
                 yield "", "\n" + " " * indent
@@ -208,7 +209,7 @@ def _with_notes(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
             notes.append([])
         lines[-1].append((role, piece))
     lengths = [sum(len(piece.lstrip("\n")) for _, piece in line) for line in lines]
-    column = max(length for length, noted in zip(lengths, notes, strict=True) if noted)
+    column = max(lengths)  # of all lines, as in JAX, with comments or without
     for line, length, noted in zip(lines, lengths, notes, strict=True):
         yield from line
         if noted:

@@ -9,7 +9,8 @@ Variables are identities (no names): the printer allots names. Subjaxprs live in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
@@ -117,14 +118,18 @@ class Jaxpr:
     __repr__ = __str__
 
 
+_serials = itertools.count()
+
+
 class ClosedJaxpr:
     """A ``Jaxpr`` with the values of its constvars. Immutable by convention; identity is its hash."""
 
-    __slots__ = ("jaxpr", "consts", "memo", "__weakref__")
+    __slots__ = ("jaxpr", "consts", "memo", "serial", "__weakref__")
 
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
         assert len(jaxpr.constvars) == len(consts)
         self.jaxpr = jaxpr
+        self.serial = next(_serials)  # which of two is the younger
         self.consts = list(consts)
         # What was derived from this jaxpr (its jvp, its executable, ...) lives and dies with it.
         self.memo: dict[Any, Any] = {}
@@ -151,6 +156,19 @@ class ClosedJaxpr:
     __repr__ = __str__
 
 
+def keep_together(closeds: Sequence[ClosedJaxpr], key: Any, make: Callable[[], Any]) -> Any:
+    """What ``make`` derives from several jaxprs together, made once and kept with the youngest of them.
+
+    That one is likely to die first. Kept with another, a branch that lives as long as its module would hold on to
+    every function that it was ever an alternative to.
+    """
+    youngest = max(closeds, key=lambda closed: closed.serial)
+    full_key = ("together", key, tuple([None if c is youngest else c for c in closeds]))
+    if full_key not in youngest.memo:
+        youngest.memo[full_key] = make()
+    return youngest.memo[full_key]
+
+
 def subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
     """The jaxprs found directly in an equation's ``params``, in order, closed ones opened."""
     for value in params.values():
@@ -161,9 +179,32 @@ def subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
                 yield item
 
 
+def inlined(jaxpr: Jaxpr, atoms: Sequence[Any]) -> tuple[list[JaxprEqn], list[Any]]:
+    """The equations of ``jaxpr``, which has no constvars, on ``atoms`` with fresh variables; and its outputs' atoms."""
+    env: dict[Var, Any] = dict(zip(jaxpr.invars, atoms, strict=True))
+
+    def read(v: Any) -> Any:
+        return v if type(v) is Literal else env[v]
+
+    eqns = []
+    for eqn in jaxpr.eqns:
+        invars = [read(v) for v in eqn.invars]
+        env.update((v, type(v)(v.aval)) for v in eqn.outvars)
+        eqns.append(eqn.replace(invars=invars, outvars=[env[v] for v in eqn.outvars]))
+    return eqns, [read(v) for v in jaxpr.outvars]
+
+
 def count_eqns(jaxpr: Jaxpr) -> int:
     """Equations of ``jaxpr`` and, recursively, of its subjaxprs."""
     return sum(1 + sum(map(count_eqns, subjaxprs(e.params))) for e in jaxpr.eqns)
+
+
+def is_effectful(eqn: JaxprEqn) -> bool:
+    """Whether ``eqn``, or something in its subjaxprs, acts on the world and must not be dropped as unused."""
+    primitive = eqn.primitive
+    if primitive.effectful or primitive.keeps_signatures:
+        return primitive.effectful
+    return any(map(is_effectful, (e for sub in subjaxprs(eqn.params) for e in sub.eqns)))
 
 
 def used_vars(atoms: Iterable[Any]) -> list[Var]:

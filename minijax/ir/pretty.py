@@ -12,11 +12,12 @@ import itertools
 import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from minijax import errors
+from minijax.core.names import names_of
 from minijax.core.primitive import Primitive
 from minijax.ir import doc as pp
 from minijax.ir.doc import Doc
@@ -35,6 +36,14 @@ Params = Iterable[tuple[str, Any]]
 # rule(eqn, printer) -> the parameters to show, in order. Primitives without a rule show all, sorted by name.
 pp_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Params]] = {}
 
+# The way back, for ``ir.parse``, which is loaded only when somebody parses.
+# rule(params, in_avals, out_avals) -> params: what the page does not show is supplied, from the types or by
+# default. Entered beside the rule that hides it.
+ParseRule = Callable[[dict[str, Any], Sequence[Any], Sequence[Any]], dict[str, Any]]
+parse_rules: dict[Primitive, ParseRule] = {}
+# The classes of parameters that print as ``Class(...)`` or ``Class.MEMBER``, by name.
+param_types: dict[str, type] = {}
+
 # Parameters of ``jit`` that tell something only when they are true, or have a true element.
 _JIT_TRIVIAL = ("donated_invars", "keep_unused")
 
@@ -48,6 +57,68 @@ def hide(*names: str, trivial: Sequence[str] = ()) -> Callable[[JaxprEqn, Printe
     def rule(eqn: JaxprEqn, printer: Printer) -> Params:
         shown = [(k, v) for k, v in sorted(eqn.params.items()) if k not in names]
         return [(k, v) for k, v in shown if v or k not in trivial]
+
+    return rule
+
+
+class Unread:
+    """A parameter that could not be read back from its text: equal to others of the same text, and of no use."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Unread and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash((Unread, self.text))
+
+    def _explain(self) -> str:
+        return (
+            f"This jaxpr was read from text, which names {self.text} but does not hold it. "
+            "Use the jaxpr that was traced, or one without this parameter."
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(self._explain())
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # the text itself is missing only while a copy is being made
+        raise AttributeError(name if name.startswith("_") or name == "text" else self._explain())
+
+
+def unread_functions(**names: str) -> ParseRule:
+    """A rule for ``parse_rules`` of a call with rules of its own, which are functions, and named so in its text.
+
+    ``names``: the parameters, by what they are printed as. The function's name becomes that of ``call_jaxpr``.
+    """
+
+    def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
+        params = {"num_consts": 0, **params}
+        params["call_jaxpr"].jaxpr.debug_name = params.pop("name")
+        for shown, name in names.items():
+            params[name] = Unread(str(params.pop(shown)))
+        return params
+
+    return rule
+
+
+def readable(*classes: type) -> None:
+    """Let ``parse_jaxpr`` read parameters of these classes: enums, and classes whose repr calls them by keyword."""
+    param_types.update((cls.__name__, cls) for cls in classes)
+
+
+def opened(param: str) -> ParseRule:
+    """A rule for ``parse_rules``: the jaxpr in ``param`` is an open one; those that are read are closed."""
+
+    def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
+        jaxpr = params.get(param)
+        return {**params, param: jaxpr.jaxpr} if isinstance(jaxpr, ClosedJaxpr) else params
 
     return rule
 
@@ -67,33 +138,49 @@ def jit_params(eqn: JaxprEqn, printer: Printer) -> Params:
     return [("name", params.pop("name")), *sorted(params.items())]
 
 
+def jit_read(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
+    """The rule for ``parse_rules`` of ``jit``: what it cannot be printed without must be there."""
+    if not isinstance(params["jaxpr"], ClosedJaxpr):
+        raise KeyError("jaxpr")
+    return {**params, "name": params["name"]}
+
+
 def format_jaxpr(
     jaxpr: Jaxpr | ClosedJaxpr,
     *,
     style: str = "jax",
     width: int = 80,
     source_info: bool = False,
+    name_stack: bool = False,
     max_eqns: int | None = None,
 ) -> str:
     """``jaxpr`` as text; the options are those of ``jaxpr_document``, ``width`` is in columns."""
-    document = jaxpr_document(jaxpr, style=style, source_info=source_info, max_eqns=max_eqns)
+    document = jaxpr_document(
+        jaxpr, style=style, source_info=source_info, name_stack=name_stack, max_eqns=max_eqns
+    )
     return pp.to_string(document, width)
 
 
 def jaxpr_document(
-    jaxpr: Jaxpr | ClosedJaxpr, *, style: str = "jax", source_info: bool = False, max_eqns: int | None = None
+    jaxpr: Jaxpr | ClosedJaxpr,
+    *,
+    style: str = "jax",
+    source_info: bool = False,
+    name_stack: bool = False,
+    max_eqns: int | None = None,
 ) -> Doc:
     """``jaxpr`` as a document.
 
     Args:
       style: 'jax', or 'tutorial' (long type names, constants among the arguments, each subjaxpr named anew).
       source_info: end each equation with a comment saying where in the user's program it comes from.
+      name_stack: likewise the named scopes and transformations that it was recorded under, ``[jvp(f)/g]``.
       max_eqns: print at most so many equations of each jaxpr, then how many were left out.
     """
     if style == "jax":
-        return Printer(_open(jaxpr), source_info, max_eqns).document()
+        return Printer(_open(jaxpr), source_info, max_eqns, name_stack).document()
     if style == "tutorial":
-        return _TutorialPrinter(source_info, max_eqns).jaxpr(_open(jaxpr))
+        return _TutorialPrinter(source_info, max_eqns, name_stack).jaxpr(_open(jaxpr))
     raise ValueError(f"style must be 'jax' or 'tutorial', got {style!r}")
 
 
@@ -113,14 +200,19 @@ _COMMA = _punctuation(",") + _SOFT_SPACE
 _DROP = pp.text("_", "drop")
 _BREAK = pp.brk()
 _EMPTY_BREAK = pp.brk("")
-_EQN_BREAK = pp.brk("; ")
+_EQN_BREAK = pp.brk("; ", "punctuation")
 _LAMBDA = pp.text("lambda ", "keyword")
 _LET = pp.text("let", "keyword")
 _IN = pp.text("in ", "keyword")
 
 
-def _source_note(eqn: JaxprEqn) -> Doc:
-    return pp.note(errors.summarize(eqn.source))
+def _notes(source_info: bool, name_stack: bool) -> list[Callable[[Any], str]]:
+    """What makes the comments of an equation of its ``source``."""
+    return [errors.summarize] * source_info + [_bracketed_names] * name_stack
+
+
+def _bracketed_names(source: Any) -> str:
+    return f"[{names_of(source)}]"
 
 
 def _literal_text(literal: Literal) -> str:
@@ -141,12 +233,14 @@ class Printer:
     page.
     """
 
-    def __init__(self, root: Jaxpr, source_info: bool = False, max_eqns: int | None = None) -> None:
+    def __init__(
+        self, root: Jaxpr, source_info: bool = False, max_eqns: int | None = None, name_stack: bool = False
+    ) -> None:
         self.root = root
-        self.source_info = source_info
+        self.notes = _notes(source_info, name_stack)
         self.max_eqns = max_eqns
         # jaxpr -> the name it is bound to by a ``let`` ahead of the program
-        self.shared = _shared_jaxprs(root)
+        self.shared = shared_jaxprs(root)
         taken = set(self.shared.values())
         self._fresh_names = (name for name in _alphabetic_names() if name not in taken)
         self.names: dict[Var, str] = dict.fromkeys(_unread_outputs(root), "_")
@@ -234,8 +328,7 @@ class Printer:
         pieces: list[Doc] = []
         if eqn.outvars:
             pieces += [self._binders(eqn.outvars), _EQUALS]
-        if self.source_info:
-            pieces.append(_source_note(eqn))
+        pieces += [pp.note(text(eqn.source)) for text in self.notes]
         pieces.append(pp.text(eqn.primitive.name, "primitive"))
         if params:
             pieces.append(self._params(params))
@@ -252,8 +345,10 @@ class Printer:
             shown = self.jaxpr(_open(value))
         elif type(value) is tuple and all(isinstance(item, (Jaxpr, ClosedJaxpr)) for item in value):
             jaxprs = pp.join(_BREAK, [self.jaxpr(_open(item)) for item in value])
-            inner = pp.nest(2, pp.concat((_punctuation("("), _EMPTY_BREAK, jaxprs)))
-            shown = pp.group(pp.concat((inner, _EMPTY_BREAK, _punctuation(")"))))
+            # an empty tuple is none of jaxprs, but its line breaks are theirs
+            role = "punctuation" if value else "param-value"
+            inner = pp.nest(2, pp.concat((pp.text("(", role), _EMPTY_BREAK, jaxprs)))
+            shown = pp.group(pp.concat((inner, _EMPTY_BREAK, pp.text(")", role))))
         else:
             shown = pp.text(_value_text(value), "param-value")
         return pp.concat((pp.text(key, "param-name"), _punctuation("="), shown))
@@ -291,7 +386,7 @@ def _unread_outputs(jaxpr: Jaxpr) -> Iterator[Var]:
 _LONG = 10
 
 
-def _shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
+def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
     """The jaxprs to print ahead of ``root``, with their names: those that occur twice, and the long ones.
 
     What occurs in something that occurs twice occurs twice itself. Breadth first, each jaxpr visited once.
@@ -340,8 +435,8 @@ def _shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
 class _TutorialPrinter:
     """One printing in the tutorial's style. Source: https://docs.jax.dev/en/latest/autodidax.html, part 2."""
 
-    def __init__(self, source_info: bool, max_eqns: int | None) -> None:
-        self.source_info = source_info
+    def __init__(self, source_info: bool, max_eqns: int | None, name_stack: bool) -> None:
+        self.notes = _notes(source_info, name_stack)
         self.max_eqns = max_eqns
 
     def jaxpr(self, jaxpr: Jaxpr) -> Doc:
@@ -365,8 +460,7 @@ class _TutorialPrinter:
         def equation(eqn: JaxprEqn) -> Doc:
             plain = {k: v for k, v in sorted(eqn.params.items()) if not any(subjaxprs({k: v}))}
             pieces: list[Doc] = [pp.join(_SPACE, map(binder, eqn.outvars)), _EQUALS]
-            if self.source_info:
-                pieces.append(_source_note(eqn))
+            pieces += [pp.note(text(eqn.source)) for text in self.notes]
             pieces.append(pp.text(eqn.primitive.name, "primitive"))
             if plain:
                 pairs = pp.join(_BREAK, [self._pair(k, v) for k, v in plain.items()])

@@ -1,0 +1,31 @@
+"""Splitting lists by flags and putting them together again: what every rule with a subjaxpr does to its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def partition(flags: Sequence[bool], items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """``(those whose flag is false, those whose flag is true)``, in order. ValueError if the lengths differ."""
+    false: list[Any] = []
+    true: list[Any] = []
+    for flag, item in zip(flags, items, strict=True):
+        (true if flag else false).append(item)
+    return false, true
+
+
+def merge(flags: Sequence[bool], false: Iterable[Any], true: Iterable[Any]) -> list[Any]:
+    """What ``partition`` split, together again."""
+    f, t = iter(false), iter(true)
+    return [next(t) if flag else next(f) for flag in flags]
+
+
+def split_list(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
+    """``items`` in consecutive parts of ``sizes``, and the rest."""
+    parts = []
+    start = 0
+    for size in sizes:
+        parts.append(list(items[start : start + size]))
+        start += size
+    return [*parts, list(items[start:])]

@@ -1,0 +1,122 @@
+"""Name stacks: which named scopes and transformations an equation was recorded under, ``transpose(jvp(f))/g``.
+
+A scope costs something only while it is open: ``errors.source_info`` then adds the stack to the place it returns,
+so that it travels with the equations (``JaxprEqn.source``) through every transformation. The stack of interpreters
+tells the transformations around a scope; no transformation does anything for it, except that transposition adds
+its own name. Equations outside of all scopes have no name stack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from minijax import errors
+from minijax.core.trace import MainTrace, state
+
+# The elements of a name stack, outermost first: ``(name, is_transformation)``.
+NameStack = tuple[tuple[str, bool], ...]
+
+# Labels of interpreters that name stacks show; the others have no name of their own in JAX.
+_SHOWN = ("jvp", "vmap")
+
+
+class _Open:
+    """An open scope: the names down to it, and the interpreters that these names account for."""
+
+    __slots__ = ("names", "dynamic", "depth")
+
+    def __init__(self, names: NameStack, dynamic: MainTrace, depth: int) -> None:
+        self.names = names
+        self.dynamic = dynamic
+        self.depth = depth
+
+
+class _Scopes(threading.local):
+    """One thread's open scopes, innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list[_Open] = []
+
+
+_scopes = _Scopes()
+_lock = threading.Lock()
+
+
+def current_names() -> NameStack:
+    """The name stack here, relative to the function being staged."""
+    dynamic = state.dynamic.main
+    names: NameStack = ()
+    depth = dynamic.level + 1
+    if _scopes.open and _scopes.open[-1].dynamic is dynamic:
+        names, depth = _scopes.open[-1].names, _scopes.open[-1].depth
+    return names + tuple((main.label, True) for main in state.stack[depth:] if main.label in _SHOWN)
+
+
+errors.set_name_source(current_names)
+
+
+class named_scope(contextlib.ContextDecorator):
+    """Context manager and decorator: equations recorded inside have ``name`` in their name stack.
+
+    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Scopes nest; each jaxpr has name stacks of its own, so a scope
+    around a call of a ``jit``-ed function names the call, not what is inside. Raises TypeError if ``name`` is no
+    string.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope name argument must be a string, got {type(name).__name__}.")
+        self.name = name
+
+    def _recreate_cm(self) -> named_scope:
+        return named_scope(self.name)
+
+    def __enter__(self) -> None:
+        names = (*current_names(), (self.name, False))
+        _scopes.open.append(_Open(names, state.dynamic.main, len(state.stack)))
+        with _lock:
+            errors.open_scopes += 1
+
+    def __exit__(self, *exc: object) -> None:
+        _scopes.open.pop()
+        with _lock:
+            errors.open_scopes -= 1
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """``fun`` with all that it records in a ``named_scope`` of its own name, or of ``name``."""
+    if not callable(fun):
+        raise TypeError(f"named_call expects a function, got {fun!r}")
+    scope = named_scope(getattr(fun, "__name__", type(fun).__name__) if name is None else name)
+    return functools.wraps(fun)(scope(fun))
+
+
+def transposed(source: Any) -> Any:
+    """The source of what transposition makes of an equation of ``source``: ``transpose`` around what is inside here."""
+    if source is None or len(source) < 3:
+        return source
+    code, offset, names = source
+    # The linear program was made where it is transposed: what it was made under comes first in both.
+    around = 0
+    for one, other in zip(names, current_names(), strict=False):
+        if one != other:
+            break
+        around += 1
+    return code, offset, (*names[:around], ("transpose", True), *names[around:])
+
+
+def names_of(source: Any) -> str:
+    """The name stack of an equation's ``source`` as text: ``'transpose(jvp(f))/g'``, or ``''``."""
+    parts: list[str] = []
+    for name, is_transformation in reversed(source[2] if source is not None and len(source) > 2 else ()):
+        if not is_transformation:
+            parts.append(name)
+        elif parts:
+            parts[-1] = f"{name}({parts[-1]})"
+        else:
+            parts.append(f"{name}()")
+    return "/".join(reversed(parts))

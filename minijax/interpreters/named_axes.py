@@ -1,0 +1,120 @@
+"""Named axes: which primitives concern an enclosing ``vmap(axis_name=)``, and how their ``bind`` finds it.
+
+In: a primitive's parameters. Out: the axis names that it, or a jaxpr in it, leaves free. Invariant: a primitive with a
+free name is handled by the innermost vmap of that name although none of its operands is batched; that is how ``psum``
+of a constant, ``axis_index()`` or a jitted function of neither get to know the axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from types import MethodType
+from typing import Any
+
+from minijax.core.primitive import Primitive
+from minijax.core.trace import bind_at, find_top_trace, state
+from minijax.interpreters.vmap import BatchTrace
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+
+# collective -> function of its parameters giving the axis names it runs over
+axis_users: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
+# primitive that maps its subjaxpr -> function of its parameters giving the names bound inside
+axis_binders: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
+
+# primitive that needs several devices -> function of its parameters giving how many
+replication: dict[Primitive, Callable[[dict[str, Any]], int]] = {}
+
+_NONE: frozenset[Any] = frozenset()
+
+
+def free_axes(closed: ClosedJaxpr) -> frozenset[Any]:
+    """The axis names that collectives in ``closed`` use and nothing in it binds. Kept with ``closed``."""
+    found = closed.memo.get("free_axes")
+    if found is None:
+        found = closed.memo["free_axes"] = _free_in(closed.jaxpr)
+    return found
+
+
+def _free_in(jaxpr: Jaxpr) -> frozenset[Any]:
+    return _NONE.union(*[axes_of(eqn.primitive, eqn.params) for eqn in jaxpr.eqns])
+
+
+def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[Any]:
+    """The axis names that applying ``primitive`` with ``params`` leaves free."""
+    users = axis_users.get(primitive)
+    if users is not None:
+        return frozenset(users(params))
+    found = _NONE
+    for closed in _subjaxprs(params):
+        found |= free_axes(closed)
+    binder = axis_binders.get(primitive)
+    return found.difference(binder(params)) if found and binder is not None else found
+
+
+def replicas_needed(closed: ClosedJaxpr) -> int:
+    """How many replicas a program of ``closed`` must have: 1, unless there is a pmap in it. Kept with ``closed``."""
+    found = closed.memo.get("replicas")
+    if found is None:
+        found = closed.memo["replicas"] = _replicas_in(closed.jaxpr)
+    return found
+
+
+def _replicas_in(jaxpr: Jaxpr) -> int:
+    needed = 1
+    for eqn in jaxpr.eqns:
+        if eqn.params and not eqn.primitive.keeps_signatures:
+            rule = replication.get(eqn.primitive)
+            if rule is not None:
+                needed = math.lcm(needed, rule(eqn.params))
+            else:
+                needed = math.lcm(needed, *map(replicas_needed, _subjaxprs(eqn.params)))
+    return needed
+
+
+def _subjaxprs(params: dict[str, Any]) -> Iterator[ClosedJaxpr]:
+    for value in params.values():
+        for item in value if type(value) is tuple or type(value) is list else (value,):
+            if type(item) is ClosedJaxpr:
+                yield item
+
+
+def follow_axes(primitive: Primitive) -> Primitive:
+    """Give ``primitive``, a collective or one with subjaxprs, a ``bind`` that considers named axes. Returns it.
+
+    The ``bind`` of all others is not touched, and not made slower.
+    """
+    primitive.bind = MethodType(_bind_following_axes, primitive)
+    return primitive
+
+
+def _bind_following_axes(self: Primitive, *args: Any, **params: Any) -> Any:
+    top = find_top_trace(args)
+    # a function being staged records the equation, names and all
+    if state.axis_env and len(state.stack) > top.level + 1:
+        names = axes_of(self, params)
+        if names:
+            for main in reversed(state.stack):
+                if main.level <= top.level:
+                    break
+                if main.trace_type is BatchTrace and main.global_data.name in names:
+                    top = main.trace
+                    break
+    return bind_at(self, top, args, params)
+
+
+def axis_env_size(name: Any) -> int:
+    """The size of the innermost mapped axis called ``name``. NameError, in JAX's words, if there is none."""
+    for known, size in reversed(state.axis_env):
+        if known == name:
+            return size
+    bound = ", ".join(repr(known) for known, _ in state.axis_env)
+    raise NameError(
+        f"unbound axis name: {name}. Call the collective inside a function mapped by vmap or pmap with "
+        f"axis_name={name!r}; the axis names bound here are: {bound or 'none'}."
+    )
+
+
+def axes_size(names: Iterable[Any]) -> int:
+    """The product of the sizes of the named axes."""
+    return math.prod(map(axis_env_size, names))

@@ -1,0 +1,171 @@
+"""Reading parameters back from the text that ``str`` made of them.
+
+Numbers, strings, None, booleans, tuples, lists, sets, dictionaries, dtypes, and whatever class is entered in
+``pretty.param_types`` (enums, named tuples) come back as what they were. What has no readable text (a
+function, say) is left to ``ir.parse``: it raises ``NotAValue``.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax import pytree
+from minijax.core import dtypes
+from minijax.core.avals import ShapedArray
+from minijax.ir.parse_tokens import Scanner
+from minijax.ir.pretty import param_types
+
+
+class NotAValue(Exception):
+    """What stands at the scanner is no text of a value that can be read back."""
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_STRING = re.compile(r"'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"")
+_REAL = r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+# A complex number as ``str`` writes it: (1+2j), -1j, (-0-infj).
+COMPLEX = re.compile(rf"\({_REAL}?[-+](?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?)j\)|{_REAL}j(?![\w.])")
+NUMBER = re.compile(rf"{_REAL}(?![\w.])")
+_INTEGER = re.compile(r"[-+]?\d+$")
+_ENUM_REPR = re.compile(r"<([A-Za-z_]\w*)\.([A-Za-z_]\w*): [^<>]*>")
+_AVAL = re.compile(r"(\w+)\[([\d,]*)\](, weak_type=True)?\)")
+_KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
+_LAMBDA = re.compile(r"\{\s*lambda\b|let\s+\S+\s*=\s*\{")
+_WORDS: dict[str, Any] = {"None": None, "True": True, "False": False}
+_DTYPE_KEY = re.compile(r"(?:.*_)?dtype$|preferred_element_type$")
+
+
+def number(text: str) -> Any:
+    """The Python number written ``text``: an int, float or complex."""
+    if text[-1] == "j" or text[-1] == ")":
+        return complex(text)
+    return int(text) if _INTEGER.match(text) else float(text)
+
+
+def holds_dtype(key: str) -> bool:
+    """Whether the parameter called ``key`` is a dtype, so that its text is a dtype's name."""
+    return _DTYPE_KEY.match(key) is not None
+
+
+def as_dtype_param(value: Any) -> Any:
+    """The dtype that a parameter's text stands for, if it stands for one, else ``value`` itself."""
+    if isinstance(value, str):
+        try:
+            return dtypes.from_short_name(value)
+        except ValueError:
+            return value
+    if isinstance(value, list):  # float0 prints as the list that makes it
+        return np.dtype(value)
+    return value
+
+
+def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
+    """The value at the scanner, which is moved behind it.
+
+    ``read_jaxpr`` reads a jaxpr that stands inside the value. Raises ``NotAValue`` if this is not the text of
+    something that can be read back.
+    """
+    if scan.peek(_LAMBDA):
+        return read_jaxpr()
+    if found := scan.take(COMPLEX) or scan.take(NUMBER):
+        return number(found[0])
+    if found := scan.take(_STRING):
+        return ast.literal_eval(found[0])
+    for opening, closing, make in (("(", ")", tuple), ("[", "]", list)):
+        if scan.take_text(opening):
+            items, _ = _items(scan, closing, read_jaxpr)
+            return make(items)
+    if scan.take_text("{"):
+        return _dictionary_or_set(scan, read_jaxpr)
+    if scan.take_text("*"):  # a leaf of a PyTreeDef
+        return 0
+    if found := scan.take(_ENUM_REPR):
+        return _member(found[1], found[2])
+    if found := scan.take(_NAME):
+        return _named(scan, found[0], read_jaxpr)
+    raise NotAValue
+
+
+def _items(scan: Scanner, closing: str, read_jaxpr: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Values up to ``closing``, separated by commas; those with names apart."""
+    items: list[Any] = []
+    named: dict[str, Any] = {}
+    while not scan.take_text(closing):
+        if found := scan.take(_KEYWORD):
+            named[found[1]] = read_value(scan, read_jaxpr)
+        else:
+            items.append(read_value(scan, read_jaxpr))
+        if not scan.take_text(",") and not scan.text.startswith(closing, scan.at):
+            raise NotAValue
+    return items, named
+
+
+def _dictionary_or_set(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
+    keys: list[Any] = []
+    values: list[Any] = []
+    while not scan.take_text("}"):
+        keys.append(read_value(scan, read_jaxpr))
+        if scan.take_text(":"):
+            values.append(read_value(scan, read_jaxpr))
+        if not scan.take_text(",") and not scan.text.startswith("}", scan.at):
+            raise NotAValue
+    if len(keys) == len(values):
+        return dict(zip(keys, values, strict=True))
+    if values:
+        raise NotAValue
+    return set(keys)
+
+
+def _named(scan: Scanner, name: str, read_jaxpr: Callable[[], Any]) -> Any:
+    """What begins with ``name``: a constructor with its arguments, an enum's member, a word, a bare string."""
+    if scan.take_text("("):
+        if name == "ShapedArray":
+            return _aval(scan)
+        items, named = _items(scan, ")", read_jaxpr)
+        make = _constructor(name)
+        if make is None:
+            raise NotAValue
+        return make(*items, **named)
+    if name in _WORDS:
+        return _WORDS[name]
+    if "." in name:
+        return _member(*name.rsplit(".", 1))
+    return name
+
+
+def _constructor(name: str) -> Callable[..., Any] | None:
+    if name == "frozenset":
+        return frozenset
+    if name == "dtype":
+        return np.dtype
+    if name == "PyTreeDef":
+        return pytree.tree_structure
+    if name.startswith("np."):
+        scalar = getattr(np, name[3:], None)
+        return scalar if isinstance(scalar, type) and issubclass(scalar, np.generic) else None
+    return param_types.get(name)
+
+
+def _aval(scan: Scanner) -> ShapedArray:
+    """``float32[8])``, what a type's repr says after ``ShapedArray(``."""
+    found = scan.take(_AVAL)
+    if found is None:
+        raise NotAValue
+    try:
+        dtype = dtypes.float0 if found[1] == "float0" else dtypes.from_short_name(found[1])
+    except ValueError:
+        raise NotAValue from None
+    return ShapedArray(tuple(int(size) for size in found[2].split(",") if size), dtype, bool(found[3]))
+
+
+def _member(cls: str, name: str) -> Any:
+    kind = param_types.get(cls)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum) and name in kind.__members__:
+        return kind[name]
+    raise NotAValue
