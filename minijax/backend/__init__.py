@@ -25,7 +25,6 @@ from minijax.backend.pjrt import (
     put,
     put_shards,
     shards,
-    snapshot,
     to_numpy,
     transfer,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "put",
     "put_shards",
     "shards",
-    "snapshot",
     "to_numpy",
     "transfer",
 ]

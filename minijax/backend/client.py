@@ -38,6 +38,7 @@ class Runtime:
       from_jax: whether the client is jax's own.
       devices: all devices, those of other processes included.
       local_devices: those of this process.
+      process_count: how many processes share the devices.
       sharding: the layout over devices for "all of it on the default device".
       copying, aliasing: what PJRT may do with a host array: read it during the call, or keep it.
     """
@@ -55,6 +56,8 @@ class Runtime:
         self.error: type[Exception] = xla.JaxRuntimeError
         self._one, self._many = _sharding_classes(xla, xla_client)
         self._on_one = {device: self._one(device) for device in self.local_devices}
+        self._across: dict[tuple[Any, ...], Any] = {}
+        self.process_count = 1 + max(device.process_index for device in self.devices)
         self.default_device = self.local_devices[0]
         self.default_list = [self.default_device]
         self.sharding = self._on_one[self.default_device]
@@ -71,7 +74,11 @@ class Runtime:
 
     def across(self, devices: Sequence[Any]) -> Any:
         """The sharding "one copy or shard per device", for programs that run on several devices at once."""
-        return self._many(devices, self.xla_client.HloSharding.replicate())
+        key = tuple(devices)
+        found = self._across.get(key)
+        if found is None:
+            found = self._across[key] = self._many(list(key), self.xla_client.HloSharding.replicate())
+        return found
 
     def compile_options(self, num_replicas: int, assignment: Any) -> Any:
         """Compile options for copies on the devices whose ids are ``assignment[num_replicas, 1]``."""
@@ -144,19 +151,30 @@ def _start() -> Runtime:
     # jaxlib reads it once, when loaded. Without it every new client logs its devices to stderr. jax does the
     # same.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    alone = jaxlib_suffices()
+    alone = membership is not None or jaxlib_suffices()
     xla = importlib.import_module("jaxlib._jax")
     xla_client = importlib.import_module("jaxlib.xla_client")
     if not alone:
         client = importlib.import_module("jax.extend.backend").get_backend()
         return Runtime(xla, xla_client, client, from_jax=True)
     count = os.environ.get("JAX_NUM_CPU_DEVICES", "")
-    client = xla_client.make_cpu_client(num_devices=int(count) if count and int(count) > 0 else None)
+    options: dict[str, Any] = {"num_devices": int(count) if count and int(count) > 0 else None}
+    if membership is not None:
+        options |= {
+            "distributed_client": membership.connection,
+            "node_id": membership.process_id,
+            "num_nodes": membership.num_processes,
+            "collectives": xla.make_gloo_tcp_collectives(distributed_client=membership.connection),
+        }
+    client = xla_client.make_cpu_client(**options)
     return Runtime(xla, xla_client, client, from_jax=False)
 
 
 _lock = threading.Lock()
 _runtime: Runtime | None = None
+
+# What backend.distributed puts here when jaxlib alone joins this process with others.
+membership: Any = None
 
 
 def runtime() -> Runtime:

@@ -26,7 +26,16 @@ import numpy as np
 
 from minijax.backend import client as _client
 from minijax.backend.client import Runtime, runtime
-from minijax.backend.fastcall import make_fast_call
+from minijax.backend.failures import (
+    CompileError,
+    DeviceOutOfMemoryError,
+    ExecutionError,
+    compile_error,
+    deleted_error,
+    put_error,
+    runtime_error,
+    type_text,
+)
 from minijax.core.avals import ShapedArray
 from minijax.errors import JaxRuntimeError
 
@@ -35,6 +44,7 @@ __all__ = [
     "DeviceOutOfMemoryError",
     "Executable",
     "ExecutionError",
+    "assemble",
     "block_until_ready",
     "buffer_device",
     "buffer_shape_dtype",
@@ -43,32 +53,23 @@ __all__ = [
     "device_count",
     "devices",
     "is_deleted",
+    "is_local",
     "is_ready",
     "local_devices",
     "memory_stats",
     "platform",
+    "process_count",
+    "process_index",
+    "program_devices",
     "put",
     "put_shards",
     "shards",
-    "snapshot",
     "to_numpy",
     "transfer",
 ]
 
 Buffer = Any  # jaxlib's ArrayImpl, which no type stub describes
 Device = Any
-
-
-class CompileError(JaxRuntimeError):
-    """XLA refused a program; the message is XLA's."""
-
-
-class ExecutionError(JaxRuntimeError):
-    """A program or a transfer failed on the device."""
-
-
-class DeviceOutOfMemoryError(ExecutionError, MemoryError):
-    """The device has no room for a buffer or for a program's temporaries."""
 
 
 # --- devices ------------------------------------------------------------------------------------------------
@@ -94,10 +95,53 @@ def device_count() -> int:
     return len(runtime().devices)
 
 
+def process_index() -> int:
+    """This process's number among those that :mod:`minijax.backend.distributed` joined; 0 if it is alone."""
+    return runtime().client.process_index()
+
+
+def process_count() -> int:
+    """The number of processes that share :func:`devices`."""
+    return runtime().process_count
+
+
+def is_local(device: Device) -> bool:
+    """Whether the device is one of this process."""
+    return device in runtime()._on_one
+
+
+def program_devices(count: int, given: Sequence[Device] | None = None) -> list[Device]:
+    """The devices of a program of ``count`` replicas: the first of those ``given``, or of all.
+
+    Those of one process stand side by side, so that each process gives its shards in order. ValueError if there are
+    not so many.
+    """
+    found = sorted(devices(), key=lambda device: device.process_index) if given is None else list(given)
+    if len(found) < count:
+        raise ValueError(
+            f"compiling computation that requires {count} logical devices, but only {len(found)} XLA devices are "
+            f"available (num_replicas={count}). Map a smaller axis, or use vmap; on a host, the environment variable "
+            "JAX_NUM_CPU_DEVICES says how many devices it is to be taken for."
+        )
+    return found[:count]
+
+
 def memory_stats(device: Device | None = None) -> dict[str, int] | None:
     """The device's allocator statistics (``bytes_in_use``, ...); None where PJRT keeps none (a host)."""
     rt = runtime()
     return (rt.default_device if device is None else device).memory_stats()
+
+
+# Whether the user has one-device arrays on other devices than the default one: programs then look where their
+# arguments are. While it is False nobody has to.
+others_in_use = False
+
+
+def note_device(device: Device) -> None:
+    """Say that the user gets hold of an array on ``device`` alone."""
+    global others_in_use
+    if device != runtime().default_device:
+        others_in_use = True
 
 
 # --- buffers ------------------------------------------------------------------------------------------------
@@ -133,19 +177,7 @@ def put(
             return rt.put(aval, rt.sharding, [array], rt.default_list, True, False, semantics, True)
         return rt.put(aval, rt.on(device), [array], [device], True, False, semantics, True)
     except rt.error as error:
-        raise _put_error(error, array) from None
-
-
-# From here on one copy made by PJRT is cheaper than NumPy's copy followed by PJRT's.
-_LARGE = 32768
-
-
-def snapshot(array: np.ndarray) -> Any:
-    """What :meth:`Executable.call` may be given in place of an array that its owner may write to afterwards.
-
-    A copy while that costs less than :func:`put`, else a buffer on the first device.
-    """
-    return array.copy() if array.nbytes < _LARGE else put(array)
+        raise put_error(error, array) from None
 
 
 def transfer(buffer: Buffer, device: Device) -> Buffer:
@@ -154,35 +186,44 @@ def transfer(buffer: Buffer, device: Device) -> Buffer:
     try:
         return rt.put(buffer.aval, rt.on(device), [buffer], [device], True, False, rt.copying, True)
     except rt.error as error:
-        raise _runtime_error(error, f"copying a buffer to {device}") from None
+        raise runtime_error(error, f"copying a buffer to {device}") from None
 
 
 def put_shards(
-    arrays: Sequence[Any], devices: Sequence[Device], *, aval: ShapedArray | None = None
+    arrays: Sequence[Any], devices: Sequence[Device], *, aval: ShapedArray | None = None, owned: bool = False
 ) -> Buffer:
     """One buffer over several devices, as programs with ``num_replicas > 1`` take and return.
 
     Args:
-      arrays: one NumPy array or one-device buffer for each device, all of the same shape and dtype.
-      devices: local devices, in the order of the program's ``device_assignment``.
+      arrays: one NumPy array or one-device buffer for each device of this process, all of the same shape and dtype.
+      devices: the devices of the program, in the order of its ``device_assignment``.
       aval: the type of one shard.
+      owned: as in :func:`put`.
 
     Returns:
       A buffer whose ``aval`` is that of one shard.
     """
-    rt = runtime()
+    local = [device for device in devices if is_local(device)]
+    if len(arrays) != len(local):
+        raise ValueError(f"put_shards: {len(arrays)} arrays for {len(local)} devices; give one for each.")
     first = arrays[0]
     if aval is None:
         aval = getattr(first, "aval", None) or ShapedArray(first.shape, first.dtype)
-    if len(arrays) != len(devices):
-        raise ValueError(f"put_shards: {len(arrays)} arrays for {len(devices)} devices; give one for each.")
     # One by one: given a sharding in which all shards are alike, PJRT would copy the first array to all
     # devices.
     pieces = [
-        transfer(each, device) if hasattr(each, "aval") else put(each, device, aval=aval)
-        for each, device in zip(arrays, devices, strict=True)
+        transfer(each, device) if hasattr(each, "aval") else put(each, device, aval=aval, owned=owned)
+        for each, device in zip(arrays, local, strict=True)
     ]
-    return rt.xla.ArrayImpl(aval, rt.across(devices), pieces, True, True)
+    return assemble(pieces, devices, aval)
+
+
+def assemble(pieces: Sequence[Buffer], devices: Sequence[Device], aval: ShapedArray) -> Buffer:
+    """One buffer over ``devices`` of one-device buffers that lie there already; a copy of nothing."""
+    rt = runtime()
+    if len(devices) == 1:
+        return pieces[0]
+    return rt.xla.ArrayImpl(aval, rt.across(devices), list(pieces), True, True)
 
 
 def shards(buffer: Buffer) -> list[Buffer]:
@@ -191,9 +232,11 @@ def shards(buffer: Buffer) -> list[Buffer]:
     jaxlib imports jax for this if the buffer lies on several devices.
     """
     rt = runtime()
-    pieces = list(buffer._arrays)
-    if len(pieces) == 1:
+    if hasattr(buffer._sharding, "_device"):
         return [buffer]
+    if buffer.is_deleted():
+        raise deleted_error(f"Array has been deleted with shape={type_text(buffer)} on each device.")
+    pieces = list(buffer._arrays)
     # The pieces come without a type; wrapping them again gives them the type and the sharding of their own.
     result = []
     for piece in pieces:
@@ -221,7 +264,7 @@ def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
     host's."""
     rt = runtime()
     if buffer.is_deleted():
-        raise _deleted_error(f"Array has been deleted with shape={_type_text(buffer)}.")
+        raise deleted_error(f"Array has been deleted with shape={type_text(buffer)}.")
     try:
         if not rt.from_jax and not _client.jax_is_imported():
             viewed = _through_dlpack(rt, buffer)
@@ -230,7 +273,7 @@ def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
         # This imports jax if it is installed and nobody has; its own first use then takes most of a second.
         value, _ = buffer._single_device_array_to_np_array_did_copy()
     except rt.error as error:
-        raise _runtime_error(error, "fetching a buffer") from None
+        raise runtime_error(error, "fetching a buffer") from None
     value.flags.writeable = False
     return value.view()  # of a locked array: its user cannot unlock it
 
@@ -290,8 +333,8 @@ def block_until_ready(buffers: Any) -> Any:
     except rt.error as error:
         for buffer in buffers if isinstance(buffers, (list, tuple)) else [buffers]:
             if buffer.is_deleted():
-                raise _deleted_error(f"Array has been deleted with shape={_type_text(buffer)}.") from None
-        raise _runtime_error(error, "waiting for a result") from None
+                raise deleted_error(f"Array has been deleted with shape={type_text(buffer)}.") from None
+        raise runtime_error(error, "waiting for a result") from None
     return buffers
 
 
@@ -334,9 +377,6 @@ class Executable:
         "_run",
         "_handlers",
         "_error",
-        "_sharding",
-        "_fast",
-        "_runs_on",
         "__weakref__",
     )
 
@@ -353,9 +393,6 @@ class Executable:
         self.out_avals = tuple(out_avals)
         self.loaded = loaded
         self.device = device
-        self._sharding = sharding
-        self._fast: Callable[..., list[Buffer]] | None = None
-        self._runs_on = not self.out_avals  # without results there is nothing to look at
         self._run = loaded.execute_sharded
         self._handlers = [rt.xla.array_result_handler(aval, sharding, True, True) for aval in self.out_avals]
         self._error = rt.error
@@ -376,79 +413,39 @@ class Executable:
         Raises:
           ExecutionError: wrong number or size of arguments, a deleted argument, or a failure on the device.
         """
+        if self.device is None:
+            self._refuse_deleted(buffers)
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except self._error as error:
             raise self._explain(error, buffers) from None
 
-    def call(self, leaves: Sequence[Any]) -> list[Buffer]:
-        """Like :meth:`execute`, but leaves may also be NumPy arrays and scalars.
-
-        For programs on one device. Leaves have the program's shapes and dtypes, native byte order, and nobody
-        ever writes to them again: a program that runs on after this returned may be reading their memory
-        (seen with a matrix product: writing to an aligned argument after the call changed the result). For
-        arrays of the user's there is :meth:`call_borrowed`.
-        """
-        fast = self._fast
-        if fast is None:
-            fast = self._fast = self._make_fast()
-        try:
-            return fast(*leaves)
-        except (self._error, ValueError) as error:  # jaxlib's dispatch raises both
-            raise self._explain(error, leaves) from None
-
-    def call_borrowed(self, leaves: Sequence[Any]) -> list[Buffer]:
-        """Like :meth:`call`, but whoever owns the NumPy leaves may write to them once this returns.
-
-        Small programs have ended when a call returns, and then nothing more is needed. That is looked at
-        first, since copying ten small arguments costs a seventh of the call. A program seen to run on is
-        waited for that once, and from then on gets copies of its arguments.
-        """
-        if self._runs_on:
-            return self.call([snapshot(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves])
-        fast = self._fast
-        if fast is None:
-            fast = self._fast = self._make_fast()
-        try:
-            results = fast(*leaves)
-        except (self._error, ValueError) as error:
-            raise self._explain(error, leaves) from None
-        # One event marks all results of a program as ready.
-        if not results[0].is_ready():
-            self._runs_on = True
-            block_until_ready(results)
-        return results
-
-    def _make_fast(self) -> Callable[..., list[Buffer]]:
+    def execute_and_wait(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Like :meth:`execute`, but returns when the program has ended, also one without results."""
         if self.device is None:
-            raise ValueError(f"{self.name} runs on several devices: place its arguments with put_shards.")
-        fast = make_fast_call(
-            runtime(), self.name, self.loaded, self._sharding, self.out_avals, self._call_slowly, self._place
-        )
-        return self._call_leaves if fast is None else fast
+            self._refuse_deleted(buffers)
+        try:
+            results = self.loaded.execute_sharded(buffers, with_tokens=True)
+            ended = results.consume_token()
+            buffers_out = results.consume_with_handlers(self._handlers)
+            ended.block_until_ready()
+            return buffers_out
+        except self._error as error:
+            raise self._explain(error, buffers) from None
 
-    def _place(self, leaf: Any) -> Buffer:
-        if not hasattr(leaf, "aval"):
-            return put(leaf, self.device)
-        # A deleted buffer has no device to speak of; running the program reports it.
-        if leaf.is_deleted() or buffer_device(leaf) == self.device:
-            return leaf
-        return transfer(leaf, self.device)
-
-    def _call_slowly(self, leaves: Sequence[Any]) -> list[Buffer]:
-        return self.execute([self._place(leaf) for leaf in leaves])
-
-    def _call_leaves(self, *leaves: Any) -> list[Buffer]:
-        return self._call_slowly(leaves)
+    def _refuse_deleted(self, buffers: Sequence[Buffer]) -> None:
+        """Given a deleted buffer over several devices, jaxlib does not report an error: it crashes."""
+        if any(buffer.is_deleted() for buffer in buffers):
+            raise self._explain(RuntimeError("deleted argument"), buffers)
 
     def _explain(self, error: Exception, buffers: Sequence[Buffer]) -> JaxRuntimeError:
         for position, buffer in enumerate(buffers):
             if hasattr(buffer, "aval") and buffer.is_deleted():
-                return _deleted_error(
-                    f"Array has been deleted with shape={_type_text(buffer)}. "
+                return deleted_error(
+                    f"Array has been deleted with shape={type_text(buffer)}. "
                     f"It is argument {position} of {self.name}."
                 )
-        return _runtime_error(error, f"running {self.name}")
+        return runtime_error(error, f"running {self.name}")
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimate: ``flops``, ``transcendentals``, ``bytes accessed`` and others, as numbers."""
@@ -506,15 +503,33 @@ def compile(
     device_list = rt.xla.DeviceList(tuple(assigned))
     try:
         if host_callbacks:
-            loaded = rt.client.compile_and_load(module_text, device_list, options, list(host_callbacks))
+            module = _parse_module(module_text)
+            loaded = rt.client.compile_and_load(module, device_list, options, list(host_callbacks))
         else:
             loaded = rt.client.compile_and_load(module_text, device_list, options)
     except rt.error as error:
-        raise _compile_error(error, name) from None
+        raise compile_error(error, name) from None
     if out_avals is None:
         out_avals = _read_out_avals(rt, loaded)
     sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
     return Executable(rt, loaded, name, out_avals, sharding, assigned[0] if num_replicas == 1 else None)
+
+
+def _parse_module(module_text: str | bytes) -> Any:
+    """The module as an MLIR object: only as such is it accepted together with host callbacks."""
+    ir = importlib.import_module("jaxlib.mlir.ir")
+    extension = importlib.import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext")
+    dialects = importlib.import_module("jaxlib.mlir.dialects.stablehlo"), importlib.import_module(
+        "jaxlib.mlir.dialects.chlo"
+    )
+    context = ir.Context()
+    registry = ir.DialectRegistry()
+    extension.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in dialects:
+        dialect.register_dialect(context)
+    return ir.Module.parse(module_text, context)
 
 
 def _assign(
@@ -569,53 +584,3 @@ def _register_custom_calls(rt: Runtime, module_text: str | bytes) -> None:
         for target, function, version in () if rt.from_jax else lapack.registrations()[_client.BUILT_IN]:
             rt.xla_client.register_custom_call_target(target, function, _client.BUILT_IN, api_version=version)
         _registered = True
-
-
-# --- errors -------------------------------------------------------------------------------------------------
-
-
-def _type_text(value: Any) -> str:
-    aval = getattr(value, "aval", None)
-    return aval.str_short(short_dtypes=False) if isinstance(aval, ShapedArray) else "<unknown>"
-
-
-def _is_oom(text: str) -> bool:
-    return "RESOURCE_EXHAUSTED" in text or "Out of memory" in text
-
-
-def _compile_error(error: Exception, name: str) -> JaxRuntimeError:
-    text = str(error)
-    if _is_oom(text):
-        return DeviceOutOfMemoryError(f"out of memory while compiling {name}:\n{text}")
-    return CompileError(f"XLA could not compile {name}:\n{text}")
-
-
-def _runtime_error(error: Exception, doing: str) -> JaxRuntimeError:
-    text = str(error)
-    if _is_oom(text):
-        return DeviceOutOfMemoryError(
-            f"out of memory while {doing}:\n{text}\n"
-            "Delete arrays no longer needed, donate arguments (donate_argnums), or use smaller batches."
-        )
-    return ExecutionError(f"error while {doing}:\n{text}")
-
-
-def _deleted_error(what: str) -> ExecutionError:
-    return ExecutionError(
-        f"{what}\nIts memory was freed, or given to a computation that it was donated to (donate_argnums). "
-        "Use the result of that computation, or do not donate the array."
-    )
-
-
-def _put_error(error: Exception, array: Any) -> Exception:
-    text = str(error)
-    if not _is_oom(text) and not _supported(array.dtype):
-        return TypeError(
-            f"an array of dtype {array.dtype} cannot be put on a device. "
-            "Convert it to a numeric or boolean dtype first."
-        )
-    return _runtime_error(error, f"copying an array of {array.dtype}{list(array.shape)} to the device")
-
-
-def _supported(dtype: np.dtype) -> bool:
-    return dtype.kind in "biufc" or dtype.type.__module__.startswith("ml_dtypes")

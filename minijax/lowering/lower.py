@@ -33,8 +33,25 @@ class ModuleWriter:
         self.platform = platform
         self.functions: list[str] = []
         self.used: set[str] = {"main"}
+        # Python functions that custom calls refer to by their index
+        self.host_callbacks: list[Callable[..., Any]] = []
+        # how many copies of the program run at once, and the mapped axes they are laid out along, outermost first
+        self.replicas = 1
+        self.axes: tuple[tuple[Any, int], ...] = ()
         # jaxprs already written as a function -> its symbol (the jaxpr is kept, so that its id stays its own)
-        self.written: dict[int, tuple[str, Any]] = {}
+        self.written: dict[Any, tuple[str, Any]] = {}
+        # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign
+        self.authored: dict[Any, str] = {}
+        self.bindings: Any = None
+
+    def add_host_callback(self, function: Callable[..., Any]) -> int:
+        """The index by which a custom call of this module calls ``function``."""
+        self.host_callbacks.append(function)
+        return len(self.host_callbacks) - 1
+
+    def callback_device(self) -> str:
+        """The kind of device in the name of XLA's custom call into Python."""
+        return "cpu" if self.platform() in ("cpu", "unknown") else "gpu"
 
     def unique(self, name: str) -> str:
         """A function symbol that nobody has, near ``name``."""
@@ -48,10 +65,12 @@ class ModuleWriter:
 
     def function(self, closed: ClosedJaxpr, name: str) -> str:
         """The symbol of a private function for ``closed``, its constants inside; written at the first call."""
-        entry = self.written.get(id(closed))
+        # collectives are written for the axes mapped here
+        key = (id(closed), self.axes)
+        entry = self.written.get(key)
         if entry is None:
             chosen = self.unique(name or "fn")
-            entry = self.written[id(closed)] = (chosen, closed)
+            entry = self.written[key] = (chosen, closed)
             writer = FunctionWriter(self)
             names = [f"%arg{i}" for i in range(len(closed.in_avals))]
             consts = [writer.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
@@ -107,12 +126,19 @@ def lower_closed(
     replicas: int = 1,
     partitions: int = 1,
     platform: Callable[[], str] = lambda: "unknown",
+    host_callbacks: list[Callable[..., Any]] | None = None,
+    axes: Sequence[tuple[Any, int]] = (),
 ) -> str:
     """The StableHLO module of ``closed``. ``@main`` takes its constants first, then its inputs.
 
-    ``donated`` says which inputs' buffers XLA may reuse for outputs.
+    ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
+    appended to ``host_callbacks``: they must be handed to the compiler with it. ``axes`` are the names and sizes of the
+    mapped axes that ``replicas`` copies are laid out along.
     """
     module = ModuleWriter(f"jit_{name}", platform)
+    module.replicas, module.axes = replicas, tuple(axes)
+    if host_callbacks is not None:
+        module.host_callbacks = host_callbacks
     writer = FunctionWriter(module)
     jaxpr = closed.jaxpr
     n_consts = len(jaxpr.constvars)

@@ -84,7 +84,7 @@ def _nested(array: np.ndarray, dtype: np.dtype) -> str:
 class FunctionWriter:
     """The body of one ``func.func`` (or region) under construction; values are SSA names such as ``%12``."""
 
-    __slots__ = ("module", "lines", "counter", "constants", "indent")
+    __slots__ = ("module", "lines", "counter", "constants", "indent", "token")
 
     def __init__(self, module: Any, indent: str = "    ", counter: list[int] | None = None) -> None:
         self.module = module
@@ -93,6 +93,8 @@ class FunctionWriter:
         self.counter = [0] if counter is None else counter
         self.constants: dict[Any, str] = {}
         self.indent = indent
+        # the name of the token that the last ordered effect gave, None before the first
+        self.token: str | None = None
 
     def emit(self, op: str) -> str:
         """Append ``op``, which has one result; returns the result's name."""

@@ -1,0 +1,146 @@
+"""Several processes as one machine: each has some of the devices, and programs run on all of them.
+
+The mechanism is XLA's own. Process 0 runs a coordination service; every process connects to it, and the PJRT client
+made afterwards knows the devices of all. On CPUs the collectives go through Gloo, over TCP. Where jaxlib alone can make
+the client (see ``backend.client``) it alone is used; otherwise ``jax.distributed`` does the same for jax's client.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+from typing import Any, NamedTuple
+
+from minijax.backend import client
+
+__all__ = ["initialize", "is_initialized", "shutdown"]
+
+
+class Membership(NamedTuple):
+    """This process among the others; ``service`` only in process 0."""
+
+    service: Any
+    connection: Any
+    process_id: int
+    num_processes: int
+
+
+_by_jax = False
+
+
+def _checked(coordinator: str | None, count: int | None, process: int | None) -> None:
+    if coordinator is None:
+        raise ValueError("coordinator_address should be defined: pass 'host:port' of process 0.")
+    if count is None:
+        raise ValueError("Number of processes must be defined: pass num_processes.")
+    if process is None:
+        raise ValueError("The process id of the current process must be defined: pass process_id.")
+    for name, value in (("process_id", process), ("num_processes", count)):
+        if not isinstance(value, int):
+            raise TypeError(f"{name} must be an int. Got {name}={value} of type {type(value)}.")
+    if not 0 <= process < count:
+        raise ValueError(
+            "process_id and num_processes must be nonnegative, with process_id < num_processes. "
+            f"Got process_id={process}, num_processes={count}."
+        )
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    initialization_timeout: int = 300,
+    heartbeat_timeout_seconds: int = 100,
+    shutdown_timeout_seconds: int = 300,
+    coordinator_bind_address: str | None = None,
+) -> None:
+    """Join ``num_processes`` processes into one machine. All of them must call it, before anything runs on a device.
+
+    Afterwards ``devices()`` lists the devices of all processes and ``local_devices()`` those of this one. A ``pmap``
+    must be called by all processes in the same order, by each with the slices for its own devices.
+
+    Args:
+      coordinator_address: ``host:port`` on which process 0 listens and where the others find it.
+      num_processes: how many processes there are.
+      process_id: the number of this one, from 0.
+      initialization_timeout: for how many seconds to wait for the others.
+      heartbeat_timeout_seconds: after how many seconds of silence a process counts as dead.
+      shutdown_timeout_seconds: for how many seconds to wait for the others when leaving.
+      coordinator_bind_address: where process 0 listens, if not on all its interfaces.
+
+    Raises:
+      RuntimeError: called twice, or after something ran on a device. ValueError: an argument is missing where the
+      environment does not give it, or does not make sense.
+    """
+    global _by_jax
+    if client.started() is not None:
+        raise RuntimeError(
+            "minijax.distributed.initialize() must be called before anything runs on a device: that includes compiling "
+            "a function, device_put, and asking for devices(). Call it first."
+        )
+    if is_initialized():
+        raise RuntimeError("distributed.initialize should only be called once.")
+    coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    timeouts = {
+        "heartbeat_timeout_seconds": heartbeat_timeout_seconds,
+        "shutdown_timeout_seconds": shutdown_timeout_seconds,
+    }
+    implementation = os.environ.get("JAX_CPU_COLLECTIVES_IMPLEMENTATION", "gloo")
+    if not client.jaxlib_suffices() or implementation != "gloo":
+        # what is not given may be found out from the cluster's environment: jax knows how
+        jax = importlib.import_module("jax")
+        jax.distributed.initialize(
+            coordinator_address,
+            num_processes,
+            process_id,
+            initialization_timeout=initialization_timeout,
+            coordinator_bind_address=coordinator_bind_address,
+            **timeouts,
+        )
+        _by_jax = True
+        return
+    _checked(coordinator_address, num_processes, process_id)
+    assert coordinator_address is not None and num_processes is not None and process_id is not None
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    xla = importlib.import_module("jaxlib._jax")
+    service = None
+    if process_id == 0:
+        bind_address = coordinator_bind_address or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")
+        service = xla.get_distributed_runtime_service(
+            bind_address or "[::]:" + coordinator_address.rsplit(":", 1)[1],
+            num_processes,
+            heartbeat_timeout=heartbeat_timeout_seconds,
+            shutdown_timeout=shutdown_timeout_seconds,
+        )
+    connection = xla.get_distributed_runtime_client(
+        coordinator_address,
+        process_id,
+        init_timeout=initialization_timeout,
+        use_compression=True,
+        heartbeat_timeout=heartbeat_timeout_seconds,
+    )
+    connection.connect()
+    client.membership = Membership(service, connection, process_id, num_processes)
+    atexit.register(shutdown)
+
+
+def is_initialized() -> bool:
+    """Whether this process has joined others."""
+    return _by_jax or client.membership is not None
+
+
+def shutdown() -> None:
+    """Leave: waits for the other processes to do the same. Does nothing if there are none."""
+    global _by_jax
+    if _by_jax:
+        _by_jax = False
+        importlib.import_module("jax").distributed.shutdown()
+    member = client.membership
+    if member is not None:
+        client.membership = None
+        atexit.unregister(shutdown)
+        member.connection.shutdown()
+        if member.service is not None:
+            member.service.shutdown()

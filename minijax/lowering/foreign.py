@@ -1,0 +1,342 @@
+"""Lowering rules of extension authors: ``rule(ctx, *values, **params)`` on values of MLIR's Python bindings.
+
+In: a rule as ``jax.interpreters.mlir.register_lowering`` takes it. Out: a rule as our lowering loop calls it, which
+writes text. Invariant: per module and per signature (types in and out, params), the rule runs once and becomes a
+private function; each equation is a call of it.
+
+A rule builds its function in a module of its own, beside the text. What it calls of ours (``lower_fun``) is only
+declared there; what it defines itself is printed and spliced into the text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.backend.client import runtime
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive
+from minijax.errors import source_line
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.lowering import bindings
+from minijax.lowering.lower import ModuleWriter, lowering_rules
+from minijax.lowering.text import FunctionWriter, dense_text, mlir_type
+
+Rule = Callable[..., Any]
+
+# A rule for the alias serves the platforms that it stands for, as in JAX.
+PLATFORM_ALIASES = {"gpu": ("cuda", "rocm")}
+KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+class ModuleContext:
+    """What all rules of one module share; ``ctx.module_context`` in a rule.
+
+    ``context``, ``module``, ``ip`` and ``symbol_table`` are MLIR's: a rule may add functions of its own to the
+    module. ``platforms`` is a tuple of one name.
+    """
+
+    def __init__(self, writer: ModuleWriter) -> None:
+        ir = bindings.ir()
+        self.writer = writer
+        self.platforms = (lowering_platform(writer),)
+        self.context = bindings.make_context()
+        self.module = ir.Module.create(loc=ir.Location.unknown(self.context))
+        self.ip = ir.InsertionPoint(self.module.body)
+        self.symbol_table = ir.SymbolTable(self.module.operation)
+        # functions of the text that are declared in ``module``; those of rules, whose names are final
+        self.declared: set[str] = set()
+        self.named: set[str] = set()
+        # how many rules are at work (one may call another, through ``lower_fun``), and operations spliced already
+        self.depth = 0
+        self.spliced = 0
+
+    def declare(self, symbol: str, types: Any) -> None:
+        """Make the text's function ``symbol`` known here, so that a call of it is valid."""
+        if symbol not in self.declared:
+            self.declared.add(symbol)
+            bindings.dialect("func").FuncOp(symbol, types, visibility="private", ip=self.ip)
+
+    def splice(self) -> None:
+        """Write the operations that are new in ``module``, but for declarations, into the text."""
+        body = list(self.module.body.operations)
+        new = [(op, _symbol(op)) for op in body[self.spliced :]]
+        new = [(op, symbol) for op, symbol in new if symbol not in self.declared]
+        ir = bindings.ir()
+        for op, symbol in new:
+            if symbol is not None and symbol not in self.named:  # a rule's own: its name may be taken in the text
+                unique = self.writer.unique(symbol)
+                if unique != symbol:
+                    ir.SymbolTable.replace_all_symbol_uses(symbol, unique, self.module.operation)
+                    ir.SymbolTable.set_symbol_name(op.operation, unique)
+        for op, _ in new:
+            text = op.operation.get_asm(use_local_scope=True)
+            self.writer.functions.append("\n".join(f"  {line}" for line in text.splitlines()))
+        self.spliced = len(body)
+
+
+def _symbol(op: Any) -> str | None:
+    attributes = op.operation.attributes
+    return bindings.ir().StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else None
+
+
+@dataclasses.dataclass(frozen=True)
+class LoweringRuleContext:
+    """The first argument of an author's rule, with the fields that JAX's has and a rule can use."""
+
+    module_context: ModuleContext
+    primitive: Primitive | None
+    avals_in: Sequence[ShapedArray]
+    avals_out: Any
+    platforms: Sequence[str] | None = None
+
+    def replace(self, **changes: Any) -> LoweringRuleContext:
+        """A copy with the given fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+def lowering_platform(writer: ModuleWriter) -> str:
+    """The platform that ``writer``'s module is for, as rules are registered for it: 'cuda' where PJRT says 'gpu'."""
+    platform = writer.platform()
+    if platform != "gpu":
+        return platform
+    return "rocm" if "rocm" in str(runtime().client.platform_version).lower() else "cuda"
+
+
+class AuthorsRule:
+    """The entry of ``lowering_rules`` for a primitive with registered rules: for all platforms, or per platform.
+
+    Called as rules of ours are: ``(ctx, in_avals, out_avals, *names, **params)`` to the names of the results.
+    """
+
+    def __init__(self, primitive: Primitive, ours: Rule | None = None) -> None:
+        self.primitive = primitive
+        self.default: Rule | None = None
+        self.by_platform: dict[str, Rule] = {}
+        # a rule that writes text, for the platforms nobody registered one for
+        self.ours = ours
+
+    @property
+    def example(self) -> Rule | None:
+        """One of the registered rules, to name in a report."""
+        return self.default or next(iter(self.by_platform.values()), self.ours)
+
+    def find(self, writer: ModuleWriter) -> Rule | None:
+        """The author's rule for the module's platform; a rule for it comes before one for all."""
+        if self.by_platform:
+            found = self.by_platform.get(lowering_platform(writer))
+            if found is not None:
+                return found
+        return self.default
+
+    def __call__(self, ctx: FunctionWriter, avals: Any, out_avals: Any, *names: str, **params: Any) -> Any:
+        rule = self.find(ctx.module)
+        if rule is None:
+            if self.ours is not None:
+                return self.ours(ctx, avals, out_avals, *names, **params)
+            raise NotImplementedError(lowering_rules.missing(self.primitive, platform=ctx.module.platform()))
+        symbol = self._function(ctx.module, rule, tuple(avals), tuple(out_avals), params)
+        ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
+        results = ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
+        return results if self.primitive.multiple_results else results[0]
+
+    def _function(self, module: ModuleWriter, rule: Rule, avals: Any, out_avals: Any, params: dict[str, Any]) -> str:
+        """The symbol of the function that ``rule`` makes for this signature; made at the first call."""
+        key = (self.primitive, rule, avals, out_avals, *params.items())
+        try:
+            known = module.authored.get(key)
+        except TypeError:  # a parameter without a hash: nothing is shared
+            return _build(module, self.primitive, rule, avals, out_avals, params)
+        if known is None:
+            known = module.authored[key] = _build(module, self.primitive, rule, avals, out_avals, params)
+        return known
+
+
+def register(primitive: Primitive, rule: Rule, platform: str | None = None) -> None:
+    """Make ``rule`` the lowering of ``primitive``, on ``platform`` only if one is given.
+
+    Raises:
+      NotImplementedError: no such platform.
+    """
+    entry = lowering_rules.get(primitive)
+    if not isinstance(entry, AuthorsRule):
+        entry = lowering_rules[primitive] = AuthorsRule(primitive, entry)
+    if platform is None:
+        entry.default = rule
+        return
+    names = PLATFORM_ALIASES.get(platform, (platform,))
+    for name in names:
+        if name not in KNOWN_PLATFORMS:
+            raise NotImplementedError(
+                f"Registering an MLIR lowering rule for primitive {primitive} for an unknown platform {platform}. "
+                f"Known platforms are: {', '.join((*KNOWN_PLATFORMS, *PLATFORM_ALIASES))}."
+            )
+        entry.by_platform[name] = rule
+
+
+def _build(
+    module: ModuleWriter, primitive: Primitive, rule: Rule, avals: Any, out_avals: Any, params: dict[str, Any]
+) -> str:
+    if isinstance(rule, LoweredFun):  # text all the way: the bindings are not needed
+        return module.function(rule.staged(avals, params, out_avals, primitive), primitive.name)
+    ir, func = bindings.ir(), bindings.dialect("func")
+    shared = module.bindings
+    if shared is None:
+        shared = module.bindings = ModuleContext(module)
+    symbol = module.unique(primitive.name)
+    shared.named.add(symbol)
+    shared.depth += 1
+    try:
+        with shared.context, ir.Location.name(primitive.name):
+            types = ir.FunctionType.get([*map(aval_to_ir_type, avals)], [*map(aval_to_ir_type, out_avals)])
+            function = func.FuncOp(symbol, types, visibility="private", ip=shared.ip)
+            block = function.add_entry_block()
+            with ir.InsertionPoint(block):
+                context = LoweringRuleContext(shared, primitive, avals, out_avals)
+                func.ReturnOp(_values(primitive, rule, rule(context, *block.arguments, **params), out_avals))
+            try:
+                function.operation.verify()
+            except ir.MLIRError as error:
+                raise ValueError(f"{_described(primitive, rule)} made an invalid operation: {error}") from None
+            if shared.depth == 1:
+                shared.splice()
+    finally:
+        shared.depth -= 1
+    return symbol
+
+
+def _described(primitive: Primitive, rule: Rule) -> str:
+    code = getattr(rule, "__code__", None)
+    where = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return f"The lowering rule of {primitive.name} ({getattr(rule, '__name__', repr(rule))}{where})"
+
+
+def _values(primitive: Primitive, rule: Rule, outs: Any, out_avals: Any) -> list[Any]:
+    """The rule's results as a list of MLIR values; an error that names the rule if their number or types are wrong."""
+    ir = bindings.ir()
+    if isinstance(outs, ir.Value):
+        outs = [outs]
+    elif isinstance(outs, (ir.OpView, ir.Operation)):
+        outs = outs.results
+    try:
+        given = list(outs)
+    except TypeError:
+        raise ValueError(
+            f"Output of translation rule must be iterable: {primitive.name}, got output {outs!r}. "
+            f"{_described(primitive, rule)} must return a list of MLIR values, such as [op.result]."
+        ) from None
+    values = []
+    for out in given:
+        if isinstance(out, (ir.OpView, ir.Operation)):
+            values.extend(out.results)
+        elif isinstance(out, ir.Value):
+            values.append(out)
+        else:
+            raise ValueError(f"{_described(primitive, rule)} returned {out!r}, which is not an MLIR value.")
+    wanted = [mlir_type(aval) for aval in out_avals]
+    found = [str(v.type) for v in values]
+    if found != wanted:
+        raise ValueError(
+            f"{_described(primitive, rule)} returned ({', '.join(found)}), but abstract evaluation says "
+            f"({', '.join(wanted)}). Make the one rule agree with the other."
+        )
+    return values
+
+
+class LoweredFun:
+    """A function of arrays as a lowering rule: staged at the rule's types, and called."""
+
+    def __init__(self, fun: Rule, multiple_results: bool) -> None:
+        self.fun = fun
+        self.multiple_results = multiple_results
+        self.__name__ = f"lower_fun({getattr(fun, '__name__', 'fun')})"
+
+    def staged(self, avals: Any, params: dict[str, Any], out_avals: Any, primitive: Primitive | None) -> ClosedJaxpr:
+        """The jaxpr of the function; ValueError if its results have not the types ``out_avals`` (unless None)."""
+
+        def flat(*args: Any) -> Sequence[Any]:
+            out = self.fun(*args, **params)
+            return out if self.multiple_results else (out,)
+
+        closed = stage(flat, avals, getattr(self.fun, "__name__", "fun"), label="lower_fun")
+        if out_avals is not None:
+            wanted, found = [*map(mlir_type, out_avals)], [*map(mlir_type, closed.out_avals)]
+            if wanted != found:
+                name = primitive.name if primitive is not None else "a primitive"
+                raise ValueError(
+                    f"The function that lowers {name} at {source_line()} returned ({', '.join(found)}), but abstract "
+                    f"evaluation says ({', '.join(wanted)}). Make the one agree with the other."
+                )
+        return closed
+
+    def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> list[Any]:
+        """Called by another rule, on MLIR values: the values of the function's results."""
+        ir, func = bindings.ir(), bindings.dialect("func")
+        closed = self.staged(ctx.avals_in, params, None, ctx.primitive)
+        shared = ctx.module_context
+        symbol = shared.writer.function(closed, getattr(self.fun, "__name__", "fun"))
+        outs = [*map(aval_to_ir_type, closed.out_avals)]
+        shared.declare(symbol, ir.FunctionType.get([*map(aval_to_ir_type, closed.in_avals)], outs))
+        return list(func.CallOp(outs, ir.FlatSymbolRefAttr.get(symbol), list(args)).results)
+
+
+# ------------------------------------------------------------------------------------ what rules are written with
+
+
+def aval_to_ir_type(*args: Any) -> Any:
+    """The MLIR type of an aval; called with a module context in front, as JAX does now, or without."""
+    (aval,) = args[-1:]
+    return bindings.ir().Type.parse(mlir_type(aval))
+
+
+def dtype_to_ir_type(dtype: Any) -> Any:
+    """The MLIR element type of a dtype. TypeError for one that arrays cannot have."""
+    return bindings.ir().Type.parse(dtypes.mlir_element_type(np.dtype(dtype)))
+
+
+def ir_constant(val: Any, *, aval: ShapedArray | None = None) -> Any:
+    """The value of a constant: an array, NumPy scalar or Python number."""
+    if aval is None:
+        aval = ShapedArray(val.shape, val.dtype) if isinstance(val, (np.ndarray, np.generic)) else get_aval(val)
+    return bindings.dialect("stablehlo").ConstantOp(_elements(np.asarray(val, aval.dtype), aval)).result
+
+
+def _elements(array: np.ndarray, aval: ShapedArray) -> Any:
+    """The attribute ``dense<...> : type``."""
+    ir = bindings.ir()
+    if dtypes.is_complex(aval.dtype):  # the bindings cannot read these from text
+        element = dtype_to_ir_type(aval.dtype)
+        return ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=element, shape=aval.shape)
+    return ir.Attribute.parse(f"{dense_text(array, aval)} : {mlir_type(aval)}")
+
+
+def ir_attribute(val: Any) -> Any:
+    """The MLIR attribute for a number, string, dtype, array, or a sequence or dict of such."""
+    ir = bindings.ir()
+    if isinstance(val, str):
+        return ir.StringAttr.get(val)
+    if isinstance(val, np.dtype) or isinstance(val, type) and issubclass(val, np.generic):
+        return ir.TypeAttr.get(dtype_to_ir_type(val))
+    if isinstance(val, dict):
+        return ir.DictAttr.get({name: ir_attribute(v) for name, v in val.items()})
+    if isinstance(val, (list, tuple)):
+        return ir.ArrayAttr.get([*map(ir_attribute, val)])
+    if isinstance(val, (bool, np.bool_)):
+        return ir.BoolAttr.get(bool(val))
+    if type(val) in (int, float):  # of 64 bits whatever the configuration says, as in JAX
+        val = np.asarray(val, np.int64 if type(val) is int else np.float64)[()]
+    if isinstance(val, np.generic):
+        element = dtype_to_ir_type(val.dtype)
+        if dtypes.is_integer(val.dtype):
+            return ir.IntegerAttr.get(element, int(val))
+        if dtypes.is_float(val.dtype):
+            return ir.FloatAttr.get(element, float(val))
+    if isinstance(val, np.ndarray):
+        return _elements(val, ShapedArray(val.shape, val.dtype))
+    raise TypeError(f"No attribute handler defined for type: {type(val)}")
