@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
+from minijax.api.custom_derivatives import custom_jvp
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs
@@ -55,17 +56,30 @@ def identity(x: Any) -> Any:
     return ensure("identity", x)
 
 
+@custom_jvp
 def relu(x: Any) -> Any:
-    """The larger of ``x`` and 0; its derivative at 0 is 0."""
-    x = ensure("relu", x)
-    # not max(x, 0): at a tie that has derivative 1/2
-    return choose(x <= 0, lax.full_like(x, 0), x)
+    """The larger of ``x`` and 0; its derivative at 0 is 0 (Bertoin et al. 2021)."""
+    return ufuncs.maximum(x, 0)
 
 
+def _relu_tangent(g: Any, ans: Any, x: Any) -> Any:
+    return lax.select(x > 0, g, lax.full_like(g, 0))
+
+
+relu.defjvps(_relu_tangent)
+
+
+@custom_jvp
 def relu6(x: Any) -> Any:
     """``x`` limited to between 0 and 6; the derivative at both ends is 0."""
-    x = relu(x)
-    return choose(x >= 6, lax.full_like(x, 6), x)
+    return ufuncs.minimum(ufuncs.maximum(x, 0), 6.0)
+
+
+def _relu6_tangent(g: Any, ans: Any, x: Any) -> Any:
+    return lax.select((x > 0) & (x < 6), g, lax.full_like(g, 0))
+
+
+relu6.defjvps(_relu6_tangent)
 
 
 def sigmoid(x: Any) -> Any:

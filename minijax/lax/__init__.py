@@ -1,5 +1,6 @@
 """JAX's ``lax`` names: thin functions over the primitives, without ``minijax.numpy``'s conversions."""
 
+from minijax.lax.conditionals import cond, switch
 from minijax.lax.elementwise import (
     RoundingMethod,
     abs,
@@ -72,11 +73,36 @@ from minijax.lax.elementwise import (
 from minijax.lax.general import (
     reduce,
     stop_gradient,
+    zeros_like_array,
 )
+from minijax.lax.loops import fori_loop, while_loop
+from minijax.lax.parallel import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pbroadcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+    pswapaxes,
+)
+from minijax.lax.scanning import (
+    associative_scan,
+    map,
+    scan,
+)
+from minijax.lax.solves import custom_linear_solve, custom_root
+from minijax.ops.checkpoint import optimization_barrier, optimization_barrier_p
 from minijax.ops.clamp import (
     clamp,
     clamp_p,
 )
+from minijax.ops.cond import cond_p
 from minijax.ops.convert import (
     bitcast_convert_type,
     bitcast_convert_type_p,
@@ -191,6 +217,17 @@ from minijax.ops.index import (
     gather,
     gather_p,
 )
+from minijax.ops.parallel import (
+    all_gather_p,
+    all_to_all_p,
+    axis_index_p,
+    pbroadcast_p,
+    pmax_p,
+    pmin_p,
+    ppermute_p,
+    psum_p,
+    reduce_scatter_p,
+)
 from minijax.ops.reduce import (
     argmax,
     argmax_p,
@@ -210,6 +247,9 @@ from minijax.ops.reduce import (
     reduce_sum_p,
     reduce_xor,
     reduce_xor_p,
+)
+from minijax.ops.scan import (
+    scan_p,
 )
 from minijax.ops.scatter import (
     ScatterDimensionNumbers,
@@ -279,6 +319,7 @@ from minijax.ops.sort import (
     top_k,
     top_k_p,
 )
+from minijax.ops.while_loop import while_p
 
 __all__ = [
     "DotDimensionNumbers",
@@ -296,6 +337,10 @@ __all__ = [
     "acosh_p",
     "add",
     "add_p",
+    "all_gather",
+    "all_gather_p",
+    "all_to_all",
+    "all_to_all_p",
     "and_p",
     "argmax",
     "argmax_p",
@@ -305,12 +350,16 @@ __all__ = [
     "asin_p",
     "asinh",
     "asinh_p",
+    "associative_scan",
     "atan",
     "atan2",
     "atan2_p",
     "atan_p",
     "atanh",
     "atanh_p",
+    "axis_index",
+    "axis_index_p",
+    "axis_size",
     "batch_matmul",
     "bitcast_convert_type",
     "bitcast_convert_type_p",
@@ -337,6 +386,8 @@ __all__ = [
     "complex_p",
     "concatenate",
     "concatenate_p",
+    "cond",
+    "cond_p",
     "conj",
     "conj_p",
     "convert_element_type",
@@ -356,6 +407,8 @@ __all__ = [
     "cumprod_p",
     "cumsum",
     "cumsum_p",
+    "custom_linear_solve",
+    "custom_root",
     "digamma",
     "digamma_p",
     "div",
@@ -388,6 +441,7 @@ __all__ = [
     "expm1_p",
     "floor",
     "floor_p",
+    "fori_loop",
     "full",
     "full_like",
     "gather",
@@ -417,6 +471,7 @@ __all__ = [
     "logistic_p",
     "lt",
     "lt_p",
+    "map",
     "max",
     "max_p",
     "min",
@@ -430,15 +485,31 @@ __all__ = [
     "nextafter",
     "nextafter_p",
     "not_p",
+    "optimization_barrier",
+    "optimization_barrier_p",
     "or_p",
     "pad",
     "pad_p",
+    "pbroadcast",
+    "pbroadcast_p",
+    "pmax",
+    "pmax_p",
+    "pmean",
+    "pmin",
+    "pmin_p",
     "polygamma",
     "polygamma_p",
     "population_count",
     "population_count_p",
     "pow",
     "pow_p",
+    "ppermute",
+    "ppermute_p",
+    "pshuffle",
+    "psum",
+    "psum_p",
+    "psum_scatter",
+    "pswapaxes",
     "real",
     "real_p",
     "reciprocal",
@@ -455,6 +526,7 @@ __all__ = [
     "reduce_precision_p",
     "reduce_prod",
     "reduce_prod_p",
+    "reduce_scatter_p",
     "reduce_sum",
     "reduce_sum_p",
     "reduce_xor",
@@ -469,6 +541,8 @@ __all__ = [
     "round_p",
     "rsqrt",
     "rsqrt_p",
+    "scan",
+    "scan_p",
     "scatter",
     "scatter_add",
     "scatter_add_p",
@@ -517,6 +591,7 @@ __all__ = [
     "stop_gradient_p",
     "sub",
     "sub_p",
+    "switch",
     "tan",
     "tan_p",
     "tanh",
@@ -529,5 +604,8 @@ __all__ = [
     "transpose_p",
     "unstack",
     "unstack_p",
+    "while_loop",
+    "while_p",
     "xor_p",
+    "zeros_like_array",
 ]

@@ -1,4 +1,4 @@
-"""The functions of ``jax.lax`` that look at more than one primitive: ``reduce`` and ``stop_gradient``."""
+"""The functions of ``jax.lax`` that are none of one primitive: ``reduce``, ``stop_gradient``, ``zeros_like_array``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from minijax.ops.reduce import (
     reduce_sum,
     reduce_xor,
 )
+from minijax.ops.shape import full_like
 from minijax.pytree import tree_flatten, tree_map
 
 
@@ -84,3 +85,8 @@ def _is_discrete(dtype: np.dtype) -> bool:
 def stop_gradient(x: Any) -> Any:
     """``x``, an array or a pytree of arrays, as a constant to differentiation."""
     return tree_map(stop_gradient_of_array, x)
+
+
+def zeros_like_array(x: Any) -> Any:
+    """Zeros of the shape and dtype of ``x``."""
+    return full_like(x, 0)

@@ -280,7 +280,11 @@ def _wrapped(index: Any, size: int) -> Any:
         # NumPy compares at once, where an array of ours would be compared by an equation
         dtype = get_aval(index).dtype
         return lax.select(index < 0, lax.add(index, full((), size, dtype)), index)
-    return wrap_negative(index, size)
+    aval = get_aval(index)
+    if not aval.weak_type:
+        return wrap_negative(index, size)
+    wrapped = lax.select(index < 0, lax.add(index, full((), size, aval.dtype, True)), index)
+    return convert(wrapped, aval.dtype)
 
 
 def _as_index(index: Any, dtype: np.dtype) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
+from minijax.api.custom_derivatives import custom_jvp
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import as_array
@@ -56,7 +58,7 @@ from minijax.numpy.ufuncs import (
     weak_const,
 )
 from minijax.ops import elementwise as ew
-from minijax.ops.cumulative import logaddexp_p
+from minijax.ops import logaddexp as ops_logaddexp
 
 _INT_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 
@@ -305,8 +307,20 @@ def sinc(x: Any, /) -> Any:
     at_zero = lax.eq(x, weak_const(x, 0))
     scaled = lax.mul(weak_const(x, np.pi), x)
     safe = choose(at_zero, weak_const(x, 1), scaled)
-    one = add(multiply(scaled, 0), weak_const(x, 1))
-    return choose(at_zero, one, lax.div(lax.sin(safe), safe))
+    return choose(at_zero, _sinc_maclaurin(0, scaled), lax.div(lax.sin(safe), safe))
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(0,))
+def _sinc_maclaurin(k: int, x: Any) -> Any:
+    """The ``k``-th derivative of sin(x) / x at 0, for an ``x`` that is 0 where the result is used."""
+    zero = multiply(x, 0)
+    return zero if k % 2 else add(zero, weak_const(x, (-1) ** (k // 2) / (k + 1)))
+
+
+@_sinc_maclaurin.defjvp
+def _sinc_maclaurin_jvp(k: int, primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return _sinc_maclaurin(k, x), multiply(_sinc_maclaurin(k + 1, x), t)
 
 
 def angle(z: Any, deg: bool = False) -> Any:
@@ -337,21 +351,12 @@ def isreal(x: Any) -> Any:
 
 def logaddexp(x1: Any, x2: Any, /) -> Any:
     """log(exp(x1) + exp(x2)) without overflow."""
-    x1, x2 = promote("logaddexp", x1, x2, to=INEXACT)
-    if not dtypes.is_complex(x1.aval.dtype):
-        return logaddexp_p.bind(x1, x2)
-    larger = lax.max(x1, x2)
-    distance = lax.sub(lax.add(x1, x2), lax.mul(larger, const(larger, 2)))
-    out = lax.add(larger, lax.log1p(lax.exp(distance)))
-    phase = lax.imag(out)
-    return lax.complex(lax.real(out), subtract(remainder(add(phase, np.pi), 2 * np.pi), np.pi))
+    return ops_logaddexp.logaddexp(*promote("logaddexp", x1, x2, to=INEXACT))
 
 
 def logaddexp2(x1: Any, x2: Any, /) -> Any:
     """log2(2**x1 + 2**x2) without overflow."""
-    x1, x2 = promote("logaddexp2", x1, x2, to=INEXACT)
-    ln2 = const(x1, np.log(2.0))
-    return lax.div(logaddexp(lax.mul(x1, ln2), lax.mul(x2, ln2)), ln2)
+    return ops_logaddexp.logaddexp2(*promote("logaddexp2", x1, x2, to=INEXACT))
 
 
 # ------------------------------------------------------------------------------------ choices

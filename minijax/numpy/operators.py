@@ -294,6 +294,15 @@ def _array(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
     raise errors.TracerArrayConversionError(self)
 
 
+def _format(self: Tracer, spec: str) -> str:
+    if not spec:
+        return str(self)
+    raise TypeError(
+        f"unsupported format string passed to {type(self).__name__}.__format__: {spec!r}, but this value is traced and "
+        "has no digits yet. Let debug.print format it when the program runs: debug.print('{x:" + spec + "}', x=x)."
+    )
+
+
 def _len(self: Tracer) -> int:
     return len(self.aval)
 
@@ -323,6 +332,7 @@ TRACER_METHODS: dict[str, Any] = {
     "__complex__": _scalar_conversion(complex),
     "__index__": _index,
     "__array__": _array,
+    "__format__": _format,
     "__len__": _len,
     "item": _item,
     "tolist": _tolist,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,26 +17,29 @@ import numpy as np
 from minijax.backend import pjrt
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, as_array, device_array, get_aval, set_fetch
+from minijax.core.lists import partition, split_list
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.named_axes import follow_axes, replicas_needed
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,
     dce_rules,
     partial_eval_jaxpr,
     partial_eval_jaxpr_rules,
     partial_eval_rules,
+    split_now,
 )
 from minijax.interpreters.transpose import transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
-from minijax.ir.pretty import jit_params, pp_rules
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful
+from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_closed, lowering_rules
 from minijax.lowering.text import mlir_type
 
-jit_p = Primitive("jit", multiple_results=True)
+jit_p = follow_axes(Primitive("jit", multiple_results=True))
 jit_p.keeps_signatures = False
 
 
@@ -45,6 +49,7 @@ def jit_abstract(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 pp_rules[jit_p] = jit_params
+parse_rules[jit_p] = jit_read
 typecheck_rules[jit_p] = call_rule("jaxpr")
 
 
@@ -76,33 +81,86 @@ _buffer = operator.attrgetter("_buffer")
 class Compiled:
     """A jaxpr compiled by XLA: the program, its text, and its constants on the device."""
 
-    __slots__ = ("name", "executable", "const_buffers", "in_avals", "out_avals", "donated", "float0s")
+    __slots__ = (
+        "name",
+        "executable",
+        "const_buffers",
+        "in_avals",
+        "out_avals",
+        "donated",
+        "float0s",
+        "effectful",
+        "made_of",
+        "elsewhere",
+        "repeatable",
+    )
 
-    def __init__(self, closed: ClosedJaxpr, name: str, donated: Sequence[bool], text: str) -> None:
+    def __init__(
+        self, closed: ClosedJaxpr, name: str, donated: Sequence[bool], text: str, host_callbacks: Sequence[Any] = ()
+    ) -> None:
         self.name = name
+        # for compiling it again, for another device; the jaxpr keeps this program, not the reverse
+        self.made_of = (weakref.ref(closed), name, donated, text, host_callbacks)
+        self.elsewhere: dict[Any, OnDevice] = {}
         self.donated = [i for i, d in enumerate(donated) if d]
         self.in_avals = closed.in_avals
         self.out_avals = closed.out_avals
+        self.effectful = bool(host_callbacks) and any(map(is_effectful, closed.eqns))
         # on the device, float0 is represented by booleans that nobody reads
         self.float0s = [i for i, aval in enumerate(self.out_avals) if aval.dtype == dtypes.float0]
+        # whether running it again is nothing but handing buffers to the executable and wrapping the results
+        self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
         with timed("compile", name):
-            self.executable = pjrt.compile(text, name=name, out_avals=self.out_avals)
+            self.executable = self._compile(closed, text, host_callbacks)
         self.const_buffers = [to_buffer(c) for c in closed.consts]
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
 
+    def _compile(self, closed: ClosedJaxpr, text: str, host_callbacks: Sequence[Any]) -> Any:
+        return pjrt.compile(text, name=self.name, out_avals=self.out_avals, host_callbacks=host_callbacks)
+
     def __call__(self, *args: Any) -> list[Array]:
         """Run on arrays (or anything array-like); the results stay on the device."""
+        if pjrt.others_in_use:
+            device = self._device_of(args)
+            if device is not None:
+                return self._on(device)(*args)
         try:
-            leaves, on_device = [*self.const_buffers, *map(_buffer, args)], True
+            leaves = [*self.const_buffers, *map(_buffer, args)]
         except AttributeError:
-            leaves, on_device = self._leaves(args)
+            leaves = [*self.const_buffers, *map(_borrowed, args, self.in_avals)]
         if observe.on_phase or observe.on_executed:
-            return self._watched_call(leaves, on_device, args)
-        outs = self._execute(leaves, on_device)
+            return self._watched_call(leaves, args)
+        outs = self._execute(leaves)
         if self.donated:
             self._forget_donated(args)
         return self._results(outs)
+
+    def _device_of(self, args: Sequence[Any]) -> Any:
+        """The device other than the default one that arguments lie on; None if there is none.
+
+        ValueError if there are two.
+        """
+        buffers = [(i, x._buffer) for i, x in enumerate(args) if isinstance(x, Array) and x.on_device]
+        found: dict[Any, int] = {}
+        for i, buffer in buffers:
+            if not pjrt.is_deleted(buffer):
+                found.setdefault(pjrt.buffer_device(buffer), i)
+        found.pop(pjrt.local_devices()[0], None)
+        if len(found) > 1:
+            (first, i), (second, j), *_ = found.items()
+            raise ValueError(
+                f"Received incompatible devices for jitted computation. Argument {i} of {self.name} is on {first} and "
+                f"argument {j} on {second}. Bring them together with device_put."
+            )
+        return next(iter(found), None)
+
+    def _on(self, device: Any) -> OnDevice:
+        program = self.elsewhere.get(device)
+        if program is None:
+            closed, *others = self.made_of
+            program = self.elsewhere[device] = OnDevice(device, closed(), *others)
+        return program
 
     def _results(self, buffers: Sequence[Any]) -> list[Any]:
         outs: list[Any] = list(map(device_array, buffers, self.out_avals))
@@ -110,26 +168,15 @@ class Compiled:
             outs[i] = np.zeros(self.out_avals[i].shape, dtypes.float0)
         return outs
 
-    def _leaves(self, args: Sequence[Any]) -> tuple[list[Any], bool]:
-        """The program's arguments: device buffers, and the user's NumPy arrays as they are if their dtype fits."""
-        leaves: list[Any] = list(self.const_buffers)
-        on_device = True
-        for x, aval in zip(args, self.in_avals, strict=True):
-            if type(x) is np.ndarray and x.dtype is aval.dtype:
-                leaves.append(x)
-                on_device = False
-            else:
-                leaves.append(to_buffer(x))
-        return leaves, on_device
+    def _execute(self, leaves: list[Any]) -> list[Any]:
+        if self.effectful:
+            # what a program prints comes before what Python prints after it
+            return self.executable.execute_and_wait(leaves)
+        return self.executable.execute(leaves)
 
-    def _execute(self, leaves: list[Any], on_device: bool) -> list[Any]:
-        if on_device or not self.out_avals:
-            return self.executable.execute(leaves if on_device else [_placed(x) for x in leaves])
-        return self.executable.call_borrowed(leaves)
-
-    def _watched_call(self, leaves: list[Any], on_device: bool, args: Sequence[Any]) -> list[Array]:
+    def _watched_call(self, leaves: list[Any], args: Sequence[Any]) -> list[Array]:
         with timed("run", self.name):
-            outs = self._execute(leaves, on_device)
+            outs = self._execute(leaves)
             for buffer in outs:
                 pjrt.block_until_ready(buffer)
         if self.donated:
@@ -144,8 +191,66 @@ class Compiled:
                 args[i].forget_host_copy()
 
 
-def _placed(leaf: Any) -> Any:
-    return to_buffer(leaf) if isinstance(leaf, np.ndarray) else leaf
+class OnDevice(Compiled):
+    """The same program for a device that is not the default one: it runs where its arguments are."""
+
+    __slots__ = ("device",)
+
+    def __init__(self, device: Any, *made_of: Any) -> None:
+        self.device = device
+        super().__init__(*made_of)
+        self.const_buffers = [pjrt.transfer(buffer, device) for buffer in self.const_buffers]
+
+    def _compile(self, closed: ClosedJaxpr, text: str, host_callbacks: Sequence[Any]) -> Any:
+        options = {"out_avals": self.out_avals, "device": self.device, "host_callbacks": host_callbacks}
+        return pjrt.compile(text, name=self.name, **options)
+
+    def __call__(self, *args: Any) -> list[Array]:
+        moved = [pjrt.transfer(to_buffer(x), self.device) for x in args]
+        leaves = [*self.const_buffers, *moved]
+        if observe.on_phase or observe.on_executed:
+            return self._watched_call(leaves, args)
+        outs = self._execute(leaves)
+        self._forget_donated(args)
+        return self._results(outs)
+
+
+class Replicated(Compiled):
+    """A jaxpr with a pmap in it: the whole program runs on all the devices that the pmap needs.
+
+    Operands are copied to every device, and of the results, which all devices have, the first one's are taken.
+    """
+
+    __slots__ = ("devices",)
+
+    def _compile(self, closed: ClosedJaxpr, text: str, host_callbacks: Sequence[Any]) -> Any:
+        self.devices = pjrt.program_devices(replicas_needed(closed))
+        return pjrt.compile(
+            text,
+            name=self.name,
+            out_avals=self.out_avals,
+            num_replicas=len(self.devices),
+            device_assignment=self.devices,
+            host_callbacks=host_callbacks,
+        )
+
+    def _device_of(self, args: Sequence[Any]) -> Any:
+        return None  # it runs on several anyway
+
+    def _execute(self, leaves: list[Any]) -> list[Any]:
+        spread = [
+            pjrt.put_shards([x] * len(self.devices), self.devices, aval=v)
+            for x, v in zip(leaves, [*(c.aval for c in self.const_buffers), *self.in_avals], strict=True)
+        ]
+        run = self.executable.execute_and_wait if self.effectful else self.executable.execute
+        return [pjrt.shards(buffer)[0] for buffer in run(spread)]
+
+
+def _borrowed(x: Any, aval: Any) -> Any:
+    """The device buffer of ``x``, a copy of the user's NumPy array if it is one."""
+    if type(x) is np.ndarray and x.dtype is aval.dtype and not observe.on_transfer:
+        return pjrt.put(x, aval=aval)
+    return to_buffer(x)
 
 
 def to_buffer(x: Any) -> Any:
@@ -169,7 +274,11 @@ def lowered_text(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -
     text = closed.memo.get(key)
     if text is None:
         with timed("lower", name):
-            text = closed.memo[key] = lower_closed(closed, name, donated, platform=pjrt.platform)
+            callbacks: list[Any] = []
+            replicas = replicas_needed(closed)
+            text = lower_closed(closed, name, donated, replicas, platform=pjrt.platform, host_callbacks=callbacks)
+            closed.memo[key] = text
+            closed.memo["host_callbacks", name, tuple(donated)] = callbacks
         if observe.on_lowered:
             observe.emit(observe.on_lowered, name, text)
     return text
@@ -180,7 +289,10 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Co
     key = ("executable", tuple(donated))
     program = closed.memo.get(key)
     if program is None:
-        program = closed.memo[key] = Compiled(closed, name, donated, lowered_text(closed, name, donated))
+        text = lowered_text(closed, name, donated)
+        callbacks = closed.memo["host_callbacks", name, tuple(donated)]
+        kind = Compiled if replicas_needed(closed) == 1 else Replicated
+        program = closed.memo[key] = kind(closed, name, donated, text, callbacks)
     return program
 
 
@@ -220,42 +332,39 @@ axis_rules[jit_p] = jit_batch
 
 
 def _split(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
+    """The known jaxpr, the unknown one, the unknown outputs; and of each residual which known input it is, if any.
+
+    Only the other residuals are outputs of the known jaxpr.
+    """
     key = ("partial_eval", tuple(unknown_in))
     if key not in jaxpr.memo:
-        jaxpr.memo[key] = partial_eval_jaxpr(jaxpr, unknown_in)
+        known, unknown, unknown_out, n_res = partial_eval_jaxpr(jaxpr, unknown_in)
+        outs, residuals = split_list(known.jaxpr.outvars, len(known.out_avals) - n_res)
+        place = {v: i for i, v in enumerate(known.jaxpr.invars)}
+        inputs = [place.get(v) for v in residuals]
+        made = [v for v, i in zip(residuals, inputs, strict=True) if i is None]
+        known = ClosedJaxpr(known.jaxpr.replace(outvars=[*outs, *made]), known.consts)
+        jaxpr.memo[key] = known, unknown, unknown_out, inputs
     return jaxpr.memo[key]
-
-
-def jit_partial_eval(trace: Any, *args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
-    unknown_in = [trace.is_unknown(x) for x in args]
-    known_jaxpr, unknown_jaxpr, unknown_out, n_res = _split(jaxpr, unknown_in)
-    known_args = [x for x, u in zip(args, unknown_in, strict=True) if not u]
-    known = jit_p.bind(*known_args, jaxpr=known_jaxpr, name=name) if known_jaxpr.out_avals else []
-    n_known = len(known) - n_res
-    residuals = known[n_known:]
-    unknown_args = [x for x, u in zip(args, unknown_in, strict=True) if u]
-    later = trace.record(jit_p, [*residuals, *unknown_args], {"jaxpr": unknown_jaxpr, "name": name})
-    now, then = iter(known[:n_known]), iter(later)
-    return [next(then) if u else next(now) for u in unknown_out]
-
-
-partial_eval_rules[jit_p] = jit_partial_eval
 
 
 def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     name = eqn.params["name"]
-    known_jaxpr, unknown_jaxpr, unknown_out, n_res = _split(eqn.params["jaxpr"], unknown_in)
-    residuals = [Var(aval) for aval in known_jaxpr.out_avals[len(known_jaxpr.out_avals) - n_res :]]
-    known_in = [v for v, u in zip(eqn.invars, unknown_in, strict=True) if not u]
-    later_in = [*residuals, *[v for v, u in zip(eqn.invars, unknown_in, strict=True) if u]]
-    known_out = [v for v, u in zip(eqn.outvars, unknown_out, strict=True) if not u]
-    later_out = [v for v, u in zip(eqn.outvars, unknown_out, strict=True) if u]
-    now = JaxprEqn(jit_p, known_in, {"jaxpr": known_jaxpr, "name": name}, [*known_out, *residuals], eqn.source)
-    then = JaxprEqn(jit_p, later_in, {"jaxpr": unknown_jaxpr, "name": name}, later_out, eqn.source)
-    return ([now] if now.outvars else []), [then]
+    known_jaxpr, unknown_jaxpr, unknown_out, inputs = _split(eqn.params["jaxpr"], unknown_in)
+    known_in, unknown_args = partition(unknown_in, eqn.invars)
+    known_out, later_out = partition(unknown_out, eqn.outvars)
+    made = [Var(aval) for aval in known_jaxpr.out_avals[len(known_out) :]]
+    fresh = iter(made)
+    residuals = [next(fresh) if i is None else known_in[i] for i in inputs]
+    now = JaxprEqn(jit_p, known_in, {"jaxpr": known_jaxpr, "name": name}, [*known_out, *made], eqn.source)
+    then = JaxprEqn(
+        jit_p, [*residuals, *unknown_args], {"jaxpr": unknown_jaxpr, "name": name}, later_out, eqn.source
+    )
+    return ([now] if now.outvars or is_effectful(now) else []), [then]
 
 
 partial_eval_jaxpr_rules[jit_p] = jit_partial_eval_jaxpr
+partial_eval_rules[jit_p] = split_now(jit_p)
 
 
 def jit_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
@@ -265,10 +374,13 @@ def jit_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
         pruned, used_in = dce_jaxpr(closed.jaxpr, used)
         closed.memo[key] = ClosedJaxpr(pruned, closed.consts), used_in
     pruned_closed, used_in = closed.memo[key]
+    params = {**eqn.params, "jaxpr": pruned_closed}
+    if "donated_invars" in params:
+        params["donated_invars"] = tuple(d for d, u in zip(params["donated_invars"], used_in, strict=True) if u)
     return eqn.replace(
         invars=[v for v, u in zip(eqn.invars, used_in, strict=True) if u],
         outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
-        params={**eqn.params, "jaxpr": pruned_closed},
+        params=params,
     )
 
 

@@ -17,6 +17,7 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import Tracer
 from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.stage import staging_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
 from minijax.ops.nary import FLOAT, ZERO, check_kinds
@@ -110,6 +111,17 @@ convert_element_type_p = declare(
     transpose=_convert_transpose,
     jvp=_convert_jvp,
 )
+
+
+def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool) -> Any:
+    """No equation, as in JAX, where a jaxpr staged anew converts what now has the type already."""
+    aval = getattr(x, "aval", None)
+    if aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
+        return x
+    return trace.record(convert_element_type_p, (x,), {"new_dtype": new_dtype, "weak_type": weak_type})
+
+
+staging_rules[convert_element_type_p] = convert_stage
 
 
 def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = False) -> Any:

@@ -17,11 +17,11 @@ from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.text import array_text, mlir_type
 from minijax.ops.declare import Rule, declare
-from minijax.ops.elementwise import add, eq, exp, max, min, mul, or_p, sub
-from minijax.ops.nary import FLOAT, NUM, binary
+from minijax.ops.elementwise import add, max, min, mul, or_p
+from minijax.ops.logaddexp import logaddexp
+from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
 from minijax.ops.regions import region_text
-from minijax.ops.select import select
 from minijax.ops.shape import rev, shape_of
 from minijax.ops.slicing import concatenate, pad, slice_in_dim
 
@@ -190,15 +190,6 @@ cummin_p = _cumulative("cummin", np.minimum, _one_op("minimum"), dtypes.max_valu
 # -------------------------------------------------------------------------------- cumlogsumexp
 
 
-def _finite_or_zero(x: Any) -> Any:
-    aval = get_aval(x)
-    return select(eq(x, full((), np.inf, aval.dtype)), full(aval.shape, 0, aval.dtype, aval.weak_type), x)
-
-
-def _logaddexp_derivative(g: Any, ans: Any, x: Any) -> Any:
-    return mul(g, exp(sub(_finite_or_zero(x), _finite_or_zero(ans))))
-
-
 def logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
     """Write ``log(exp(a) + exp(b))`` without overflow, for operands of MLIR type ``ty``; returns its name."""
     flags = ty[: ty.rfind("x") + 1] + "i1>" if "x" in ty else "tensor<i1>"
@@ -215,24 +206,8 @@ def logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
     return ctx.emit(f"stablehlo.select {same}, {total}, {usual} : {flags}, {ty}")
 
 
-def _logaddexp_lower(ctx: Any, avals: Any, out_avals: Any, a: str, b: str) -> str:
-    a, b = ctx.broadcast_operands([a, b], avals, out_avals[0].shape)
-    return logaddexp_text(ctx, a, b, mlir_type(out_avals[0]))
-
-
-# JAX differentiates cumlogsumexp through a function with a derivative of its own; here that is a primitive.
-logaddexp_p = binary(
-    "logaddexp",
-    FLOAT,
-    np.logaddexp,
-    _logaddexp_lower,
-    [
-        lambda g, ans, x, y: _logaddexp_derivative(g, ans, x),
-        lambda g, ans, x, y: _logaddexp_derivative(g, ans, y),
-    ],
-)
 cumlogsumexp_p = _cumulative(
-    "cumlogsumexp", np.logaddexp, logaddexp_text, dtypes.min_value, jvp=_scan_jvp(logaddexp_p.bind)
+    "cumlogsumexp", np.logaddexp, logaddexp_text, dtypes.min_value, jvp=_scan_jvp(logaddexp)
 )
 
 # -------------------------------------------------------------------------------- functions

@@ -17,7 +17,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import JaxprEqn
-from minijax.ir.pretty import Params, pp_rules
+from minijax.ir.pretty import Params, parse_rules, pp_rules, readable
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert, convert_text
 from minijax.ops.declare import declare
@@ -351,7 +351,16 @@ def _dot_shown(eqn: JaxprEqn, printer: Any) -> Params:
     return sorted(shown.items())
 
 
+def _dot_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+    """The inverse of ``_dot_shown``."""
+    contracting, batch = params["dimension_numbers"]
+    numbers = (tuple(map(tuple, contracting)), tuple(map(tuple, batch)))
+    return {"precision": None, "preferred_element_type": None, **params, "dimension_numbers": numbers}
+
+
+readable(Precision)
 pp_rules[dot_general_p] = _dot_shown
+parse_rules[dot_general_p] = _dot_read
 
 
 def dot_general(

@@ -21,6 +21,7 @@ from minijax.core.structural import UndefinedPrimal, Zero, add_any_p, broadcast,
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
+from minijax.ir.pretty import parse_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert_element_type_p as convert_p
@@ -61,6 +62,15 @@ def const(example: Any, value: Any) -> LiteralArray:
     # by its repr: 0.0 and -0.0 are equal and must not share an entry
     kind: Any = type(value)
     return _typed_scalar(aval.dtype, aval.weak_type and not aval.shape, kind, repr(value))
+
+
+def _one(example: Any) -> LiteralArray:
+    """One as a scalar of ``example``'s dtype, as weakly typed as ``example``, whatever its shape.
+
+    Which constants of derivative rules are this and which are ``const`` is JAX's choice.
+    """
+    aval = get_aval(example)
+    return _typed_scalar(aval.dtype, aval.weak_type, int, "1")
 
 
 def _full_like(x: Any, value: Any) -> Any:
@@ -141,6 +151,16 @@ sub = sub_p.bind
 
 # The sum of two cotangents, declared where the interpreters need it.
 binary("add_any", ANY, np.add, "add", [None, None], primitive=add_any_p)
+
+
+@add_any_p.def_abstract_eval
+def add_any_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
+    """The operands are of one type; the sum is as weak as the first, as in JAX."""
+    if (x.shape, x.dtype) != (y.shape, y.dtype):
+        raise TypeError(f"add_any requires operands of one type, got {x} and {y}.")
+    return x
+
+
 jvp_rules[add_any_p] = _sum_jvp(add_any_p, _same)
 
 
@@ -151,7 +171,7 @@ def add_any_batch(args: Any, dims: Any) -> Any:
         return add_any_p.bind(broadcast(x, get_aval(y).shape[e], e), y), e
     if e is None:
         return add_any_p.bind(x, broadcast(y, get_aval(x).shape[d], d)), d
-    return add_any_p.bind(x, moveaxis(y, e, d)), d
+    return add_any_p.bind(moveaxis(x, d, e), y), e
 
 
 batching_rules[add_any_p] = add_any_batch
@@ -384,6 +404,7 @@ def _round_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, rounding_metho
 floor_p = unary("floor", FLOAT, np.floor, "floor", ZERO)
 ceil_p = unary("ceil", FLOAT, np.ceil, "ceil", ZERO)
 round_p = unary("round", FLOAT, _round, _round_lower, ZERO)
+parse_rules[round_p] = lambda params, *types: {"rounding_method": RoundingMethod(params["rounding_method"])}
 is_finite_p = unary("is_finite", FLOAT, np.isfinite, "is_finite", ZERO, out=lambda dtype: np.dtype(bool))
 floor: Callable[..., Any] = floor_p.bind
 
@@ -403,8 +424,8 @@ exp2_p = unary("exp2", INEXACT, np.exp2, _exp2_lower, lambda g, ans, x: mul(log(
 log_p = unary("log", INEXACT, np.log, "log", lambda g, ans, x: div(g, x))
 log: Callable[..., Any] = log_p.bind
 
-expm1_p = unary("expm1", INEXACT, np.expm1, "exponential_minus_one", lambda g, ans, x: mul(g, add(ans, const(ans, 1))))
-log1p_p = unary("log1p", INEXACT, np.log1p, "log_plus_one", lambda g, ans, x: div(g, add(x, const(x, 1))))
+expm1_p = unary("expm1", INEXACT, np.expm1, "exponential_minus_one", lambda g, ans, x: mul(g, add(ans, _one(ans))))
+log1p_p = unary("log1p", INEXACT, np.log1p, "log_plus_one", lambda g, ans, x: div(g, add(x, _one(x))))
 
 
 def _logistic(x: Any) -> Any:
@@ -416,14 +437,14 @@ logistic_p = unary(
     INEXACT,
     _logistic,
     "logistic",
-    lambda g, ans, x: mul(g, mul(ans, sub(const(ans, 1), ans))),
+    lambda g, ans, x: mul(g, mul(ans, sub(_one(ans), ans))),
 )
 tanh_p = unary(
     "tanh",
     INEXACT,
     np.tanh,
     "tanh",
-    lambda g, ans, x: mul(add(g, mul(g, ans)), sub(const(x, 1), ans)),
+    lambda g, ans, x: mul(add(g, mul(g, ans)), sub(_one(x), ans)),
 )
 sqrt_p = unary("sqrt", INEXACT, np.sqrt, "sqrt", lambda g, ans, x: mul(g, div(const(x, 0.5), ans)))
 
@@ -464,17 +485,17 @@ atan2_p = binary(
 sinh_p: Primitive = unary("sinh", INEXACT, np.sinh, "chlo.sinh", lambda g, ans, x: mul(g, cosh_p.bind(x)))
 cosh_p: Primitive = unary("cosh", INEXACT, np.cosh, "chlo.cosh", lambda g, ans, x: mul(g, sinh_p.bind(x)))
 asinh_p: Primitive = unary(
-    "asinh", INEXACT, np.arcsinh, "chlo.asinh", lambda g, ans, x: mul(g, rsqrt(add(square(x), const(x, 1))))
+    "asinh", INEXACT, np.arcsinh, "chlo.asinh", lambda g, ans, x: mul(g, rsqrt(add(square(x), _one(x))))
 )
 acosh_p: Primitive = unary(
-    "acosh", INEXACT, np.arccosh, "chlo.acosh", lambda g, ans, x: mul(g, rsqrt(sub(square(x), const(x, 1))))
+    "acosh", INEXACT, np.arccosh, "chlo.acosh", lambda g, ans, x: mul(g, rsqrt(sub(square(x), _one(x))))
 )
 atanh_p = unary(
     "atanh",
     INEXACT,
     np.arctanh,
     "chlo.atanh",
-    lambda g, ans, x: mul(integer_pow(add(const(x, 1), x), -1), div(g, sub(const(x, 1), x))),
+    lambda g, ans, x: mul(integer_pow(add(_one(x), x), -1), div(g, sub(_one(x), x))),
 )
 
 # ---------------------------------------------------------------------------------------------- complex numbers
@@ -482,8 +503,10 @@ atanh_p = unary(
 
 def _generic(op: str) -> Callable[..., str]:
     def generic_lower(ctx: Any, avals: Any, out_avals: Any, *args: str) -> str:
-        types = ", ".join(mlir_type(a) for a in avals)
-        return ctx.emit(f'"{op}"({", ".join(args)}) : ({types}) -> {mlir_type(out_avals[0])}')
+        (out,) = out_avals
+        names = ctx.broadcast_operands(args, avals, out.shape)
+        types = ", ".join(mlir_type(a.update(shape=out.shape)) for a in avals)
+        return ctx.emit(f'"{op}"({", ".join(names)}) : ({types}) -> {mlir_type(out)}')
 
     return generic_lower
 

@@ -18,6 +18,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.structural import moveaxis
+from minijax.ir.pretty import readable
 from minijax.lowering.text import array_text, dims_text, mlir_type
 from minijax.ops.convert import convert_text
 from minijax.ops.declare import declare
@@ -78,6 +79,8 @@ class GatherDimensionNumbers(NamedTuple):
     operand_batching_dims: tuple[int, ...] = ()
     start_indices_batching_dims: tuple[int, ...] = ()
 
+
+readable(GatherScatterMode, GatherDimensionNumbers)
 
 # -------------------------------------------------------------------------------- shared with scatter
 #

@@ -289,7 +289,10 @@ def defbilinear(primitive: Primitive, left: Callable[..., Any], right: Callable[
 
     def bilinear_transpose(ct: Any, x: Any, y: Any, **params: Any) -> Any:
         if type(x) is UndefinedPrimal:
-            assert type(y) is not UndefinedPrimal, "bilinear, not linear in both at once"
+            assert type(y) is not UndefinedPrimal, (
+                f"the program to transpose is not linear: both operands of {primitive.name} depend on its input. Check "
+                "the function that should be linear (matvec of custom_linear_solve, the argument of linear_transpose)."
+            )
             return [left(ct, x, y, **params), None]
         return [None, right(ct, x, y, **params)]
 

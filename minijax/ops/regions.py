@@ -9,19 +9,27 @@ from minijax.core.avals import ShapedArray
 from minijax.lowering.text import mlir_type
 
 
-def region_text(
+def block_text(
     ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]
 ) -> str:
-    """``({...})``: a block with arguments of ``types``, whose results ``build(ctx, *names)`` names."""
+    """``{...}``: a block with arguments of ``types``, whose results ``build(ctx, *names)`` names."""
     inner = ctx.region()
     start = ctx.counter[0]
     ctx.counter[0] = start + len(types)
     names = [f"%{start + i}" for i in range(len(types))]
     outs = build(inner, *names)
     arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, types, strict=True))
-    lines = [f"{ctx.indent}^bb0({arguments}):", *inner.lines]
-    lines.append(f"{inner.indent}stablehlo.return {', '.join(outs)} : {', '.join(out_types)}")
-    return "({\n" + "\n".join(lines) + f"\n{ctx.indent}}})"
+    results = f" {', '.join(outs)} : {', '.join(out_types)}" if outs else ""
+    label = f"^bb0({arguments}):" if types else "^bb0:"
+    lines = [f"{ctx.indent}{label}", *inner.lines, f"{inner.indent}stablehlo.return{results}"]
+    return "{\n" + "\n".join(lines) + f"\n{ctx.indent}}}"
+
+
+def region_text(
+    ctx: Any, types: Sequence[str], build: Callable[..., Sequence[str]], out_types: Sequence[str]
+) -> str:
+    """``({...})``: the region of an operation that has one, see ``block_text``."""
+    return f"({block_text(ctx, types, build, out_types)})"
 
 
 def monoid_region(ctx: Any, op: str, dtype: Any) -> str:

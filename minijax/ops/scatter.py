@@ -23,6 +23,7 @@ from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import AxisData, bdim_at_front, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.ir.pretty import opened, parse_rules, readable
 from minijax.lowering.lower import lower_eqns
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare
@@ -63,6 +64,8 @@ class ScatterDimensionNumbers(NamedTuple):
     operand_batching_dims: tuple[int, ...] = ()
     scatter_indices_batching_dims: tuple[int, ...] = ()
 
+
+readable(ScatterDimensionNumbers)
 
 # -------------------------------------------------------------------------------- types
 
@@ -490,6 +493,7 @@ def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: 
         batch=_scatter_batch(p),
         jvp=jvp(p),
     )
+    parse_rules[p] = opened("update_jaxpr")
     if transpose is not None:
         transpose_rules[p] = transpose
         transpose_rules.holes.pop(p)

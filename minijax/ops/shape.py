@@ -16,7 +16,7 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import broadcast_in_dim_p, moveaxis, squeeze_p, transpose_p
 from minijax.core.trace import Tracer
-from minijax.ir.pretty import hide, pp_rules
+from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.declare import declare
@@ -165,6 +165,14 @@ declare(
 )
 # the shape is that of the result, written before it
 pp_rules[broadcast_in_dim_p] = hide("shape", trivial=["broadcast_dimensions"])
+
+
+def _broadcast_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+    """What that leaves out of a printed jaxpr, from the type of the result."""
+    return {"shape": out_avals[0].shape, "broadcast_dimensions": (), **params}
+
+
+parse_rules[broadcast_in_dim_p] = _broadcast_read
 
 
 def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:

@@ -1,0 +1,316 @@
+"""Collectives as users call them: ``lax.psum`` and its kin, on pytrees, along named axes.
+
+Source of names and meanings: https://docs.jax.dev/en/latest/jax.lax.html#parallel-operators
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.trace import Tracer
+from minijax.interpreters.named_axes import axes_size
+from minijax.ops.convert import convert_element_type
+from minijax.ops.parallel import (
+    Groups,
+    all_gather_p,
+    all_to_all_p,
+    axis_index_p,
+    group_size,
+    names_tuple,
+    pbroadcast_p,
+    pmax_p,
+    pmin_p,
+    ppermute_p,
+    psum_p,
+    reduce_scatter_p,
+)
+from minijax.ops.reduce import reduce_sum
+from minijax.ops.shape import canonical_axis, expand_dims, squeeze
+from minijax.pytree import tree_flatten, tree_map, tree_unflatten
+
+__all__ = [
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "axis_size",
+    "pbroadcast",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "pshuffle",
+    "psum",
+    "psum_scatter",
+    "pswapaxes",
+]
+
+
+def _groups(axis_index_groups: Sequence[Sequence[int]] | None) -> Groups:
+    return None if axis_index_groups is None else tuple(tuple(map(int, group)) for group in axis_index_groups)
+
+
+def _reduction_groups(axes: tuple[Any, ...], axis_index_groups: Sequence[Sequence[int]] | None) -> Groups:
+    groups = _groups(axis_index_groups)
+    if groups is None:
+        return None
+    if any(isinstance(axis, int) for axis in axes):
+        raise ValueError("axis_index_groups only supported for sums over just named axes")
+    members = [i for group in groups for i in group]
+    if set(members) != set(range(len(members))):
+        raise ValueError("axis_index_groups must cover all indices exactly once")
+    return groups
+
+
+def _scalar_like(example: Any, value: int) -> Any:
+    """``value`` in the type of ``example``: a Python number for a Python number."""
+    if isinstance(example, (int, float, complex)) and not isinstance(example, np.generic):
+        return type(example)(value)
+    return np.asarray(value, get_aval(example).dtype)
+
+
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
+    """The sum of ``x`` over the mapped axis ``axis_name``.
+
+    Args:
+      x: an array or pytree of arrays; booleans are summed as int32. What is not traced is the same for all instances,
+        so its sum is a multiplication; ``psum(1, name)`` is the axis' size as a Python int.
+      axis_name: the name, or a tuple of names. An int in the tuple is an axis of ``x`` itself.
+      axis_index_groups: lists of indices along the axis; each group sums on its own. Not under vmap.
+
+    Returns:
+      Arrays of the shapes and dtypes of ``x``, not weakly typed.
+
+    Raises:
+      NameError: no enclosing ``vmap`` or ``pmap`` has that axis name. ValueError: groups that do not cover the axis.
+    """
+    axes = names_tuple(axis_name)
+    if not axes:
+        return x
+    groups = _reduction_groups(axes, axis_index_groups)
+    leaves, tree = tree_flatten(x)
+    leaves = [convert_element_type(v, np.int32) if dtypes.is_bool(get_aval(v).dtype) else v for v in leaves]
+    if any(isinstance(v, Tracer) for v in leaves):
+        return tree_unflatten(tree, [psum_p.bind(v, axes=axes, axis_index_groups=groups) for v in leaves])
+    names = [axis for axis in axes if not isinstance(axis, int)]
+    positions = [axis for axis in axes if isinstance(axis, int)]
+    size = math.prod(map(_size_of, names)) if groups is None else len(groups[0])
+    return tree_unflatten(tree, [_scalar_like(v, size) * _sum_over(v, positions) for v in leaves])
+
+
+def _size_of(name: Any) -> int:
+    return axes_size((name,))
+
+
+def _sum_over(x: Any, positions: Sequence[int]) -> Any:
+    if not positions:
+        return x
+    return reduce_sum(x, [canonical_axis(axis, get_aval(x).ndim) for axis in positions])
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
+    """The mean of ``x`` over the mapped axis: ``psum(x)`` divided by the number of instances. Raises as ``psum``."""
+    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    count = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    return tree_map(lambda v: v / count, total)
+
+
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
+    """The elementwise maximum of ``x`` over the mapped axis. It has no derivative. Raises as ``psum``."""
+    return _extremum(pmax_p, x, axis_name, axis_index_groups)
+
+
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
+    """The elementwise minimum of ``x`` over the mapped axis. It has no derivative. Raises as ``psum``."""
+    return _extremum(pmin_p, x, axis_name, axis_index_groups)
+
+
+def _extremum(primitive: Any, x: Any, axis_name: Any, axis_index_groups: Any) -> Any:
+    axes = names_tuple(axis_name)
+    groups = _reduction_groups(axes, axis_index_groups)
+
+    def bind(leaf: Any) -> Any:
+        return primitive.bind(leaf, axes=axes, axis_index_groups=groups)
+
+    return tree_map(bind, x)
+
+
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """``x`` of the instance whose index is ``source``, for all. NameError for an unbound axis name."""
+
+    def bind(leaf: Any) -> Any:
+        return pbroadcast_p.bind(leaf, axis_name=axis_name, source=source)
+
+    return tree_map(bind, x)
+
+
+def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """``x`` sent from instance to instance: ``perm`` is a list of pairs (source, destination).
+
+    An instance that nobody sends to gets zeros. ValueError if a source or a destination occurs twice; NameError for
+    an unbound axis name.
+    """
+    names = names_tuple(axis_name)
+    pairs = tuple((int(source), int(destination)) for source, destination in perm)
+
+    def bind(leaf: Any) -> Any:
+        return ppermute_p.bind(leaf, axis_name=names, perm=pairs)
+
+    return tree_map(bind, x)
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """``x`` permuted along the mapped axis: instance ``i`` gets it from instance ``perm[i]``.
+
+    ValueError unless ``perm`` contains every index once.
+    """
+    if set(perm) != set(range(len(perm))):
+        raise ValueError(f"`perm` does not represent a permutation: {perm}")
+    return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
+
+
+def pswapaxes(
+    x: Any, axis_name: Any, axis: int, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """The mapped axis and ``axis`` of ``x``, of the same size, change places: ``all_to_all(x, name, axis, axis)``."""
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+def all_to_all(
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    tiled: bool = False,
+) -> Any:
+    """``split_axis`` of ``x`` becomes the mapped one, and the mapped one appears as ``concat_axis``.
+
+    Args:
+      x: arrays whose ``split_axis`` has as many elements as the axis has instances (with ``tiled``, a multiple).
+      axis_name: the mapped axis, or a tuple.
+      split_axis: which axis is cut into one piece for each instance.
+      concat_axis: where the received pieces are stacked, counted without ``split_axis``; with ``tiled``, an axis along
+        which they are concatenated.
+      axis_index_groups: the groups that exchange among themselves. Not under vmap.
+      tiled: no axis is removed or added.
+
+    Raises:
+      ValueError: the sizes do not fit. NameError: the axis name is not bound.
+    """
+    groups = _groups(axis_index_groups)
+    size = group_size(axis_name, groups)
+
+    def bind(leaf: Any) -> Any:
+        split, concat = split_axis, concat_axis
+        length = get_aval(leaf).shape[split]
+        if tiled:
+            if length % size:
+                raise ValueError(
+                    f"The size of all_to_all split_axis ({length}) has to be divisible by the size of the named axis "
+                    f"{axis_name} ({size})"
+                )
+        else:
+            if length != size:
+                raise ValueError(
+                    "all_to_all requires the size of the mapped axis axis_name to equal x.shape[split_axis], but they "
+                    f"are {size} and {length} respectively."
+                )
+            if split < concat:
+                concat += 1  # it counts without the split axis, which is still there
+                leaf = expand_dims(leaf, (concat,))
+            elif split > concat:
+                leaf = expand_dims(leaf, (concat,))
+                split += 1
+        out = all_to_all_p.bind(
+            leaf,
+            split_axis=split,
+            concat_axis=concat,
+            axis_name=axis_name,
+            axis_index_groups=groups,
+            axis_size=size,
+            tiled=tiled,
+        )
+        return squeeze(out, (split,)) if not tiled and split != concat else out
+
+    return tree_map(bind, x)
+
+
+def _with_size(
+    x: Any, axis_name: Any, axis_index_groups: Any, bind: Callable[[Any, dict[str, Any]], Any]
+) -> Any:
+    """``bind(leaf, params)`` for every leaf, with the parameters all_gather and psum_scatter share."""
+    names = names_tuple(axis_name)
+    if not names:
+        return x
+    groups = _groups(axis_index_groups)
+    params = {"axis_name": names, "axis_index_groups": groups, "axis_size": group_size(names, groups)}
+    return tree_map(lambda leaf: bind(leaf, params), x)
+
+
+def all_gather(
+    x: Any,
+    axis_name: Any,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    axis: int = 0,
+    tiled: bool = False,
+) -> Any:
+    """``x`` of all instances, for all: stacked along a new ``axis``, or with ``tiled`` concatenated along it.
+
+    Raises:
+      NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names.
+    """
+
+    def bind(leaf: Any, params: dict[str, Any]) -> Any:
+        at = canonical_axis(axis, get_aval(leaf).ndim + (not tiled))
+        return all_gather_p.bind(leaf, all_gather_dimension=at, tiled=tiled, **params)
+
+    return _with_size(x, axis_name, axis_index_groups, bind)
+
+
+def psum_scatter(
+    x: Any,
+    axis_name: Any,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    tiled: bool = False,
+) -> Any:
+    """``psum`` of which each instance keeps its piece along ``scatter_dimension``, as index or with ``tiled`` as slice.
+
+    Raises:
+      ValueError: the dimension does not have one element (with ``tiled``, a multiple) for each instance.
+      NameError: the axis name is not bound.
+    """
+
+    def bind(leaf: Any, params: dict[str, Any]) -> Any:
+        return reduce_scatter_p.bind(leaf, scatter_dimension=scatter_dimension, tiled=tiled, **params)
+
+    return _with_size(x, axis_name, axis_index_groups, bind)
+
+
+def axis_index(axis_name: Any) -> Any:
+    """The instance's position along the mapped axis, an int32 scalar; for a tuple of names, in row-major order.
+
+    NameError for an unbound axis name.
+    """
+    if not isinstance(axis_name, (tuple, list)):
+        return axis_index_p.bind(axis_name=axis_name)
+    inner = 1
+    index: Any = convert_element_type(0, np.int32)
+    for name in reversed(axis_name):
+        index = index + axis_index(name) * inner
+        inner *= axis_size(name)
+    return index
+
+
+def axis_size(axis_name: Any) -> int:
+    """The number of instances along the mapped axis, a Python int. NameError for an unbound axis name."""
+    return psum(1, axis_name)

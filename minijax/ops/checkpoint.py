@@ -1,0 +1,462 @@
+"""``checkpoint`` (``remat``): a call whose insides are computed again, rather than saved, to differentiate it.
+
+The call evaluates, batches and differentiates forward as its jaxpr does. Partial evaluation is where it differs: the
+unknown side is a call that takes the inputs, with what the policy saves, and computes the rest a second time. With it:
+``name``, the identity that policies look for, and ``optimization_barrier``, which keeps XLA from merging the second
+computation with the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.core import dtypes
+from minijax.core.array import as_array, get_aval
+from minijax.core.lists import merge, partition, split_list
+from minijax.core.primitive import Primitive
+from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.partial_eval import (
+    dce_jaxpr,
+    dce_rules,
+    partial_eval_jaxpr,
+    partial_eval_jaxpr_rules,
+    partial_eval_rules,
+)
+from minijax.interpreters.recompute import Split, allows, recompute_rules, split_by_policy
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
+from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, is_effectful
+from minijax.ir.typecheck import call_rule, typecheck_rules
+from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.text import mlir_type
+from minijax.ops.call import jit_p
+from minijax.ops.callback import debug_callback_p, debug_print_p
+from minijax.ops.convert import reduce_precision_p
+from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
+from minijax.ops.scan import fixpoint, scan_p, scan_partial_eval_jaxpr, stacked_aval
+from minijax.ops.subjaxprs import hoist_consts
+from minijax.pytree import tree_flatten, tree_unflatten
+
+# ------------------------------------------------------------------------------------------------ name
+
+
+def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
+    # the tangent goes without the name: a policy that saves by name means the primal
+    return name_p.bind(primals[0], name=name), tangents[0]
+
+
+name_p = declare("name", abstract=same_aval, numpy=unchanged, lower=operand_lower, jvp=_name_jvp)
+transpose_rules.holes[name_p] = "tangents carry no name"
+
+
+# ------------------------------------------------------------------------------------------------ optimization_barrier
+
+optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True)
+
+
+def _barrier_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    has_tangent = [dtypes.is_inexact(get_aval(x).dtype) for x in primals]
+    none, given = partition(has_tangent, tangents)
+    outs = optimization_barrier_p.bind(*primals)
+    return outs, merge(has_tangent, none, optimization_barrier_p.bind(*map(instantiate_zeros, given)))
+
+
+def _barrier_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[str]:
+    return _lower_barrier(ctx, avals, names)
+
+
+def _lower_barrier(ctx: Any, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    types = ", ".join(map(mlir_type, avals))
+    return ctx.emit_many(f"stablehlo.optimization_barrier {', '.join(names)} : {types}", len(names))
+
+
+declare(
+    optimization_barrier_p,
+    abstract=lambda *avals: list(avals),
+    numpy=lambda *xs: list(xs),
+    lower=_barrier_lower,
+    batch=lambda args, dims: (optimization_barrier_p.bind(*args), dims),
+    jvp=_barrier_jvp,
+)
+
+
+def _barrier_transpose(cts: Sequence[Any], *args: Any) -> list[Any]:
+    return optimization_barrier_p.bind(*map(instantiate_zeros, cts))
+
+
+transpose_rules[optimization_barrier_p] = _barrier_transpose
+
+
+def optimization_barrier(operand: Any) -> Any:
+    """``operand``, a pytree of arrays: XLA moves nothing across and cannot tell that the results are the operands."""
+    leaves, tree = tree_flatten(operand)
+    return tree_unflatten(tree, optimization_barrier_p.bind(*leaves))
+
+
+# ------------------------------------------------------------------------------------------------ checkpoint
+
+# called as JAX calls it in printed jaxprs
+remat_p = follow_axes(Primitive("remat2", multiple_results=True))
+remat_p.keeps_signatures = False
+typecheck_rules[remat_p] = call_rule("jaxpr")
+
+
+@remat_p.def_abstract_eval
+def remat_abstract(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    return jaxpr.out_avals
+
+
+@remat_p.def_impl
+def remat_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    return [x if hasattr(x, "aval") else as_array(x) for x in eval_closed(jaxpr, *args)]
+
+
+def _bind(closed: ClosedJaxpr, args: Sequence[Any], prevent_cse: Any, params: dict[str, Any]) -> list[Any]:
+    """The call of ``closed``, its constants among the operands; ``prevent_cse`` is of ``args``."""
+    jaxpr, consts = hoist_consts(closed)
+    if isinstance(prevent_cse, tuple):
+        prevent_cse = (False,) * len(consts) + prevent_cse
+    return remat_p.bind(*consts, *args, jaxpr=jaxpr, prevent_cse=prevent_cse, **params)
+
+
+def _select(flags: Sequence[bool], prevent_cse: Any) -> Any:
+    """The entries of ``prevent_cse`` whose flag is true; one boolean stands for all."""
+    return tuple(partition(flags, prevent_cse)[1]) if isinstance(prevent_cse, tuple) else prevent_cse
+
+
+def remat_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
+) -> Any:
+    nonzero = [type(t) is not Zero for t in tangents]
+    jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
+    given = [t for t in tangents if type(t) is not Zero]
+    if isinstance(prevent_cse, tuple):
+        prevent_cse += (True,) * len(given)
+    outs = _bind(jvp_of, [*primals, *given], prevent_cse, params)
+    n = len(nonzero_out)
+    zeros = [zero_of(a) for a, nz in zip(jaxpr.out_avals, nonzero_out, strict=True) if not nz]
+    return outs[:n], merge(nonzero_out, zeros, outs[n:])
+
+
+jvp_rules[remat_p] = remat_jvp
+
+
+def remat_batch(
+    axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
+) -> Any:
+    batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
+    if any(d not in (None, 0) for d in out_dims):
+        batched, out_dims = vmap_jaxpr(jaxpr, axis, dims, [d is not None for d in out_dims])
+    return _bind(batched, args, prevent_cse, params), out_dims
+
+
+axis_rules[remat_p] = remat_batch
+
+
+def remat_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+    closed = eqn.params["jaxpr"]
+    key = ("dce", tuple(used))
+    if key not in closed.memo:
+        pruned, used_in = dce_jaxpr(closed.jaxpr, used)
+        closed.memo[key] = ClosedJaxpr(pruned), used_in
+    pruned_closed, used_in = closed.memo[key]
+    prevent_cse = _select(used_in, eqn.params["prevent_cse"])
+    return eqn.replace(
+        invars=partition(used_in, eqn.invars)[1],
+        outvars=partition(used, eqn.outvars)[1],
+        params={**eqn.params, "jaxpr": pruned_closed, "prevent_cse": prevent_cse},
+    )
+
+
+dce_rules[remat_p] = remat_dce
+
+
+# ------------------------------------------------------------------------------------------------ partial evaluation
+
+
+def nothing_saveable(*args: Any, **params: Any) -> bool:
+    """The policy that saves nothing but the inputs: what ``checkpoint`` does without a policy."""
+    return False
+
+
+def _exact(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
+    """``known`` with its last ``n_res`` outputs rounded to their own precision where they are used as well.
+
+    XLA may keep more precision inside a fusion than a stored value has; then what is saved would not be what the
+    forward pass went on with. Source: https://github.com/jax-ml/jax/pull/22244.
+    """
+    key = ("exact", n_res)
+    if key not in known.memo:
+        known.memo[key] = _round_residuals(known, n_res)
+    return known.memo[key]
+
+
+def _round_residuals(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
+    jaxpr = known.jaxpr
+    read = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal}
+    targets = {
+        v
+        for v in jaxpr.outvars[len(jaxpr.outvars) - n_res :]
+        if type(v) is not Literal and dtypes.is_float(v.aval.dtype) and v in read
+    }
+    eqns: list[JaxprEqn] = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is reduce_precision_p or not any(v in targets for v in eqn.outvars):
+            eqns.append(eqn)
+            continue
+        raw = [Var(v.aval) if v in targets else v for v in eqn.outvars]
+        eqns.append(eqn.replace(outvars=raw))
+        for x, v in zip(raw, eqn.outvars, strict=True):
+            if v in targets:
+                info = dtypes.finfo(v.aval.dtype)
+                params = {"exponent_bits": info.nexp, "mantissa_bits": info.nmant}
+                eqns.append(JaxprEqn(reduce_precision_p, [x], params, [v], eqn.source))
+    return ClosedJaxpr(jaxpr.replace(eqns=eqns), known.consts)
+
+
+def _later_params(split: Split, prevent_cse: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of the unknown side's call."""
+    if isinstance(prevent_cse, tuple):
+        prevent_cse = (True,) * split.n_res + _select(split.staged_used, prevent_cse)
+    return {**params, "jaxpr": split.staged, "prevent_cse": prevent_cse, "differentiated": True}
+
+
+def remat_partial_eval(trace: Any, *args: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any) -> list[Any]:
+    unknown_in = [trace.is_unknown(x) for x in args]
+    split = split_by_policy(jaxpr, unknown_in, params["policy"] or nothing_saveable)
+    known_args = partition(unknown_in, args)[0]
+    found = eval_closed(_exact(split.known, split.n_res), *partition(split.known_used, known_args)[1])
+    known_outs, residuals = found[: len(found) - split.n_res], found[len(found) - split.n_res :]
+    unknown_outs: list[Any] = []
+    if any(split.unknown_out) or split.staged.eqns:
+        operands = [*residuals, *partition(split.staged_used, args)[1]]
+        unknown_outs = trace.record(remat_p, operands, _later_params(split, prevent_cse, params))
+    return merge(split.unknown_out, known_outs, unknown_outs)
+
+
+partial_eval_rules[remat_p] = remat_partial_eval
+
+
+def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+    params = eqn.params
+    split = split_by_policy(params["jaxpr"], unknown_in, params["policy"] or nothing_saveable)
+    known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
+    known_out, later_out = partition(split.unknown_out, eqn.outvars)
+    known = _exact(split.known, split.n_res)
+    residuals = [Var(a) for a in known.out_avals[len(known_out) :]]
+    now = _inlined(known, known_in, [*known_out, *residuals], eqn)
+    later_in = [*residuals, *partition(split.staged_used, eqn.invars)[1]]
+    later_params = _later_params(split, params["prevent_cse"], params)
+    later = JaxprEqn(remat_p, later_in, later_params, later_out, eqn.source)
+    return now, [e for e in (later,) if _matters(e)]
+
+
+partial_eval_jaxpr_rules[remat_p] = remat_partial_eval_jaxpr
+
+
+def _inlined(closed: ClosedJaxpr, ins: Sequence[Any], outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
+    """The equations of ``closed`` from ``ins`` to ``outs``, with variables of their own.
+
+    An output that is an input, a constant or another output has no equation to define it: then it stays a call.
+    """
+    jaxpr = closed.jaxpr
+    defined = {v for e in jaxpr.eqns for v in e.outvars}
+    if len(set(jaxpr.outvars)) < len(outs) or not defined.issuperset(jaxpr.outvars) or closed.consts:
+        hoisted, consts = hoist_consts(closed)
+        assert not consts, "the jaxpr of a checkpoint has no constants"
+        prevent_cse = call.params["prevent_cse"]
+        if isinstance(prevent_cse, tuple):
+            prevent_cse = (False,) * len(ins)
+        params = {**call.params, "jaxpr": hoisted, "prevent_cse": prevent_cse}
+        return [call.replace(invars=ins, outvars=outs, params=params)]
+    env: dict[Any, Any] = dict(zip(jaxpr.invars, ins, strict=True))
+    env.update(zip(jaxpr.outvars, outs, strict=True))
+    eqns = []
+    for e in jaxpr.eqns:
+        operands = [v if type(v) is Literal else env[v] for v in e.invars]
+        results = [env.setdefault(v, type(v)(v.aval)) for v in e.outvars]
+        eqns.append(JaxprEqn(e.primitive, operands, e.params, results, e.source))
+    return eqns
+
+
+def _call_recompute(primitive: Primitive, known_params: Any, staged_params: Any) -> Any:
+    """The rule, under an enclosing checkpoint's policy, of a primitive that calls its parameter ``jaxpr``."""
+
+    def rule(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
+        split = split_by_policy(eqn.params["jaxpr"], unknown_in, policy, recompute_outputs=True)
+        known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
+        known_out = partition(split.unknown_out, eqn.outvars)[0]
+        residuals = [Var(a) for a in split.known.out_avals[len(known_out) :]]
+        # an output that is saved must not be bound twice: the enclosing split takes it from the known side
+        staged_out = partition(split.staged_out, eqn.outvars)[1]
+        staged_in = [*residuals, *partition(split.staged_used, eqn.invars)[1]]
+        now = JaxprEqn(primitive, known_in, known_params(eqn, unknown_in, split), [*known_out, *residuals], eqn.source)
+        later = JaxprEqn(primitive, staged_in, staged_params(eqn, split), staged_out, eqn.source)
+        return [e for e in (now,) if _matters(e)], [e for e in (later,) if _matters(e)]
+
+    return rule
+
+
+def _matters(eqn: JaxprEqn) -> bool:
+    return bool(eqn.outvars) or is_effectful(eqn)
+
+
+def _remat_known_params(eqn: JaxprEqn, unknown_in: Sequence[bool], split: Split) -> dict[str, Any]:
+    prevent_cse = eqn.params["prevent_cse"]
+    if isinstance(prevent_cse, tuple):
+        prevent_cse = _select(split.known_used, tuple(partition(unknown_in, prevent_cse)[0]))
+    return {**eqn.params, "jaxpr": split.known, "prevent_cse": prevent_cse}
+
+
+recompute_rules[remat_p] = _call_recompute(
+    remat_p,
+    _remat_known_params,
+    lambda eqn, split: _later_params(split, eqn.params["prevent_cse"], eqn.params),
+)
+recompute_rules[jit_p] = _call_recompute(
+    jit_p,
+    lambda eqn, unknown_in, split: {"jaxpr": split.known, "name": eqn.params["name"]},
+    lambda eqn, split: {"jaxpr": split.staged, "name": eqn.params["name"]},
+)
+
+
+def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
+    """The rule of a scan under an enclosing checkpoint's policy: two loops, both over the whole length.
+
+    The known loop stacks what the policy saves of each step; the staged one has the rest of the known computation in
+    it too, so that whatever of it is needed is computed again.
+    """
+    params = eqn.params
+    closed, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    if allows(policy, eqn):
+        now, later = scan_partial_eval_jaxpr(eqn, unknown_in) if any(unknown_in) else ([eqn], [])
+        return now, later
+    consts_uk, init_uk, xs_uk = split_list(unknown_in, n_consts, n_carry)
+    not_ys = [False] * (len(closed.out_avals) - n_carry)
+
+    def step(carry_uk: list[bool]) -> Any:
+        flags, carried = [*consts_uk, *carry_uk, *xs_uk], [*[True] * n_carry, *not_ys]
+        made = split_by_policy(closed, flags, policy, True, [*carry_uk, *not_ys], carried)
+        return made, made.unknown_out[:n_carry]
+
+    carry_uk, split = fixpoint(init_uk, step)
+    is_carry = [n_consts <= i < n_consts + n_carry for i in range(len(eqn.invars))]
+    known = [not u for u in (*consts_uk, *carry_uk, *xs_uk)]
+    n_known_out = split.unknown_out.count(False)
+    residuals = [Var(stacked_aval(a, params["length"])) for a in split.known.out_avals[n_known_out:]]
+
+    def loop(body: ClosedJaxpr, own: Sequence[Var], taken: Sequence[bool], more: Sequence[Var]) -> JaxprEqn:
+        """The scan of ``body``: it reads ``own`` of the inputs ``taken``; its first inputs are slices of ``more``."""
+        given = iter(own)
+        ins = [
+            (i, next(given) if used else Var(a))
+            for i, (used, carried, a) in enumerate(zip(taken, is_carry, closed.in_avals, strict=True))
+            if used or (carried and (body is split.staged or known[i]))
+        ]
+        first = body.jaxpr.invars[: len(more)]
+        jaxpr = body.jaxpr.replace(invars=[*[v for _, v in ins], *first])
+        counts = {
+            "num_consts": sum(i < n_consts for i, _ in ins),
+            "num_carry": sum(is_carry[i] for i, _ in ins),
+        }
+        new = {**params, **counts, "jaxpr": ClosedJaxpr(jaxpr, body.consts)}
+        return JaxprEqn(scan_p, [*[eqn.invars[i] for i, _ in ins], *more], new, [], eqn.source)
+
+    known_taken = merge(known, [False] * known.count(False), split.known_used)
+    first = loop(split.known, split.known.jaxpr.invars, known_taken, [])
+    first.outvars = [*partition(split.unknown_out, eqn.outvars)[0], *residuals]
+    staged = loop(split.staged, split.staged.jaxpr.invars[split.n_res :], split.staged_used, residuals)
+    staged.outvars = partition(split.staged_out, eqn.outvars)[1]
+    return [e for e in (first,) if _matters(e)], [e for e in (staged,) if _matters(e)]
+
+
+recompute_rules[scan_p] = scan_recompute
+
+
+def _debug_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
+    """Debugging happens again with the computation that it looks at, unless the policy saves that."""
+    if any(unknown_in):
+        return [], [eqn]
+    return [eqn], [] if allows(policy, eqn) else [eqn]
+
+
+recompute_rules[debug_callback_p] = recompute_rules[debug_print_p] = _debug_recompute
+
+
+# ------------------------------------------------------------------------------------------------ transposition
+
+
+def _transposed(
+    closed: ClosedJaxpr, linear: Sequence[bool], nonzero_cts: Sequence[bool], ct_avals: Sequence[Any]
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """(Known inputs, nonzero cotangents) -> nonzero cotangents of the linear inputs; and which those are.
+
+    Unlike ``transpose_jaxpr``, what does not depend on the linear inputs is split off first, also from inside nested
+    calls: it is computed again, ahead of the transposed part.
+    """
+    key = ("remat_transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
+    if key not in closed.memo:
+        known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, linear)
+        n_known_out = len(known.out_avals) - n_res
+        again, used = dce_jaxpr(known.jaxpr, [False] * n_known_out + [True] * n_res)
+        again_closed = ClosedJaxpr(again, known.consts)
+        n_known = len(known.in_avals)
+        nonzero_out: list[bool] = []
+
+        def transposed_jaxpr(*values: Any) -> list[Any]:
+            residuals = eval_closed(again_closed, *partition(used, values[:n_known])[1])
+            given = iter(values[n_known:])
+            cts = [next(given) if nz else zero_of(a) for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)]
+            args = [*residuals, *map(UndefinedPrimal, unknown.in_avals[n_res:])]
+            found = backward_pass_closed(unknown, args, partition(unknown_out, cts)[1])[n_res:]
+            nonzero_out[:] = [type(ct) is not Zero for ct in found]
+            return [ct for ct in found if type(ct) is not Zero]
+
+        made = stage(transposed_jaxpr, [*known.in_avals, *ct_avals], closed.jaxpr.debug_name, "transpose")
+        closed.memo[key] = made, nonzero_out
+    return closed.memo[key]
+
+
+def remat_transpose(
+    cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
+) -> list[Any]:
+    linear = [type(x) is UndefinedPrimal for x in args]
+    nonzero = [type(ct) is not Zero for ct in cts]
+    given = [ct for ct in cts if type(ct) is not Zero]
+    transposed, nonzero_out = _transposed(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
+    known = [x for x in args if type(x) is not UndefinedPrimal]
+    if isinstance(prevent_cse, tuple):
+        prevent_cse = tuple(partition(linear, prevent_cse)[0]) + (True,) * len(given)
+    found = iter(_bind(transposed, [*known, *given], prevent_cse, params))
+    arrives = iter(nonzero_out)
+    return [
+        None if not lin else next(found) if next(arrives) else zero_of(x.aval)
+        for x, lin in zip(args, linear, strict=True)
+    ]
+
+
+transpose_rules[remat_p] = remat_transpose
+
+
+# ------------------------------------------------------------------------------------------------ lowering
+
+
+def remat_lower(
+    ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
+) -> list[str]:
+    guarded = prevent_cse if isinstance(prevent_cse, tuple) else (prevent_cse,) * len(names)
+    operands: Sequence[str] = names
+    if params["differentiated"]:
+        behind = _lower_barrier(ctx, partition(guarded, avals)[1], partition(guarded, names)[1])
+        operands = merge(guarded, partition(guarded, names)[0], behind)
+    return lower_eqns(ctx, jaxpr.jaxpr, [], operands)
+
+
+lowering_rules[remat_p] = remat_lower

@@ -1,0 +1,496 @@
+"""``cond``: one of several jaxprs, chosen by an index.
+
+``cond[branches] index *operands``: the branches take the operands and all have the same types, weak types aside; the
+results have those of branch 0. An index beyond the last branch means the last. Every transformation is a ``cond`` of
+the transformed branches, made equal in type again where only some of them have a tangent, a batch axis or a residual;
+only a batched index leaves the primitive: every branch is run, and ``select_n`` chooses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import Array, as_array, device_array, get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.lists import merge, partition
+from minijax.core.primitive import Primitive
+from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
+from minijax.core.trace import Tracer
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.partial_eval import (
+    dce_jaxpr,
+    dce_rules,
+    partial_eval_jaxpr,
+    partial_eval_jaxpr_rules,
+    partial_eval_rules,
+    split_now,
+)
+from minijax.interpreters.program import program, program_makers
+from minijax.interpreters.recompute import Policy, Split, recompute_rules, split_by_policy
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import transpose_jaxpr, transpose_rules
+from minijax.interpreters.vmap import AxisData, axis_rules, bdim_at_front, vmap_jaxpr
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful, keep_together, subjaxprs
+from minijax.ir.typecheck import call_rule, same_type, typecheck_rules
+from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.text import mlir_type
+from minijax.ops.convert import stop_gradient
+from minijax.ops.empty import empty_of
+from minijax.ops.nary import eq_p
+from minijax.ops.regions import block_text
+from minijax.ops.select import select_n_p
+from minijax.ops.subjaxprs import join_consts
+
+Branches = tuple[ClosedJaxpr, ...]
+
+cond_p = follow_axes(Primitive("cond", multiple_results=True))
+cond_p.keeps_signatures = False
+
+
+@cond_p.def_abstract_eval
+def cond_abstract(*avals: ShapedArray, branches: Branches) -> list[ShapedArray]:
+    return branches[0].out_avals
+
+
+def _any(rows: Sequence[Sequence[bool]]) -> list[bool]:
+    """For each column, whether a row has it."""
+    return [any(column) for column in zip(*rows, strict=True)]
+
+
+# ---------------------------------------------------------------------------------------------- making branches
+
+
+def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
+    """Staged functions as branches: ``(branches, constants, forwards)``.
+
+    The branches take the constants of all ahead of their own inputs. An output that every branch just hands on from
+    the same input is left out of them; ``forwards`` has that input's position, and None for the outputs that remain.
+    """
+    if any(isinstance(const, Tracer) for closed in closeds for const in closed.consts):
+        return _join_branches(closeds)  # they belong to one run, and so do these constants
+    return keep_together(closeds, "cond join", lambda: _join_branches(closeds))
+
+
+def _join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
+    branches, consts = join_consts(closeds)
+    forwards = [row[0] if len(set(row)) == 1 else None for row in zip(*map(_forwarded, branches), strict=True)]
+    if any(f is not None for f in forwards):
+        remaining = {c: ClosedJaxpr(c.jaxpr.replace(outvars=_where(c.jaxpr.outvars, forwards))) for c in branches}
+        branches = tuple(remaining[c] for c in branches)
+    return branches, consts, forwards
+
+
+def _forwarded(closed: ClosedJaxpr) -> list[int | None]:
+    """For each output, the position of the input that it is."""
+    position = {v: i for i, v in enumerate(closed.jaxpr.invars)}
+    return [None if type(v) is Literal else position.get(v) for v in closed.jaxpr.outvars]
+
+
+def _where(outvars: Sequence[Any], forwards: Sequence[int | None]) -> list[Any]:
+    return [v for v, f in zip(outvars, forwards, strict=True) if f is None]
+
+
+def _completed(closed: ClosedJaxpr, outs: Sequence[Any], avals: Sequence[ShapedArray], fill: Any) -> ClosedJaxpr:
+    """``closed`` with ``outs`` for outputs, in which None is filled with ``fill`` of its entry in ``avals``."""
+    jaxpr = closed.jaxpr
+    missing = [aval for atom, aval in zip(outs, avals, strict=True) if atom is None]
+    filler = stage(lambda: list(map(fill, missing)), [], label="cond").jaxpr
+    found = iter(filler.outvars)
+    whole = [next(found) if atom is None else atom for atom in outs]
+    return ClosedJaxpr(jaxpr.replace(outvars=whole, eqns=[*jaxpr.eqns, *filler.eqns]), closed.consts)
+
+
+# ---------------------------------------------------------------------------------------------- evaluation
+
+
+def _branch(index: Any, branches: Branches) -> ClosedJaxpr:
+    position = int(index)
+    return branches[position if 0 <= position < len(branches) else -1]
+
+
+@cond_p.def_impl
+def cond_impl(index: Any, *operands: Any, branches: Branches) -> list[Any]:
+    chosen = _branch(as_array(index), branches)
+    return [*map(_typed, eval_closed(chosen, *operands), branches[0].out_avals)]
+
+
+def _typed(x: Any, aval: ShapedArray) -> Any:
+    """A result, whose branch may have given it another weakness, or written it down as a number."""
+    if type(x) is Array and x.aval is aval:
+        return x
+    if aval.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    array = as_array(x)
+    return Array(array._value(), aval) if array.on_host else device_array(array._buffer, aval)
+
+
+def _cond_program(*, branches: Branches) -> Any:
+    """For loops evaluated step by step: see ``interpreters.program``. Branches weigh as the heaviest does."""
+    programs = [program(branch) for branch in branches]
+    last = len(programs) - 1
+
+    def chosen(index: Any, *values: Any) -> list[Any]:
+        return programs[index if 0 <= index <= last else last](*values)
+
+    return chosen, 1 + max(p.weight for p in programs)
+
+
+program_makers[cond_p] = _cond_program
+
+
+# ---------------------------------------------------------------------------------------------- jvp
+
+
+def cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: Branches) -> Any:
+    nonzero = [type(t) is not Zero for t in tangents[1:]]
+    out_nonzero = _any([jvp_jaxpr(branch, nonzero)[1] for branch in branches])
+    pushed = tuple(
+        closed if found == out_nonzero else jvp_jaxpr(branch, nonzero, out_nonzero)[0]
+        for branch in branches
+        for closed, found in [jvp_jaxpr(branch, nonzero)]
+    )
+    given = [t for t in tangents[1:] if type(t) is not Zero]
+    outs = cond_p.bind(*primals, *given, branches=pushed)
+    n = len(out_nonzero)
+    found = iter(outs[n:])
+    return outs[:n], [
+        next(found) if nz else zero_of(aval) for nz, aval in zip(out_nonzero, branches[0].out_avals, strict=True)
+    ]
+
+
+jvp_rules[cond_p] = cond_jvp
+
+
+# ---------------------------------------------------------------------------------------------- batching
+
+
+def cond_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, branches: Branches) -> Any:
+    if any(e.primitive.name == "io_callback" for branch in branches for e in _all_eqns(branch.jaxpr)):
+        raise NotImplementedError(
+            "IO effect not supported in vmap-of-cond: a branch has an io_callback. Call it outside of the cond, or "
+            "map with lax.map."
+        )
+    if dims[0] is not None:
+        return _batch_index(axis, args, dims, branches)
+    index, *operands = args
+    front = [x if d is None else moveaxis(x, d, 0) for x, d in zip(operands, dims[1:], strict=True)]
+    in_dims = [None if d is None else 0 for d in dims[1:]]
+    found = [vmap_jaxpr(branch, axis, in_dims) for branch in branches]
+    batched = _any([[d is not None for d in out_dims] for _, out_dims in found])
+    out_dims = [0 if b else None for b in batched]
+    mapped = tuple(
+        closed if own == out_dims else vmap_jaxpr(branch, axis, in_dims, batched)[0]
+        for branch, (closed, own) in zip(branches, found, strict=True)
+    )
+    return cond_p.bind(index, *front, branches=mapped), out_dims
+
+
+axis_rules[cond_p] = cond_batch
+
+
+def _batch_index(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], branches: Branches) -> Any:
+    """Every branch on everything, and a selection among their results."""
+    index, *operands = [bdim_at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)]
+    in_dims = [0] * len(operands)
+    outs = []
+    for i, branch in enumerate(branches):
+        batched, _ = vmap_jaxpr(branch, axis, in_dims, True)
+        mine = eq_p.bind(index, full((), i, get_aval(index).dtype))
+        # An element that this branch does not serve may be one where its derivative is infinite or nan, and zero times
+        # that is nan: such elements are constants to differentiation.
+        # Source: https://github.com/jax-ml/jax/issues/1052
+        guarded = [_select(mine, stop_gradient(x), x) for x in operands]
+        outs.append(eval_closed(batched, *guarded))
+    return [_select(index, *cases) for cases in zip(*outs, strict=True)], [0] * len(branches[0].out_avals)
+
+
+def _select(which: Any, *cases: Any) -> Any:
+    """``select_n`` by the vector ``which`` along the first axis."""
+    shape = get_aval(cases[0]).shape
+    if len(shape) > 1:
+        which = broadcast_in_dim_p.bind(which, shape=shape, broadcast_dimensions=(0,))
+    return select_n_p.bind(which, *cases)
+
+
+def _all_eqns(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for sub in subjaxprs(eqn.params):
+            yield from _all_eqns(sub)
+
+
+# ---------------------------------------------------------------------------------------------- partial evaluation
+
+
+def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+    index_unknown, *unknown = unknown_in
+    if index_unknown:
+        return [], [eqn]
+    branches = eqn.params["branches"]
+    key = ("cond split", tuple(unknown))
+    known, later, unknown_out = keep_together(branches, key, lambda: _split(branches, unknown))
+    index, *operands = eqn.invars
+    known_in, unknown_args = partition(unknown, operands)
+    known_out, unknown_results = partition(unknown_out, eqn.outvars)
+    residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
+    now = JaxprEqn(cond_p, [index, *known_in], {"branches": known}, [*known_out, *residuals], eqn.source)
+    then = JaxprEqn(cond_p, [index, *residuals, *unknown_args], {"branches": later}, unknown_results, eqn.source)
+    return ([now] if now.outvars or is_effectful(now) else []), [then]
+
+
+def _split(branches: Branches, unknown: Sequence[bool]) -> tuple[Branches, Branches, list[bool]]:
+    """The known and the unknown part of each branch, and the outputs that are unknown in any of them."""
+    parts = [partial_eval_jaxpr(branch, unknown) for branch in branches]
+    unknown_out = _any([part[2] for part in parts])
+    parts = [
+        part if part[2] == unknown_out else partial_eval_jaxpr(branch, unknown, unknown_out)
+        for branch, part in zip(branches, parts, strict=True)
+    ]
+    known, later = _join_residuals([(first, second, n_res) for first, second, _, n_res in parts])
+    return known, later, unknown_out
+
+
+def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tuple[Branches, Branches]:
+    """``(known, later, number of residuals)`` of each branch, made to have the same residuals.
+
+    Residuals of the same type share a place, so that there are no more than the greediest branch needs of each type;
+    in a place that it does not need, a branch leaves something that it does not read.
+    Known jaxprs have the residuals as their last outputs, the later ones as their first inputs.
+    """
+    places: dict[Any, int] = {}  # (type, how many of that type came before in its branch) -> place
+    positions: list[list[int]] = []
+    for known, _, n_res in parts:
+        seen: Counter[ShapedArray] = Counter()
+        mine = []
+        for aval in known.out_avals[len(known.out_avals) - n_res :]:
+            mine.append(places.setdefault((aval, seen[aval]), len(places)))
+            seen[aval] += 1
+        positions.append(mine)
+    avals = [aval for aval, _ in places]
+    producers, consumers = [], []
+    for (known, later, n_res), mine in zip(parts, positions, strict=True):
+        outs, invars = known.jaxpr.outvars, later.jaxpr.invars
+        n_out = len(outs) - n_res
+        atoms: list[Any] = [None] * len(avals)
+        variables: list[Any] = [Var(aval) for aval in avals]
+        for place, atom, var in zip(mine, outs[n_out:], invars[:n_res], strict=True):
+            atoms[place], variables[place] = atom, var
+        all_avals = [*known.out_avals[:n_out], *avals]
+        producers.append(_completed(known, [*outs[:n_out], *atoms], all_avals, empty_of))
+        consumers.append(ClosedJaxpr(later.jaxpr.replace(invars=[*variables, *invars[n_res:]]), later.consts))
+    return tuple(producers), tuple(consumers)
+
+
+partial_eval_jaxpr_rules[cond_p] = cond_partial_eval_jaxpr
+partial_eval_rules[cond_p] = split_now(cond_p)
+
+
+def cond_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Policy) -> Any:
+    """Under a checkpoint's policy: what it saves inside of the branches are residuals, the rest is computed again."""
+    index_unknown, *unknown = unknown_in
+    if index_unknown:
+        return [], [eqn]
+    branches = eqn.params["branches"]
+    splits = [split_by_policy(branch, unknown, policy, recompute_outputs=True) for branch in branches]
+    unknown_out = _any([split.unknown_out for split in splits])
+    later_out = _any([unknown_out, *[split.staged_out for split in splits]])
+    parts = [_whole_parts(b, unknown, s, unknown_out, later_out) for b, s in zip(branches, splits, strict=True)]
+    known, later = _join_residuals(parts)
+    index, *operands = eqn.invars
+    known_out = partition(unknown_out, eqn.outvars)[0]
+    residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
+    known_in = partition(unknown, operands)[0]
+    now = JaxprEqn(cond_p, [index, *known_in], {"branches": known}, [*known_out, *residuals], eqn.source)
+    results = partition(later_out, eqn.outvars)[1]
+    then = JaxprEqn(cond_p, [index, *residuals, *operands], {"branches": later}, results, eqn.source)
+    return ([now] if now.outvars or is_effectful(now) else []), ([then] if results else [])
+
+
+def _whole_parts(
+    branch: ClosedJaxpr, unknown: Sequence[bool], split: Split, unknown_out: Sequence[bool], later_out: Sequence[bool]
+) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
+    """The parts of a branch that was split by a policy, with all inputs and the outputs that are asked for.
+
+    A later output that this branch saves is a residual more.
+    """
+    known, staged = split.known.jaxpr, split.staged.jaxpr
+    known_in = [Var(aval) for aval in partition(unknown, branch.in_avals)[0]]
+    all_in = [Var(aval) for aval in branch.in_avals]
+    n_known = len(known.outvars) - split.n_res
+    own_outs = iter(known.outvars[:n_known])
+    atoms = [None if u else next(own_outs) for u in split.unknown_out]
+    staged_outs = iter(staged.outvars)
+    saved: list[tuple[Any, Var]] = []
+    outs: list[Any] = []
+    for atom, is_staged, wanted in zip(atoms, split.staged_out, later_out, strict=True):
+        var = next(staged_outs) if is_staged else None
+        if var is None and wanted:
+            assert atom is not None, "an unknown output is staged"
+            var = Var(atom.aval)
+            saved.append((atom, var))
+        if wanted:
+            outs.append(var)
+    kept_out = [atom for atom, u in zip(atoms, unknown_out, strict=True) if not u]
+    now = known.replace(
+        invars=merge(split.known_used, partition(split.known_used, known_in)[0], known.invars),
+        outvars=[*kept_out, *known.outvars[n_known:], *[atom for atom, _ in saved]],
+    )
+    res_in, own_in = staged.invars[: split.n_res], staged.invars[split.n_res :]
+    rest = merge(split.staged_used, partition(split.staged_used, all_in)[0], own_in)
+    later = staged.replace(invars=[*res_in, *[var for _, var in saved], *rest], outvars=outs)
+    return (
+        ClosedJaxpr(now, split.known.consts),
+        ClosedJaxpr(later, split.staged.consts),
+        split.n_res + len(saved),
+    )
+
+
+recompute_rules[cond_p] = cond_recompute
+
+
+# ---------------------------------------------------------------------------------------------- dead code
+
+
+def cond_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+    branches = eqn.params["branches"]
+    pruned, used_in = keep_together(branches, ("cond dce", tuple(used)), lambda: _prune(branches, used))
+    return eqn.replace(
+        invars=[eqn.invars[0], *partition(used_in, eqn.invars[1:])[1]],
+        outvars=partition(used, eqn.outvars)[1],
+        params={"branches": pruned},
+    )
+
+
+def _prune(branches: Branches, used: Sequence[bool]) -> tuple[Branches, list[bool]]:
+    """The branches with the ``used`` outputs only and the inputs that any of them still reads; which those are."""
+    used_in = _any([dce_jaxpr(branch.jaxpr, used)[1] for branch in branches])
+    pruned = []
+    for branch in branches:
+        jaxpr, _ = dce_jaxpr(branch.jaxpr, used, keep_inputs=True)
+        pruned.append(ClosedJaxpr(jaxpr.replace(invars=partition(used_in, jaxpr.invars)[1]), branch.consts))
+    return tuple(pruned), used_in
+
+
+dce_rules[cond_p] = cond_dce
+
+
+# ---------------------------------------------------------------------------------------------- transposition
+
+
+def cond_transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: Branches) -> list[Any]:
+    assert type(index) is not UndefinedPrimal, "cond is not linear in its index"
+    linear = [type(x) is UndefinedPrimal for x in operands]
+    nonzero = [type(ct) is not Zero for ct in cts]
+    given = [ct for ct in cts if type(ct) is not Zero]
+    ct_avals = [get_aval(ct) for ct in given]
+    transposed, arrives = keep_together(
+        branches,
+        ("cond transpose", tuple(linear), tuple(nonzero), tuple(ct_avals)),
+        lambda: _transpose(branches, linear, nonzero, ct_avals),
+    )
+    known = [x for x in operands if type(x) is not UndefinedPrimal]
+    found = iter(cond_p.bind(index, *known, *given, branches=transposed) if any(arrives) else ())
+    arrived = iter(arrives)
+    return [
+        None,
+        *[
+            None if not lin else next(found) if next(arrived) else Zero(x.aval)
+            for x, lin in zip(operands, linear, strict=True)
+        ],
+    ]
+
+
+def _transpose(
+    branches: Branches, linear: Sequence[bool], nonzero: Sequence[bool], ct_avals: Sequence[ShapedArray]
+) -> tuple[Branches, list[bool]]:
+    """The transposed branches, and for which linear inputs a cotangent arrives in any of them."""
+    parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
+    arrives = _any([part[1] for part in parts])
+    all_avals = partition(linear, branches[0].in_avals)[1]
+    avals = partition(arrives, all_avals)[1]
+    whole = []
+    for closed, own in parts:
+        outs = iter(closed.jaxpr.outvars)
+        atoms = [next(outs) if mine else None for mine, some in zip(own, arrives, strict=True) if some]
+        whole.append(closed if own == arrives else _completed(closed, atoms, avals, zeros))
+    return tuple(whole), arrives
+
+
+transpose_rules[cond_p] = cond_transpose
+
+
+# ---------------------------------------------------------------------------------------------- lowering
+
+
+def cond_lower(
+    ctx: Any, avals: Any, out_avals: Sequence[ShapedArray], index: str, *operands: str, branches: Branches
+) -> list[str]:
+    """``stablehlo.case``: its regions have no arguments, they see what is around them."""
+    ordered = any(e.params.get("ordered") for branch in branches for e in _all_eqns(branch.jaxpr))
+    types = [mlir_type(a) for a in out_avals]
+    start = None
+    if ordered:
+        start = ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token")
+        types.insert(0, "!stablehlo.token")
+
+    def region(branch: ClosedJaxpr) -> str:
+        def build(inner: Any) -> list[str]:
+            inner.token = start
+            consts = [inner.constant(c, v.aval) for c, v in zip(branch.consts, branch.jaxpr.constvars, strict=True)]
+            outs = lower_eqns(inner, branch.jaxpr, consts, operands)
+            return [inner.token, *outs] if ordered else outs
+
+        return block_text(ctx, [], build, types)
+
+    regions = ", ".join(map(region, branches))
+    results = f"({', '.join(types)})"
+    names: list[str] = ctx.emit_many(f'"stablehlo.case"({index}) ({regions}) : (tensor<i32>) -> {results}', len(types))
+    if ordered:
+        ctx.token = names.pop(0)
+    return names
+
+
+lowering_rules[cond_p] = cond_lower
+
+
+# ---------------------------------------------------------------------------------------------- typechecking
+
+
+def cond_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Sequence[ShapedArray]:
+    branches = params["branches"]
+    if type(branches) is not tuple or not branches or not all(type(b) is ClosedJaxpr for b in branches):
+        raise TypeError(f"cond requires a tuple of at least one ClosedJaxpr as its branches, got {branches!r}")
+    first = branches[0]
+    for i, branch in enumerate(branches[1:], 1):
+        for what, mine, other in (
+            ("input", first.in_avals, branch.in_avals),
+            ("output", first.out_avals, branch.out_avals),
+        ):
+            if len(mine) != len(other):
+                raise TypeError(f"cond branch 0 has {len(mine)} {what}s, branch {i} has {len(other)}")
+            if not all(map(same_type, mine, other)):
+                raise TypeError(
+                    f"cond branches 0 and {i} have mismatching {what} types: {_short(mine)} vs {_short(other)}"
+                )
+    if not in_avals or in_avals[0] is not _INDEX:
+        found = in_avals[0].str_short() if in_avals else "nothing"
+        raise TypeError(f"cond called with index of type {found} instead of i32[]")
+    return _check_operands(in_avals[1:], {"jaxpr": first})
+
+
+_INDEX = ShapedArray((), np.dtype(np.int32))
+_check_operands = call_rule("jaxpr")
+
+
+def _short(avals: Sequence[ShapedArray]) -> str:
+    return " ".join(aval.str_short() for aval in avals)
+
+
+typecheck_rules[cond_p] = cond_typecheck

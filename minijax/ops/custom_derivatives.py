@@ -1,0 +1,438 @@
+"""What ``custom_jvp_call`` and ``custom_vjp_call`` are made of: functions with two sides, and how to transform them.
+
+A ``Function`` maps arrays to arrays, and on the side something known while tracing to something known while tracing:
+which tangents are symbolic zeros, which residuals came out along which batch axes. So a derivative rule, a forward
+and a backward pass are all transformed alike.
+
+A call exists in two forms. In the *function form* the user's Python functions are parameters of ``bind``, and the call
+passes through every interpreter on the stack, innermost first, whether or not its operands belong to it: the functions
+may close over what the interpreter traces. Staging gives the *equation form*: the function is a jaxpr, what it closes
+over are operands, and the rules are staged when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import Any, NamedTuple
+
+from minijax.core import dtypes, observe
+from minijax.core.array import as_array, get_aval
+from minijax.core.primitive import Primitive
+from minijax.core.structural import Zero, instantiate_zeros
+from minijax.core.trace import MainTrace, Trace, Tracer, bind_at, check_alive, pop_main, state
+from minijax.errors import UnexpectedTracerError
+from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_rules
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
+from minijax.interpreters.vmap import AxisData, BatchTrace, batch, match_axis
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ir.pretty import Params, Printer, parse_rules, pp_rules, unread_functions
+from minijax.ir.typecheck import call_rule, typecheck_rules
+from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.ops.reduce import reduce_sum
+from minijax.ops.subjaxprs import hoist_consts
+
+Dims = Sequence[int | None]
+
+
+# ------------------------------------------------------------------------------------------------ functions
+
+
+class Closed(NamedTuple):
+    """A function as a jaxpr: the values it closes over are its leading inputs; and what it gave on the side."""
+
+    jaxpr: ClosedJaxpr
+    consts: list[Any]
+    side: Any
+
+    def evaluate(self, *values: Any) -> list[Any]:
+        """The results; ``values`` begin with those closed over."""
+        return eval_closed(self.jaxpr, *values)
+
+
+class About(NamedTuple):
+    """The user's function behind a ``Function``, for jaxprs and errors."""
+
+    name: str
+    # 'f at file.py:12'
+    subject: str
+    # which function of a call it is: 'custom_jvp', 'custom_vjp fwd', ...
+    label: str
+
+
+class Function:
+    """A flat function: ``call(side_in, *values)`` gives ``(values, side_out)``. Made by the subclasses."""
+
+    about: About
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        raise NotImplementedError
+
+    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+        """The function staged at ``avals``."""
+        found: list[Any] = []
+
+        def run(*values: Any) -> list[Any]:
+            outs, side_out = self.call(side, *values)
+            found.append(side_out)
+            return outs
+
+        closed, consts = hoist_consts(stage(run, avals, self.about.subject, label=self.about.label))
+        return Closed(closed, consts, found[0])
+
+    def __repr__(self) -> str:
+        return self.about.name
+
+
+class Written(Function):
+    """What the user wrote, made flat by ``run(side, *values)``; ``rule`` is the user's function, for observers."""
+
+    def __init__(
+        self, run: Callable[..., tuple[list[Any], Any]], about: About, primitive: Primitive, rule: Any = None
+    ) -> None:
+        self.run = run
+        self.about = about
+        self.primitive = primitive
+        self.rule = rule
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        if observe.on_rule and self.rule is not None:
+            observe.emit(observe.on_rule, self.about.label, self.primitive, self.rule)
+        # what the user's function records comes from its own lines, not from that of the call
+        outer_source, state.source = state.source, None
+        try:
+            return self.run(side, *[x if hasattr(x, "aval") else as_array(x) for x in values])
+        finally:
+            state.source = outer_source
+
+
+class Staged(Function):
+    """``inner``, staged at first need for each side input, at values of types ``avals_for(side)``.
+
+    In an equation the values are led by what the call's function closes over. A derivative rule of the user's does not
+    take these, but may close over the same tracers: for those in ``closed_over`` it then gets the equation's operands.
+    """
+
+    def __init__(
+        self, inner: Function, avals_for: Callable[[Any], Sequence[Any]], closed_over: Sequence[Any] = ()
+    ) -> None:
+        self.inner = inner
+        self.about = inner.about
+        self.avals_for = avals_for
+        self.closed_over = [c if isinstance(c, Tracer) else None for c in closed_over]
+        self.found: dict[Any, Closed] = {}
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        key = (side, state.axis_env)
+        closed = self.found.get(key)
+        if closed is None:
+            closed = self.found[key] = self.inner.close(side, self.avals_for(side))
+        n = len(self.closed_over)
+        operand_of = dict(zip(map(id, self.closed_over), values[:n], strict=True))
+        consts = [operand_of[id(c)] if id(c) in operand_of else check_alive(c) for c in closed.consts]
+        return closed.evaluate(*consts, *values[n:]), closed.side
+
+
+# ------------------------------------------------------------------------------------------------ batching
+
+
+class OutDims:
+    """The batch axes of a batched call's results: whichever of its functions runs first decides, the others follow."""
+
+    def __init__(self, name: str, dims: Dims | None = None) -> None:
+        self.name = name
+        self.dims = None if dims is None else list(dims)
+
+    def settle(self, values: Sequence[Any], found: Dims, size: int) -> list[Any]:
+        """``values``, batched along ``found``, as agreed."""
+        if self.dims is None:
+            self.dims = list(found)
+        return [
+            self._moved(i, x, d, to, size) for i, (x, d, to) in enumerate(zip(values, found, self.dims, strict=True))
+        ]
+
+    def _moved(self, i: int, x: Any, dim: int | None, to: int | None, size: int) -> Any:
+        if dim == to:
+            return x
+        if to is None:
+            raise ValueError(
+                f"vmap of {self.name}: result {i} of the function does not depend on the mapped arguments, but what "
+                "its derivative rule gives for it does. Make the function's result depend on them too, for example by "
+                "adding 0 * x."
+            )
+        return match_axis(x, dim, size, to)
+
+
+class Mapped(NamedTuple):
+    """How a call in function form met a vmap: its trace, the axis, and the named axes around the call."""
+
+    trace: BatchTrace
+    env: Any
+
+
+class Batched(Function):
+    """``inner`` for a whole batch. The subclasses know the batch axes of the values, and what to do with the results'.
+
+    ``mapped`` is the vmap that the call in function form passed through; ``inner`` may close over its tracers, so it is
+    run with those of the same trace. It is None for the equation form, which closes over nothing.
+    """
+
+    def __init__(self, inner: Function, axis: AxisData, in_dims: Dims, out: OutDims, mapped: Mapped | None) -> None:
+        self.inner = inner
+        self.about = inner.about
+        self.axis = axis
+        self.in_dims = in_dims
+        self.out = out
+        self.mapped = mapped
+
+    def enter(self, side: Any) -> tuple[Any, Dims]:
+        """The side input of ``inner``, and the batch axes of the values."""
+        raise NotImplementedError
+
+    def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
+        """The results and the side output, given ``inner``'s results and their batch axes."""
+        raise NotImplementedError
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        inner_side, dims = self.enter(side)
+        if self.mapped is None:
+            found: list[Any] = []
+
+            def run(*xs: Any) -> list[Any]:
+                outs, side_out = self.inner.call(inner_side, *xs)
+                found.append(side_out)
+                return outs
+
+            outs, out_dims = batch(run, self.axis, values, dims, self.about.subject)
+            return self.leave(side, found[0], outs, out_dims)
+        trace = self.mapped.trace
+        with _Resumed(self.mapped):
+            if state.dynamic.level < trace.level and levels_below(values, trace.level):
+                outs, side_out = self.inner.call(inner_side, *map(trace.box, values, dims))
+                pairs = [trace.unbox(x) for x in outs]
+                return self.leave(side, side_out, [x for x, _ in pairs], [d for _, d in pairs])
+        closed = self.close(side, [get_aval(x) for x in values])
+        return eval_closed(closed.jaxpr, *closed.consts, *values), closed.side
+
+    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+        if self.mapped is None:
+            return super().close(side, avals)
+        inner_side, dims = self.enter(side)
+        trace = self.mapped.trace
+        with _Resumed(self.mapped):
+            inner = self.inner.close(inner_side, [_without_axis(a, d) for a, d in zip(avals, dims, strict=True)])
+            consts = [trace.unbox(c) for c in inner.consts]
+        all_dims = [*[d for _, d in consts], *dims]
+        found: list[Any] = []
+
+        def run(*values: Any) -> list[Any]:
+            outs, out_dims = batch(inner.evaluate, self.axis, values, all_dims, self.about.subject)
+            outs, side_out = self.leave(side, inner.side, outs, out_dims)
+            found.append(side_out)
+            return outs
+
+        in_avals = [*[get_aval(c) for c, _ in consts], *avals]
+        staged = stage(run, in_avals, self.about.subject, label=self.about.label)
+        closed, more = hoist_consts(staged)
+        return Closed(closed, [*more, *[c for c, _ in consts]], found[0])
+
+
+class BatchedFunction(Batched):
+    """The function itself: values in, values out."""
+
+    def enter(self, side: Any) -> tuple[Any, Dims]:
+        return side, self.in_dims
+
+    def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
+        return self.out.settle(values, dims, self.axis.size), side_out
+
+
+def _without_axis(aval: Any, dim: int | None) -> Any:
+    return aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
+
+
+def levels_below(values: Sequence[Any], level: int) -> bool:
+    """Whether no tracer among ``values`` belongs to an interpreter of ``level`` or above."""
+    return all(not isinstance(x, Tracer) or x._trace.level < level for x in values)
+
+
+def sum_to_axis(x: Any, dim: int | None, to: int | None, size: int) -> Any:
+    """``x`` with its batch axis moved to ``to``; where nothing was batched, the sum over the batch."""
+    if to is None:
+        return x if dim is None else reduce_sum(x, (dim,))
+    return match_axis(x, dim, size, to)
+
+
+class _Resumed:
+    """Context manager: a vmap in which a call was made is on the stack, again if it had ended.
+
+    A backward pass runs after the vmap it was batched by; what the user's function closes over are tracers of that one.
+    Threads that call one pullback take turns: the vmap can be on one stack at a time.
+    """
+
+    __slots__ = ("mapped", "pushed", "env")
+    turn = threading.RLock()
+
+    def __init__(self, mapped: Mapped) -> None:
+        self.mapped = mapped
+
+    def __enter__(self) -> None:
+        main: MainTrace = self.mapped.trace.main
+        self.pushed = main not in state.stack
+        self.env, state.axis_env = state.axis_env, self.mapped.env
+        if not self.pushed:
+            return
+        self.turn.acquire()
+        try:
+            main.level = main.trace.level = len(state.stack)
+            main.alive = True
+            state.stack.append(main)
+            if observe.on_main_push:
+                observe.emit(observe.on_main_push, main)
+        except BaseException:  # an observer, or the user, stops it
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        state.axis_env = self.env
+        if self.pushed:
+            pop_main(self.mapped.trace.main)
+            self.turn.release()
+
+
+# ------------------------------------------------------------------------------------------------ binding
+
+
+def custom_call(name: str, kind: str, **rules: str) -> Primitive:
+    """A primitive that calls a function with a derivative rule, with the rules that do not depend on its ``kind``.
+
+    In function form its ``bind`` visits each interpreter below the parameter ``level``. ``kind`` is "jvp" or "vjp";
+    ``rules`` are the parameters that hold the user's rules in an equation, by the names they are printed under.
+    """
+    primitive = Primitive(name, multiple_results=True)
+    primitive.keeps_signatures = False
+    bind_equation = follow_axes(primitive).bind
+
+    def bind(self: Primitive, *args: Any, **params: Any) -> list[Any]:
+        level = params.get("level")
+        if level is None:
+            return bind_equation(*args, **params)
+        trace = _next_trace([*map(check_alive, args)], level)
+        return bind_at(self, trace, args, {**params, "level": trace.level})
+
+    def custom_impl(*args: Any, **params: Any) -> list[Any]:
+        if "call_jaxpr" in params:
+            return eval_closed(params["call_jaxpr"], *args)
+        outs, _ = params["fun"].call(None, *args)
+        check_closed_over(outs, params["level"] + 1, params["fun"].about.subject, kind)
+        return outs
+
+    def custom_partial_eval(trace: Any, *args: Any, **params: Any) -> list[Any]:
+        """Only what is linear is partially evaluated here, and that needs no derivative rule any more."""
+        return custom_impl(*args, **params)
+
+    def custom_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+        return call_jaxpr.out_avals
+
+    def custom_transpose(cts: Sequence[Any], *args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+        return backward_pass_closed(call_jaxpr, args, cts)
+
+    def custom_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
+        return lower_eqns(ctx, call_jaxpr.jaxpr, [], names)
+
+    def custom_params(eqn: JaxprEqn, printer: Printer) -> Params:
+        """The names of the rules stand for them, and the function's name comes first."""
+        params = dict(eqn.params)
+        if not params["num_consts"]:
+            del params["num_consts"]
+        params.update({shown: params.pop(held) for shown, held in rules.items()})
+        return [("name", function_name(params["call_jaxpr"])), *sorted(params.items())]
+
+    primitive.bind = MethodType(bind, primitive)
+    primitive.def_impl(custom_impl)
+    primitive.def_abstract_eval(custom_abstract)
+    typecheck_rules[primitive] = call_rule("call_jaxpr")
+    partial_eval_rules[primitive] = custom_partial_eval
+    transpose_rules[primitive] = custom_transpose
+    lowering_rules[primitive] = custom_lower
+    pp_rules[primitive] = custom_params
+    parse_rules[primitive] = unread_functions(**rules)
+    return primitive
+
+
+def _next_trace(args: Sequence[Any], level: int) -> Trace:
+    """The innermost interpreter below ``level`` that has to do with a call on ``args``.
+
+    A vmap always has: the functions may close over its tracers.
+    """
+    traces = [x._trace for x in args if isinstance(x, Tracer)]
+    for main in reversed(state.stack[:level]):
+        if main.dynamic or main.trace_type is BatchTrace or any(t is main.trace for t in traces):
+            return main.trace
+    raise AssertionError("evaluation is dynamic")
+
+
+def mapped_by(level: int) -> Mapped:
+    """The vmap at ``level``, which is processing a call in function form."""
+    trace: Any = state.stack[level].trace
+    return Mapped(trace, state.axis_env)
+
+
+def check_closed_over(values: Sequence[Any], level: int, name: str, kind: str) -> None:
+    """UnexpectedTracerError for a value that depends on a tracer of ``level`` or above, which ``name`` closes over."""
+    if not levels_below(values, level):
+        raise UnexpectedTracerError("Encountered an unexpected tracer. " + closed_over_message(name, kind))
+
+
+def closed_over_message(name: str, kind: str) -> str:
+    """What to do about a function that closes over what is differentiated; ``kind`` is 'vjp' or 'jvp'."""
+    rules = "fwd and bwd rules" if kind == "vjp" else "rule"
+    return (
+        f"Detected differentiation of a custom_{kind} function with respect to a closed-over value. That isn't "
+        f"supported because the custom {kind.upper()} rule only specifies how to differentiate the custom_{kind} "
+        f"function with respect to explicit input parameters. The function is {name}. Try passing the closed-over "
+        f"value into the custom_{kind} function as an argument, and adapting the custom_{kind} {rules}; where it is "
+        "closed over by a function argument, closure_convert finds it."
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the equation form
+
+
+def stage_call(trace: Any, fun: Function, args: Sequence[Any], kind: str) -> tuple[list[Any], ClosedJaxpr]:
+    """``fun`` staged at ``args``: what it closes over, which are the equation's first operands, and its jaxpr."""
+    closed = fun.close(None, [get_aval(x) for x in args])
+    check_closed_over(closed.consts, trace.level + 1, fun.about.subject, kind)
+    return closed.consts, closed.jaxpr
+
+
+def pruned_call(closed: ClosedJaxpr, used: Sequence[bool]) -> ClosedJaxpr:
+    """``closed`` with the ``used`` outputs only; all inputs stay, as the rules may read them. Kept with ``closed``."""
+    key = ("dce, inputs kept", tuple(used))
+    if key not in closed.memo:
+        pruned, _ = dce_jaxpr(closed.jaxpr, used, keep_inputs=True)
+        same = all(used) and len(pruned.eqns) == len(closed.eqns)
+        closed.memo[key] = closed if same else ClosedJaxpr(pruned, closed.consts)
+    return closed.memo[key]
+
+
+def function_name(closed: ClosedJaxpr) -> str:
+    """The name of the function that ``closed`` was staged from."""
+    return closed.jaxpr.debug_name.partition(" at ")[0]
+
+
+def zero_flags(tangents: Sequence[Any], symbolic_zeros: bool) -> tuple[bool, ...]:
+    """Which (co)tangents a rule is told of as zeros on the side; the others, real zeros among them, it gets as arrays.
+
+    Those of integers always: they are of type float0, which no program computes with.
+    """
+    return tuple(type(t) is Zero and (symbolic_zeros or t.aval.dtype == dtypes.float0) for t in tangents)
+
+
+def given(tangents: Sequence[Any], zeros: Sequence[bool]) -> list[Any]:
+    """The (co)tangents that ``zeros`` does not mark, as arrays."""
+    return [instantiate_zeros(t) for t, zero in zip(tangents, zeros, strict=True) if not zero]

@@ -1,0 +1,244 @@
+"""``custom_jvp_call``: a function that is differentiated by a rule of the user's.
+
+Function form: ``fun``, ``jvp`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
+``jvp_jaxpr_fun`` (a ``Function``), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands are what the
+function closes over.
+
+``fun`` has no side input or output. ``jvp`` takes on the side which tangents are zero, gets the primals and the other
+tangents, and gives the primal results, the nonzero tangents, and on the side which of these are zero. In an equation
+the primals are led by what the function closes over; that has no tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.array import get_aval
+from minijax.core.structural import Zero, zero_of
+from minijax.core.trace import state
+from minijax.errors import UnexpectedTracerError
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.partial_eval import PartialEvalTracer, custom_rule_calls, dce_rules
+from minijax.interpreters.stage import staging_rules
+from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ops.custom_derivatives import (
+    About,
+    Batched,
+    BatchedFunction,
+    Closed,
+    Dims,
+    Function,
+    OutDims,
+    Staged,
+    Written,
+    check_closed_over,
+    closed_over_message,
+    custom_call,
+    given,
+    mapped_by,
+    pruned_call,
+    stage_call,
+    zero_flags,
+)
+
+custom_jvp_call_p = custom_call("custom_jvp_call", "jvp", jvp="jvp_jaxpr_fun")
+
+
+def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Callable[..., Any], *args: Any) -> Any:
+    """``fun(*args)`` for arrays and one array as the result, differentiated by ``jvp(*args, *tangents)``.
+
+    That is what ``custom_jvp`` does for trees; this is for functions of this package that are made of primitives.
+    ``jvp`` returns the result and its tangent.
+    """
+    if len(state.stack) == 1 and not observe.bind_watched:
+        return fun(*args)
+
+    def run(side: None, *xs: Any) -> Any:
+        return [fun(*xs)], None
+
+    def run_rule(zeros: Sequence[bool], *values: Any) -> Any:
+        return list(jvp(*values)), (False,)
+
+    (out,) = custom_jvp_call_p.bind(
+        *args,
+        fun=Written(run, About(name, name, "custom_jvp"), custom_jvp_call_p),
+        jvp=Written(run_rule, About(jvp.__name__, jvp.__name__, "custom_jvp rule"), custom_jvp_call_p, jvp),
+        symbolic_zeros=False,
+        level=len(state.stack),
+    )
+    return out
+
+
+# ------------------------------------------------------------------------------------------------ staging
+
+
+def custom_jvp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
+    if "call_jaxpr" in params:
+        return trace.record(custom_jvp_call_p, args, params)
+    consts, closed = stage_call(trace, params["fun"], args, "jvp")
+    equation = {
+        "call_jaxpr": closed,
+        "jvp_jaxpr_fun": staged_rule(params["jvp"], [get_aval(x) for x in args], 0, consts),
+        "num_consts": len(consts),
+        "symbolic_zeros": params["symbolic_zeros"],
+    }
+    return trace.record(custom_jvp_call_p, [*consts, *args], equation)
+
+
+staging_rules[custom_jvp_call_p] = custom_jvp_stage
+
+
+def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Sequence[Any] = ()) -> Staged:
+    """``jvp`` for primals of ``avals``, the first ``num_consts`` of them closed over, staged when first needed."""
+
+    def avals_for(zeros: Sequence[bool]) -> list[Any]:
+        with_tangents = zip(avals[num_consts:], zeros, strict=True)
+        return [*avals, *[a.to_tangent_aval() for a, zero in with_tangents if not zero]]
+
+    return Staged(jvp, avals_for, closed_over)
+
+
+# ------------------------------------------------------------------------------------------------ differentiation
+
+
+def custom_jvp_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    symbolic_zeros = params["symbolic_zeros"]
+    if "call_jaxpr" not in params:
+        jvp = params["jvp"]
+        outs, tangents_out = _apply_rule(jvp, primals, tangents, symbolic_zeros)
+        check_closed_over([*outs, *tangents_out], params["level"], params["fun"].about.subject, "jvp")
+        return outs, tangents_out
+    n = params["num_consts"]
+    if any(type(t) is not Zero for t in tangents[:n]):
+        raise UnexpectedTracerError(closed_over_message(params["call_jaxpr"].jaxpr.debug_name, "jvp"))
+    return _apply_rule(params["jvp_jaxpr_fun"], primals, tangents[n:], symbolic_zeros)
+
+
+def _apply_rule(jvp: Function, primals: Sequence[Any], tangents: Sequence[Any], symbolic_zeros: bool) -> Any:
+    zeros = zero_flags(tangents, symbolic_zeros)
+    results, zeros_out = jvp.call(zeros, *primals, *given(tangents, zeros))
+    outs, nonzero = results[: len(zeros_out)], iter(results[len(zeros_out) :])
+    if any(type(x) is PartialEvalTracer for x in outs):
+        known = {id(x._trace) for x in primals if type(x) is PartialEvalTracer}
+        if any(type(x) is PartialEvalTracer and id(x._trace) not in known for x in outs):
+            raise ValueError(
+                "Linearization failed to produce known values for all output primals. This is typically caused by "
+                "attempting to differentiate a function that uses an operation that does not support reverse-mode "
+                f"autodiff; here the JVP rule {jvp.about.subject} computes a primal output from a tangent."
+            )
+    return outs, [zero_of(get_aval(x)) if zero else next(nonzero) for x, zero in zip(outs, zeros_out, strict=True)]
+
+
+jvp_rules[custom_jvp_call_p] = custom_jvp_jvp
+
+
+custom_rule_calls[custom_jvp_call_p] = "call_jaxpr"
+
+
+# ------------------------------------------------------------------------------------------------ batching
+
+
+class BatchedRule(Batched):
+    """A jvp rule: a result and its tangent are batched along one axis."""
+
+    def enter(self, side: Any) -> tuple[Any, Dims]:
+        dims = self.in_dims[len(self.in_dims) - len(side) :]
+        return side, [*self.in_dims, *[d for d, zero in zip(dims, side, strict=True) if not zero]]
+
+    def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
+        n = len(side_out)
+        tangent_dims = iter(dims[n:])
+        of_tangents = [None if zero else next(tangent_dims) for zero in side_out]
+        merged = [t if p is None else p for p, t in zip(dims[:n], of_tangents, strict=True)]
+        if self.out.dims is None:
+            self.out.dims = merged
+        # the results as agreed, and each tangent like its result
+        tangents = iter(values[n:])
+        full = [values[i] if zero else next(tangents) for i, zero in enumerate(side_out)]
+        full_dims = [dims[i] if zero else of_tangents[i] for i, zero in enumerate(side_out)]
+        outs = self.out.settle(values[:n], dims[:n], self.axis.size)
+        moved = self.out.settle(full, full_dims, self.axis.size)
+        return [*outs, *[t for t, zero in zip(moved, side_out, strict=True) if not zero]], side_out
+
+
+def custom_jvp_batch(axis: Any, args: Sequence[Any], dims: Dims, **params: Any) -> Any:
+    if "call_jaxpr" in params:
+        return _batch_equation(axis, args, dims, **params)
+    mapped = mapped_by(params["level"])
+    fun = params["fun"]
+    out = OutDims(fun.about.subject)
+    batched = {
+        **params,
+        "fun": BatchedFunction(fun, axis, dims, out, mapped),
+        "jvp": BatchedRule(params["jvp"], axis, dims, out, mapped),
+    }
+    outs = custom_jvp_call_p.bind(*args, **batched)
+    return outs, out.dims
+
+
+def _batch_equation(
+    axis: Any,
+    args: Sequence[Any],
+    dims: Dims,
+    *,
+    call_jaxpr: ClosedJaxpr,
+    jvp_jaxpr_fun: Function,
+    num_consts: int,
+    symbolic_zeros: bool,
+) -> Any:
+    batched, out_dims = vmap_jaxpr(call_jaxpr, axis, dims)
+    out = OutDims(call_jaxpr.jaxpr.debug_name, out_dims)
+    rule = BatchedRule(jvp_jaxpr_fun, axis, dims, out, None)
+    outs = custom_jvp_call_p.bind(
+        *args,
+        call_jaxpr=batched,
+        jvp_jaxpr_fun=staged_rule(rule, batched.in_avals, num_consts),
+        num_consts=num_consts,
+        symbolic_zeros=symbolic_zeros,
+    )
+    return outs, out_dims
+
+
+axis_rules[custom_jvp_call_p] = custom_jvp_batch
+
+
+# ------------------------------------------------------------------------------------------------ dead code
+
+
+class PrunedRule(Function):
+    """A jvp rule without the results that nobody uses."""
+
+    def __init__(self, inner: Function, used: Sequence[bool]) -> None:
+        self.inner = inner
+        self.about = inner.about
+        self.used = used
+
+    def _side_out(self, zeros_out: Sequence[bool]) -> tuple[list[bool], tuple[bool, ...]]:
+        used_tangents = [u for u, zero in zip(self.used, zeros_out, strict=True) if not zero]
+        return [*self.used, *used_tangents], tuple(z for z, u in zip(zeros_out, self.used, strict=True) if u)
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        outs, zeros_out = self.inner.call(side, *values)
+        kept, side_out = self._side_out(zeros_out)
+        return [x for x, keep in zip(outs, kept, strict=True) if keep], side_out
+
+    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+        closed = self.inner.close(side, avals)
+        kept, side_out = self._side_out(closed.side)
+        return Closed(pruned_call(closed.jaxpr, kept), closed.consts, side_out)
+
+
+def custom_jvp_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+    params = dict(eqn.params)
+    params["call_jaxpr"] = pruned_call(params["call_jaxpr"], used)
+    if all(used):
+        return eqn.replace(params=params)
+    rule = PrunedRule(params["jvp_jaxpr_fun"], used)
+    params["jvp_jaxpr_fun"] = staged_rule(rule, params["call_jaxpr"].in_avals, params["num_consts"])
+    return eqn.replace(params=params, outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u])
+
+
+dce_rules[custom_jvp_call_p] = custom_jvp_dce

@@ -1,0 +1,332 @@
+"""``custom_vjp_call``: a function that is differentiated in reverse by a forward and a backward pass of the user's.
+
+Function form: ``fun``, ``fwd``, ``bwd`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
+``fwd_jaxpr_thunk`` and ``bwd`` (``Function``s), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands
+are what the function closes over.
+
+``fwd`` takes on the side which inputs are perturbed (with ``symbolic_zeros``, else None), gets the inputs, and gives
+the residuals and the results; on the side something with ``n_res``, the number of residuals. ``bwd`` takes that on the
+side, with which cotangents are zero; it gets the residuals and the other cotangents and gives the nonzero cotangents of
+the inputs, and on the side which of these are zero. In an equation the inputs of ``fwd`` are led by what the function
+closes over; that has no cotangents.
+
+Between the two stands ``custom_lin``: the tangents of the results as a linear function of those of the inputs, which
+can only be transposed, by ``bwd``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.primitive import Primitive
+from minijax.core.structural import Zero, zero_of
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.partial_eval import dce_rules
+from minijax.interpreters.stage import staging_rules
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ir.pretty import Params, Printer, pp_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.ops.custom_derivatives import (
+    Batched,
+    BatchedFunction,
+    Closed,
+    Dims,
+    Function,
+    OutDims,
+    Staged,
+    check_closed_over,
+    closed_over_message,
+    custom_call,
+    given,
+    mapped_by,
+    pruned_call,
+    stage_call,
+    sum_to_axis,
+    zero_flags,
+)
+
+custom_vjp_call_p = custom_call("custom_vjp_call", "vjp", fwd="fwd_jaxpr_thunk", bwd="bwd")
+custom_lin_p = Primitive("custom_lin", multiple_results=True)
+custom_lin_p.keeps_signatures = False
+
+FORWARD_MODE = "can't apply forward-mode autodiff (jvp) to a custom_vjp function."
+
+
+class CustomVJPException(Exception):
+    """A ``custom_vjp`` function was differentiated with respect to something that it closes over."""
+
+
+# ------------------------------------------------------------------------------------------------ staging
+
+
+def custom_vjp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
+    if "call_jaxpr" in params:
+        return trace.record(custom_vjp_call_p, args, params)
+    consts, closed = stage_call(trace, params["fun"], args, "vjp")
+    avals = [get_aval(x) for x in args]
+    equation = {
+        "call_jaxpr": closed,
+        "fwd_jaxpr_thunk": Staged(params["fwd"], lambda perturbed: avals, consts),
+        "bwd": params["bwd"],
+        "num_consts": len(consts),
+        "symbolic_zeros": params["symbolic_zeros"],
+    }
+    return trace.record(custom_vjp_call_p, [*consts, *args], equation)
+
+
+staging_rules[custom_vjp_call_p] = custom_vjp_stage
+
+
+# ------------------------------------------------------------------------------------------------ differentiation
+
+
+def custom_vjp_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    symbolic_zeros = params["symbolic_zeros"]
+    if "call_jaxpr" not in params:
+        return _run_forward(params["fwd"], params["bwd"], primals, tangents, symbolic_zeros, params["level"])
+    n = params["num_consts"]
+    if any(type(t) is not Zero for t in tangents[:n]):
+        raise CustomVJPException(closed_over_message(params["call_jaxpr"].jaxpr.debug_name, "vjp"))
+    return _run_forward(params["fwd_jaxpr_thunk"], params["bwd"], primals, tangents[n:], symbolic_zeros)
+
+
+def _run_forward(
+    fwd: Function,
+    bwd: Function,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    symbolic_zeros: bool,
+    level: int | None = None,
+) -> Any:
+    """Results and their tangents. ``level`` is that of the jvp, where ``fwd`` may close over tracers."""
+    in_zeros = [type(t) is Zero for t in tangents]
+    perturbed = tuple(not zero for zero in in_zeros) if symbolic_zeros else None
+    results, side = fwd.call(perturbed, *primals)
+    if level is not None:
+        check_closed_over(results, level, fwd.about.subject, "vjp")
+    residuals, outs = results[: side.n_res], results[side.n_res :]
+    tangents_out = custom_lin_p.bind(
+        *residuals,
+        *given(tangents, in_zeros),
+        num_res=side.n_res,
+        bwd=Backward(bwd, side),
+        out_avals=[get_aval(x).to_tangent_aval() for x in outs],
+        symbolic_zeros=symbolic_zeros,
+        in_zeros=in_zeros,
+    )
+    return outs, [
+        zero_of(get_aval(x)) if get_aval(t).dtype == dtypes.float0 else t
+        for x, t in zip(outs, tangents_out, strict=True)
+    ]
+
+
+jvp_rules[custom_vjp_call_p] = custom_vjp_jvp
+
+
+# ------------------------------------------------------------------------------------------------ the linear side
+
+
+class Backward(NamedTuple):
+    """A backward pass, and what its forward pass said on the side."""
+
+    function: Function
+    side: Any
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+@custom_lin_p.def_abstract_eval
+def custom_lin_abstract(*avals: Any, out_avals: Sequence[Any], **params: Any) -> Sequence[Any]:
+    return out_avals
+
+
+def refuse_forward_mode(*args: Any, **params: Any) -> Any:
+    """There are tangents, so this is forward mode: TypeError."""
+    raise TypeError(FORWARD_MODE)
+
+
+custom_lin_p.def_impl(refuse_forward_mode)
+lowering_rules[custom_lin_p] = refuse_forward_mode
+axis_rules[custom_lin_p] = refuse_forward_mode
+jvp_rules[custom_lin_p] = refuse_forward_mode
+
+
+def custom_lin_params(eqn: JaxprEqn, printer: Printer) -> Params:
+    return [(k, v) for k, v in sorted(eqn.params.items()) if k != "out_avals"]
+
+
+pp_rules[custom_lin_p] = custom_lin_params
+
+
+def custom_lin_transpose(
+    cts: Sequence[Any],
+    *args: Any,
+    num_res: int,
+    bwd: Backward,
+    out_avals: Sequence[Any],
+    symbolic_zeros: bool,
+    in_zeros: Sequence[bool],
+) -> list[Any]:
+    zeros = zero_flags(cts, symbolic_zeros)
+    found, zeros_out = bwd.function.call((bwd.side, zeros), *args[:num_res], *given(cts, zeros))
+    nonzero = iter(found)
+    all_cts = [None if zero else next(nonzero) for zero in zeros_out]
+    return [None] * num_res + [ct for ct, was_zero in zip(all_cts, in_zeros, strict=True) if not was_zero]
+
+
+transpose_rules[custom_lin_p] = custom_lin_transpose
+
+
+# ------------------------------------------------------------------------------------------------ batching
+
+
+class BatchedSide(NamedTuple):
+    """What a batched forward pass tells the backward pass: the batch axes of residuals and results."""
+
+    inner: Any
+    n_res: int
+    res_dims: Dims
+    out_dims: Dims
+
+
+class BatchedForward(Batched):
+    """A forward pass: residuals are batched as they come, the results as those of the function."""
+
+    def enter(self, side: Any) -> tuple[Any, Dims]:
+        return side, self.in_dims
+
+    def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
+        n = side_out.n_res
+        outs = self.out.settle(values[n:], dims[n:], self.axis.size)
+        assert self.out.dims is not None
+        return [*values[:n], *outs], BatchedSide(side_out, n, dims[:n], self.out.dims)
+
+
+class BatchedBackward(Batched):
+    """A backward pass: an input's cotangent is batched as the input was, or summed over the batch if it was not."""
+
+    def enter(self, side: Any) -> tuple[Any, Dims]:
+        forward, zeros = side
+        ct_dims = [d for d, zero in zip(forward.out_dims, zeros, strict=True) if not zero]
+        return (forward.inner, zeros), [*forward.res_dims, *ct_dims]
+
+    def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
+        wanted = [d for d, zero in zip(self.in_dims, side_out, strict=True) if not zero]
+        size = self.axis.size
+        return [sum_to_axis(x, d, to, size) for x, d, to in zip(values, dims, wanted, strict=True)], side_out
+
+
+def custom_vjp_batch(axis: Any, args: Sequence[Any], dims: Dims, **params: Any) -> Any:
+    if "call_jaxpr" in params:
+        return _batch_equation(axis, args, dims, **params)
+    mapped = mapped_by(params["level"])
+    out = OutDims(params["fun"].about.subject)
+    batched = {
+        **params,
+        "fun": BatchedFunction(params["fun"], axis, dims, out, mapped),
+        "fwd": BatchedForward(params["fwd"], axis, dims, out, mapped),
+        "bwd": BatchedBackward(params["bwd"], axis, dims, out, mapped),
+    }
+    outs = custom_vjp_call_p.bind(*args, **batched)
+    return outs, out.dims
+
+
+def _batch_equation(
+    axis: Any,
+    args: Sequence[Any],
+    dims: Dims,
+    *,
+    call_jaxpr: ClosedJaxpr,
+    fwd_jaxpr_thunk: Function,
+    bwd: Function,
+    num_consts: int,
+    symbolic_zeros: bool,
+) -> Any:
+    batched, out_dims = vmap_jaxpr(call_jaxpr, axis, dims)
+    out = OutDims(call_jaxpr.jaxpr.debug_name, out_dims)
+    fwd = BatchedForward(fwd_jaxpr_thunk, axis, dims, out, None)
+    outs = custom_vjp_call_p.bind(
+        *args,
+        call_jaxpr=batched,
+        fwd_jaxpr_thunk=Staged(fwd, lambda perturbed: batched.in_avals),
+        bwd=BatchedBackward(bwd, axis, dims[num_consts:], out, None),
+        num_consts=num_consts,
+        symbolic_zeros=symbolic_zeros,
+    )
+    return outs, out_dims
+
+
+axis_rules[custom_vjp_call_p] = custom_vjp_batch
+
+
+# ------------------------------------------------------------------------------------------------ dead code
+
+
+class PrunedSide(NamedTuple):
+    """What a forward pass without the unused results tells the backward pass."""
+
+    inner: Any
+    n_res: int
+
+
+class PrunedForward(Function):
+    """A forward pass without the results that nobody uses."""
+
+    def __init__(self, inner: Function, used: Sequence[bool]) -> None:
+        self.inner = inner
+        self.about = inner.about
+        self.used = used
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        outs, side_out = self.inner.call(side, *values)
+        kept = [*[True] * side_out.n_res, *self.used]
+        return [x for x, keep in zip(outs, kept, strict=True) if keep], PrunedSide(side_out, side_out.n_res)
+
+    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+        closed = self.inner.close(side, avals)
+        n_res = closed.side.n_res
+        pruned = pruned_call(closed.jaxpr, [*[True] * n_res, *self.used])
+        return Closed(pruned, closed.consts, PrunedSide(closed.side, n_res))
+
+
+class PrunedBackward(Function):
+    """A backward pass that gives zeros as the cotangents of unused results."""
+
+    def __init__(self, inner: Function, used: Sequence[bool], out_avals: Sequence[Any], symbolic_zeros: bool) -> None:
+        self.inner = inner
+        self.about = inner.about
+        self.used = used
+        self.out_avals = out_avals
+        self.symbolic_zeros = symbolic_zeros
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        forward, zeros = side
+        residuals, cts = values[: forward.n_res], iter(values[forward.n_res :])
+        flags = iter(zeros)
+        all_cts = [
+            zero_of(aval) if not used or next(flags) else next(cts)
+            for aval, used in zip(self.out_avals, self.used, strict=True)
+        ]
+        all_zeros = zero_flags(all_cts, self.symbolic_zeros)
+        return self.inner.call((forward.inner, all_zeros), *residuals, *given(all_cts, all_zeros))
+
+
+def custom_vjp_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+    params = dict(eqn.params)
+    closed = params["call_jaxpr"]
+    params["call_jaxpr"] = pruned_call(closed, used)
+    if all(used):
+        return eqn.replace(params=params)
+    fwd = PrunedForward(params["fwd_jaxpr_thunk"], used)
+    params["fwd_jaxpr_thunk"] = Staged(fwd, lambda perturbed: closed.in_avals)
+    params["bwd"] = PrunedBackward(params["bwd"], used, closed.out_avals, params["symbolic_zeros"])
+    return eqn.replace(params=params, outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u])
+
+
+dce_rules[custom_vjp_call_p] = custom_vjp_dce

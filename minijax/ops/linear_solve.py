@@ -1,0 +1,205 @@
+"""``custom_linear_solve``: the solution of a linear equation, differentiated as such, whatever computes it.
+
+The equation is ``matvec(x) = b``; ``solve`` finds x. Its tangent solves the same equation with another right side,
+``A dx = db - dA x``, and its transpose solves the transposed one. Invariant: of the four functions, each is linear
+in its last operands, which have the types of ``b``, and its own constants are operands of the primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from minijax.core.array import as_array
+from minijax.core.lists import split_list
+from minijax.core.primitive import Primitive
+from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
+from minijax.interpreters.jvp import jvp, jvp_rules
+from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.pretty import readable
+from minijax.ir.typecheck import same_type, typecheck_rules
+from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.ops.elementwise import neg_p
+from minijax.ops.subjaxprs import hoist_consts
+
+
+class _LinearSolveTuple(NamedTuple):
+    """Something for each of the four functions: the parameters of the primitive, named as JAX prints them."""
+
+    matvec: Any
+    vecmat: Any
+    solve: Any
+    transpose_solve: Any
+
+    def transpose(self) -> _LinearSolveTuple:
+        """The same for the transposed equation."""
+        return _LinearSolveTuple(self.vecmat, self.matvec, self.transpose_solve, self.solve)
+
+
+readable(_LinearSolveTuple)
+
+
+linear_solve_p = follow_axes(Primitive("custom_linear_solve", multiple_results=True))
+linear_solve_p.keeps_signatures = False
+
+
+def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Sequence[Any]], b: Sequence[Any]) -> Any:
+    """The leaves of x, and of the auxiliary output of ``solve``.
+
+    ``jaxprs`` are those of matvec, vecmat, solve and transpose_solve (the second and fourth may be None); ``consts``
+    the values of the leading inputs of each. Constants of the jaxprs themselves become inputs too.
+    """
+    opened: list[Any] = []
+    operands: list[list[Any]] = []
+    for closed, given in zip(jaxprs, consts, strict=True):
+        hoisted, own = (None, []) if closed is None else hoist_consts(closed)
+        opened.append(hoisted)
+        operands.append([*own, *given])
+    return linear_solve_p.bind(
+        *[x for group in operands for x in group],
+        *b,
+        const_lengths=_LinearSolveTuple(*map(len, operands)),
+        jaxprs=_LinearSolveTuple(*opened),
+    )
+
+
+def _split(operands: Sequence[Any], const_lengths: Any) -> tuple[_LinearSolveTuple, list[Any]]:
+    """The constants of each function, and the leaves of b."""
+    *groups, b = split_list(operands, *const_lengths)
+    return _LinearSolveTuple(*groups), b
+
+
+@linear_solve_p.def_abstract_eval
+def linear_solve_abstract(*avals: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
+    b = avals[sum(const_lengths) :]
+    outs = jaxprs.solve.out_avals
+    # x is as b is, weak types included
+    return [*[v if same_type(v, x) else x for v, x in zip(b, outs, strict=False)], *outs[len(b) :]]
+
+
+def linear_solve_typecheck(in_avals: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    consts, b = _split(in_avals, params["const_lengths"])
+    for name, closed, own in zip(_LinearSolveTuple._fields, params["jaxprs"], consts, strict=True):
+        if closed is None:
+            continue
+        operands = [*own, *b]
+        if len(operands) != len(closed.in_avals) or not all(map(same_type, operands, closed.in_avals)):
+            found = ", ".join(a.str_short() for a in operands)
+            wanted = ", ".join(a.str_short() for a in closed.in_avals)
+            raise TypeError(f"the jaxpr of {name} expects ({wanted}), its operands have types ({found})")
+    return linear_solve_abstract(*in_avals, **params)
+
+
+typecheck_rules[linear_solve_p] = linear_solve_typecheck
+
+
+@linear_solve_p.def_impl
+def linear_solve_impl(*args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
+    consts, b = _split(args, const_lengths)
+    found = eval_closed(jaxprs.solve, *consts.solve, *b)
+    return [x if hasattr(x, "aval") else as_array(x) for x in found]
+
+
+def linear_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, const_lengths: Any, jaxprs: Any) -> Any:
+    outs = linear_solve_p.bind(*primals, const_lengths=const_lengths, jaxprs=jaxprs)
+    consts, b = _split(primals, const_lengths)
+    consts_dot, rhs = _split(tangents, const_lengths)
+    x = outs[: len(b)]
+    if any(type(t) is not Zero for t in consts_dot.matvec):
+        still = [zero_of(a) for a in jaxprs.matvec.out_avals]
+        _, moved = jvp(
+            lambda *args: eval_closed(jaxprs.matvec, *args), [*consts.matvec, *x], [*consts_dot.matvec, *still]
+        )
+        moved = [m if type(m) is Zero else neg_p.bind(m) for m in moved]
+        rhs = list(map(add_tangents, rhs, moved))
+    zeros = [zero_of(a) for a in jaxprs.solve.out_avals]
+    if all(type(t) is Zero for t in rhs):
+        return outs, zeros
+    x_dot = bind_linear_solve(jaxprs, consts, [instantiate_zeros(t) for t in rhs])[: len(b)]
+    return outs, [*x_dot, *zeros[len(b) :]]
+
+
+jvp_rules[linear_solve_p] = linear_solve_jvp
+
+
+def linear_solve_transpose(cts: Sequence[Any], *args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
+    if jaxprs.transpose_solve is None:
+        raise TypeError(
+            "transpose_solve required for backwards mode automatic differentiation of custom_linear_solve: pass "
+            "transpose_solve, or symmetric=True if matvec is its own transpose."
+        )
+    consts, b = _split(args, const_lengths)
+    if any(type(x) is UndefinedPrimal for group in consts for x in group):
+        raise NotImplementedError(
+            "custom_linear_solve is linear in b alone, so it can be transposed only there, not in what matvec closes "
+            "over."
+        )
+    if any(type(ct) is not Zero for ct in cts[len(b) :]):
+        raise NotImplementedError("the auxiliary output of custom_linear_solve cannot be transposed.")
+    x_cts = [instantiate_zeros(ct) for ct in cts[: len(b)]]
+    found = bind_linear_solve(jaxprs.transpose(), consts.transpose(), x_cts)[: len(b)]
+    b_cts = [ct if type(x) is UndefinedPrimal else None for ct, x in zip(found, b, strict=True)]
+    return [*[None] * sum(const_lengths), *b_cts]
+
+
+transpose_rules[linear_solve_p] = linear_solve_transpose
+
+
+def linear_solve_batch(
+    axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, const_lengths: Any, jaxprs: Any
+) -> Any:
+    consts, b = _split(args, const_lengths)
+    const_dims, b_dims = _split(dims, const_lengths)
+    n_aux = len(jaxprs.solve.out_avals) - len(b)
+    # which leaves of b, and so of x, are batched: the least choice that all four functions keep to
+    batched = [d is not None for d in b_dims]
+    while True:
+        results: list[Any] = []
+        grown = batched
+        for closed, own, is_solve in zip(jaxprs, const_dims, (False, False, True, True), strict=True):
+            if closed is None:
+                results.append(None)
+                continue
+            forced = [*batched, *[True] * (n_aux if is_solve else 0)]
+            made, out = _batch_in_front(closed, axis, [*[d is not None for d in own], *batched], forced)
+            results.append(made)
+            grown = [g or o for g, o in zip(grown, out, strict=False)]
+        if grown == batched:
+            break
+        batched = grown
+    moved = [
+        [x if d is None else match_axis(x, d, axis.size, 0) for x, d in zip(xs, ds, strict=True)]
+        for xs, ds in zip(consts, const_dims, strict=True)
+    ]
+    new_b = [match_axis(x, d, axis.size, 0) if bat else x for x, d, bat in zip(b, b_dims, batched, strict=True)]
+    outs = bind_linear_solve(results, moved, new_b)
+    return outs, [*[0 if bat else None for bat in batched], *[0] * n_aux]
+
+
+axis_rules[linear_solve_p] = linear_solve_batch
+
+
+def _batch_in_front(
+    closed: ClosedJaxpr, axis: Any, batched_in: Sequence[bool], forced: Sequence[bool]
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """``closed`` batched along first axes, at least in the outputs ``forced``; and which outputs are."""
+    dims = [0 if b else None for b in batched_in]
+    made, out_dims = vmap_jaxpr(closed, axis, dims, forced)
+    out = [d is not None for d in out_dims]
+    if any(out_dims):
+        made, _ = vmap_jaxpr(closed, axis, dims, out)
+    return made, out
+
+
+def linear_solve_lower(
+    ctx: Any, avals: Any, out_avals: Any, *names: str, const_lengths: Any, jaxprs: Any
+) -> list[str]:
+    consts, b = _split(names, const_lengths)
+    return lower_eqns(ctx, jaxprs.solve.jaxpr, [], [*consts.solve, *b])
+
+
+lowering_rules[linear_solve_p] = linear_solve_lower

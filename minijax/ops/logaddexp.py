@@ -1,0 +1,107 @@
+"""Sums of exponentials in logarithms, ``log(exp(a) + exp(b))``, in base e and 2: functions with their own derivative.
+
+Differentiating the formula as it stands would give NaN where an operand is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.ops.custom_jvp import with_jvp_rule
+from minijax.ops.elementwise import (
+    abs_p,
+    add,
+    complex,
+    const,
+    eq,
+    exp,
+    exp2_p,
+    imag,
+    log1p_p,
+    lt_p,
+    max,
+    mul,
+    ne_p,
+    neg,
+    real,
+    rem,
+    sub,
+)
+from minijax.ops.select import select
+from minijax.ops.shape import full_like
+
+Scale = Callable[[Any], Any]
+
+
+def _unscaled(x: Any) -> Any:
+    return x
+
+
+def _per_ln2(x: Any) -> Any:
+    return mul(const(x, 1 / math.log(2)), x)
+
+
+def _sum_of_exponentials(x1: Any, x2: Any, exponential: Scale, scaled: Scale, half_turn: float) -> Any:
+    """The sum in a base whose power is ``exponential``; ``scaled`` turns natural logarithms into those of the base."""
+    larger = max(x1, x2)
+    if dtypes.is_complex(get_aval(larger).dtype):
+        distance = sub(add(x1, x2), mul(larger, const(larger, 2)))
+        out = add(larger, scaled(log1p_p.bind(exponential(distance))))
+        return complex(real(out), _wrapped(imag(out), half_turn))
+    distance = sub(x1, x2)
+    # the difference of equal infinities is NaN, but their sum is right
+    is_nan, total = ne_p.bind(distance, distance), add(x1, x2)
+    usual = add(larger, scaled(log1p_p.bind(exponential(neg(abs_p.bind(distance))))))
+    return select(is_nan, total, usual)
+
+
+def _wrapped(x: Any, half_turn: float) -> Any:
+    """``x`` brought between ``-half_turn`` and ``half_turn`` by whole turns."""
+    half, whole = const(x, half_turn), const(x, 2 * half_turn)
+    rest = rem(add(x, half), whole)
+    rest = select(lt_p.bind(rest, const(x, 0)), add(rest, whole), rest)
+    return sub(rest, half)
+
+
+def _finite_or_zero(x: Any) -> Any:
+    """``x`` with 0 in place of infinity."""
+    part = real(x) if dtypes.is_complex(get_aval(x).dtype) else x
+    return select(eq(part, const(part, math.inf)), full_like(x, 0), x)
+
+
+def _tangent(exponential: Scale, out: Any, *operands: tuple[Any, Any]) -> Any:
+    """The tangent of ``out``, from the operands with their tangents."""
+    first, second = [mul(t, exponential(sub(_finite_or_zero(x), _finite_or_zero(out)))) for x, t in operands]
+    return add(first, second)
+
+
+def _logaddexp(x1: Any, x2: Any) -> Any:
+    return _sum_of_exponentials(x1, x2, exp, _unscaled, math.pi)
+
+
+def _logaddexp_jvp(x1: Any, x2: Any, t1: Any, t2: Any) -> Any:
+    out = logaddexp(x1, x2)
+    return out, _tangent(exp, out, (x1, t1), (x2, t2))
+
+
+def _logaddexp2(x1: Any, x2: Any) -> Any:
+    return _sum_of_exponentials(x1, x2, exp2_p.bind, _per_ln2, math.pi / math.log(2))
+
+
+def _logaddexp2_jvp(x1: Any, x2: Any, t1: Any, t2: Any) -> Any:
+    out = logaddexp2(x1, x2)
+    return out, _tangent(exp2_p.bind, out, (x1, t1), (x2, t2))
+
+
+def logaddexp(x1: Any, x2: Any) -> Any:
+    """``log(exp(x1) + exp(x2))`` without overflow, for two arrays of one inexact dtype that broadcast."""
+    return with_jvp_rule("logaddexp", _logaddexp, _logaddexp_jvp, x1, x2)
+
+
+def logaddexp2(x1: Any, x2: Any) -> Any:
+    """``log2(2**x1 + 2**x2)`` without overflow, for two arrays of one inexact dtype that broadcast."""
+    return with_jvp_rule("logaddexp2", _logaddexp2, _logaddexp2_jvp, x1, x2)

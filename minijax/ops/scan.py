@@ -1,0 +1,487 @@
+"""``scan``: a loop of known length that carries values along and works through arrays, one slice per step.
+
+The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the consts, the initial carry and the arrays
+``xs``, whose leading axis is the loop's; results are the last carry and the ``ys``, stacked along a leading axis. Every
+transformation of a scan is a scan of the transformed body. Which of the carried values it touches is found by
+repetition, since what comes out of one step goes into the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.lists import merge, partition, split_list
+from minijax.core.primitive import Primitive
+from minijax.core.structural import (
+    UndefinedPrimal,
+    Zero,
+    broadcast,
+    instantiate_zeros,
+    moveaxis,
+    zero_of,
+    zeros,
+)
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.partial_eval import (
+    dce_jaxpr,
+    dce_rules,
+    live_eqns,
+    partial_eval_jaxpr,
+    partial_eval_jaxpr_rules,
+    partial_eval_rules,
+    split_now,
+    without_custom_rules,
+)
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
+from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.ir.evaluate import bind_eqn
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful
+from minijax.ir.typecheck import same_type, typecheck_rules
+
+scan_p = follow_axes(Primitive("scan", multiple_results=True))
+scan_p.keeps_signatures = False
+
+Flags = list[bool]
+
+
+def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
+    """The type of ``length`` values of type ``aval``, stacked."""
+    return ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
+
+
+def slice_aval(aval: ShapedArray) -> ShapedArray:
+    """The type of one slice along the leading axis."""
+    return ShapedArray(aval.shape[1:], aval.dtype, aval.weak_type)
+
+
+def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:
+    """The least flags above ``flags`` that one step of a loop keeps, and what ``step`` made for them.
+
+    ``step(flags)`` gives its result and the flags that come out of the loop's body; those that are new are added.
+    """
+    now = list(flags)
+    while True:
+        result, after = step(now)
+        more = [a or b for a, b in zip(now, after, strict=True)]
+        if more == now:
+            return now, result
+        now = more
+
+
+@scan_p.def_abstract_eval
+def scan_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, length: int, num_carry: int, **params: Any) -> list[Any]:
+    if len(avals) != len(jaxpr.in_avals):
+        raise ValueError(f"scan of a body with {len(jaxpr.in_avals)} inputs got {len(avals)} operands")
+    carry, ys = split_list(jaxpr.out_avals, num_carry)
+    return [*carry, *[stacked_aval(y, length) for y in ys]]
+
+
+def _listed(avals: Sequence[ShapedArray]) -> str:
+    return "[" + ", ".join(a.str_short(short_dtypes=False) for a in avals) + "]"
+
+
+def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
+    """The operands must be what the body takes, and the carry what it gives."""
+    body, length = params["jaxpr"], params["length"]
+    sizes = (params["num_consts"], params["num_carry"])
+    for name, low in (("length", 0), ("num_consts", 0), ("num_carry", 0), ("unroll", 0)):
+        if type(params[name]) is not int or params[name] < low:
+            raise TypeError(f"scan param {name} must be a non-negative int, got {params[name]!r}")
+    out_avals = scan_abstract(*in_avals, **params)
+    consts, init, xs = split_list(in_avals, *sizes)
+    body_consts, body_carry, body_xs = split_list(body.in_avals, *sizes)
+    if any(not x.ndim or x.shape[0] != length for x in xs):
+        raise TypeError(f"scan of length {length} over sequences of types {_listed(xs)}")
+    pairs = (
+        ("takes constants", body_consts, consts),
+        ("takes a carry", body_carry, init),
+        ("returns a carry", body.out_avals[: sizes[1]], init),
+        ("takes slices", body_xs, [slice_aval(x) for x in xs]),
+    )
+    for what, inner, outer in pairs:
+        if not all(map(same_type, inner, outer)):
+            raise TypeError(f"scan jaxpr {what} of types {_listed(inner)}, but is used at {_listed(outer)}")
+    return out_avals
+
+
+typecheck_rules[scan_p] = scan_typecheck
+
+
+# ---------------------------------------------------------------------------------------------- jvp and vmap
+
+
+def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
+    """The body's jvp with tangents beside their primals; and the nonzero flags of the inputs and results."""
+    key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
+    if key not in closed.memo:
+        consts_nz, init_nz, xs_nz = split_list(nonzero, num_consts, num_carry)
+        n_ys = len(closed.out_avals) - num_carry
+
+        def step(carry_nz: Flags) -> Any:
+            made, out_nz = jvp_jaxpr(closed, [*consts_nz, *carry_nz, *xs_nz], [*carry_nz, *[False] * n_ys])
+            return (made, out_nz), out_nz[:num_carry]
+
+        carry_nz, (made, out_nz) = fixpoint(init_nz, step)
+        n_in, n_out = len(nonzero), len(closed.out_avals)
+        ins = split_list(made.jaxpr.invars, num_consts, num_carry, len(xs_nz), sum(consts_nz), sum(carry_nz))
+        consts, carry, xs, consts_dot, carry_dot, xs_dot = ins
+        outs, ys, outs_dot, ys_dot = split_list(made.jaxpr.outvars, num_carry, n_ys, sum(carry_nz))
+        jaxpr = made.jaxpr.replace(
+            invars=[*consts, *consts_dot, *carry, *carry_dot, *xs, *xs_dot], outvars=[*outs, *outs_dot, *ys, *ys_dot]
+        )
+        assert len(jaxpr.invars) == n_in + len(consts_dot) + len(carry_dot) + len(xs_dot) and len(out_nz) == n_out
+        closed.memo[key] = ClosedJaxpr(jaxpr, made.consts), [*consts_nz, *carry_nz, *xs_nz], out_nz
+    return closed.memo[key]
+
+
+def scan_jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> Any:
+    nonzero = [type(t) is not Zero for t in tangents]
+    made, in_nz, out_nz = _scan_jvp_jaxpr(jaxpr, nonzero, num_consts, num_carry)
+    sizes = (num_consts, num_carry)
+    dots = [
+        [instantiate_zeros(t) for t, nz in zip(ts, flags, strict=True) if nz]
+        for ts, flags in zip(split_list(tangents, *sizes), split_list(in_nz, *sizes), strict=True)
+    ]
+    operands = [x for both in zip(split_list(primals, *sizes), dots, strict=True) for part in both for x in part]
+    consts_dot, carry_dot, _ = map(len, dots)
+    outs = scan_p.bind(
+        *operands, jaxpr=made, num_consts=num_consts + consts_dot, num_carry=num_carry + carry_dot, **params
+    )
+    n_ys = len(jaxpr.out_avals) - num_carry
+    carry, carry_out_dot, ys, ys_dot = split_list(outs, num_carry, carry_dot, n_ys)
+    primals_out, found = [*carry, *ys], iter([*carry_out_dot, *ys_dot])
+    return primals_out, [next(found) if nz else zero_of(get_aval(p)) for p, nz in zip(primals_out, out_nz, strict=True)]
+
+
+jvp_rules[scan_p] = scan_jvp
+
+
+def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts: int, num_carry: int) -> Any:
+    """The batched body, every batch axis in front; and which carried values and results are batched."""
+    consts_b, init_b, xs_b = split_list(batched, num_consts, num_carry)
+    n_ys = len(closed.out_avals) - num_carry
+
+    def at(carry_b: Flags, ys_front: Flags) -> Any:
+        dims = [0 if b else None for b in (*consts_b, *carry_b, *xs_b)]
+        return vmap_jaxpr(closed, axis, dims, [*carry_b, *ys_front])
+
+    def step(carry_b: Flags) -> Any:
+        made, out_dims = at(carry_b, [False] * n_ys)
+        return (made, out_dims), [d is not None for d in out_dims[:num_carry]]
+
+    carry_b, (made, out_dims) = fixpoint(init_b, step)
+    ys_b = [d is not None for d in out_dims[num_carry:]]
+    if any(out_dims):  # a result is batched along another axis: have the body move it
+        made, _ = at(carry_b, ys_b)
+    return made, carry_b, ys_b
+
+
+def scan_batch(
+    axis: Any,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> Any:
+    batched = [d is not None for d in dims]
+    made, carry_b, ys_b = _scan_vmap_jaxpr(jaxpr, axis, batched, num_consts, num_carry)
+    fronted = []
+    for i, (x, d) in enumerate(zip(args, dims, strict=True)):
+        if d is not None:
+            x = moveaxis(x, d, 0 if i < num_consts + num_carry else 1)
+        elif 0 <= i - num_consts < num_carry and carry_b[i - num_consts]:
+            x = broadcast(x, axis.size, 0)
+        fronted.append(x)
+    outs = scan_p.bind(*fronted, jaxpr=made, num_consts=num_consts, num_carry=num_carry, **params)
+    return outs, [*[0 if b else None for b in carry_b], *[1 if b else None for b in ys_b]]
+
+
+axis_rules[scan_p] = scan_batch
+
+
+# ---------------------------------------------------------------------------------------------- partial evaluation
+
+
+class _Split:
+    """How a body is split: what is computed before the loop, in the known loop, and in the unknown one.
+
+    ``hoisted`` maps the known consts to what is computed once; the known loop is the rest of what is known; the
+    unknown loop takes residuals. A residual is told by where it comes from: ``("const", i)``, the i-th of the known
+    consts; ``("hoisted", i)``; ``("xs", i)``, the i-th known array, whole; or ``("stacked", i)``, a result of the known
+    loop. The first two are the same in each step and become consts of the unknown loop, the others ``xs``.
+    """
+
+    __slots__ = (
+        "unknown_in",
+        "unknown_out",
+        "hoisted",
+        "known",
+        "known_consts",
+        "unknown",
+        "same_residuals",
+        "each_residuals",
+    )
+
+    def __init__(self, closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> None:
+        consts_uk, init_uk, xs_uk = split_list(unknown_in, num_consts, num_carry)
+        n_ys = len(closed.out_avals) - num_carry
+        # as in JAX, a loop that is split forgets the derivative rules of functions in its body: one has been applied
+        closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
+
+        def step(carry_uk: Flags) -> Any:
+            made = partial_eval_jaxpr(closed, [*consts_uk, *carry_uk, *xs_uk], [*carry_uk, *[False] * n_ys])
+            return made, made[2][:num_carry]
+
+        carry_uk, (known, unknown, self.unknown_out, n_res) = fixpoint(init_uk, step)
+        self.unknown_in = [*consts_uk, *carry_uk, *xs_uk]
+        n_consts, n_carry = consts_uk.count(False), carry_uk.count(False)
+        const_vars, carry_vars, xs_vars = split_list(known.jaxpr.invars, n_consts, n_carry)
+        known_outs, residuals = split_list(known.jaxpr.outvars, len(known.out_avals) - n_res)
+        before, during = _hoist(known.jaxpr, const_vars)
+        same = {v for eqn in before for v in eqn.outvars}
+
+        # where each residual comes from
+        places: dict[Var, tuple[str, int]] = {v: ("const", i) for i, v in enumerate(const_vars)}
+        places.update((v, ("xs", i)) for i, v in enumerate(xs_vars))
+        stacked = [v for v in residuals if v not in places and v not in same]
+        places.update((v, ("stacked", i)) for i, v in enumerate(stacked))
+        loop_outs = [*known_outs, *stacked]
+        during = live_eqns(during, loop_outs)
+        read = {v for atoms in (*[eqn.invars for eqn in during], loop_outs) for v in atoms if type(v) is not Literal}
+        kept = read.union(residuals)
+        hoisted_outs = [v for eqn in before for v in eqn.outvars if v in kept]
+        places.update((v, ("hoisted", i)) for i, v in enumerate(hoisted_outs))
+        before = live_eqns(before, hoisted_outs)
+        self.hoisted = Jaxpr([], const_vars, hoisted_outs, before)
+        loop_consts = [v for v in (*const_vars, *hoisted_outs) if v in read]
+        self.known_consts = [places[v] for v in loop_consts]
+        used = [(v, c) for v, c in zip(known.jaxpr.constvars, known.consts, strict=True) if v in read]
+        loop_in = [*loop_consts, *carry_vars, *xs_vars]
+        loop = Jaxpr([v for v, _ in used], loop_in, loop_outs, during, closed.jaxpr.debug_name)
+        self.known = ClosedJaxpr(loop, [c for _, c in used])
+
+        # the unknown loop: residuals that stay the same in front, those of each step at the end
+        res_vars, others = split_list(unknown.jaxpr.invars, n_res)
+        same_vars = [v for v in res_vars if places[v][0] in ("const", "hoisted")]
+        each_vars = [v for v in res_vars if places[v][0] in ("xs", "stacked")]
+        self.same_residuals = [places[v] for v in same_vars]
+        self.each_residuals = [places[v] for v in each_vars]
+        self.unknown = ClosedJaxpr(unknown.jaxpr.replace(invars=[*same_vars, *others, *each_vars]), unknown.consts)
+
+
+def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
+    """The equations that depend on ``const_vars`` at most, and the others."""
+    same = set(const_vars)
+    before, during = [], []
+    for eqn in jaxpr.eqns:
+        if not is_effectful(eqn) and all(type(v) is Literal or v in same for v in eqn.invars):
+            before.append(eqn)
+            same.update(eqn.outvars)
+        else:
+            during.append(eqn)
+    return before, during
+
+
+def _split(closed: ClosedJaxpr, unknown_in: Sequence[bool], num_consts: int, num_carry: int) -> _Split:
+    key = ("scan_split", tuple(unknown_in), num_consts, num_carry)
+    split = closed.memo.get(key)
+    if split is None:
+        split = closed.memo[key] = _Split(closed, list(unknown_in), num_consts, num_carry)
+    return split
+
+
+def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
+    params = eqn.params
+    closed, num_consts, num_carry, length = (params[k] for k in ("jaxpr", "num_consts", "num_carry", "length"))
+    split = _split(closed, unknown_in, num_consts, num_carry)
+    known_in, unknown_atoms = partition(split.unknown_in, eqn.invars)
+    known_out, unknown_out = partition(split.unknown_out, eqn.outvars)
+    consts_uk, carry_uk, _ = split_list(split.unknown_in, num_consts, num_carry)
+    consts, carry, xs = split_list(known_in, consts_uk.count(False), carry_uk.count(False))
+    before, hoisted = inlined(split.hoisted, consts)
+    stacked = [Var(stacked_aval(a, length)) for a in split.known.out_avals[len(known_out) :]]
+    found = {"const": consts, "hoisted": hoisted, "xs": xs, "stacked": stacked}
+    first = [found[kind][i] for kind, i in split.known_consts]
+    now = JaxprEqn(
+        scan_p,
+        [*first, *carry, *xs],
+        {**params, "jaxpr": split.known, "num_consts": len(first), "num_carry": len(carry)},
+        [*known_out, *stacked],
+        eqn.source,
+    )
+    same = [found[kind][i] for kind, i in split.same_residuals]
+    each = [found[kind][i] for kind, i in split.each_residuals]
+    counts = {"num_consts": len(same) + sum(consts_uk), "num_carry": sum(carry_uk)}
+    then = JaxprEqn(
+        scan_p,
+        [*same, *unknown_atoms, *each],
+        {**params, "jaxpr": split.unknown, **counts},
+        unknown_out,
+        eqn.source,
+    )
+    return [*before, *([now] if now.outvars or is_effectful(now) else [])], [then]
+
+
+partial_eval_jaxpr_rules[scan_p] = scan_partial_eval_jaxpr
+partial_eval_rules[scan_p] = split_now(scan_p)
+
+
+def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+    closed, num_consts, num_carry = (eqn.params[k] for k in ("jaxpr", "num_consts", "num_carry"))
+    key = ("scan_dce", tuple(used), num_consts, num_carry)
+    if key not in closed.memo:
+        used_carry, used_ys = split_list(used, num_carry)
+
+        def step(carry: Flags) -> Any:
+            pruned, used_in = dce_jaxpr(closed.jaxpr, [*carry, *used_ys])
+            return (pruned, used_in), used_in[num_consts : num_consts + num_carry]
+
+        carry, (pruned, used_in) = fixpoint(used_carry, step)
+        # a carried value that is only overwritten is still an input of the body
+        kept = [*used_in[:num_consts], *carry, *used_in[num_consts + num_carry :]]
+        invars = [v for v, k in zip(closed.jaxpr.invars, kept, strict=True) if k]
+        closed.memo[key] = ClosedJaxpr(pruned.replace(invars=invars), closed.consts), kept, [*carry, *used_ys]
+    made, kept, used_out = closed.memo[key]
+    counts = {"num_consts": sum(kept[:num_consts]), "num_carry": sum(used_out[:num_carry])}
+    return eqn.replace(
+        invars=[v for v, k in zip(eqn.invars, kept, strict=True) if k],
+        outvars=[v for v, u in zip(eqn.outvars, used_out, strict=True) if u],
+        params={**eqn.params, "jaxpr": made, **counts},
+    )
+
+
+dce_rules[scan_p] = scan_dce
+
+
+# ---------------------------------------------------------------------------------------------- transposition
+
+
+def _transposed_body(
+    closed: ClosedJaxpr, sizes: tuple[int, int, int, int], arriving: Flags, ct_avals: Sequence[ShapedArray]
+) -> ClosedJaxpr:
+    """The body run backwards: ``(res, ct_consts, ct_carry, ct_ys, xs_res) -> (ct_consts, ct_carry, ct_xs)``.
+
+    ``sizes`` counts the residuals, linear consts, carried values and linear xs; ``arriving`` says which ys have a
+    cotangent. The cotangents of consts are carried, since every step adds to them.
+    """
+    key = ("scan_transpose", sizes, tuple(arriving), tuple(ct_avals))
+    if key in closed.memo:
+        return closed.memo[key]
+    n_res, n_consts, n_carry, n_xs = sizes
+    res, consts, carry, xs, each = split_list(closed.in_avals, *sizes)
+    # linear variables are of their cotangents' types, which may be strong where the body's are weak
+    jaxpr = _retyped(closed.jaxpr, [*res, *ct_avals[: n_consts + n_carry], *xs, *each])
+    const_vars = jaxpr.invars[n_res : n_res + n_consts]
+    # the cotangents so far enter as those of further outputs: sums are then written in the order of the uses
+    adding = ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *const_vars]), closed.consts)
+    linear_avals = [*consts, *carry, *xs]
+
+    def transposed_body(*values: Any) -> list[Any]:
+        res_in, ct_consts, ct_carry, given, each_in = split_list(values, n_res, n_consts, n_carry, sum(arriving))
+        absent, _ = partition(arriving, closed.out_avals[n_carry:])
+        ct_ys = merge(arriving, map(zero_of, absent), given)
+        args = [*res_in, *map(UndefinedPrimal, linear_avals), *each_in]
+        found = backward_pass_closed(adding, args, [*ct_carry, *ct_ys, *ct_consts])
+        return [instantiate_zeros(ct) for ct in found[n_res : n_res + len(linear_avals)]]
+
+    in_avals = [*res, *ct_avals, *each]
+    made = stage(transposed_body, in_avals, closed.jaxpr.debug_name, "transpose")
+    closed.memo[key] = made
+    return made
+
+
+def _retyped(jaxpr: Jaxpr, in_avals: Sequence[ShapedArray]) -> Jaxpr:
+    """``jaxpr`` with inputs of ``in_avals``, which differ from its own in weakness at most."""
+    new = {v: Var(a) for v, a in zip(jaxpr.invars, in_avals, strict=True) if v.aval is not a}
+    if not new:
+        return jaxpr
+
+    def renamed(atoms: Sequence[Any]) -> list[Any]:
+        return [v if type(v) is Literal else new.get(v, v) for v in atoms]
+
+    eqns = [eqn.replace(invars=renamed(eqn.invars)) for eqn in jaxpr.eqns]
+    return jaxpr.replace(invars=renamed(jaxpr.invars), outvars=renamed(jaxpr.outvars), eqns=eqns)
+
+
+def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_carry: int) -> bool:
+    """Whether operands are residuals, linear consts, linear carry, linear xs and residuals, in this order.
+
+    A carried value may start from known zeros and be linear nevertheless, because the loop makes it so.
+    """
+    consts, carry, xs = split_list(linear, num_consts, num_carry)
+    if consts != sorted(consts) or xs != sorted(xs, reverse=True):
+        return False
+    return all(carry) or all(_split(closed, linear, num_consts, num_carry).unknown_in[num_consts:][:num_carry])
+
+
+def scan_transpose(
+    cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
+) -> list[Any]:
+    linear = [type(x) is UndefinedPrimal for x in args]
+    params.update(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry)
+    if _is_linear_form(linear, jaxpr, num_consts, num_carry):
+        return _transpose_linear(cts, args, **params)
+    # something of the loop is not linear (a counter, say): that part is run first
+    invars = [Var(get_aval(x)) for x in args]
+    eqn = JaxprEqn(scan_p, invars, params, [Var(get_aval(ct)) for ct in cts])
+    known_eqns, (later,) = scan_partial_eval_jaxpr(eqn, linear)
+    env: dict[Any, Any] = dict(zip(invars, args, strict=True))
+    for known in known_eqns:
+        bind_eqn(known, env)
+    ct_of = dict(zip(eqn.outvars, cts, strict=True))
+    operands = [v.val if type(v) is Literal else env[v] for v in later.invars]
+    found = _transpose_linear([ct_of[v] for v in later.outvars], operands, **later.params)
+    given = dict(zip(later.invars, found, strict=True))
+    return [given.get(v) for v in invars]
+
+
+def _transpose_linear(
+    cts: Sequence[Any],
+    args: Sequence[Any],
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    reverse: bool,
+    **params: Any,
+) -> list[Any]:
+    linear = [type(x) is UndefinedPrimal for x in args]
+    n_consts, n_xs = sum(linear[:num_consts]), sum(linear[num_consts + num_carry :])
+    n_res = num_consts - n_consts
+    sizes = (n_res, n_consts, num_carry, n_xs)
+    res, consts, carry, xs, each = split_list(args, *sizes)
+    ct_carry, ct_ys = split_list(cts, num_carry)
+    ct_consts = [zeros(get_aval(x).to_tangent_aval()) for x in consts]
+    ct_carry = [instantiate_zeros(ct) for ct in ct_carry]
+    arriving = [type(ct) is not Zero for ct in ct_ys]
+    given = [ct for ct in ct_ys if type(ct) is not Zero]
+    ct_avals = [get_aval(ct) for ct in (*ct_consts, *ct_carry)] + [slice_aval(get_aval(ct)) for ct in given]
+    outs = scan_p.bind(
+        *[*res, *ct_consts, *ct_carry, *given, *each],
+        jaxpr=_transposed_body(jaxpr, sizes, arriving, ct_avals),
+        num_consts=n_res,
+        num_carry=n_consts + num_carry,
+        reverse=not reverse,
+        **params,
+    )
+    found = [*[None] * n_res, *outs, *[None] * len(each)]
+    return [ct if type(x) is UndefinedPrimal else None for x, ct in zip(args, found, strict=True)]
+
+
+transpose_rules[scan_p] = scan_transpose

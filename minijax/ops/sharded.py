@@ -1,0 +1,189 @@
+"""Arrays that lie on several devices, one shard on each, as ``pmap`` returns them.
+
+A ``ShardedArray`` is an ``Array``: whoever asks for its value or its one-device buffer gets it, gathered once. A
+``pmap`` that wants just these shards on just these devices takes them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minijax.backend import pjrt
+from minijax.core.array import Array, device_array
+from minijax.core.avals import ShapedArray
+
+_HOST: Any = Array.__dict__["_np"]
+_DEVICE: Any = Array.__dict__["_buffer"]
+
+
+class DeviceLayout(NamedTuple):
+    """Where an array lies: one slice along ``axis`` on each of ``devices``, or with ``axis`` None all of it on each."""
+
+    devices: tuple[Any, ...]
+    axis: int | None
+
+    @property
+    def device_set(self) -> set[Any]:
+        return set(self.devices)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether all devices belong to this process."""
+        return all(map(pjrt.is_local, self.devices))
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device has all of the array."""
+        return self.axis is None or len(self.devices) == 1
+
+
+class Shard:
+    """One device's part of an array: ``data`` is ``array[index]``."""
+
+    __slots__ = ("device", "index", "data")
+
+    def __init__(self, device: Any, index: tuple[slice | int, ...], data: Array) -> None:
+        self.device = device
+        self.index = index
+        self.data = data
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device!r}, index={self.index}, data={self.data})"
+
+
+class ShardedArray(Array):
+    """An array of type ``aval`` in ``pieces``, one PJRT buffer over the devices of ``layout``.
+
+    Along a layout's axis each shard is one element thick and lacks that dimension. With several processes the array
+    is what this process has of it.
+    """
+
+    __slots__ = ("pieces", "layout")
+
+    pieces: Any
+    layout: DeviceLayout
+
+    def __init__(self, pieces: Any, aval: ShapedArray, layout: DeviceLayout) -> None:
+        self.pieces = pieces
+        self.aval = aval
+        self.layout = layout
+
+    # The two slots of an Array, filled at first need: nobody who reads them must know of shards.
+
+    @property
+    def _np(self) -> Any:  # type: ignore[override]
+        try:
+            return _HOST.__get__(self)
+        except AttributeError:
+            value = self._gather()
+            _HOST.__set__(self, value)
+            return value
+
+    @property
+    def _buffer(self) -> Any:  # type: ignore[override]
+        try:
+            return _DEVICE.__get__(self)
+        except AttributeError:
+            buffer = pjrt.put(self._np, aval=self.aval, owned=True)
+            _DEVICE.__set__(self, buffer)
+            return buffer
+
+    def _gather(self) -> np.ndarray:
+        parts = pjrt.shards(self.pieces)
+        if self.layout.axis is None:
+            return pjrt.to_numpy(parts[0])
+        value = np.stack([pjrt.to_numpy(part) for part in parts], self.layout.axis)
+        value.flags.writeable = False
+        return value
+
+    @property
+    def on_host(self) -> bool:
+        try:
+            _HOST.__get__(self)
+        except AttributeError:
+            return False
+        return True
+
+    @property
+    def on_device(self) -> bool:
+        return True
+
+    def forget_host_copy(self) -> None:
+        """Drop what was gathered: the shards were donated."""
+        for slot in (_HOST, _DEVICE):
+            try:
+                slot.__delete__(self)
+            except AttributeError:
+                pass
+
+    def block_until_ready(self) -> ShardedArray:
+        """Wait until every shard has been computed; returns the array."""
+        pjrt.block_until_ready(self.pieces)
+        return self
+
+    def shard_arrays(self) -> list[Array]:
+        """The shards of this process, each an ``Array`` on its device, without the sharded dimension."""
+        shape, axis = self.aval.shape, self.layout.axis
+        inner = self.aval if axis is None else self.aval.update(shape=shape[:axis] + shape[axis + 1 :])
+        parts = pjrt.shards(self.pieces)
+        for part in parts:
+            pjrt.note_device(pjrt.buffer_device(part))
+        return [device_array(part, inner) for part in parts]
+
+
+def layout_of(x: Array) -> DeviceLayout:
+    """The devices that ``x`` lies on; an array on the host counts as lying on the device it would be put on."""
+    if isinstance(x, ShardedArray):
+        return x.layout
+    return DeviceLayout((pjrt.buffer_device(x._buffer) if x.on_device else pjrt.local_devices()[0],), None)
+
+
+def addressable_shards(x: Array) -> list[Shard]:
+    """The parts of ``x`` on this process's devices."""
+    layout = layout_of(x)
+    local = [device for device in layout.devices if pjrt.is_local(device)]
+    everything: tuple[slice | int, ...] = (slice(None),) * x.ndim
+    if not isinstance(x, ShardedArray):
+        return [Shard(local[0], everything, x)]
+    axis = layout.axis
+    parts = x.shard_arrays()
+    if axis is None:
+        return [Shard(device, everything, part) for device, part in zip(local, parts, strict=True)]
+    places = [(*everything[:axis], i, *everything[axis + 1 :]) for i in range(len(parts))]
+    return [Shard(device, place, part) for device, place, part in zip(local, places, parts, strict=True)]
+
+
+def place_shards(x: Any, axis: int | None, devices: Sequence[Any], inner: ShapedArray, repeat: int = 1) -> Any:
+    """The buffer over ``devices`` that holds slice ``i`` of ``x`` along ``axis`` on the i-th (all of it if None).
+
+    Args:
+      x: an ``Array`` of canonical dtype, or a ``ShardedArray`` whose shards stay where they are if they fit.
+      axis: the axis that is spread over the devices.
+      devices: those of the program, in order; ``x`` has a slice for each local one.
+      inner: the type of a slice.
+      repeat: how many neighbouring devices get the same slice.
+    """
+    if isinstance(x, ShardedArray) and repeat == 1 and x.layout == (tuple(devices), axis):
+        return x.pieces
+    value = np.asarray(x._np if isinstance(x, Array) and x.on_host else x)
+    count = sum(map(pjrt.is_local, devices))
+    if axis is None:
+        return pjrt.put_shards([value] * count, devices, aval=inner, owned=True)
+    slices = [value[(slice(None),) * axis + (i,)] for i in range(count // repeat)]
+    # a slice of one dimension less may be a NumPy scalar
+    arrays = [np.asarray(part) for part in slices for _ in range(repeat)]
+    return pjrt.put_shards(arrays, devices, aval=inner, owned=True)
+
+
+def devices_of(x: Array) -> set[Any]:
+    """The devices that the array lies on."""
+    return layout_of(x).device_set
+
+
+# How a user asks an array where it is. On the class itself: the backend, which knows, is above the core.
+Array.devices = devices_of  # type: ignore[attr-defined]
+Array.sharding = property(layout_of)  # type: ignore[attr-defined]
+Array.addressable_shards = property(addressable_shards)  # type: ignore[attr-defined]

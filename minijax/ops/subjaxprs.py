@@ -1,0 +1,45 @@
+"""Jaxprs as parameters of control flow: they carry no constants of their own, operands bring everything in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.ir.jaxpr import ClosedJaxpr, Var
+
+
+def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """``closed`` with its constants as leading inputs, and those constants; made once, kept with ``closed``."""
+    if not closed.consts:
+        return closed, []
+    key = "hoisted"
+    if key not in closed.memo:
+        jaxpr = closed.jaxpr
+        closed.memo[key] = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]))
+    return closed.memo[key], closed.consts
+
+
+def join_consts(branches: Sequence[ClosedJaxpr]) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
+    """``branches`` with the constants of all of them as leading inputs of each, and those constants in order.
+
+    A constant that several branches close over comes in once.
+    """
+    if not any(closed.consts for closed in branches):
+        return tuple(branches), []
+    # (id of a constant, how many times its jaxpr had it before) -> a variable for it, and the constant
+    all_consts: dict[tuple[int, int], tuple[Var, Any]] = {}
+    own_vars: list[dict[tuple[int, int], Var]] = []
+    for closed in branches:
+        own: dict[tuple[int, int], Var] = {}
+        for var, const in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+            occurrence = 0
+            while (id(const), occurrence) in own:
+                occurrence += 1
+            own[id(const), occurrence] = var
+            all_consts.setdefault((id(const), occurrence), (var, const))
+        own_vars.append(own)
+    joined = []
+    for closed, own in zip(branches, own_vars, strict=True):
+        leading = [own[key] if key in own else Var(var.aval) for key, (var, _) in all_consts.items()]
+        joined.append(ClosedJaxpr(closed.jaxpr.replace(constvars=[], invars=[*leading, *closed.jaxpr.invars])))
+    return tuple(joined), [const for _, const in all_consts.values()]

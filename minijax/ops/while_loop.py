@@ -1,0 +1,518 @@
+"""``while``: repeat a body on a carry as long as a condition of the carry holds.
+
+Operands are the condition's constants, the body's constants and the initial carry; results are the final carry. Both
+jaxprs take their own constants first and then the whole carry, so the carry's types stay the same in every round.
+A batched condition (a predicate per element, which ``vmap`` makes) runs the body while any element wants
+another round, and keeps the carry of those that do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import Array, as_array
+from minijax.core.avals import ShapedArray
+from minijax.core.lists import merge, partition, split_list
+from minijax.core.primitive import Primitive
+from minijax.core.structural import Zero, instantiate_zeros, zero_of
+from minijax.core.trace import check_alive, state
+from minijax.errors import summarize
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.partial_eval import (
+    dce_jaxpr,
+    dce_rules,
+    partial_eval_jaxpr,
+    partial_eval_jaxpr_rules,
+    partial_eval_rules,
+    split_now,
+)
+from minijax.interpreters.program import program, program_makers
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, is_effectful, keep_together, subjaxprs
+from minijax.ir.typecheck import same_type, typecheck_rules
+from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.text import mlir_type
+from minijax.ops.call import compiled
+from minijax.ops.regions import block_text, monoid_region
+from minijax.ops.scan_evaluate import COMPILED_AGAIN
+
+while_p = follow_axes(Primitive("while", multiple_results=True))
+while_p.keeps_signatures = False
+
+
+@while_p.def_abstract_eval
+def while_abstract(*avals: Any, body_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    return body_jaxpr.out_avals
+
+
+def _while_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Sequence[ShapedArray]:
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    cond_consts, body_consts, carry = split_list(in_avals, params["cond_nconsts"], params["body_nconsts"])
+    for name, jaxpr, operands in (("cond", cond, [*cond_consts, *carry]), ("body", body, [*body_consts, *carry])):
+        _check_types(f"operands of the {name} jaxpr", operands, jaxpr.in_avals)
+    _check_types("results of the body jaxpr", body.out_avals, carry)
+    (pred,) = cond.out_avals
+    if not dtypes.is_bool(pred.dtype):
+        raise TypeError(f"the cond jaxpr returns {pred.str_short()}, not booleans")
+    return body.out_avals
+
+
+def _check_types(what: str, found: Sequence[ShapedArray], expected: Sequence[ShapedArray]) -> None:
+    if len(found) != len(expected):
+        raise TypeError(f"{len(found)} {what}, {len(expected)} expected")
+    for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if not same_type(a, b):
+            raise TypeError(f"{what}: number {k} has type {a.str_short()}, expected {b.str_short()}")
+
+
+typecheck_rules[while_p] = _while_typecheck
+
+
+# ---------------------------------------------------------------------------------------------- evaluation
+
+# Compiling a loop takes as long as this many NumPy calls (about 30 ms).
+WORTH_COMPILING = 50_000
+# How many rounds a loop inside another one is taken to have, where the work ahead is estimated.
+_SOME_ROUNDS = 10
+
+
+class Loop:
+    """A loop to evaluate outside ``jit``: on NumPy, until that has cost as much as compiling it would.
+
+    How many rounds there will be is not known: so what is lost is at most twice the time of the better choice.
+    """
+
+    __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
+
+    def __init__(
+        self, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr, body_nconsts: int
+    ) -> None:
+        avals = [*cond_jaxpr.in_avals[:cond_nconsts], *body_jaxpr.in_avals]
+        invars, outvars = list(map(Var, avals)), list(map(Var, body_jaxpr.out_avals))
+        params = {
+            "cond_jaxpr": cond_jaxpr,
+            "cond_nconsts": cond_nconsts,
+            "body_jaxpr": body_jaxpr,
+            "body_nconsts": body_nconsts,
+        }
+        eqn = JaxprEqn(while_p, invars, params, outvars)
+        self.closed = ClosedJaxpr(Jaxpr([], invars, outvars, [eqn], "while_loop"))
+        self.cond_nconsts = cond_nconsts
+        self.body_nconsts = body_nconsts
+        self.batched = bool(cond_jaxpr.out_avals[0].shape)
+        self.cond = program(cond_jaxpr)
+        self.body = program(_remember(body_jaxpr, "live", lambda: _live(body_jaxpr)))
+        self.spent = 0
+        self.executable: Any = None
+
+    @property
+    def round_weight(self) -> int:
+        """The work of one round, in NumPy calls."""
+        return self.cond.weight + self.body.weight + 1
+
+    def __call__(self, *args: Any) -> list[Array]:
+        """The final carry from arrays."""
+        if self.spent > COMPILED_AGAIN or self.executable is not None:
+            return self._compiled()(*args)
+        values, done = self._interpret([as_array(check_alive(x))._value() for x in args])
+        if done:
+            return list(map(Array, values[self.cond_nconsts + self.body_nconsts :], self.closed.out_avals))
+        return self._compiled()(*map(Array, values, self.closed.in_avals))
+
+    def on_values(self, *values: Any) -> list[Any]:
+        """The final carry from NumPy values: for the interpreter of an enclosing loop."""
+        operands, done = self._interpret(values) if self.executable is None else (values, False)
+        if not done:
+            return [x._value() for x in self._compiled()(*map(Array, operands, self.closed.in_avals))]
+        return list(operands[self.cond_nconsts + self.body_nconsts :])
+
+    def _compiled(self) -> Any:
+        if self.executable is None:
+            self.executable = compiled(self.closed, "while_loop")
+        return self.executable
+
+    def _interpret(self, values: Sequence[Any]) -> tuple[list[Any], bool]:
+        """The operands after some rounds, and whether those were all."""
+        n_consts, n_cond = self.cond_nconsts + self.body_nconsts, self.cond_nconsts
+        carry: Sequence[Any] = values[n_consts:]
+        cond, body = self.cond.frame(), self.body.frame()
+        cond[:n_cond], body[: self.body_nconsts] = values[:n_cond], values[n_cond:n_consts]
+        of_cond, of_body = slice(n_cond, n_cond + len(carry)), slice(self.body_nconsts, self.body_nconsts + len(carry))
+        (pred_slot,), carry_slots = self.cond.outputs, self.body.outputs
+        cond_steps, body_steps, batched = self.cond.steps, self.body.steps, self.batched
+        rounds = max(1, (WORTH_COMPILING - self.spent) // self.round_weight)
+        before, done = rounds, False
+        with np.errstate(all="ignore"):
+            while rounds:
+                rounds -= 1
+                cond[of_cond] = carry
+                for step in cond_steps:
+                    step(cond)
+                pred = cond[pred_slot]
+                if not (pred.any() if batched else pred):
+                    done = True
+                    break
+                body[of_body] = carry
+                for step in body_steps:
+                    step(body)
+                new = [body[slot] for slot in carry_slots]
+                carry = [_where(pred, a, b) for a, b in zip(new, carry, strict=True)] if batched else new
+        self.spent += (before - rounds) * self.round_weight
+        return [*values[:n_consts], *carry], done
+
+
+def _live(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """``closed`` without dead code, which a loop that was split leaves behind."""
+    pruned, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), keep_inputs=True)
+    return ClosedJaxpr(pruned, closed.consts)
+
+
+def _where(pred: np.ndarray, new: Any, old: Any) -> Any:
+    """``new`` for the elements that go on, along the leading axes that ``pred`` has."""
+    return np.where(pred.reshape(pred.shape + (1,) * (np.ndim(new) - pred.ndim)), new, old)
+
+
+def _loop(cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr, body_nconsts: int) -> Loop:
+    made_of = (cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts)
+    return keep_together([cond_jaxpr, body_jaxpr], ("loop", cond_nconsts, body_nconsts), lambda: Loop(*made_of))
+
+
+@while_p.def_impl
+def while_impl(*args: Any, **params: Any) -> list[Array]:
+    return _loop(**params)(*args)
+
+
+def _inner_loop(**params: Any) -> tuple[Callable[..., list[Any]], int]:
+    loop = _loop(**params)
+    return loop.on_values, _SOME_ROUNDS * loop.round_weight
+
+
+program_makers[while_p] = _inner_loop
+
+
+# ---------------------------------------------------------------------------------------------- transformations
+
+
+def _fixpoint(flags: Sequence[bool], body_flags: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
+    """The carries of which something holds: for the initial value, or for what the body makes of such carries."""
+    found = list(flags)
+    while True:
+        joined = [a or b for a, b in zip(found, body_flags(found), strict=True)]
+        if joined == found:
+            return found
+        found = joined
+
+
+def _remember(closed: ClosedJaxpr, key: Any, make: Callable[[], ClosedJaxpr]) -> ClosedJaxpr:
+    """A jaxpr derived from ``closed``, made once: what is executed twice must be the same jaxpr."""
+    if key not in closed.memo:
+        closed.memo[key] = make()
+    return closed.memo[key]
+
+
+def _with_inputs(closed: ClosedJaxpr, invars: Sequence[Var]) -> ClosedJaxpr:
+    return ClosedJaxpr(closed.jaxpr.replace(invars=invars), closed.consts)
+
+
+def while_jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    cond_jaxpr: ClosedJaxpr,
+    cond_nconsts: int,
+    body_jaxpr: ClosedJaxpr,
+    body_nconsts: int,
+) -> Any:
+    """Carries with a nonzero tangent get a tangent carry; the condition looks at the primals only."""
+    _, const_nonzero, init_nonzero = split_list([type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
+    nonzero = _fixpoint(init_nonzero, lambda nz: jvp_jaxpr(body_jaxpr, [*const_nonzero, *nz], nz)[1])
+    of_body, _ = jvp_jaxpr(body_jaxpr, [*const_nonzero, *nonzero], nonzero)
+    cond_consts, body_consts, init = split_list(primals, cond_nconsts, body_nconsts)
+    _, const_tangents, init_tangents = split_list(tangents, cond_nconsts, body_nconsts)
+    const_dots = [t for t in const_tangents if type(t) is not Zero]
+    init_dots = [instantiate_zeros(t) for t, nz in zip(init_tangents, nonzero, strict=True) if nz]
+
+    def constants_first() -> ClosedJaxpr:
+        consts, carry, const_dot, carry_dot = split_list(
+            of_body.jaxpr.invars, body_nconsts, len(init), len(const_dots)
+        )
+        return _with_inputs(of_body, [*consts, *const_dot, *carry, *carry_dot])
+
+    dot_avals = tuple(
+        aval.to_tangent_aval() for aval, nz in zip(body_jaxpr.in_avals[body_nconsts:], nonzero, strict=True) if nz
+    )
+    widened = _remember(
+        cond_jaxpr,
+        ("unread inputs", dot_avals),
+        lambda: _with_inputs(cond_jaxpr, [*cond_jaxpr.jaxpr.invars, *map(Var, dot_avals)]),
+    )
+    outs = while_p.bind(
+        *cond_consts,
+        *body_consts,
+        *const_dots,
+        *init,
+        *init_dots,
+        cond_jaxpr=widened,
+        cond_nconsts=cond_nconsts,
+        body_jaxpr=_remember(of_body, ("constants first", body_nconsts), constants_first),
+        body_nconsts=body_nconsts + len(const_dots),
+    )
+    dots = iter(outs[len(init) :])
+    return outs[: len(init)], [
+        next(dots) if nz else zero_of(aval) for nz, aval in zip(nonzero, body_jaxpr.out_avals, strict=True)
+    ]
+
+
+jvp_rules[while_p] = while_jvp
+
+
+def while_batch(
+    axis: Any,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    cond_jaxpr: ClosedJaxpr,
+    cond_nconsts: int,
+    body_jaxpr: ClosedJaxpr,
+    body_nconsts: int,
+) -> Any:
+    """Only carries that are batched, or become so, get the axis; all of them do if the condition depends on one."""
+    batched = [d is not None for d in dims]
+    cond_batched, const_batched, init_batched = split_list(batched, cond_nconsts, body_nconsts)
+    cond_dims, const_dims, init_dims = split_list(dims, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, init = split_list(args, cond_nconsts, body_nconsts)
+
+    def in_front(flags: Sequence[bool]) -> list[int | None]:
+        return [0 if b else None for b in flags]
+
+    def carries(flags: list[bool]) -> list[bool]:
+        _, found = vmap_jaxpr(body_jaxpr, axis, in_front([*const_batched, *flags]), flags)
+        return [d is not None for d in found]
+
+    carry_batched = _fixpoint(init_batched, carries)
+    _, (pred_dim,) = vmap_jaxpr(cond_jaxpr, axis, in_front([*cond_batched, *carry_batched]))
+    if pred_dim is not None:
+        if _has_io(cond_jaxpr.jaxpr) or _has_io(body_jaxpr.jaxpr):
+            raise NotImplementedError(
+                "Unordered IO effects not supported in while_loop with batched predicate: elements that "
+                "are done would go on calling back. Make the condition independent of what vmap maps over."
+            )
+        carry_batched = [True] * len(init)
+        at = 0
+    else:
+        # the axes of the predicate, of an earlier vmap, stay the leading ones of each carry
+        at = cond_jaxpr.out_avals[0].ndim
+    carry_dims = [at if b else None for b in carry_batched]
+    body, _ = vmap_jaxpr(body_jaxpr, axis, [*const_dims, *carry_dims], carry_batched, at)
+    cond, _ = vmap_jaxpr(cond_jaxpr, axis, [*cond_dims, *carry_dims], pred_dim is not None)
+    placed = [
+        x if d is None else match_axis(x, old, axis.size, d)
+        for x, old, d in zip(init, init_dims, carry_dims, strict=True)
+    ]
+    outs = while_p.bind(
+        *cond_consts,
+        *body_consts,
+        *placed,
+        cond_jaxpr=cond,
+        cond_nconsts=cond_nconsts,
+        body_jaxpr=body,
+        body_nconsts=body_nconsts,
+    )
+    return outs, carry_dims
+
+
+axis_rules[while_p] = while_batch
+
+
+def _has_io(jaxpr: Jaxpr) -> bool:
+    return any(
+        eqn.primitive.name == "io_callback" or any(map(_has_io, subjaxprs(eqn.params))) for eqn in jaxpr.eqns
+    )
+
+
+def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+    """The known carries are computed now. The unknown ones later, by the whole loop: it makes the known ones again.
+
+    Nothing can be handed from each round of one loop to that of the other, for nobody knows how many there will be.
+    """
+    cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    cond_unknown, const_unknown, init_unknown = split_list(unknown_in, cond_nconsts, body_nconsts)
+    unknown = _fixpoint(init_unknown, lambda u: _known_part(body, [*const_unknown, *u], u)[1])
+    known_cond, (pred_unknown,) = _known_part(cond, [*cond_unknown, *unknown], [False])
+    if pred_unknown or all(unknown):
+        return [], [eqn]
+    known_body, _ = _known_part(body, [*const_unknown, *unknown], unknown)
+    known_in, _ = partition([*cond_unknown, *const_unknown, *unknown], eqn.invars)
+    known_out, _ = partition(unknown, eqn.outvars)
+    params = {
+        "cond_jaxpr": known_cond,
+        "cond_nconsts": cond_nconsts - sum(cond_unknown),
+        "body_jaxpr": known_body,
+        "body_nconsts": body_nconsts - sum(const_unknown),
+    }
+    now = JaxprEqn(while_p, known_in, params, known_out, eqn.source)
+    later_out = [v if u else DropVar(v.aval) for v, u in zip(eqn.outvars, unknown, strict=True)]
+    return [now], [eqn.replace(outvars=later_out)]
+
+
+def _known_part(
+    closed: ClosedJaxpr, unknown_in: Sequence[bool], instantiate: Sequence[bool]
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """``closed`` from its known inputs to its known outputs, without residuals; and which outputs are unknown."""
+    key = ("known part", tuple(unknown_in), tuple(instantiate))
+    if key not in closed.memo:
+        known, _, unknown_out, n_residuals = partial_eval_jaxpr(closed, unknown_in, instantiate)
+        # what only the residuals needed stays in, as in JAX: dead code, which neither evaluation nor XLA runs
+        outs = known.jaxpr.outvars[: len(known.out_avals) - n_residuals]
+        closed.memo[key] = ClosedJaxpr(known.jaxpr.replace(outvars=outs), known.consts), unknown_out
+    return closed.memo[key]
+
+
+partial_eval_jaxpr_rules[while_p] = while_partial_eval_jaxpr
+partial_eval_rules[while_p] = split_now(while_p)
+
+
+def while_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> Any:
+    """ValueError: running a loop backwards takes the values of every round, and their number is not known."""
+    where = "" if state.source is None else f"\nThe loop is at {summarize(state.source)}."
+    raise ValueError(
+        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop values."
+        f"{where}\nUse lax.scan, or lax.fori_loop with a start and a stop that are Python integers."
+    )
+
+
+transpose_rules[while_p] = while_transpose
+dce_rules.holes[while_p] = "every carry stays, as in JAX: the loop has the same operands wherever it is printed"
+
+
+# ---------------------------------------------------------------------------------------------- lowering
+
+
+def while_lower(
+    ctx: Any,
+    avals: Sequence[ShapedArray],
+    out_avals: Sequence[ShapedArray],
+    *names: str,
+    cond_jaxpr: ClosedJaxpr,
+    cond_nconsts: int,
+    body_jaxpr: ClosedJaxpr,
+    body_nconsts: int,
+) -> list[str]:
+    """``stablehlo.while``, whose two regions take every operand: the constants go round with the carry."""
+    pred_aval = cond_jaxpr.out_avals[0]
+    types = list(map(mlir_type, avals))
+    operands = list(names)
+    effects = any(map(is_effectful, (*cond_jaxpr.eqns, *body_jaxpr.eqns)))
+    if effects:  # ordered ones go on from round to round, and after the loop, by a token that goes round too
+        operands.insert(0, ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token"))
+        types.insert(0, "!stablehlo.token")
+
+    def split(inner: Any, values: Sequence[str]) -> list[list[str]]:
+        if effects:
+            inner.token, values = values[0], values[1:]
+        return split_list(values, cond_nconsts, body_nconsts)
+
+    def cond(inner: Any, *values: str) -> list[str]:
+        cond_consts, _, carry = split(inner, values)
+        (pred,) = _write(inner, cond_jaxpr, [*cond_consts, *carry])
+        return [_any(inner, pred, pred_aval)]
+
+    def body(inner: Any, *values: str) -> list[str]:
+        cond_consts, body_consts, carry = split(inner, values)
+        new = _write(inner, body_jaxpr, [*body_consts, *carry])
+        if pred_aval.shape:
+            (pred,) = _write(inner, cond_jaxpr, [*cond_consts, *carry])
+            rows = zip(new, carry, body_jaxpr.out_avals, strict=True)
+            new = [_select(inner, pred, pred_aval, *row) for row in rows]
+        return [*([inner.token] if effects else []), *cond_consts, *body_consts, *new]
+
+    regions = f"{block_text(ctx, types, cond, ['tensor<i1>'])}, {block_text(ctx, types, body, types)}"
+    listed = ", ".join(types)
+    op = f'"stablehlo.while"({", ".join(operands)}) ({regions}) : ({listed}) -> ({listed})'
+    outs = ctx.emit_many(op, len(types))
+    if effects:
+        ctx.token = outs.pop(0)
+    return outs[cond_nconsts + body_nconsts :]
+
+
+def _write(ctx: Any, closed: ClosedJaxpr, operands: Sequence[str]) -> list[str]:
+    consts = [ctx.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+    return lower_eqns(ctx, closed.jaxpr, consts, operands)
+
+
+def _any(ctx: Any, pred: str, aval: ShapedArray) -> str:
+    """Whether any element of ``pred`` holds."""
+    if not aval.shape:
+        return pred
+    region = monoid_region(ctx, "or", aval.dtype)
+    axes = ", ".join(map(str, range(aval.ndim)))
+    return ctx.emit(
+        f'"stablehlo.reduce"({pred}, {ctx.scalar(False, aval.dtype)}) {region} '
+        f"{{dimensions = array<i64: {axes}>}} : ({mlir_type(aval)}, tensor<i1>) -> tensor<i1>"
+    )
+
+
+def _select(ctx: Any, pred: str, pred_aval: ShapedArray, new: str, old: str, aval: ShapedArray) -> str:
+    """``new`` where ``pred``, whose axes lead, holds; ``old`` elsewhere."""
+    if pred_aval.shape != aval.shape:
+        pred = ctx.broadcast(pred, pred_aval, aval.shape, range(pred_aval.ndim))
+    bools = mlir_type(ShapedArray(aval.shape, pred_aval.dtype))
+    return ctx.emit(f"stablehlo.select {pred}, {new}, {old} : {bools}, {mlir_type(aval)}")
+
+
+lowering_rules[while_p] = while_lower
+
+
+# ---------------------------------------------------------------------------------------------- making loops
+
+
+def carry_to_consts(
+    cond: ClosedJaxpr, cond_nconsts: int, body: ClosedJaxpr, body_nconsts: int
+) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
+    """Make constants of the carries that the body hands on as they are and the condition does not read.
+
+    Returns the two jaxprs and which carries moved; the body takes them first. A constant is not batched when the
+    condition is, and needs no tangent carry.
+    """
+    forwarded = [i == body_nconsts + k for k, i in enumerate(_forwarding(body.jaxpr))]
+    _, read = dce_jaxpr(cond.jaxpr, [True])
+    moved = [f and not r for f, r in zip(forwarded, read[cond_nconsts:], strict=True)]
+    if not any(moved):
+        return cond, body, moved
+
+    def smaller_cond() -> ClosedJaxpr:
+        pruned, _ = dce_jaxpr(cond.jaxpr, [True], keep_inputs=True)
+        kept = [v for v, m in zip(pruned.invars, [*[False] * cond_nconsts, *moved], strict=True) if not m]
+        return ClosedJaxpr(pruned.replace(invars=kept), cond.consts)
+
+    def smaller_body() -> ClosedJaxpr:
+        staying, first = partition([*[False] * body_nconsts, *moved], body.jaxpr.invars)
+        outs, _ = partition(moved, body.jaxpr.outvars)
+        return ClosedJaxpr(body.jaxpr.replace(invars=[*first, *staying], outvars=outs), body.consts)
+
+    key = ("carry to consts", cond_nconsts, body_nconsts, tuple(moved))
+    return _remember(cond, key, smaller_cond), _remember(body, key, smaller_body), moved
+
+
+def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
+    """For each output the input that it is, also through ``jit``; None where it is computed."""
+    source: dict[Any, Any] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "jit":
+            for v, i in zip(eqn.outvars, _forwarding(eqn.params["jaxpr"].jaxpr), strict=True):
+                if i is not None and isinstance(eqn.invars[i], Var):
+                    source[v] = source.get(eqn.invars[i], eqn.invars[i])
+    position = {v: i for i, v in enumerate(jaxpr.invars)}
+    return [position.get(source.get(v, v)) if isinstance(v, Var) else None for v in jaxpr.outvars]
+
+
+def while_outputs(outs: Sequence[Any], moved: Sequence[bool], init: Sequence[Any]) -> list[Any]:
+    """The final carry, from the results of the loop and the initial values that did not go round."""
+    return merge(moved, outs, [x for x, m in zip(init, moved, strict=True) if m])
