@@ -4,17 +4,13 @@ import importlib
 from typing import Any
 
 import minijax.ir.pretty  # noqa: F401  (installs the printer of jaxprs)
-from minijax import lax, nn, numpy, tree, tree_util
+from minijax import custom_derivatives, debug, distributed, lax, nn, numpy, tree, tree_util
 from minijax.api import (
     block_until_ready,
     device_get,
     device_put,
     eval_shape,
     grad,
-    hessian,
-    jacfwd,
-    jacobian,
-    jacrev,
     jit,
     jvp,
     linear_transpose,
@@ -24,12 +20,27 @@ from minijax.api import (
     vjp,
     vmap,
 )
-from minijax.api.devices import default_backend, device_count, devices
+from minijax.api.callbacks import effects_barrier, pure_callback
+from minijax.api.checkpoint import checkpoint, checkpoint_policies, remat
+from minijax.api.closures import closure_convert, custom_gradient
+from minijax.api.custom_derivatives import custom_jvp, custom_vjp
+from minijax.api.devices import (
+    default_backend,
+    device_count,
+    devices,
+    local_device_count,
+    local_devices,
+    process_count,
+    process_index,
+)
+from minijax.api.jacobians import hessian, jacfwd, jacobian, jacrev
+from minijax.api.pmap import pmap
 from minijax.config import config, disable_jit, enable_x64
 from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.array import get_aval as typeof
 from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.names import named_call, named_scope
 from minijax.lax import stop_gradient
 
 __version__ = "0.1.0"
@@ -38,14 +49,24 @@ __all__ = [
     "Array",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "checkpoint",
+    "checkpoint_policies",
+    "closure_convert",
     "config",
+    "custom_derivatives",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "debug",
     "default_backend",
     "device_count",
     "device_get",
     "device_put",
     "devices",
+    "distributed",
     "disable_jit",
     "dtypes",
+    "effects_barrier",
     "enable_x64",
     "eval_shape",
     "grad",
@@ -58,9 +79,18 @@ __all__ = [
     "lax",
     "linear_transpose",
     "linearize",
+    "local_device_count",
+    "local_devices",
     "make_jaxpr",
+    "named_call",
+    "named_scope",
     "nn",
     "numpy",
+    "pmap",
+    "process_count",
+    "process_index",
+    "remat",
+    "pure_callback",
     "stop_gradient",
     "tree",
     "tree_util",

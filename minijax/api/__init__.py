@@ -1,4 +1,8 @@
-"""The transformations as users call them, on functions of pytrees."""
+"""The transformations as users call them, on functions of pytrees.
+
+Not ``jacobians``: it computes with ``minijax.numpy``, which stands on ``minijax.lax``, whose control flow stages bodies
+with this package.
+"""
 
 from minijax.api.autodiff import (
     grad,
@@ -11,7 +15,6 @@ from minijax.api.autodiff import (
 from minijax.api.batching import vmap
 from minijax.api.compile import jit
 from minijax.api.devices import block_until_ready, device_get, device_put
-from minijax.api.jacobians import hessian, jacfwd, jacobian, jacrev
 from minijax.api.staging import eval_shape, make_jaxpr
 
 __all__ = [
@@ -20,10 +23,6 @@ __all__ = [
     "device_put",
     "eval_shape",
     "grad",
-    "hessian",
-    "jacfwd",
-    "jacobian",
-    "jacrev",
     "jit",
     "jvp",
     "linear_transpose",

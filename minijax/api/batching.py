@@ -41,18 +41,7 @@ def vmap(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
             f"passed to the function, but got {in_axes}."
         )
-    for axis in tree_flatten(in_axes)[0]:
-        if type(axis) is not int:
-            raise TypeError(
-                "vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
-                f"{in_axes}."
-            )
-    for axis in tree_flatten(out_axes)[0]:
-        if type(axis) is not int:
-            raise TypeError(
-                "vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got "
-                f"{out_axes}."
-            )
+    check_axes(in_axes, out_axes, "vmap")
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -72,6 +61,17 @@ def vmap(
         )
 
     return vmap_f
+
+
+def check_axes(in_axes: Any, out_axes: Any, transform: str) -> None:
+    """TypeError if a leaf of the axes given to ``transform`` is neither an int nor None."""
+    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        for axis in tree_flatten(axes)[0]:
+            if type(axis) is not int:
+                raise TypeError(
+                    f"{transform} {name} must be an int, None, or (nested) container with those types as leaves, but "
+                    f"got {axes}."
+                )
 
 
 def _input_axes(
@@ -108,7 +108,19 @@ def _axis_size(
         raise ValueError("vmap must have at least one non-None value in in_axes, or an axis_size")
     if len(sizes) == 1:
         return sizes.pop()
-    lines = ["vmap got inconsistent sizes for array axes to be mapped:"]
+    raise ValueError(describe_sizes("vmap", fun, tree, leaves, dims, given))
+
+
+def describe_sizes(
+    transform: str,
+    fun: Callable[..., Any],
+    tree: PyTreeDef,
+    leaves: Sequence[Any],
+    dims: Sequence[int | None],
+    given: int | None = None,
+) -> str:
+    """The message for mapped axes whose sizes differ: each argument with its own."""
+    lines = [f"{transform} got inconsistent sizes for array axes to be mapped:"]
     if given is not None:
         lines.append(f"  * axis_size is {given}")
     for name, d, x in zip(leaf_names(fun, tree), dims, leaves, strict=True):
@@ -116,7 +128,7 @@ def _axis_size(
             aval = get_aval(x)
             lines.append(f"  * one axis had size {aval.shape[d]}: axis {d} of argument {name} of type {aval}")
     lines.append("Map axes of one size, or use in_axes=None for an argument that is the same for all.")
-    raise ValueError("\n".join(lines))
+    return "\n".join(lines)
 
 
 def _spread(axes: Any, full: Any, name: str) -> list[Any]:

@@ -11,12 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, int_or_ints, leaf_names
-from minijax.config import jit_disabled, trace_key
+from minijax.api.flat import (
+    FlatFun,
+    check_args,
+    check_callable,
+    describe,
+    fun_name,
+    int_or_ints,
+    leaf_names,
+    named_like,
+)
+from minijax.api.repeated import MISSED, Known, Repeat
+from minijax.backend import pjrt
+from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
 from minijax.core.array import get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray, ShapeDtypeStruct
-from minijax.core.trace import Tracer, base_main, state
+from minijax.core.observe import observers
+from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ops.call import Compiled, compiled, jit_p, lowered_text, timed
@@ -32,7 +44,7 @@ MAX_SIGNATURES = 4096
 class Staged:
     """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
 
-    __slots__ = ("closed", "outer", "in_tree", "out_tree", "one_leaf", "params", "program")
+    __slots__ = ("closed", "outer", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat")
 
     def __init__(
         self, closed: ClosedJaxpr, outer: list[Any], in_tree: Any, out_tree: Any, params: dict[str, Any]
@@ -45,6 +57,7 @@ class Staged:
         self.one_leaf = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
         self.params = params
         self.program: Compiled | None = None
+        self.repeat: Repeat | None = None
 
 
 class JitFunction:
@@ -71,6 +84,9 @@ class JitFunction:
         self.donate_argnames = donate_argnames
         self.inline = inline
         self.subject = describe(fun)
+        self.takes_static = bool(static_argnums or static_argnames)
+        # configuration, with the static arguments if there may be any -> the kinds of calls made
+        self.known: dict[Any, Known] = {}
         options = (static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
         try:
             self.cache = _staged.setdefault(fun, {}).setdefault(options, {})
@@ -78,31 +94,88 @@ class JitFunction:
             self.cache = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if jit_disabled():
-            return self.fun(*args, **kwargs)
-        staged, leaves = self._find(args, kwargs)
-        if staged.program is not None and state.dynamic is base_main.trace and not observe.bind_watched:
-            for x in leaves:
-                if isinstance(x, Tracer):
-                    break
+        # What happens here before the program is run costs a tenth of a small call: so small things are written out.
+        static: tuple[Any, ...] = ()
+        if self.takes_static:
+            args, kwargs, static = self._split(args, kwargs)
+            known = self._known_with(static)
+        else:
+            known = self.known.get(trace_key())
+        # calls are repeated under ordinary circumstances only: see api.repeated
+        if known is None or len(state.stack) > 1 or observers or pjrt.others_in_use:
+            return self.call(args, kwargs, static)[0]
+        if known.arrays and not kwargs:
+            try:
+                if len(args) == 1:  # a comprehension for one argument would take a twentieth of the call
+                    (x,) = args
+                    buffers = [x._buffer]
+                    repeat = known.arrays[x.aval]
+                else:
+                    buffers = [x._buffer for x in args]
+                    repeat = known.arrays[tuple([x.aval for x in args])]
+            except (AttributeError, KeyError):
+                pass
             else:
-                outs = staged.program(*leaves)
-                return outs[0] if staged.one_leaf else tree_unflatten(staged.out_tree, outs)
-        outs = jit_p.bind(*staged.outer, *leaves, **staged.params)
-        if not staged.outer:
-            staged.program = staged.closed.memo.get(("executable", tuple(staged.params["donated_invars"])))
-        return tree_unflatten(staged.out_tree, outs)
+                return repeat.run(buffers, args)
+        if known.trees:
+            value = known.tree_call(args, kwargs)
+            if value is not MISSED:
+                return value
+        if known.host_call is not None:
+            try:
+                return known.host_call(*args, **kwargs)
+            except Exception as error:
+                if error.__traceback__.tb_next is not None:  # type: ignore[union-attr]
+                    raise
+                # it is jaxlib's own, which then has not run the program
+        return self.call(args, kwargs, static)[0]
+
+    def _known_with(self, static: tuple[Any, ...]) -> Known | None:
+        try:
+            return self.known.get((trace_key(), static))
+        except TypeError:  # it has no hash: the ordinary way says so
+            return None
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
+        """Make the call the ordinary way; what it returns is described by ``Known``."""
+        if jit_disabled():
+            return self._with_static(static)(*args, **kwargs), (), (), None
+        settings = trace_key()
+        staged, leaves, avals = self._find(args, kwargs, static)
+        program = staged.program
+        unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
+        if program is None or unusual:
+            outs = jit_p.bind(*staged.outer, *leaves, **staged.params)
+            if not staged.outer:
+                program = staged.closed.memo.get(("executable", tuple(staged.params["donated_invars"])))
+                staged.program = program
+        else:
+            outs = program(*leaves)
+        value = tree_unflatten(staged.out_tree, outs)
+        if program is None or not program.repeatable:
+            return value, leaves, avals, None
+        if len(state.stack) > 1 or state.axis_env or observers or pjrt.others_in_use:
+            return value, leaves, avals, None
+        if staged.repeat is None:
+            staged.repeat = Repeat(program, staged.out_tree, staged.one_leaf)
+        key = (settings, static) if self.takes_static else settings
+        known = self.known.get(key)
+        if known is None:
+            if len(self.known) >= MAX_SIGNATURES:
+                self.known.clear()
+            known = self.known[key] = Known(self, static, fun_name(self.fun), x64_enabled())
+        known.learn(args, kwargs, leaves, avals, staged.repeat)
+        return value, leaves, avals, staged.repeat
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     # ------------------------------------------------------------------------------------------ signatures
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Staged, list[Any]]:
-        """The staged signature of this call, made if it is new, and the dynamic leaves."""
-        static: tuple[Any, ...] = ()
-        if self.static_argnums or self.static_argnames:
-            args, kwargs, static = self._split(args, kwargs)
+    def _find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
+    ) -> tuple[Staged, list[Any], list[Any]]:
+        """The staged signature of this call, made if it is new, and the dynamic leaves and their types."""
         # without keyword arguments, flattening the positional ones alone takes a third of the time
         leaves, args_tree = tree_flatten(args)
         kwargs_tree = None
@@ -121,18 +194,20 @@ class JitFunction:
         try:
             staged = self.cache.get(key)
         except TypeError:
-            raise self._unhashable(static) from None
+            raise unhashable_static(static, self.subject, "jit") from None
         if observe.on_cache:
             reason = "" if staged else self._explain(key)
             observe.emit(observe.on_cache, "staging", fun_name(self.fun), staged is not None, key, reason)
         if staged is None:
+            if not all(map(is_array_like, leaves)):  # such as an array of strings
+                check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
             staged = self._stage(avals, static, args, kwargs)
             # an outer tracer belongs to one run of an outer transformation, and so does what closes over it
             if not staged.outer:
                 if len(self.cache) >= MAX_SIGNATURES:
                     del self.cache[next(iter(self.cache))]
                 self.cache[key] = staged
-        return staged, leaves
+        return staged, leaves, avals
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Dynamic args and kwargs, and the static ones as part of the key."""
@@ -144,19 +219,6 @@ class JitFunction:
         )
         dynamic = tuple(a for i, a in enumerate(args) if i not in at)
         return dynamic, {k: v for k, v in kwargs.items() if k not in named}, static
-
-    def _unhashable(self, static: tuple[Any, ...]) -> Exception:
-        for where, kind, value in (*static[0], *static[1]) if static else ():
-            try:
-                hash(value)
-            except TypeError:
-                which = f"static_argnums={where}" if isinstance(where, int) else f"static_argnames={where!r}"
-                return ValueError(
-                    "Non-hashable static arguments are used in a jit function: "
-                    f"{which} of {self.subject} has value {value!r} of type {kind}. Static arguments are part of the "
-                    "cache key: pass a hashable value (a tuple in place of a list), or make the argument dynamic."
-                )
-        return TypeError(f"an argument of {self.subject} is a tree with unhashable data, so its call has no signature")
 
     def _explain(self, key: tuple[Any, ...]) -> str:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""
@@ -201,7 +263,7 @@ class JitFunction:
             full = [at[i] if i in at else next(given) for i in range(len(args) + len(at))]
             return self.fun(*full, **kwargs, **named)
 
-        return fun_of_dynamic
+        return named_like(fun_of_dynamic, self.fun, at, named)
 
     def _stage(self, avals: Sequence[Any], static: Any, args: Any, kwargs: Any) -> Staged:
         name = fun_name(self.fun)
@@ -209,7 +271,7 @@ class JitFunction:
         flat = FlatFun(self._with_static(static), in_tree, "jit", subject=self.subject)
         with timed("trace", name):
             closed = stage(flat, avals, self.subject, label="jit")
-        closed, outer = _open_over_tracers(closed)
+        closed, outer = open_over_tracers(closed)
         donated = (False,) * len(outer) + self._donated(args, kwargs, static)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
         return Staged(closed, outer, in_tree, flat.out_tree, params)
@@ -232,8 +294,10 @@ class JitFunction:
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Stage at these arguments (arrays or ``ShapeDtypeStruct``s), without compiling."""
-        staged, _ = self._find(args, kwargs)
-        return Traced(fun_name(self.fun), staged)
+        static: tuple[Any, ...] = ()
+        if self.takes_static:
+            args, kwargs, static = self._split(args, kwargs)
+        return Traced(fun_name(self.fun), self._find(args, kwargs, static)[0])
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Stage and lower at these arguments, without compiling."""
@@ -246,6 +310,7 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Forget every staged and compiled signature."""
         self.cache.clear()
+        self.known.clear()
 
     def _cache_size(self) -> int:
         return len(self.cache)
@@ -259,7 +324,25 @@ def _type_text(aval: ShapedArray) -> str:
     return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
 
 
-def _open_over_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Exception:
+    """What to raise when the signature of a call of ``subject``, a ``kind`` function, has no hash.
+
+    ``static`` holds the static arguments: (position, type, value), and (name, type, value).
+    """
+    for where, type_, value in (*static[0], *static[1]) if static else ():
+        try:
+            hash(value)
+        except TypeError:
+            which = f"static_argnums={where}" if isinstance(where, int) else f"static_argnames={where!r}"
+            return ValueError(
+                f"Non-hashable static arguments are used in a {kind} function: "
+                f"{which} of {subject} has value {value!r} of type {type_}. Static arguments are part of the "
+                "cache key: pass a hashable value (a tuple in place of a list), or make the argument dynamic."
+            )
+    return TypeError(f"an argument of {subject} is a tree with unhashable data, so its call has no signature")
+
+
+def open_over_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """Constants that are outer tracers become leading inputs; arrays stay constants."""
     outer = [c for c in closed.consts if isinstance(c, Tracer)]
     if not outer:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from minijax.backend import pjrt
+from minijax.backend import fastcall, pjrt
 from minijax.core.array import Array, as_array, device_array
 from minijax.core.trace import Tracer
 from minijax.ops.call import to_buffer
-from minijax.pytree import tree_flatten, tree_map
+from minijax.ops.sharded import ShardedArray
+from minijax.pytree import tree_map
 
 
 def device_put(x: Any, device: Any = None) -> Any:
@@ -23,7 +24,9 @@ def device_put(x: Any, device: Any = None) -> Any:
         buffer = to_buffer(array)
         if device is None:
             return array
-        return device_array(pjrt.transfer(buffer, device), array.aval)
+        moved = pjrt.transfer(buffer, device)
+        pjrt.note_device(device)
+        return device_array(moved, array.aval)
 
     return tree_map(put, x)
 
@@ -41,20 +44,58 @@ def device_get(x: Any) -> Any:
 
 def block_until_ready(x: Any) -> Any:
     """Wait until every array in ``x`` has been computed; returns ``x``."""
-    for leaf in tree_flatten(x)[0]:
-        if isinstance(leaf, Array) and leaf.on_device:
-            pjrt.block_until_ready(leaf._buffer)
+    buffers = []
+    for leaf in (x,) if type(x) is Array else fastcall.leaves(x):
+        if isinstance(leaf, ShardedArray):
+            leaf.block_until_ready()
+        elif isinstance(leaf, Array) and leaf.on_device:
+            buffers.append(leaf._buffer)
+    if buffers:
+        pjrt.block_until_ready(buffers)
     return x
 
 
-def devices() -> list[Any]:
-    """The devices that XLA has."""
-    return pjrt.devices()
+def _of_platform(found: list[Any], backend: str | None) -> list[Any]:
+    if backend is not None and backend != pjrt.platform():
+        raise RuntimeError(f"Unknown backend {backend}: programs run on {pjrt.platform()!r} here.")
+    return found
 
 
-def device_count() -> int:
-    """How many devices XLA has."""
-    return pjrt.device_count()
+def devices(backend: str | None = None) -> list[Any]:
+    """The devices that XLA has, in all processes. RuntimeError if ``backend`` is given and is another platform."""
+    return _of_platform(pjrt.devices(), backend)
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Any]:
+    """The devices of one process, by default of this one. ValueError if there is no process of that number."""
+    if process_index is None:
+        return _of_platform(pjrt.local_devices(), backend)
+    found = [device for device in devices(backend) if device.process_index == process_index]
+    if not found:
+        raise ValueError(f"Unknown process_index {process_index}: there are {pjrt.process_count()} processes.")
+    return found
+
+
+def device_count(backend: str | None = None) -> int:
+    """How many devices XLA has, in all processes."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices this process has."""
+    return len(local_devices(backend=backend))
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process among those that ``minijax.distributed.initialize`` joined; 0 if it is alone."""
+    _of_platform([], backend)
+    return pjrt.process_index()
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes ``minijax.distributed.initialize`` joined; 1 without it."""
+    _of_platform([], backend)
+    return pjrt.process_count()
 
 
 def default_backend() -> str:

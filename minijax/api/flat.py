@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval, is_array_like
+from minijax.errors import is_user_file
 from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
 
@@ -21,12 +22,14 @@ def fun_name(fun: Callable[..., Any]) -> str:
 
 
 def describe(fun: Callable[..., Any]) -> str:
-    """``f at file.py:12``, for error messages."""
+    """``f at file.py:12``, for error messages; just the name of a function of this package."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     code = getattr(getattr(fun, "__wrapped__", fun), "__code__", None)
     name = fun_name(fun)
-    return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
+    if code is None or not is_user_file(code.co_filename):
+        return name
+    return f"{name} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def check_callable(fun: Any) -> None:
@@ -82,9 +85,32 @@ class FlatFun:
                 )
         raise AssertionError("every output is array-like")
 
+    def input_names(self) -> list[str]:
+        """What the leaves of the input are called in messages: ``x``, ``params['w'][0]``."""
+        own = getattr(self.fun, "input_names", None)
+        return leaf_names(self.fun, self.in_tree) if own is None else own(self.in_tree)
+
     @property
     def __name__(self) -> str:
         return fun_name(self.fun)
+
+
+def named_like(
+    wrapper: Callable[..., Any], fun: Callable[..., Any], static: Container[int], names: Container[str] = ()
+) -> Any:
+    """``wrapper``, in messages called like ``fun``, of whose parameters it lacks ``static`` positions and ``names``."""
+    functools.update_wrapper(wrapper, fun)
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):
+        return wrapper
+    kept = [p for i, p in enumerate(signature.parameters.values()) if i not in static and p.name not in names]
+    try:
+        wrapper.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    except ValueError:  # a default now comes before a parameter without one
+        kept = [p.replace(default=p.empty) for p in kept]
+        wrapper.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return wrapper
 
 
 def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
@@ -94,13 +120,18 @@ def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
     except (TypeError, ValueError):
         parameters = []
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    others = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+    by_keyword = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    other_keywords = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
     args, kwargs = tree_unflatten(in_tree, range(in_tree.num_leaves))
     names: list[str] = []
     for i, arg in enumerate(args):
-        name = positional[i] if i < len(positional) else f"args[{i}]"
+        name = f"{others}[{i - len(positional)}]" if others else f"args[{i}]"
+        name = positional[i] if i < len(positional) else name
         names.extend(name + keystr(path) for path, _ in tree_flatten_with_path(arg)[0])
     for key in sorted(kwargs):
-        names.extend(key + keystr(path) for path, _ in tree_flatten_with_path(kwargs[key])[0])
+        name = f"{other_keywords}[{key!r}]" if other_keywords and key not in by_keyword else key
+        names.extend(name + keystr(path) for path, _ in tree_flatten_with_path(kwargs[key])[0])
     return names
 
 

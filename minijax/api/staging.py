@@ -6,7 +6,16 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions
+from minijax.api.flat import (
+    FlatFun,
+    avals_of,
+    check_args,
+    check_callable,
+    describe,
+    int_or_ints,
+    named_like,
+    positions,
+)
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -46,7 +55,7 @@ def make_jaxpr(
             given = iter(values)
             return fun(*[a if i in static else next(given) for i, a in enumerate(args)], **kw)
 
-        closed, out_tree = _stage(of_dynamic if static else fun, dynamic, kwargs)
+        closed, out_tree = _stage(named_like(of_dynamic, fun, static) if static else fun, dynamic, kwargs)
         return (closed, _shapes(closed, out_tree)) if return_shape else closed
 
     return make_jaxpr_f

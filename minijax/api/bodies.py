@@ -1,0 +1,52 @@
+"""User functions that become the subjaxprs of control flow: bodies of loops, branches, cells of a scan."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from minijax.api.flat import FlatFun, check_callable, describe
+from minijax.config import trace_key
+from minijax.core.avals import ShapedArray
+from minijax.core.trace import Tracer, state
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
+
+
+class Body(NamedTuple):
+    """A staged function: its jaxpr (constants and all) and the tree of its output."""
+
+    closed: ClosedJaxpr
+    out_tree: Any
+
+
+# fun -> signature -> Body, for as long as the function lives: the same cell scanned again is the same jaxpr, compiled
+# once. A body that closes over a tracer belongs to one run of an outer transformation and is not kept.
+_bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
+
+# Beyond this many signatures of one function, the earliest is forgotten.
+MAX_SIGNATURES = 256
+
+
+def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray], transform: str) -> Body:
+    """``fun`` staged at leaves of ``avals``; ``in_tree`` is that of ``(args, kwargs)``.
+
+    ``transform`` names the construct in errors ("scan", "cond"). TypeError if an output is no array.
+    """
+    check_callable(fun)
+    key = (in_tree, tuple(avals), trace_key(), state.axis_env)
+    try:
+        found = _bodies.setdefault(fun, {})
+    except TypeError:  # no weak reference, or no hash
+        found = {}
+    body = found.get(key)
+    if body is None:
+        flat = FlatFun(fun, in_tree, transform)
+        closed = stage(flat, avals, describe(fun), label=transform)
+        body = Body(closed, flat.out_tree)
+        if not any(isinstance(c, Tracer) for c in closed.consts):
+            if len(found) >= MAX_SIGNATURES:
+                del found[next(iter(found))]
+            found[key] = body
+    return body

@@ -1,0 +1,206 @@
+"""Python functions called from inside transformed and compiled programs. Source: docs.jax.dev, "External callbacks"."""
+
+from __future__ import annotations
+
+import importlib
+import string
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax.api.flat import check_callable
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import is_array_like
+from minijax.core.avals import ShapedArray
+from minijax.ops.callback import (
+    ORDERED,
+    UNORDERED,
+    VMAP_METHODS,
+    FlatCallback,
+    debug_callback_p,
+    debug_print_p,
+    io_callback_p,
+    pure_callback_p,
+)
+from minijax.pytree import tree_flatten, tree_unflatten
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    vmap_method: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Call ``callback(*args, **kwargs)``, a function without effects, wherever the program runs.
+
+    Args:
+      callback: takes arrays in the trees of ``args`` and ``kwargs``; returns a tree as ``result_shape_dtypes``. It may
+        be called more or fewer times than the program says.
+      result_shape_dtypes: a tree of objects with ``shape`` and ``dtype``, such as ``ShapeDtypeStruct``.
+      vmap_method: what ``vmap`` does: "sequential" and "sequential_unrolled" call it for each element, "expand_dims"
+        and "broadcast_all" once, with a leading axis on every argument (of size 1, or of the batch, where an argument
+        is not mapped).
+
+    Raises:
+      ValueError: differentiated (give it a rule with ``custom_jvp``), or an unknown ``vmap_method``.
+      NotImplementedError: under ``vmap`` without a ``vmap_method``.
+      JaxRuntimeError: the callback raised, or returned something else than announced.
+    """
+    if vmap_method not in VMAP_METHODS:
+        raise ValueError(f"vmap_method must be on of the allowed methods {[*VMAP_METHODS]}, but got: {vmap_method}")
+    return _call(pure_callback_p, callback, result_shape_dtypes, args, kwargs, vmap_method=vmap_method)
+
+
+def io_callback(
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, ordered: bool = False, **kwargs: Any
+) -> Any:
+    """Call ``callback(*args, **kwargs)``, which may act on the world, exactly once each time the program gets there.
+
+    Arguments as for ``pure_callback``. With ``ordered``, calls happen in the order of the program.
+    """
+    return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, ordered=bool(ordered))
+
+
+def _call(p: Any, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any, **params: Any) -> Any:
+    check_callable(callback)
+    leaves, in_tree = tree_flatten((args, kwargs))
+    results, out_tree = tree_flatten(result_shape_dtypes)
+    outs = p.bind(
+        *leaves,
+        callback=FlatCallback(callback, in_tree),
+        result_avals=tuple(map(_result_aval, results)),
+        **params,
+    )
+    return tree_unflatten(out_tree, outs)
+
+
+def _result_aval(result: Any) -> ShapedArray:
+    if not (hasattr(result, "dtype") and hasattr(result, "shape")):
+        raise AttributeError(
+            f"{result!r} in result_shape_dtypes has no attribute 'dtype' or no 'shape'. Announce each result by "
+            "ShapeDtypeStruct(shape, dtype), or by an array of its type."
+        )
+    dtype = np.dtype(result.dtype)
+    if dtypes.canonicalize_dtype(dtype, x64_enabled()) != dtype:
+        raise ValueError(
+            "result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled: got "
+            f"{dtype.name}. Ask for the 32-bit type, or enable 64-bit mode."
+        )
+    return ShapedArray(tuple(result.shape), dtype)
+
+
+def _split_static(args: Any, kwargs: Any) -> tuple[Any, list[Any], tuple[tuple[int, Any], ...]]:
+    """The tree, the leaves that are arrays, and the others by position: they are passed on as they are."""
+    leaves, in_tree = tree_flatten((args, kwargs))
+    static = tuple((i, x) for i, x in enumerate(leaves) if not is_array_like(x))
+    return in_tree, [x for x in leaves if is_array_like(x)], static
+
+
+def debug_callback(
+    callback: Callable[..., Any] | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Call ``callback(*args, **kwargs)`` whenever the program gets there; what it returns is ignored.
+
+    Under ``jvp`` and ``grad`` the callback sees primal values, under ``vmap`` it is called for each element. With
+    ``ordered``, calls of one program happen in the order in which it says so.
+    ``debug.callback(ordered=True)(f, x)`` keeps options and ``f``'s own keywords apart. ``partitioned`` is accepted for
+    JAX's sake: without sharding it says nothing.
+    """
+
+    def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        if not callable(callback):
+            raise TypeError(
+                f"first argument to debug.callback must be callable, but got an object of type {type(callback)}"
+            )
+        in_tree, leaves, static = _split_static(args, kwargs)
+        flat = FlatCallback(callback, in_tree, static)
+        debug_callback_p.bind(*leaves, callback=flat, effect=ORDERED if ordered else UNORDERED)
+
+    if callback is None:
+        return call
+    call(callback, *args, **kwargs)
+    return None
+
+
+class _Checker(string.Formatter):
+    """Formats only to see whether the format string and the arguments belong together."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return ""  # the value is known when the program runs
+
+    def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
+        unused = [arg for i, arg in enumerate(args) if i not in used_args]
+        unused_names = [k for k in kwargs if k not in used_args]
+        if unused:
+            raise ValueError(
+                f"Unused positional arguments to `jax.debug.print`: {unused}. Give each a {{}} in the format."
+            )
+        if unused_names:
+            raise ValueError(
+                f"Unused keyword arguments to `jax.debug.print`: {unused_names}. Name each as {{name}} in the format."
+            )
+
+
+_checker = _Checker()
+
+
+def debug_print(
+    fmt: str | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    _record: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets there, with the values that it then has.
+
+    No f-string: that would format the tracer. ``ordered`` as for ``debug_callback``. ValueError if an argument is not
+    used by the format, IndexError or KeyError if one is missing.
+    """
+
+    def write(fmt: str, *args: Any, **kwargs: Any) -> None:
+        if not skip_format_check:
+            _checker.format(fmt, *args, **kwargs)
+        in_tree, leaves, static = _split_static(args, kwargs)
+        debug_print_p.bind(
+            *leaves,
+            fmt=fmt,
+            has_placeholders=any(field is not None for _, field, *_ in string.Formatter().parse(fmt)),
+            in_tree=in_tree,
+            logging_record=_record,
+            np_printoptions=tuple(np.get_printoptions().items()),
+            ordered=ordered,
+            static_args=static,
+        )
+
+    if fmt is None:
+        if args or kwargs:
+            raise TypeError(f"debug_print received unexpected arguments in the two-call form: {args=} {kwargs=}")
+        return write
+    write(fmt, *args, **kwargs)
+    return None
+
+
+def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
+    """Like ``debug_print``, to the ``minijax`` logger, as a record of the caller's line."""
+    frame = sys._getframe(1)
+    code = frame.f_code
+    logging = importlib.import_module("logging")
+    record = logging.LogRecord("minijax", logging.INFO, code.co_filename, frame.f_lineno, "", (), None, code.co_name)
+    debug_print(fmt, *args, _record=record, **kwargs)
+
+
+def effects_barrier() -> None:
+    """Returns when all effects of programs started so far have happened.
+
+    A program with effects is waited for when it is called, so there is nothing left to wait for.
+    """

@@ -1,0 +1,316 @@
+"""``checkpoint`` (also ``remat``): trade memory for computation in reverse mode, under a policy of what to save."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax import errors
+from minijax.api.autodiff import linearize_flat
+from minijax.api.bodies import stage_body
+from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, leaf_names, named_like
+from minijax.core.avals import ShapedArray
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal
+from minijax.ops.checkpoint import name_p, nothing_saveable, remat_p
+from minijax.ops.convert import reduce_precision_p
+from minijax.ops.dot import dot_general_p
+from minijax.ops.subjaxprs import hoist_consts
+from minijax.pytree import tree_flatten, tree_map, tree_unflatten
+from minijax.pytree_prefix import broadcast_prefix
+
+# Beyond this many values of the static arguments of one function, the earliest is forgotten.
+MAX_STATIC = 256
+
+
+def checkpoint(
+    fun: Callable[..., Any],
+    *,
+    prevent_cse: bool | Sequence[Any] = True,
+    policy: Callable[..., Any] | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+) -> Callable[..., Any]:
+    """``fun``, of which reverse mode saves only the inputs (and what ``policy`` allows), and computes the rest again.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      prevent_cse: keep XLA from merging the second computation with the first under ``jit``; a tuple, which is a
+        prefix of the arguments' tree, says it for each argument. Needless inside the body of a ``scan``.
+      policy: ``policy(primitive, *avals, **params) -> bool``: whether results of this equation may be saved. One of
+        ``checkpoint_policies``, or your own. By default nothing may.
+      static_argnums: positions of arguments that are no arrays, passed as they are.
+
+    Returns:
+      A function with the values and derivatives of ``fun``.
+
+    Raises:
+      TypeError: for arguments of ``checkpoint``, or of the function it returns, of the wrong type.
+      ValueError: a static position is out of range.
+    """
+    check_callable(fun)
+    if not isinstance(prevent_cse, bool):
+        if not isinstance(prevent_cse, Sequence) or isinstance(prevent_cse, str):
+            raise TypeError(f"prevent_cse must be a bool or tuple of bools, got {type(prevent_cse)=}")
+        prevent_cse = tuple(prevent_cse)
+    if policy is not None and not callable(policy):
+        raise TypeError(
+            f"the policy of jax.checkpoint must be callable, got {policy!r} of type {type(policy)}; see "
+            "checkpoint_policies."
+        )
+    static = _static_positions(static_argnums)
+    # static values -> the function of the others: the same object each time, so that it is staged once
+    partials: dict[Any, Callable[..., Any]] = {}
+
+    @functools.wraps(fun)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        dynamic, of_dynamic = (args, fun) if not static else _fix_static(fun, static, args, partials)
+        leaves, in_tree = tree_flatten((dynamic, kwargs))
+        check_args(leaves, "checkpoint", of_dynamic, in_tree)
+        body = _stage(of_dynamic, in_tree, avals_of(leaves))
+        jaxpr, consts = hoist_consts(body.closed)
+        cse: Any = prevent_cse
+        if isinstance(cse, tuple):
+            spread = broadcast_prefix(cse, (dynamic, kwargs) if kwargs else dynamic)
+            cse = (False,) * len(consts) + tuple(spread)
+        outs = remat_p.bind(*consts, *leaves, jaxpr=jaxpr, prevent_cse=cse, differentiated=False, policy=policy)
+        return tree_unflatten(body.out_tree, outs)
+
+    return checkpointed
+
+
+remat = checkpoint
+
+
+def _static_positions(static_argnums: Any) -> tuple[int, ...]:
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
+    if isinstance(numbers, tuple) and all(isinstance(i, int) for i in numbers):
+        return numbers
+    raise TypeError(
+        "the `static_argnums` argument to `jax.checkpoint` / `jax.remat` must be an int or a tuple of ints, but got "
+        f"value {static_argnums!r}"
+    )
+
+
+def _fix_static(
+    fun: Callable[..., Any],
+    static: tuple[int, ...],
+    args: tuple[Any, ...],
+    partials: dict[Any, Callable[..., Any]],
+) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    """The dynamic ones of ``args``, and ``fun`` as a function of them."""
+    n = len(args)
+    if not all(-n <= i < n for i in static):
+        raise ValueError(
+            "the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer values greater "
+            f"than or equal to `-len(args)` and less than `len(args)`, but got {static}, while `len(args)` = {n}"
+        )
+    at = {i % n: args[i] for i in static}
+    dynamic = tuple(x for i, x in enumerate(args) if i not in at)
+
+    def of_dynamic(*values: Any, **kwargs: Any) -> Any:
+        given = iter(values)
+        return fun(*[at[i] if i in at else next(given) for i in range(n)], **kwargs)
+
+    named_like(of_dynamic, fun, at)
+    try:
+        key = n, tuple((i, type(x), x) for i, x in sorted(at.items()))
+        found = partials.get(key)
+    except TypeError:  # no hash, a tracer for one
+        return dynamic, of_dynamic
+    if found is None:
+        if len(partials) >= MAX_STATIC:
+            del partials[next(iter(partials))]
+        found = partials[key] = of_dynamic
+    return dynamic, found
+
+
+def _stage(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArray]) -> Any:
+    try:
+        return stage_body(fun, in_tree, avals, "checkpoint")
+    except errors.ConcretizationTypeError as error:
+        (message,) = error.args
+        if "for checkpoint" in message:
+            error.args = (
+                f"{message}\nConsider using the `static_argnums` parameter for `jax.remat` or `jax.checkpoint`, which "
+                "passes the argument as it is.",
+            )
+        raise
+
+
+# ---------------------------------------------------------------------------------------------- policies
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """``x``, an array or a pytree of arrays, marked with ``name`` for the policies that save by name."""
+    return tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
+
+
+def everything_saveable(*args: Any, **params: Any) -> bool:
+    """The policy that saves whatever is needed, as without ``checkpoint``."""
+    return True
+
+
+class _Policy:
+    """A policy told by one value: equal ones are the same key of what was derived under them."""
+
+    __slots__ = ("value",)
+    # what the value is called; a dataclass would do, and take a millisecond of every start
+    field: str
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.value == other.value  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.value))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.field}={self.value!r})"
+
+
+class DotsSaveable(_Policy):
+    """The policy that saves the results of matrix products, perhaps only of those without batch dimensions."""
+
+    __slots__ = ()
+    field = "only_if_no_batch_dims"
+
+    def __call__(self, prim: Any, *args: Any, **params: Any) -> bool:
+        return prim is dot_general_p and not (self.value and any(params["dimension_numbers"][1]))
+
+
+class SaveOnlyTheseNames(_Policy):
+    """The policy that saves the values ``checkpoint_name`` gave one of these names."""
+
+    __slots__ = ()
+    field = "saveable_names"
+
+    def __call__(self, prim: Any, *args: Any, **params: Any) -> bool:
+        return prim is name_p and params["name"] in self.value
+
+
+class SaveAnyNamesButThese(_Policy):
+    """The policy that saves the values ``checkpoint_name`` gave another name than these."""
+
+    __slots__ = ()
+    field = "names"
+
+    def __call__(self, prim: Any, *args: Any, **params: Any) -> bool:
+        return prim is name_p and params["name"] not in self.value
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> SaveOnlyTheseNames:
+    """Saves the values that ``checkpoint_name`` gave one of these names, and nothing else."""
+    return SaveOnlyTheseNames(frozenset(names_which_can_be_saved))
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
+    """Saves the values that ``checkpoint_name`` gave a name, but for these names, and nothing else."""
+    return SaveAnyNamesButThese(frozenset(names_not_to_save))
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
+    """Saves everything.
+
+    The names have no effect, here as in JAX: a named value is the result of another equation, which can be saved in
+    its place.
+    """
+    return lambda *args, **params: True
+
+
+def save_from_both_policies(policy_1: Callable[..., Any], policy_2: Callable[..., Any]) -> Callable[..., bool]:
+    """Saves what either policy saves; the policies must answer with booleans (ValueError)."""
+
+    def policy(prim: Any, *args: Any, **params: Any) -> bool:
+        first, second = policy_1(prim, *args, **params), policy_2(prim, *args, **params)
+        if not (isinstance(first, bool) and isinstance(second, bool)):
+            raise ValueError(
+                f"The return value of the policies should be a boolean. Got: {first} and {second}. Write one policy "
+                "function that combines them as you need."
+            )
+        return first or second
+
+    return policy
+
+
+def _refuses_to_offload(name: str) -> Callable[..., Any]:
+    def offload(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"checkpoint_policies.{name}: offloading moves values between a device's memories, and devices have one "
+            "memory here. Save the values (save_only_these_names, dots_saveable) or recompute them."
+        )
+
+    offload.__name__ = offload.__qualname__ = name
+    return offload
+
+
+checkpoint_policies = types.SimpleNamespace(
+    everything_saveable=everything_saveable,
+    nothing_saveable=nothing_saveable,
+    dots_saveable=DotsSaveable(False),
+    checkpoint_dots=DotsSaveable(False),
+    dots_with_no_batch_dims_saveable=DotsSaveable(True),
+    checkpoint_dots_with_no_batch_dims=DotsSaveable(True),
+    offload_dot_with_no_batch_dims=_refuses_to_offload("offload_dot_with_no_batch_dims"),
+    save_anything_except_these_names=save_anything_except_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_only_these_names=save_only_these_names,
+    save_from_both_policies=save_from_both_policies,
+    save_and_offload_only_these_names=_refuses_to_offload("save_and_offload_only_these_names"),
+)
+
+
+# ---------------------------------------------------------------------------------------------- what is saved
+
+
+def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
+    """What reverse mode saves between the forward and the backward pass of ``f`` at these arguments.
+
+    Returns pairs of the type and where it comes from: a literal, a constant, an argument, or the equation of a line.
+    """
+    check_callable(f)
+    leaves, in_tree = tree_flatten((args, kwargs))
+    check_args(leaves, "saved_residuals", f, in_tree)
+    flat = FlatFun(f, in_tree, "saved_residuals")
+    literals: dict[int, Literal] = {}
+
+    def residuals(*values: Any) -> list[Any]:
+        closed = linearize_flat(flat, values, [True] * len(values), describe(f))[1].closed()
+        literals.update({id(v): v for e in closed.eqns for v in e.invars if type(v) is Literal})
+        return closed.consts
+
+    jaxpr = stage(residuals, avals_of(leaves), describe(f), label="saved_residuals").jaxpr
+    return [(v.aval, "from a literal") for v in literals.values()] + _sources(jaxpr, leaf_names(f, in_tree))
+
+
+def _sources(jaxpr: Jaxpr, names: Sequence[str]) -> list[tuple[ShapedArray, str]]:
+    """Where each output of ``jaxpr`` comes from."""
+    # a value that is rounded to be saved is named by what computed it
+    rounded = {e.outvars[0]: e.invars[0] for e in jaxpr.eqns if e.primitive is reduce_precision_p}
+    wanted = {rounded.get(v, v) for v in jaxpr.outvars}
+    found = [(v.aval, "from a constant") for v in jaxpr.constvars if v in wanted]
+    found += [
+        (v.aval, f"from the argument {name}") for v, name in zip(jaxpr.invars, names, strict=True) if v in wanted
+    ]
+    for eqn in jaxpr.eqns:
+        found += [(v.aval, _origin(eqn)) for v in eqn.outvars if v in wanted]
+    return found
+
+
+def _origin(eqn: JaxprEqn) -> str:
+    where = errors.summarize(eqn.source)
+    if eqn.primitive is name_p:
+        return f"named '{eqn.params['name']}' from {where}"
+    if eqn.primitive.name == "jit":
+        return f"output of jitted function '{eqn.params['name']}' from {where}"
+    return f"output of {eqn.primitive.name} from {where}"
+
+
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Prints what reverse mode saves between the forward and the backward pass of ``f`` at these arguments."""
+    for aval, source in saved_residuals(f, *args, **kwargs):
+        sys.stdout.write(f"{aval.str_short(short_dtypes=True)} {source}\n")

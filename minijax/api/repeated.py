@@ -1,0 +1,162 @@
+"""What a jitted function does when it is called again with arguments of types it has been called with.
+
+The first call of each kind is made the ordinary way, by ``api.compile``: it stages, compiles, and has the program
+remembered here. Another call of this kind then finds the program with as little work as can be:
+
+- for arguments that are all arrays on the device, by their types alone (``JitFunction.__call__`` does this itself);
+- for trees of such arrays, taken apart by jaxlib;
+- anything with NumPy values in it is left to jaxlib's dispatch altogether, which takes them in half the time.
+
+A call that none of these can make is made the ordinary way, which also raises the errors. All are for calls under
+ordinary circumstances, where a call is nothing but running its program: no interpreter is on the stack, nobody
+observes, and all arrays are on one device.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.backend import fastcall, pjrt
+from minijax.core.array import Array, device_array
+from minijax.ops.call import Compiled
+from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten
+
+# What ``Known.tree_call`` returns if it cannot make a call.
+MISSED: Any = object()
+
+# Beyond this many kinds of calls, all are forgotten.
+MAX_KINDS = 4096
+
+
+class Repeat:
+    """A program of a jitted function and what makes a call's value of its results."""
+
+    __slots__ = ("aval", "avals", "build", "consts", "donated", "execute", "program")
+
+    def __init__(self, program: Compiled, out_tree: Any, one_leaf: bool) -> None:
+        self.program = program
+        self.execute = program.executable.execute
+        self.consts = program.const_buffers
+        self.donated = program.donated
+        self.avals = program.out_avals
+        # the type of the result, if it is a single array
+        self.aval = self.avals[0] if one_leaf else None
+        self.build = _builder(out_tree)
+
+    def run(self, buffers: list[Any], leaves: Sequence[Any]) -> Any:
+        """The value of a call with arguments ``leaves``, which are in ``buffers``."""
+        outs = self.execute([*self.consts, *buffers] if self.consts else buffers)
+        if self.donated:
+            for i in self.donated:
+                leaves[i].forget_host_copy()
+        if self.aval is not None:
+            return device_array(outs[0], self.aval)
+        return self.build(map(device_array, outs, self.avals))
+
+
+def _builder(out_tree: Any) -> Callable[[Any], Any]:
+    """What makes a tree of structure ``out_tree`` of an iterable of leaves."""
+    if out_tree == tree_structure((0,) * out_tree.num_leaves):
+        return tuple
+    if type(out_tree) is PyTreeDef:  # of builtin containers only, which jaxlib puts together as we do
+        leaves = [object() for _ in range(out_tree.num_leaves)]
+        found, structure = fastcall.flatten()(tree_unflatten(out_tree, leaves))
+        if list(map(id, found)) == list(map(id, leaves)):
+            return structure.unflatten
+    return out_tree.unflatten
+
+
+class Known:
+    """The kinds of calls a jitted function has been called with, under one configuration and with the same static
+    arguments.
+
+    ``owner`` is the function, whose ``call(args, kwargs, static)`` is the ordinary way: it returns the value, the flat
+    dynamic arguments, their types, and the ``Repeat`` or None if the program cannot be repeated here.
+    """
+
+    __slots__ = ("arrays", "flatten", "host_call", "refused", "name", "owner", "static", "trees", "x64", "__weakref__")
+
+    def __init__(self, owner: Any, static: tuple[Any, ...], name: str, x64: bool) -> None:
+        self.owner = weakref.ref(owner)
+        self.static = static
+        self.name = name
+        self.x64 = x64
+        self.flatten = fastcall.flatten()
+        # types of positional arguments, or the type of the only one -> program
+        self.arrays: dict[Any, Repeat] = {}
+        # (structure, types) -> program
+        self.trees: dict[tuple[Any, ...], Repeat] = {}
+        # jaxlib's dispatch, for NumPy arguments
+        self.host_call: Callable[..., Any] | None = None
+        # whether that is not to be used: no such thing, or a program was seen to read its arguments after the call
+        self.refused = False
+
+    def tree_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value of a call whose leaves are all arrays on the device, or MISSED."""
+        try:
+            leaves, tree = self.flatten((args, kwargs))
+            buffers = [x._buffer for x in leaves]
+            repeat = self.trees[tree, tuple([x.aval for x in leaves])]
+        except Exception:  # of whatever kind, the ordinary way says it better
+            return MISSED
+        return repeat.run(buffers, leaves)
+
+    def learn(self, args: Any, kwargs: Any, leaves: Sequence[Any], avals: Any, repeat: Repeat) -> None:
+        """Remember ``repeat`` for calls like this one, of flat arguments ``leaves`` of types ``avals``."""
+        if not all([isinstance(x, Array) for x in leaves]):
+            if self.host_call is None and not self.refused and not repeat.donated:
+                self.host_call = fastcall.host_call(self.name, self._misses())
+                self.refused = self.host_call is None
+        elif not kwargs and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
+            _remember(self.arrays, avals[0] if len(avals) == 1 else tuple(avals), repeat)
+        else:
+            found, tree = self.flatten((args, kwargs))
+            if len(found) == len(leaves) and all(map(operator.is_, found, leaves)):
+                _remember(self.trees, (tree, tuple(avals)), repeat)
+
+    def _misses(self) -> Callable[..., tuple[Any, fastcall.FastPath | None, bool]]:
+        """What jaxlib's dispatch asks; it must not keep us alive, since we keep the dispatch."""
+        known = weakref.ref(self)
+
+        def miss(*args: Any, **kwargs: Any) -> tuple[Any, fastcall.FastPath | None, bool]:
+            me: Any = known()
+            agrees = fastcall.x64_agrees(me.x64)
+            value, leaves, avals, repeat = me.owner().call(args, kwargs, me.static)
+            if repeat is None or repeat.donated:
+                return value, None, False
+            finish, program = _finisher(repeat, known), repeat.program.executable
+            return value, fastcall.fast_path(program, repeat.consts, leaves, avals, agrees, finish), False
+
+        return miss
+
+
+def _remember(table: dict[Any, Any], key: Any, repeat: Repeat) -> None:
+    if len(table) >= MAX_KINDS:
+        table.clear()
+    table[key] = repeat
+
+
+def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
+    """What makes a call's value of result buffers, when the program may be reading the user's NumPy arrays still.
+
+    The user may write to them once the call returns. Small programs have ended by then, and nothing more is needed:
+    that is looked at first, since copying ten small arguments costs a seventh of the call. When a program is seen
+    to run on, it is waited for, and from then on the function is called the ordinary way, which copies.
+    """
+    aval, avals, build = repeat.aval, repeat.avals, repeat.build
+
+    def finish(outs: Sequence[Any]) -> Any:
+        # One event marks all results of a program as ready.
+        if not outs[0].is_ready():
+            me = known()
+            if me is not None:
+                me.host_call, me.refused = None, True
+            pjrt.block_until_ready(outs)
+        if aval is not None:
+            return device_array(outs[0], aval)
+        return build(map(device_array, outs, avals))
+
+    return finish

@@ -1,0 +1,26 @@
+"""``minijax.custom_derivatives``: JAX's names for writing derivative rules."""
+
+from minijax.api.closures import closure_convert, custom_gradient
+from minijax.api.custom_derivatives import (
+    CustomVJPPrimal,
+    SymbolicZero,
+    custom_jvp,
+    custom_vjp,
+    custom_vjp_primal_tree_values,
+    zero_from_primal,
+)
+from minijax.ops.custom_jvp import custom_jvp_call_p
+from minijax.ops.custom_vjp import custom_vjp_call_p
+
+__all__ = [
+    "CustomVJPPrimal",
+    "SymbolicZero",
+    "closure_convert",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_jvp_call_p",
+    "custom_vjp",
+    "custom_vjp_call_p",
+    "custom_vjp_primal_tree_values",
+    "zero_from_primal",
+]

@@ -1,0 +1,570 @@
+"""``check_rules``: a primitive's rules against each other.
+
+Every rule says something about the same function, so each can be tested by another: the jvp rule by finite
+differences, the transpose rule by inner products, the batching rule by a loop, abstract evaluation and lowering by
+evaluation. No second implementation is needed, and it works for primitives of anybody's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minijax.api import jit, jvp, linear_transpose, linearize, make_jaxpr, vjp, vmap
+from minijax.config import enable_x64
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive, abstract_eval
+from minijax.core.trace import pop_main, state
+from minijax.extend.differences import (
+    Inconclusive,
+    Values,
+    Wrong,
+    check_adjoint,
+    check_derivative,
+    compare,
+    differences,
+    direction,
+    inexact,
+    rounding,
+)
+from minijax.extend.report import FAILED, PASSED, SKIPPED, Outcome, RulesReport, rule_text
+from minijax.extend.rules import NONE, YES, cell, columns
+from minijax.extend.shrink import smallest
+from minijax.interpreters.partial_eval import dce_jaxpr
+from minijax.ir.evaluate import eval_jaxpr
+from minijax.ir.jaxpr import subjaxprs
+from minijax.ir.typecheck import typecheck_jaxpr
+from minijax.lowering.lower import lowering_rules
+
+# Beyond so many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
+MAX_COMBINATIONS = 48
+
+Function = Callable[..., list[Any]]
+
+
+class Case(NamedTuple):
+    """One thing to check, at any operands; ``run`` raises Wrong, Inconclusive, Skipped, or whatever a rule raises.
+
+    ``attempts`` says how often it may be run to find a small example.
+    """
+
+    run: Callable[[Values], None]
+    attempts: int = 60
+
+
+def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
+    """Check every rule of ``primitive`` at ``primitive.bind(*example_args, **params)``.
+
+    Compared are: the value with abstract evaluation and with the compiled program; jvp with finite differences (in 64
+    bit where the primitive takes it); linearize with jvp; vjp and the transpose rule with jvp, by inner products; vmap
+    with a loop, for every ``in_axes``; second derivatives, and vmap of derivatives, with the first. What is staged is
+    typechecked, and all of it, compiled, is compared with itself evaluated.
+
+    Args:
+      primitive: anybody's.
+      example_args: arrays or numbers at which the primitive is defined, and smooth if its derivative is to be
+        checked. The more ordinary the better: different sizes, no symmetries.
+      params: the primitive's.
+
+    Returns:
+      A ``RulesReport``: ``ok``, ``failures``, ``skipped``; ``print`` it. Each failure comes with the smallest operands
+      found that show it. A rule that does not exist is a failure unless its table's ``holes`` state a reason.
+
+    Raises:
+      TypeError: what is given is no primitive, or an argument no array.
+    """
+    if not isinstance(primitive, Primitive):
+        raise TypeError(
+            f"check_rules expects a Primitive and example arguments, got {primitive!r} of type {type(primitive)}. Pass "
+            "the primitive itself, not a function that binds it."
+        )
+    report = RulesReport(primitive, params)
+    args = [np.asarray(x, get_aval(x).dtype) for x in example_args]
+    subject = Subject(primitive, params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        report.outcomes.append(subject.outcome("evaluate", "evaluate", [Case(subject.check_evaluation)], args))
+        if report.outcomes[0].status != PASSED:
+            report.outcomes.append(Outcome("everything else", "evaluate", SKIPPED, "there is no value to compare with"))
+            return report
+        for check, interpreter, cases in subject.checks(args):
+            report.outcomes.append(subject.outcome(check, interpreter, cases, args))
+    return report
+
+
+def assert_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
+    """``check_rules``, raising RulesError (an AssertionError with the report as its text) if something is wrong."""
+    return check_rules(primitive, *example_args, **params).raise_if_failed()
+
+
+class Skipped(Exception):
+    """The check does not apply; the text is the reason."""
+
+
+class Subject:
+    """A primitive with its params, as a function of flat values to a flat list."""
+
+    def __init__(self, primitive: Primitive, params: dict[str, Any]) -> None:
+        self.primitive = primitive
+        self.params = params
+        self.tables = columns()
+        # the types of operands are those of the params' jaxprs: they can neither be widened nor cut
+        self.fixed = not primitive.keeps_signatures or any(True for _ in subjaxprs(params))
+        # error text of a missing rule -> the check that reported it
+        self.missing: dict[str, str] = {}
+
+    def __call__(self, *args: Any) -> list[Any]:
+        out = self.primitive.bind(*args, **self.params)
+        return list(out) if self.primitive.multiple_results else [out]
+
+    def abstract(self, args: Sequence[Any]) -> list[ShapedArray]:
+        """What abstract evaluation says of the results."""
+        out = abstract_eval(self.primitive, tuple(ShapedArray(np.shape(x), x.dtype) for x in args), self.params)
+        return list(out) if self.primitive.multiple_results else [out]
+
+    def value(self, args: Sequence[Any]) -> Values:
+        """The results, evaluated; by the compiled program for a primitive with no rule of evaluation."""
+        return [np.asarray(x) for x in self(*args)]
+
+    # ------------------------------------------------------------------------------------------ running
+
+    def outcome(self, check: str, interpreter: str, cases: Sequence[Case], args: Values) -> Outcome:
+        """Run the cases of one kind; the first failure is made small, the others are counted."""
+        found = cell(self.primitive, self.tables[interpreter])
+        rule = rule_text(found.rule) if found.status == YES else ""
+        reasons: list[str] = []
+        failed: list[tuple[Case, Exception]] = []
+        for case in cases:
+            error = attempt(case.run, args)
+            if isinstance(error, (Skipped, Inconclusive)):
+                reasons.append(str(error))
+            elif isinstance(error, NotImplementedError) and excuse(error):
+                reasons.append(excuse(error))
+            elif error is not None:
+                failed.append((case, error))
+        if failed:
+            return self.failure(check, interpreter, rule, failed, args)
+        if reasons and len(reasons) == len(cases):
+            return Outcome(check, interpreter, SKIPPED, "; ".join(dict.fromkeys(reasons)), rule=rule)
+        return Outcome(check, interpreter, PASSED, rule=rule)
+
+    def failure(
+        self, check: str, interpreter: str, rule: str, failed: Sequence[tuple[Case, Exception]], args: Values
+    ) -> Outcome:
+        """The outcome for failures of one kind, at the smallest example found."""
+        case, error = failed[0]
+        if isinstance(error, NotImplementedError):  # a rule is missing: said once, of whatever needs it
+            if str(error) in self.missing:
+                return Outcome(check, interpreter, SKIPPED, f"it needs what {self.missing[str(error)]} lacks")
+            self.missing[str(error)] = check
+            return Outcome(check, interpreter, FAILED, str(error), also=len(failed) - 1)
+
+        def valid(candidate: Values) -> bool:
+            if self.fixed and any(x.shape != y.shape for x, y in zip(candidate, args, strict=True)):
+                return False
+            return attempt(lambda values: (self.abstract(values), self.value(values)), candidate) is None
+
+        def fails(candidate: Values) -> bool:
+            return type(attempt(case.run, candidate)) is type(error)
+
+        small = smallest(args, valid, fails, case.attempts)
+        error = attempt(case.run, small) or error
+        text = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
+        return Outcome(check, interpreter, FAILED, text, tuple(small), rule, also=len(failed) - 1)
+
+    # ------------------------------------------------------------------------------------------ the checks
+
+    def checks(self, args: Values) -> Iterator[tuple[str, str, list[Case]]]:
+        """Everything there is to check at operands like ``args``: what, which rule it is about, and the cases."""
+        floats = [i for i, x in enumerate(args) if inexact(x)]
+        pushed = list(dict.fromkeys([tuple(floats), *[(i,) for i in floats]]))
+        subsets = [s for n in range(1, len(floats) + 1) for s in itertools.combinations(floats, n)][:31] or [()]
+        axes = in_axes(args)
+        first = [a for a in axes if set(a) <= {0, None}][:3]
+        yield "abstract", "abstract", [Case(self.check_types)]
+        yield "jvp", "jvp", [self.derivative_case("jvp", s, self.check_jvp) for s in pushed]
+        yield "linearize", "partial_eval", [self.derivative_case("jvp", s, self.check_linearize) for s in pushed]
+        yield "vjp", "transpose", [self.derivative_case("jvp", s, self.check_vjp) for s in pushed]
+        yield "transpose", "transpose", [self.derivative_case("transpose", s, self.check_transpose) for s in subsets]
+        second = [partial(self.check_second_order, how=how) for how in (jvp_of, vjp_of)]
+        yield "second order", "jvp", [Case(check) for check in second]
+        if axes:
+            yield "vmap", "vmap", [self.vmap_case(a, self.check_vmap) for a in axes]
+            mapped = [partial(self.check_vmap_of_derivatives, how=how) for how in (jvp_of, vjp_of)]
+            yield "vmap of derivatives", "vmap", [self.vmap_case(a, check) for a in first for check in mapped]
+        yield "types of what is staged", "abstract", [Case(self.check_staged)]
+        if self.primitive.multiple_results:
+            yield "dead code", "dce", [Case(self.check_dead_code)]
+        yield "lower", "lower", [Case(self.check_lowering, 12)]
+
+    def derivative_case(
+        self, interpreter: str, subset: Sequence[int], check: Callable[[Values, Sequence[int]], None]
+    ) -> Case:
+        """``check`` for the operands ``subset``; it does not apply without any, or where the table says why."""
+
+        def run(args: Values) -> None:
+            self.need(interpreter)
+            if not subset:
+                raise Skipped("no operand of an inexact dtype")
+            check(args, subset)
+
+        return Case(run)
+
+    def vmap_case(self, axes: Sequence[int | None], check: Callable[..., None]) -> Case:
+        """``check`` for these ``in_axes``."""
+
+        def run(args: Values) -> None:
+            self.need("vmap")
+            check(args, axes)
+
+        return Case(run)
+
+    def need(self, interpreter: str) -> None:
+        """Skipped if the interpreter has no rule, and a reason."""
+        found = cell(self.primitive, self.tables[interpreter])
+        if found.status == NONE:
+            raise Skipped(found.reason)
+
+    def check_evaluation(self, args: Values) -> None:
+        self.need("evaluate")
+        self(*args)
+
+    def check_types(self, args: Values) -> None:
+        avals, values = self.abstract(args), self(*args)
+        if len(avals) != len(values):
+            raise Wrong(f"abstract evaluation says {len(avals)} results, evaluation gives {len(values)}")
+        for i, (aval, value) in enumerate(zip(avals, values, strict=True)):
+            array = np.asarray(value)
+            # a Python or NumPy number of an author's rule is brought to the abstract type when it is used
+            wanted = array.dtype if isinstance(value, np.ndarray) or hasattr(value, "aval") else aval.dtype
+            if aval.shape != array.shape or aval.dtype != wanted:
+                found = f"{dtype_name(array.dtype)}{list(array.shape)}"
+                raise Wrong(f"result {i} is {found} evaluated, abstract evaluation says {aval}")
+
+    def of(self, args: Sequence[Any], subset: Sequence[int]) -> tuple[Function, Values]:
+        """The function of the operands ``subset`` alone, and their values."""
+
+        def fun(*chosen: Any) -> list[Any]:
+            given = iter(chosen)
+            return self(*[next(given) if i in subset else x for i, x in enumerate(args)])
+
+        return fun, [args[i] for i in subset]
+
+    def check_jvp(self, args: Values, subset: Sequence[int]) -> None:
+        with self.precise(args) as precise:
+            fun, point = self.of(precise, subset)
+            tangents = [direction(x, i) for i, x in enumerate(point)]
+            values, pushed = jvp(fun, tuple(point), tuple(tangents))
+            for i, (a, b) in enumerate(zip(values, self.value(precise), strict=True)):
+                compare(f"the primal result {i} of the jvp rule", a, np.asarray(b, np.asarray(a).dtype), "evaluation")
+            what = f"the tangent for operand{'s' if len(subset) > 1 else ''} {', '.join(map(str, subset))}"
+            check_derivative(what, fun, point, tangents, pushed)
+
+    def check_linearize(self, args: Values, subset: Sequence[int]) -> None:
+        fun, point = self.of(args, subset)
+        tangents = [direction(x, i) for i, x in enumerate(point)]
+        values, pushed = jvp(fun, tuple(point), tuple(tangents))
+        found, linear = linearize(fun, *point)
+        for i, (a, b) in enumerate(zip([*found, *linear(*tangents)], [*values, *pushed], strict=True)):
+            compare(f"output {i} of linearize", a, b, "jvp")
+
+    def check_vjp(self, args: Values, subset: Sequence[int]) -> None:
+        with self.precise(args) as precise:
+            fun, point = self.of(precise, subset)
+            tangents = [direction(x, i) for i, x in enumerate(point)]
+            limit = None
+            try:
+                values, pushed = jvp(fun, tuple(point), tuple(tangents))
+            except Exception:  # reported by its own check; some functions can only be differentiated backwards
+                values, pushed, limit = fun(*point), differences(fun, point, tangents), 5e-3
+            results = [i for i, x in enumerate(values) if inexact(x)]
+            if not results:
+                raise Skipped("no result of an inexact dtype")
+            # all results, and each alone: then the cotangents of the others are symbolic zeros
+            for chosen in [results, *([[i] for i in results] if len(values) > 1 else [])]:
+                outs, pull = vjp(lambda *xs, chosen=chosen: [fun(*xs)[i] for i in chosen], *point)
+                cts = [direction(x, 7 + i) for i, x in enumerate(outs)]
+                pulled = pull(cts)
+                self.check_cotangents("vjp", pulled, point)
+                check_adjoint(f"vjp of results {chosen}", cts, [pushed[i] for i in chosen], pulled, tangents, limit)
+
+    def check_cotangents(self, what: str, cts: Sequence[Any], point: Values) -> None:
+        """Wrong unless each cotangent has the type of its operand."""
+        for i, (ct, x) in enumerate(zip(cts, point, strict=True)):
+            array = np.asarray(ct)
+            if array.shape != x.shape or array.dtype != x.dtype:
+                raise Wrong(
+                    f"the cotangent {i} of {what} is {dtype_name(array.dtype)}{list(array.shape)}, "
+                    f"its operand {dtype_name(x.dtype)}{list(x.shape)}"
+                )
+
+    def check_transpose(self, args: Values, subset: Sequence[int]) -> None:
+        with self.precise(args) as precise:
+            fun, point = self.of(precise, subset)
+            if not is_linear(fun, point):
+                raise Skipped("not linear (as evaluation shows)")
+            tangents = [direction(x, i) for i, x in enumerate(point)]
+            pushed = fun(*tangents)
+            cts = [direction(np.asarray(x), 7 + i) for i, x in enumerate(pushed)]
+            pulled = linear_transpose(fun, *point)(cts)
+            self.check_cotangents("the transpose", pulled, point)
+            check_adjoint(f"transposed in operands {list(subset)}", cts, pushed, pulled, tangents)
+
+    def check_vmap(self, args: Values, axes: Sequence[int | None]) -> None:
+        self.compare_with_loop(self, args, axes, f"vmap with in_axes={tuple(axes)}")
+
+    def compare_with_loop(self, fun: Function, args: Values, axes: Sequence[int | None], what: str) -> None:
+        """Wrong unless the mapped function gives what a loop gives."""
+        size = batch_size(args)
+        many = [variants(x, size) for x in args]
+        stacked = [x if a is None else np.stack(xs, a) for x, xs, a in zip(args, many, axes, strict=True)]
+        found = vmap(fun, in_axes=tuple(axes))(*stacked)
+        of_one = [[x if a is None else xs[k] for x, xs, a in zip(args, many, axes, strict=True)] for k in range(size)]
+        runs = [fun(*operands) for operands in of_one]
+        if len(found) != len(runs[0]):
+            raise Wrong(f"{what} gives {len(found)} results, a loop {len(runs[0])}")
+        for i, batched in enumerate(found):
+            one = np.asarray(batched).dtype
+            wanted = np.stack([np.asarray(run[i]) for run in runs])
+            wanted = wanted.astype(one) if self.loose(runs[0][i]) else wanted
+            compare(f"result {i} of {what}", batched, wanted, "a loop", 4 * rounding(wanted))
+
+    def loose(self, value: Any) -> bool:
+        """Whether an author's rule returned a bare number, whose dtype means nothing."""
+        return not isinstance(value, np.ndarray) and not hasattr(value, "aval")
+
+    def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
+        """The function from the inexact operands to the inexact results, and the former; Skipped without either."""
+        results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
+        fun, point = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
+        if not point or not results:
+            raise Skipped("no operand or no result of an inexact dtype")
+
+        def chosen(*xs: Any) -> list[Any]:
+            outs = fun(*xs)
+            return [outs[i] for i in results]
+
+        return chosen, point
+
+    def works(self, how: Callable[..., Function], args: Values) -> None:
+        """Skipped if ``jvp`` or ``vjp`` itself fails, which its own check reports."""
+        fun, point = self.inexact_part(args)
+        if attempt(lambda values: how(fun)(*values), point) is not None:
+            raise Skipped(f"{how.__name__[:3]} itself does not work")
+
+    def check_second_order(self, args: Values, how: Callable[..., Function]) -> None:
+        with self.precise(args) as precise:
+            self.works(how, precise)
+            fun, point = self.inexact_part(precise)
+            gradient = how(fun)
+            tangents = [direction(x, 30 + i) for i, x in enumerate(point)]
+            forward = jvp(gradient, tuple(point), tuple(tangents))[1]
+            check_derivative(f"jvp of {how.__name__[:3]}", gradient, point, tangents, forward)
+            self.works(vjp_of, precise)
+            outs, pull = vjp(gradient, *point)
+            weights = [direction(np.asarray(x), 40 + i) for i, x in enumerate(outs)]
+            check_adjoint(f"vjp of {how.__name__[:3]}", weights, forward, pull(weights), tangents)
+
+    def check_vmap_of_derivatives(self, args: Values, axes: Sequence[int | None], how: Callable[..., Function]) -> None:
+        self.works(how, args)
+
+        def derivative(*xs: Any) -> list[Any]:
+            fun, point = self.inexact_part(xs)
+            return how(fun)(*point)
+
+        self.compare_with_loop(derivative, args, axes, f"vmap with in_axes={tuple(axes)} of {how.__name__[:3]}")
+
+    def programs(self, args: Values) -> dict[str, tuple[Function, Values]]:
+        """Name -> (function, operands): the primitive and its transformations, those that there are rules for."""
+        programs: dict[str, tuple[Function, Values]] = {"value": (self, args)}
+        for how in (jvp_of, vjp_of):
+            if attempt(partial(self.works, how), args) is None:
+                fun, point = self.inexact_part(args)
+                programs[how.__name__[:3]] = how(fun), point
+        if args and cell(self.primitive, self.tables["vmap"]).status == YES:
+            stacked = [np.stack(variants(x, batch_size(args))) for x in args]
+            programs["vmap"] = vmap(self), stacked
+        return programs
+
+    def check_staged(self, args: Values) -> None:
+        for name, (fun, operands) in self.programs(args).items():
+            try:
+                typecheck_jaxpr(make_jaxpr(fun)(*operands))
+            except TypeError as error:
+                raise Wrong(f"the jaxpr of its {name} is not well typed: {error}") from None
+
+    def check_dead_code(self, args: Values) -> None:
+        closed = make_jaxpr(self)(*args)
+        whole = eval_jaxpr(closed.jaxpr, closed.consts, *args)
+        for i in range(len(whole)):
+            used = [i == j for j in range(len(whole))]
+            pruned, used_in = dce_jaxpr(closed.jaxpr, used)
+            typecheck_jaxpr(pruned)
+            (found,) = eval_jaxpr(pruned, closed.consts, *[x for x, u in zip(args, used_in, strict=True) if u])
+            compare(f"result {i}, the others being unused,", found, whole[i], "the whole")
+
+    def check_lowering(self, args: Values) -> None:
+        """All programs in one, since compiling is what takes time; if that fails, the primitive alone."""
+        self.need("lower")
+        programs = self.programs(args)
+        try:
+            self.compare_compiled(programs)
+        except Exception:
+            self.compare_compiled({"value": programs["value"]})
+            raise
+
+    def compare_compiled(self, programs: dict[str, tuple[Function, Values]]) -> None:
+        """Wrong unless the compiled programs give what they give evaluated."""
+
+        def everything(operands: dict[str, Values]) -> dict[str, list[Any]]:
+            return {name: fun(*operands[name]) for name, (fun, _) in programs.items()}
+
+        operands = {name: values for name, (_, values) in programs.items()}
+        found, wanted = jit(everything)(operands), everything(operands)
+        for name in programs:
+            for i, (a, b) in enumerate(zip(found[name], wanted[name], strict=True)):
+                value = np.asarray(b)
+                value = value.astype(np.asarray(a).dtype) if self.loose(b) else value
+                what = "the compiled program" if name == "value" else f"its {name}, compiled,"
+                compare(f"result {i} of {what}", a, value, "evaluation", 4 * rounding(value))
+
+    def precise(self, args: Values) -> Precise:
+        """``with self.precise(args) as wider``: in 64 bit, with the floats made so, if the primitive takes them."""
+        return Precise(self, args)
+
+
+class Precise:
+    """Context manager of ``Subject.precise``."""
+
+    def __init__(self, subject: Subject, args: Values) -> None:
+        self.args = args
+        self.context: Any = None
+        wider = [
+            x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64) if inexact(x) else x for x in args
+        ]
+        if subject.fixed or not any(inexact(x) for x in args):
+            return
+        context = enable_x64(True)
+        with context:
+            try:
+                outs = [x for x in subject.value(wider) if inexact(x)]
+            except Exception:  # whatever a rule raises on operands that it does not take
+                return
+        if outs and all(x.dtype.name in ("float64", "complex128") for x in outs):
+            self.args, self.context = wider, enable_x64(True)
+
+    def __enter__(self) -> Values:
+        if self.context is not None:
+            self.context.__enter__()
+        return self.args
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.context is not None:
+            self.context.__exit__(*exc)
+
+
+def jvp_of(fun: Function) -> Function:
+    """The tangents of ``fun``'s results in one direction, as a function of the point."""
+
+    def pushed(*xs: Any) -> list[Any]:
+        return jvp(fun, xs, tuple(direction(get_aval(x), i) for i, x in enumerate(xs)))[1]
+
+    return pushed
+
+
+def vjp_of(fun: Function) -> Function:
+    """The cotangents of ``fun``'s operands for one weighing of the results, as a function of the point."""
+
+    def pulled(*xs: Any) -> list[Any]:
+        outs, pull = vjp(fun, *xs)
+        return list(pull([direction(get_aval(x), 7 + i) for i, x in enumerate(outs)]))
+
+    return pulled
+
+
+def excuse(error: Exception) -> str:
+    """Why a NotImplementedError is no fault: a rule refuses and says so, or another primitive's table states a reason.
+
+    Empty if a rule is simply missing.
+    """
+    text = str(error)
+    tables = [table for of_one in columns().values() for table in of_one if table.name != "lower"]
+    for table in tables:
+        if text.startswith(table.wording.partition("{")[0]):
+            stated = any(text == table.missing(p) for p in table.holes)
+            return f"it needs a rule that does not exist: {text.splitlines()[0]}" if stated else ""
+    return "" if text.startswith(lowering_rules.wording.partition("{")[0]) else f"a rule refuses: {text}"
+
+
+def attempt(run: Callable[[Values], Any], args: Values) -> Exception | None:
+    """What ``run`` raises, or None.
+
+    The interpreter stack is brought back to where it was; that it had to be is Wrong.
+    """
+    depth, dynamic = len(state.stack), state.dynamic
+    error: Exception | None = None
+    try:
+        run(args)
+    except Exception as raised:
+        error = raised
+    if len(state.stack) > depth:
+        left = state.stack[-1]
+        pop_main(state.stack[depth])
+        error = error or Wrong(f"it left {left!r} on the interpreter stack")
+    state.dynamic = dynamic
+    return error
+
+
+def is_linear(fun: Function, point: Values) -> bool:
+    """Whether evaluation shows ``fun`` to be linear: f(0) = 0 and f(x + 2y) = f(x) + 2 f(y)."""
+    x, y = [direction(p, 50 + i) for i, p in enumerate(point)], [direction(p, 60 + i) for i, p in enumerate(point)]
+    zeros = [np.zeros_like(p) for p in point]
+    both = [np.asarray(a + 2 * b, a.dtype) for a, b in zip(x, y, strict=True)]
+    with np.errstate(all="ignore"):
+        of_zero, of_both = fun(*zeros), fun(*both)
+        if any(not inexact(out) or np.any(np.asarray(out)) for out in of_zero):
+            return False
+        try:
+            for a, b, c in zip(of_both, fun(*x), fun(*y), strict=True):
+                wanted = np.asarray(np.asarray(b) + 2 * np.asarray(c), np.asarray(a).dtype)
+                compare("", a, wanted, "", 10 * rounding(wanted))
+        except Wrong:
+            return False
+    return True
+
+
+def batch_size(args: Values) -> int:
+    """The least size from 2 on that no dimension has: then a batch axis in a wrong place shows."""
+    taken = {d for x in args for d in x.shape}
+    return next(n for n in itertools.count(2) if n not in taken)
+
+
+def variants(x: np.ndarray, count: int) -> list[np.ndarray]:
+    """``x`` and further arrays of the same values, as valid as ``x``; a single number is made a bit smaller."""
+    if x.size > 1:
+        return [np.roll(x, k) for k in range(count)]
+    if inexact(x):
+        return [np.asarray(x * (1 - k / 16)).astype(x.dtype) for k in range(count)]
+    return [x] * count
+
+
+def in_axes(args: Values) -> list[tuple[int | None, ...]]:
+    """Every combination of batch axes; fewer if they are too many, but each axis of each operand is among them."""
+    if not args:
+        return []
+    choices: list[list[int | None]] = [[None, *range(x.ndim + 1)] for x in args]
+    if np.prod([len(c) for c in choices]) > MAX_COMBINATIONS:
+        choices = [list(dict.fromkeys([None, 0, x.ndim])) for x in args]
+    if np.prod([len(c) for c in choices]) > MAX_COMBINATIONS:
+        some: list[tuple[int | None, ...]] = [tuple(0 for _ in args), tuple(x.ndim for x in args)]
+        some += [tuple(0 if i == j else None for j in range(len(args))) for i in range(len(args))]
+        some += [tuple(None if i == j else x.ndim for j, x in enumerate(args)) for i in range(len(args))]
+        return [axes for axes in dict.fromkeys(some) if any(a is not None for a in axes)]
+    return [axes for axes in itertools.product(*choices) if any(a is not None for a in axes)]

@@ -1,0 +1,17 @@
+"""MLIR's Python bindings under the name that ``jax.extend.mlir`` gives them: ``ir`` and ``dialects``.
+
+They are loaded at first use.
+"""
+
+from typing import Any
+
+from minijax.extend.mlir import dialects
+from minijax.lowering import bindings
+
+__all__ = ["dialects", "ir"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ir":
+        return bindings.ir()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

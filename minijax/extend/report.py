@@ -1,0 +1,121 @@
+"""What ``check_rules`` hands back: every check with its outcome, readable as text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.avals import dtype_name
+from minijax.core.primitive import Primitive, Rule
+from minijax.lowering.foreign import AuthorsRule
+
+PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
+
+
+class RulesError(AssertionError):
+    """Some rule of a primitive is wrong; ``report`` tells which."""
+
+    def __init__(self, report: RulesReport) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One check: what it compared, and how it ended.
+
+    ``interpreter`` names the rule under suspicion ('jvp', 'vmap', ...) and ``rule`` its line; ``detail`` says what is
+    wrong, or why the check was skipped; ``example`` holds the smallest operands found that show it; ``also`` counts
+    further cases that fail likewise.
+    """
+
+    check: str
+    interpreter: str
+    status: str
+    detail: str = ""
+    example: tuple[Any, ...] | None = None
+    rule: str = ""
+    also: int = 0
+
+
+class RulesReport:
+    """All outcomes for one primitive. ``ok`` if none failed; ``str`` of it is made for reading."""
+
+    def __init__(self, primitive: Primitive, params: dict[str, Any]) -> None:
+        self.primitive = primitive
+        self.params = params
+        self.outcomes: list[Outcome] = []
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """What is wrong."""
+        return [o for o in self.outcomes if o.status == FAILED]
+
+    @property
+    def skipped(self) -> list[Outcome]:
+        """What was not checked, with the reason as its ``detail``."""
+        return [o for o in self.outcomes if o.status == SKIPPED]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failures
+
+    def raise_if_failed(self) -> RulesReport:
+        """This report; RulesError with its text if something failed."""
+        if not self.ok:
+            raise RulesError(self)
+        return self
+
+    def __str__(self) -> str:
+        passed = sum(o.status == PASSED for o in self.outcomes)
+        head = f"rules of {self.primitive.name} (defined at {self.primitive.defined_at}): "
+        head += f"{len(self.failures)} wrong, {passed} right, {len(self.skipped)} not checked"
+        lines = [head]
+        for o in self.failures:
+            lines.append(f"\n  {o.check}: wrong" + (f"; suspect {o.rule}" if o.rule else ""))
+            lines += [f"    {line}" for line in o.detail.splitlines()]
+            if o.example is not None:
+                lines.append(f"    smallest example: {call_text(self.primitive, o.example, self.params)}")
+            if o.also:
+                lines.append(f"    and {o.also} more of this kind")
+        if self.skipped:
+            lines.append("")
+            lines += [f"  {o.check}: not checked: {o.detail}" for o in self.skipped]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> str:
+    """``p.bind(float32[1] [2.], axes=(0,))``: a call one can read, and nearly type."""
+    shown = [*map(value_text, args)]
+    for name, value in params.items():
+        text = repr(value)
+        shown.append(f"{name}={text if len(text) <= 60 and chr(10) not in text else '...'}")
+    return f"{primitive.name}_p.bind({', '.join(shown)})"
+
+
+def value_text(x: Any) -> str:
+    """``float32 2.0`` or ``float32[3] [1.0, 2.0, 3.0]``, cut off where it is long."""
+    array = np.asarray(x)
+    name = dtype_name(array.dtype)
+    if array.ndim == 0:
+        return f"{name} {array[()]}"
+    if array.size > 12:
+        return f"{name}[{','.join(map(str, array.shape))}] ..."
+    return f"{name}[{','.join(map(str, array.shape))}] {array.tolist()}"
+
+
+def rule_text(rule: Rule | None) -> str:
+    """``sin_jvp at file.py:12``: where the author finds it."""
+    if isinstance(rule, AuthorsRule):
+        rule = rule.example
+    if rule is None:
+        return ""
+    code = getattr(rule, "__code__", None)
+    name = getattr(rule, "__name__", type(rule).__name__)
+    return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code is not None else name
