@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.api import block_until_ready, jit
 from minijax.api.compile import JitFunction
+from minijax.ir.jaxpr import is_effectful
 from minijax.tools import hlo, targets, views
 from minijax.tools.arguments import Arguments, Param
 from minijax.tools.command import NOTHING, Command, Result
@@ -52,7 +53,9 @@ def run_jit(session: Session, args: Arguments) -> Result:
         blocks.append(Row("value", value_lines(value)))
     for rows in (views.hlo_rows, views.cache_rows, views.time_rows):
         blocks += rows(recorder.recording)
-    if value is not NOTHING and views.phase_totals(recorder.recording).get("run", 0.0) < _LONG_RUN:
+    if value is not NOTHING and _acts(jitted, target):
+        blocks.append(Row("note", (line(("muted", "run once only: it has effects")),)))
+    elif value is not NOTHING and views.phase_totals(recorder.recording).get("run", 0.0) < _LONG_RUN:
         best, runs = _steady(jitted, target)
         blocks.append(
             Row(
@@ -63,6 +66,11 @@ def run_jit(session: Session, args: Arguments) -> Result:
     elif value is NOTHING:
         blocks.append(Row("note", (line(("muted", "compiled and not run: an argument is only a type")),)))
     return Result(Document(tuple(blocks)), value, recorder.recording)
+
+
+def _acts(jitted: Any, target: Target) -> bool:
+    """Whether a run does more than compute: prints, or calls back."""
+    return any(map(is_effectful, jitted.trace(*target.args, **target.kwargs).jaxpr.eqns))
 
 
 def _steady(jitted: Any, target: Target) -> tuple[float, int]:

@@ -30,7 +30,8 @@ def run_stack(session: Session, args: Arguments) -> Result:
     recording = session.recording
     if recording is not None and recording.scopes:
         _, *others = views.stack_rows(recording, everything=True)
-        blocks.append(Row("deepest", (views.stack_line(recording.stack),), line(("muted", "in the last line"))))
+        when = line(("muted", "in the last line that traced"))
+        blocks.append(Row("deepest", (views.stack_line(recording.stack),), when))
         blocks += others
     return Result(Document(tuple(blocks)))
 

@@ -80,6 +80,7 @@ def _shown_jaxpr(session: Session, args: Arguments, closed: ClosedJaxpr, recorde
         closed,
         style=args["style"] or session.settings.style,
         source_info=args["source"],
+        name_stack=args["names"],
         max_eqns=args["most"],
     )
     return Result(document(Program(doc)), closed, recorder.recording if recorder.recording.events else None)
@@ -99,9 +100,9 @@ def run_grad(session: Session, args: Arguments) -> Result:
     target = targets.from_expression(session, "grad", args["expr"]).concrete("grad")
     argnums = args["argnums"]
     if argnums is None:
-        # the variables of an expression are equals; of a call's arguments it is the first, as in grad itself
-        active = tuple(i for i, x in enumerate(target.args) if _differentiable(x)) if target.loose else (0,)
-        argnums = active[0] if len(active) == 1 else active
+        # the variables of an expression are equals; of a call's arguments it is the first that grad takes
+        active = tuple(i for i, x in enumerate(target.args) if _differentiable(x))
+        argnums = active if target.loose and len(active) != 1 else active[0] if active else ()
     if not target.args or argnums == ():
         raise UsageError(f"%grad needs an argument to differentiate by, and {target.title} has none of float type")
     recorder = Recorder("summary", args["expr"])
@@ -248,6 +249,7 @@ COMMANDS = (
             EXPR,
             Param("style", "word", "how to print it", choices=("jax", "tutorial")),
             Param("source", "flag", "say after each equation which line it comes from", default=False),
+            Param("names", "flag", "say after each equation which named scopes it is in", default=False),
             Param("most", "int", "how many equations to print at most"),
         ),
         "The jaxpr of a call, or of a cell as a function of named inputs.\n\n"
@@ -267,9 +269,9 @@ COMMANDS = (
             Param("check", "flag", "compare with finite differences", default=False),
         ),
         "Value and gradient of a call's function at its arguments.\n\n"
-        "By default a call is differentiated by its first argument, any other expression by all its "
-        "variables. --check compares the derivative along a random direction with a central difference, both "
-        "in 64 bits.",
+        "By default a call is differentiated by its first argument of float type, any other expression by "
+        "all its variables of float type. --check compares the derivative along a random direction with a "
+        "central difference, both in 64 bits.",
         "%grad f(3.0) --check",
         run_grad,
         group="transform",

@@ -49,10 +49,12 @@ _SPACE = re.compile(r"\s+")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 _TYPE = re.compile(r":([A-Za-z]\w*(?:<\w+>)?\[[^\]]*\])")
 _LITERAL = re.compile(
-    r"\[\.\.\.\]|\([-+]?[\dinf][^\s()]*j\)|[-+]?(?:\d[\w.+-]*|\.\d[\w.+-]*|inf\b|nan\b)|True\b|False\b"
+    r"\[\.\.\.\]|\(b'',\)|\([-+]?[\dinf][^\s()]*j\)|[-+]?(?:\d[\w.+-]*|\.\d[\w.+-]*|inf\b|nan\b)|True\b|False\b"
 )
 _COMMENT = re.compile(r"#[^\n]*")
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
+# A primitive that binds nothing stands where a variable could; its parameters tell.
+_CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
 _LAMBDA = re.compile(r"\{\s*lambda\b")
 _PARAM = re.compile(r"([A-Za-z_]\w*)=")
 _NEXT_PARAM = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
@@ -104,7 +106,7 @@ class _JaxprReader:
         elif c == "=":
             self.expect_primitive = not self.match(re.compile(r"=\s*\{"))
             yield self.take("punctuation", 1)
-        elif self.expect_primitive and (found := self.match(_NAME)):
+        elif (self.expect_primitive and (found := self.match(_NAME))) or (found := self.match(_CALL)):
             self.expect_primitive = False
             yield self.take("primitive", len(found[0]))
             if self.text.startswith("[", self.at):
@@ -153,7 +155,7 @@ class _JaxprReader:
             if self.match(_LAMBDA):
                 return
             jaxprs = found[1].endswith("jaxpr") or found[1] == "branches"
-            if jaxprs and (name := self.match(_NAME)):
+            if jaxprs and (name := self.match(_NAME)) and name[0] != "None":
                 yield self.take("var", len(name[0]))
             elif jaxprs and self.text.startswith("(", self.at):
                 yield self.take("punctuation", 1)
@@ -200,8 +202,8 @@ class JaxprLexer(Lexer):
 class StableHLOLexer(RegexLexer):
     """StableHLO in MLIR's text form, and XLA's HLO text."""
 
-    name = "StableHLO"
-    aliases = ["stablehlo"]
+    name = "StableHLO and HLO"
+    aliases = ["stablehlo", "hlo"]
     filenames = ["*.mlir", "*.hlo"]
     mimetypes: list[str] = []
     url = "https://openxla.org/stablehlo/spec"

@@ -7,10 +7,12 @@ foreign objects could do anything). What is returned are strings.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from minijax import errors
 from minijax.core.array import Array
 from minijax.core.structural import Zero
 from minijax.core.trace import Tracer
@@ -19,6 +21,9 @@ from minijax.interpreters.partial_eval import PartialEvalTracer
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ops.callback import FlatCallback
+from minijax.ops.custom_derivatives import Function
+from minijax.tools.hlo import plural
 
 LONGEST = 60
 # Arrays of up to this many elements are shown with their values.
@@ -80,19 +85,30 @@ def value_text(value: Any) -> str:
 def parameter_text(value: Any) -> str:
     """A primitive's parameter, in brief."""
     if isinstance(value, (ClosedJaxpr, Jaxpr)):
-        return f"{{ jaxpr of {len((value.jaxpr if isinstance(value, ClosedJaxpr) else value).eqns)} equations }}"
+        count = len((value.jaxpr if isinstance(value, ClosedJaxpr) else value).eqns)
+        return f"{{ jaxpr of {plural(count, 'equation')} }}"
     if type(value) in (tuple, list):
         if len(value) > 8:
             return f"{type(value).__name__} of {len(value)}"
         return shortened("(" + ", ".join(map(value_text, value)) + ("," if len(value) == 1 else "") + ")")
     if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype)):
         return shortened(str(value))
-    return type(value).__name__
+    if isinstance(value, Function):
+        return shortened(value.about.name)
+    if isinstance(value, FlatCallback):
+        value = value.callback_func
+    return shortened(value.__name__) if isinstance(value, FunctionType) else type(value).__name__
 
 
 def parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """A primitive's parameters, sorted by name."""
     return tuple((name, parameter_text(params[name])) for name in sorted(params))
+
+
+def subject_text(subject: str) -> str:
+    """What an interpreter works for: ``f at file.py:12``; without its place if it is a function of the engine's own."""
+    name, _, place = subject.partition(" at ")
+    return name if place and not errors.is_user_file(place.rpartition(":")[0]) else subject
 
 
 def level_text(tracer: Tracer) -> str:

@@ -54,6 +54,9 @@ MOST_SAMPLED = 24
 FULL = 20
 MOST_TEXT = 400_000
 MOST_PARAMETER = 300
+# A parameter that is a tuple of more tuples than this is kept as so much text.
+MOST_IN_TUPLE = 8
+MOST_TABLE = 60
 _LONGEST_MESSAGE = 2000
 
 
@@ -141,6 +144,9 @@ class _Copier:
         if kind is Jaxpr:
             return self.copy(value)
         if kind is tuple or kind is list:
+            if len(value) > MOST_IN_TUPLE and all(type(each) is tuple for each in value):
+                # a table, such as all of NumPy's print options
+                return _Printed(preview.shortened(printed(value), MOST_TABLE))
             return kind([self.value(each) for each in value])
         return _Printed(preview.shortened(printed(value), MOST_PARAMETER))
 
@@ -272,14 +278,19 @@ class _Summary(observe.Observer):
             return
         self.jaxprs_made += 1
         if len(self.jaxprs) >= MOST_JAXPRS * self.scale:
-            return
+            # a part makes room for what it is part of
+            inmost = max(self.jaxprs, key=lambda record: record.depth)
+            if inmost.depth <= len(self.scopes):
+                return
+            self.jaxprs.remove(inmost)
         began = time.perf_counter()
         copier = _Copier()
         program: Jaxpr | None = copier.copy(closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed)
         doc = None
         if copier.equations > MOST_EQUATIONS:
             program, doc = None, jaxpr_document(closed, max_eqns=MOST_EQUATIONS_SHOWN)
-        self.jaxprs.append(self.keep(JaxprRecord(self.events, kind, name, copier.equations, program, doc)))
+        record = JaxprRecord(self.events, kind, name, copier.equations, program, doc, len(self.scopes))
+        self.jaxprs.append(self.keep(record))
         now = time.perf_counter()
         self.own_work.append((now, now - began))
 
@@ -398,7 +409,7 @@ class _Full(_Summary):
         super().main_push(main)
         if get_ident() == self.thread and not self.full:
             stack = tuple(scope.label for scope in self.scopes)
-            self.open.append(_Open(self.events, main.level, (repr(main), main.subject, stack)))
+            self.open.append(_Open(self.events, main.level, (repr(main), preview.subject_text(main.subject), stack)))
 
     def main_pop(self, main: Any) -> None:
         super().main_pop(main)
@@ -478,11 +489,11 @@ def equation_text(eqn: JaxprEqn, name: Callable[[Any], str]) -> str:
 
 
 def rule_source(rule: Callable[..., Any]) -> tuple[str, str, int]:
-    """The name, file and first line of a rule, as far as it has them."""
+    """The name, file and first line of a rule, as far as it has them: a rule that ``f`` made is ``f.rule``."""
     while isinstance(rule, functools.partial):
         rule = rule.func
     code = getattr(rule, "__code__", None)
-    name = getattr(rule, "__qualname__", type(rule).__name__)
+    name = getattr(rule, "__qualname__", type(rule).__name__).replace(".<locals>.", ".")
     return (name, "", 0) if code is None else (name, code.co_filename, code.co_firstlineno)
 
 

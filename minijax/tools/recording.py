@@ -48,7 +48,7 @@ class EquationRecord(Frozen):
 
 
 class JaxprRecord(Frozen):
-    """A finished jaxpr: ``kind`` says by what it was made.
+    """A finished jaxpr: ``kind`` says by what it was made, ``depth`` how many interpreters were on the stack then.
 
     ``program`` is a copy without constants, functions or anything else that could hold a value; ``doc``
     stands in for it where the jaxpr was very long. Both are None where recording was cut short.
@@ -60,6 +60,7 @@ class JaxprRecord(Frozen):
     equations: int
     program: Jaxpr | None = None
     doc: Doc | None = None
+    depth: int = 1
 
     def document(self, style: str = "jax", most: int | None = None) -> Doc | None:
         """The jaxpr printed, at most ``most`` equations of it."""

@@ -3,6 +3,9 @@
 ``f(x, y)`` gives f and its arguments, evaluated; any other expression, such as ``sin(x) * y``, is a function
 of the variables in it that hold arrays or numbers; a cell is a function of the inputs that its first line
 names. ``f32[3]`` stands for an array of that type where the user has no variable of that name.
+
+A call such as ``lax.scan(step, 1.0, xs, length=4)`` has arguments that no transformation takes. There the
+arrays and floats are the arguments, and all else (functions, trip counts, flags, texts) is part of the function.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,7 +157,44 @@ def _from_call(session: Session, node: ast.Call, text: str) -> Target | None:
     # x.sum() is a function of x, not a call without arguments
     if isinstance(getattr(fun, "__self__", None), (Array, Tracer)):
         return None
-    return Target(fun, tuple(args), kwargs, argument_names(fun, len(args)), text.strip())
+    names = argument_names(fun, len(args))
+    if len(node.args) == len(args):  # no stars: what has no name of its own is called as the user calls it
+        pairs = list(zip(names, node.args, strict=True))
+        names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
+    if all(map(_traceable, (*args, *kwargs.values()))):
+        return Target(fun, tuple(args), kwargs, names, text.strip())
+    return _with_fixed(fun, args, kwargs, names, text.strip())
+
+
+def _traceable(x: Any) -> bool:
+    """Whether a transformation takes ``x``, a tree of arrays and numbers, as an argument."""
+    return all(isinstance(leaf, ShapeDtypeStruct) or is_array_like(leaf) for leaf in tree_leaves(x))
+
+
+def _is_input(x: Any) -> bool:
+    """Whether ``x`` is an argument of a call that has others which cannot be one: a tree of arrays and floats, or of
+    these and integers."""
+    leaves = tree_leaves(x)
+    return bool(leaves) and _traceable(x) and not all(isinstance(leaf, (bool, int)) for leaf in leaves)
+
+
+def _with_fixed(
+    fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], names: Sequence[str], title: str
+) -> Target:
+    """``fun`` as a function of those of its arguments that can be inputs, the others fixed."""
+    places = [i for i, x in enumerate(args) if _is_input(x)]
+    keywords = {name: x for name, x in kwargs.items() if _is_input(x)}
+    fixed = {name: x for name, x in kwargs.items() if name not in keywords}
+
+    def call(*inputs: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        whole = list(args)
+        for i, x in zip(places, inputs, strict=True):
+            whole[i] = x
+        return fun(*whole, **fixed, **named)
+
+    call.__name__ = getattr(fun, "__name__", type(fun).__name__)
+    return Target(call, tuple(args[i] for i in places), keywords, tuple(names[i] for i in places), title)
 
 
 def _from_variables(session: Session, node: ast.expr, text: str) -> Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from types import TracebackType
@@ -13,6 +14,8 @@ from minijax.tools.document import Document, Line, Text, document
 
 # Frames that the user wrote; the rest is the engine's.
 _LONGEST = 40
+# What runs the inputs of a session.
+_SESSION = os.path.join(errors._PACKAGE, "tools", "session.py")
 
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, bool]]:
@@ -85,11 +88,32 @@ def _one(error: BaseException, hide: bool) -> Iterator[Line]:
     if hidden:
         counted = "1 frame" if hidden == 1 else f"{hidden} frames"
         yield (("muted", f"  ({counted} of minijax hidden; %config frames all shows them)"),)
-    yield from _message(error)
+    yield from _message(error, hide)
 
 
-def _message(error: BaseException) -> Iterator[Line]:
+def _quoted_frame(piece: str) -> str:
+    """The file of a frame, if a line of a message is one of a traceback that the message quotes."""
+    match = re.match(r'\s+File "(.+)", line \d+, in ', piece)
+    return "" if match is None else match[1]
+
+
+def _without_engine_frames(pieces: list[str]) -> list[str]:
+    """The lines of a message less the engine's frames, and less those from before the session ran the input."""
+    files = [_quoted_frame(piece) for piece in pieces]
+    runs = [i for i, file in enumerate(files) if file == _SESSION]
+    begin = runs[-1] if runs else 0
+    return [
+        piece
+        for i, (piece, file) in enumerate(zip(pieces, files, strict=True))
+        if not file or (i > begin and errors.is_user_file(file))
+    ]
+
+
+def _message(error: BaseException, hide: bool) -> Iterator[Line]:
     pieces = "".join(traceback.format_exception_only(error)).rstrip("\n").split("\n")
+    if hide:
+        # XLA quotes the whole traceback of a callback that failed
+        pieces = _without_engine_frames(pieces)
     if isinstance(error, SyntaxError):
         for piece in pieces[:-1]:
             yield (("", piece),)

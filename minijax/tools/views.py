@@ -105,7 +105,7 @@ def stack_rows(recording: Recording, everything: bool = False) -> Iterator[Block
     levels = plural(len(recording.stack), "level")
     binds = plural(recording.bind_count, "bind")
     yield Row("stack", (stack_line(recording.stack),), line(("muted", f"deepest; {levels} · {binds}")))
-    if everything:
+    if everything and recording.binds:
         parts = [("", f"{label} {count}") for label, count in recording.binds]
         yield Row("binds", (joined(" · ", parts),))
 
@@ -146,8 +146,11 @@ def jaxpr_title(record: JaxprRecord) -> Line:
 
 
 def jaxpr_blocks(recording: Recording, everything: bool = False, style: str = "jax") -> Iterator[Block]:
-    """The jaxprs made, the first ones, in the order of making."""
-    shown = recording.jaxprs if everything else recording.jaxprs[:MOST_JAXPRS]
+    """The jaxprs made, in the order of making; first choice have the outermost, which the others are parts of."""
+    shown = recording.jaxprs
+    if not everything:
+        outermost = sorted(shown, key=lambda record: record.depth)[:MOST_JAXPRS]
+        shown = tuple(record for record in shown if record in outermost)
     for i, record in enumerate(shown):
         more = recording.jaxprs_made - len(shown) if i == len(shown) - 1 else 0
         hint = f"+{more} more" + ("" if everything else " (%panels --all)")
@@ -231,6 +234,13 @@ def log_document(recording: Recording, most: int = 200) -> Document:
     return document(Text(tuple(lines), wrap=False))
 
 
+def _outcome(node: BindRecord) -> list[Segment]:
+    """What a bind came to: its error or its results, if it has any."""
+    if node.error:
+        return [("error", f" raised {node.error}")]
+    return [("muted", " = "), ("value", node.out)] if node.out else []
+
+
 def _log_line(node: object) -> Line:
     if isinstance(node, ScopeRecord):
         return line(("level", node.level), ("muted", f" begins{' for ' + node.subject if node.subject else ''}"))
@@ -239,14 +249,18 @@ def _log_line(node: object) -> Line:
         if node.params:
             out.append(("param-value", f"[{' '.join(f'{k}={v}' for k, v in node.params)}]"))
         out.append(("", f"({', '.join(node.args)})"))
-        out += [("error", f" raised {node.error}")] if node.error else [("muted", " = "), ("value", node.out)]
+        out += _outcome(node)
         if node.rule is not None:
             out.append(("comment", f"  by {node.rule.table} rule {node.rule.name}"))
         return tuple(out)
     if isinstance(node, EquationRecord):
         return line(("muted", "equation "), ("", node.text))
     if isinstance(node, RuleRecord):
-        return line(("muted", f"{node.table} rule of "), ("primitive", node.primitive), ("comment", f"  {node.name}"))
+        return line(
+            ("muted", f"{node.table.removesuffix(' rule')} rule of "),
+            ("primitive", node.primitive),
+            ("comment", f"  {node.name}"),
+        )
     if isinstance(node, JaxprRecord):
         return (("muted", "jaxpr "), *jaxpr_title(node))
     if isinstance(node, PhaseRecord):

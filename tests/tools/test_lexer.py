@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,10 +20,15 @@ from pygments.token import Error
 import minijax
 import minijax.numpy as jnp
 from minijax.ir import doc as pp
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.parse import parse_jaxpr
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.lexer import JaxprLexer, StableHLOLexer, highlight
+from tests.ir.constructs import programs
 from tests.ir.jax_jaxprs import convert
+from tests.ir.test_pretty import PROGRAMS
 
+CONSTRUCTS = programs(minijax)
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("jaxpr_*.txt"))
 
 
@@ -70,8 +79,11 @@ def test_the_lexer_gives_the_printers_roles(name: str, width: int, style: str):
     else:
         fun, arg = JAX_PROGRAMS[name]
         closed = convert(jax.make_jaxpr(fun)(arg))
-    doc = jaxpr_document(closed, style=style, source_info=True)
-    printed = list(pp.segments(doc, width))
+    assert_same_roles(closed, width, style=style, source_info=True)
+
+
+def assert_same_roles(closed: ClosedJaxpr, width: int, **options: Any) -> None:
+    printed = list(pp.segments(jaxpr_document(closed, **options), width))
     read = list(highlight("".join(text for _, text in printed), "jaxpr"))
     expected, found = roles(printed), roles(read)
     for i, (a, b) in enumerate(zip(expected, found, strict=True)):
@@ -80,11 +92,31 @@ def test_the_lexer_gives_the_printers_roles(name: str, width: int, style: str):
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])
-def test_golden_jaxprs_are_read_whole(path: Path):
+def test_golden_jaxprs(path: Path):
+    """Character by character, the lexer gives the text the roles that the printer gives it."""
     text = path.read_text()
     pieces = list(highlight(text, "jaxpr"))
     assert "".join(piece for _, piece in pieces) == text
-    assert {"keyword", "var", "type", "primitive", "punctuation"} <= {role for role, _ in pieces}
+    closed = parse_jaxpr(text)
+    assert str(closed) == text.rstrip("\n")
+    for width in (1, 40, 80, 10**6):
+        assert_same_roles(closed, width)
+
+
+@pytest.mark.parametrize("style", ["jax", "tutorial"])
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_every_construct(name: str, style: str):
+    function, args = CONSTRUCTS[name]
+    closed = minijax.make_jaxpr(function)(*args)
+    for width in (1, 80, 10**6):
+        assert_same_roles(closed, width, style=style)
+        assert_same_roles(closed, width, style=style, source_info=True, name_stack=True)
+
+
+def test_many_primitives_and_parameters():
+    """The programs that the printer is tried on, traced by JAX."""
+    for function, args in PROGRAMS.values():
+        assert_same_roles(convert(jax.make_jaxpr(function)(*args)), 80)
 
 
 @given(st.text(st.sampled_from("{}[]()=:;,. \nabin_let 3.0lambda#<>-jaxpr"), max_size=80))
@@ -122,3 +154,21 @@ def test_the_entry_points():
     """As ``pygmentize -l jaxpr`` finds them: through the installed package's entry points."""
     assert isinstance(get_lexer_by_name("jaxpr"), JaxprLexer)
     assert isinstance(get_lexer_by_name("stablehlo"), StableHLOLexer)
+    assert isinstance(get_lexer_by_name("hlo"), StableHLOLexer)
+
+
+def test_pygmentize(tmp_path: Path):
+    """Each of the three languages on the command line; what comes out is coloured, and is the text."""
+    lowered = minijax.jit(jnp.sin).lower(jnp.ones(3))
+    texts = {
+        "jaxpr": GOLDEN[0].read_text(),
+        "stablehlo": lowered.as_text(),
+        "hlo": lowered.compile().as_text(),
+    }
+    for language, text in texts.items():
+        file = tmp_path / f"program.{language}"
+        file.write_text(text)
+        command = [sys.executable, "-m", "pygments", "-l", language, "-f", "terminal", str(file)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "\x1b[" in run.stdout
+        assert re.sub("\x1b\\[[0-9;]*m", "", run.stdout).strip() == text.strip()

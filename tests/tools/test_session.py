@@ -169,7 +169,7 @@ def test_jaxprs_are_shown_as_programs_and_in_the_chosen_style(session):
 
 
 # Names of JAX's that a later version of minijax brings.
-NOT_YET = {"pmap", "checkpoint", "custom_jvp", "custom_vjp", "random", "nn"}
+NOT_YET = {"random"}
 
 
 def test_the_first_names():

@@ -1,0 +1,135 @@
+"""The microscope over programs of the whole jaxpr language: loops, branches, custom rules, callbacks, scopes."""
+
+from __future__ import annotations
+
+import pytest
+
+from minijax.core.trace import stack_depth
+from minijax.tools import preview
+from minijax.tools.document import plain
+from minijax.tools.namespace import initial_names
+from minijax.tools.session import Session
+
+SETUP = (
+    "def step(c, x): return c * sin(x), c + x",
+    "xs = jnp.arange(4.0)",
+    "y = 2.0",
+    "def fo(n, x): return lax.fori_loop(0, n, lambda i, s: s * x + i, x)",
+    "def act(x, how): return how(x) * 2.0",
+    'def dbg(x): debug.print("x = {x}", x=x); return x * 2.0',
+    'def scoped(x):\n    with named_scope("outer"): return sin(x)',
+    "@custom_jvp\ndef sq(x): return x * x",
+    "@sq.defjvp\ndef sq_rule(primals, tangents): (x,), (t,) = primals, tangents; return sq(x), 2.0 * x * t",
+    "def fails(x): return pure_callback(lambda x: 1 / 0, ShapeDtypeStruct((), jnp.float32), x)",
+)
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    session = Session(initial_names())
+    for line in SETUP:
+        outcome = session.run_line(line)
+        assert outcome.error is None, outcome.error
+    return session
+
+
+def shown(session: Session, line: str) -> str:
+    """Everything that the session shows for an input, on lines that never wrap."""
+    outcome = session.run_line(line)
+    assert stack_depth() == 0
+    return plain(outcome.shown, 400) + "\n" + plain(outcome.summary, 400)
+
+
+# line -> what it shows, and what it must not
+LINES = [
+    # arguments that no transformation takes are part of the function
+    ("%jaxpr lax.scan(step, 1.0, xs)", ("lambda ; a:f32[] b:f32[4].", "= scan[", "length=4"), ()),
+    ("%jaxpr lax.scan(step, 1.0, xs, length=4, reverse=True)", ("reverse=True",), ()),
+    ("%jaxpr lax.cond(y > 0, sin, cos, f32[])", ("branches=(", "] 1:i32[] a"), ()),
+    ("%jaxpr lax.switch(1, [sin, cos], f32[3])", ("= clamp", "= sin", "= cos"), ()),
+    ("%jaxpr lax.fori_loop(0, 3, lambda i, x: x * i, y)", ("= scan[", "length=3"), ("while[",)),
+    ("%jaxpr lax.while_loop(lambda x: x < 9.0, lambda x: x * 2.0, y)", ("cond_jaxpr=", "body_jaxpr="), ()),
+    ("%jaxpr jvp(sq, (3.0,), (1.0,))", ("custom_jvp_call[", "name=sq", "in (c, g)"), ()),
+    ("%jaxpr act(y, sin)", ("{ lambda ; a:f32[]. let b:f32[] = sin a;",), ()),
+    ("%grad lax.cond(y > 0, sin, cos, y)", ("gradient y", "-0.416"), ()),
+    ("%grad act(y, how=tanh)", ("gradient x", "0.1413"), ()),
+    ("%jvp act(y, sin)", ("-0.832",), ()),
+    ("%vmap act(xs, sin)", ("mapped",), ()),
+    ("%vmap lax.scan(step, xs, xs) --in_axes (0, None)", ("mapped",), ()),
+    ("%linearize lax.map(sin, xs)", ("= scan[",), ()),
+    ("%jit lax.map(sin, xs)", ("miss map: first call", "again"), ()),
+    ("%hlo lax.map(sin, xs)", ("stablehlo.while", "@jit_map"), ()),
+    ("%hlo act(f32[3], sin)", ("stablehlo.sine", "@jit_act"), ()),
+    # a call is differentiated by its first argument of float type
+    ("%grad fo(3, y)", ("gradient x", "33."), ()),
+    ("%grad fo(3, 2)", ("%grad needs an argument to differentiate by",), ("value_and_grad",)),
+    ("%grad lax.cond(True, act, cos)", ("none of float type",), ()),
+    # named scopes
+    ("%jaxpr scoped(y) --names", ("# [outer]",), ()),
+    ("%jaxpr scoped(y)", ("= sin a",), ("outer",)),
+    # brief, and in the user's words
+    ("%log jvp(sq, (3.0,), (1.0,))", ("fun=sq jvp=sq_rule", "by jvp rule", "  sq_rule"), ("Written", "rule rule")),
+    ("%log grad(sin)(y)", ("nary_jvp.unary_jvp", "for sin\n"), ("<locals>", "ufuncs.py")),
+    ("%log lax.cond(True, sin, cos, y)", ("{ jaxpr of 1 equation }",), ("1 equations",)),
+    ("%log dbg(y)", ("debug_print[",), (") = ",)),
+    ("jit(dbg)(y)", ("np_printoptions=(('edgeitems', 3), ", "..."), ("override_repr",)),
+]
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), LINES, ids=[line for line, _, _ in LINES])
+def test_what_is_shown(session: Session, line: str, there: tuple[str, ...], absent: tuple[str, ...]) -> None:
+    text = shown(session, line)
+    for piece in there:
+        assert piece in text, text
+    for piece in absent:
+        assert piece not in text, text
+
+
+def test_what_has_effects_is_run_once(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(session, "%jit dbg(5.0)")
+    assert capsys.readouterr().out.count("x = 5.0") == 1
+    assert "run once only: it has effects" in text and "again" not in text
+
+
+def test_a_quoted_traceback_shows_the_users_frames_alone(session: Session) -> None:
+    text = shown(session, "jit(fails)(1.0)")
+    assert "ZeroDivisionError: division by zero" in text and 'File "<minijax-' in text
+    assert "evaluate.py" not in text and "pjrt.py" not in text
+    assert text.count("\n") < 10
+    session.run_line("%config frames all")
+    try:
+        assert "evaluate.py" in shown(session, "jit(fails)(1.0)")
+    finally:
+        session.run_line("%config frames user")
+
+
+def test_the_stack_row_says_which_line_it_is_of(session: Session) -> None:
+    session.run_line("grad(sin)(y)")
+    session.run_line("%log sin(y)")
+    text = shown(session, "%stack")
+    assert "eval ▸ partial_eval:1 ▸ jvp:2" in text and "in the last line that traced" in text
+
+
+def test_a_stack_without_operations_has_no_empty_row(session: Session) -> None:
+    session.run_line("dbg(y)")
+    text = shown(session, "%stack")
+    assert "callback:1" in text
+    assert not any(row.strip() == "binds" for row in text.splitlines())
+
+
+def test_the_outermost_programs_are_shown_first(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "jit(grad(lambda c: lax.scan(lambda c, x: (lax.cond(c > x, exp, {}, c) * x, c), c, xs)[0]))(y)"
+    text = shown(session, line.format("tan"))
+    titles = [row.split("·")[0].strip() for row in text.splitlines() if row.startswith(" jaxpr ")]
+    assert len(titles) == 2 and "jaxpr    <lambda> staged" in titles, titles
+    assert "more (%panels --all)" in text and "reverse=True" in shown(session, "%panels --all")
+    # and are kept where not all are
+    monkeypatch.setattr("minijax.tools.recorder.MOST_JAXPRS", 2)
+    session.run_line(line.format("sinh"))
+    assert "reverse=True" in shown(session, "%panels --all")
+
+
+def test_places_are_the_users_alone() -> None:
+    assert preview.subject_text("f at <minijax-3>:1") == "f at <minijax-3>:1"
+    assert preview.subject_text(f"sin at {preview.__file__}:12") == "sin"
+    assert preview.subject_text("") == "" and preview.subject_text("f") == "f"
