@@ -1,16 +1,24 @@
 """Shared test set-up: golden files, deterministic property tests.
 
-Skips always print their reason (``-rs`` in pyproject.toml). Golden files live in ``tests/golden``; run
+Skips always print their reason (``-rs`` in pyproject.toml). A host counts as two devices, for minijax as for JAX:
+what runs on several devices is tested on two. Golden files live in ``tests/golden``; run
 ``pytest --update-golden`` to rewrite them, and read the diff.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# Read when jax is imported and when minijax starts its backend; no test module has been imported yet.
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -26,6 +34,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the files in tests/golden with what the code prints now",
     )
+
+
+@contextlib.contextmanager
+def locked(name: str, exclusive: bool) -> Iterator[None]:
+    """A lock among the processes of one test run."""
+    with open(Path(tempfile.gettempdir()) / name, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def machine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Under ``pytest -n``, a test marked ``timing`` waits until no other test runs, and runs alone."""
+    run = getattr(request.config, "workerinput", {}).get("testrunuid")
+    if run is None:
+        yield
+        return
+    timing = request.node.get_closest_marker("timing") is not None
+    with contextlib.ExitStack() as gate:
+        # whoever waits for the machine holds the gate, so that others cannot go on taking turns
+        gate.enter_context(locked(f"minijax-gate-{run}", exclusive=True))
+        if not timing:
+            gate.close()
+        with locked(f"minijax-machine-{run}", exclusive=timing):
+            yield
 
 
 @pytest.fixture

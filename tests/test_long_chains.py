@@ -90,6 +90,7 @@ def seconds(work: Callable[[int], Any], n: int) -> float:
         gc.enable()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("name", list(WORK))
 def test_time_is_linear(name: str) -> None:
     """Ten times the length takes about ten times the CPU time, at the default recursion limit."""
@@ -117,6 +118,7 @@ def peak(work: Callable[[int], Any], n: int) -> int:
         del result
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("name", list(WORK))
 def test_memory_is_linear(name: str) -> None:
     """Shorter than above, for tracemalloc is slow."""

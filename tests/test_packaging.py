@@ -41,6 +41,7 @@ def test_import_pulls_in_neither_jax_nor_a_front_end(module: str) -> None:
     assert json.loads(run(code)) == []
 
 
+@pytest.mark.timing
 def test_import_adds_little_to_numpys() -> None:
     """Budget: numpy and minijax together at most 0.20 of jax's import, of which numpy is about 0.14."""
     run(TIMED_IMPORT)  # the first import may compile bytecode

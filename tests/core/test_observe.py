@@ -146,6 +146,7 @@ def test_a_bind_that_raises_is_announced():
     assert seen.seen == [("add", "TypeError")]
 
 
+@pytest.mark.timing
 def test_nobody_listening_costs_nothing_measurable(monkeypatch):
     """The seam on bind is one truth test of a list: time a bind with it against one compiled without it."""
     import inspect
