@@ -1,11 +1,12 @@
 """What people do wrong: one small program per row, for either library, and the words the error must contain.
 
-``test_bad_input`` runs the rows. Rows marked ``here`` must also name the line of the user's program,
-which is in this file.
+``test_bad_input`` runs the rows, of this file and of ``missing_rules`` and ``misuses_of_*``. Rows marked ``here``
+must also name the line of the user's program, which is in the row's file.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,23 +18,35 @@ X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 
 @dataclass(frozen=True)
 class Misuse:
-    """``program(ns)`` must fail with all of ``words``; ``advice`` is asked of minijax alone."""
+    """``program(ns)`` must fail with all of ``words``; ``advice`` is asked of minijax alone.
+
+    The type of the error is JAX's. ``ours`` is another one, where JAX only stumbles over the misuse further on.
+    """
 
     name: str
     program: Callable[[Any], Any]
     words: tuple[str, ...]
     here: bool = False
     advice: tuple[str, ...] = ()
+    ours: str = ""
+
+    @property
+    def file(self) -> str:
+        """What the place of the user's program begins with in messages."""
+        return os.path.basename(self.program.__code__.co_filename) + ":"
 
 
 TABLE: list[Misuse] = []
 
 
-def misuse(*words: str, here: bool = False, advice: tuple[str, ...] = ()) -> Callable[[Any], Any]:
+def misuse(
+    *words: str, here: bool = False, advice: tuple[str, ...] = (), ours: str = ""
+) -> Callable[[Any], Any]:
     """Decorator: enter the function into the table."""
 
     def register(program: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        TABLE.append(Misuse(program.__name__, program, words, here, advice))
+        assert all(row.name != program.__name__ for row in TABLE), f"two rows are called {program.__name__}"
+        TABLE.append(Misuse(program.__name__, program, words, here, advice, ours))
         return program
 
     return register

@@ -554,7 +554,7 @@ def test_prefix_mismatch_names_path_and_types() -> None:
     assert "<class 'list'>" in text and "<class 'tuple'>" in text
     with pytest.raises(ValueError, match=r"different lengths of tuple at key path\n    in_axes\n"):
         prefix_leaves((0, 1), (1, 2, 3), name="in_axes")
-    with pytest.raises(ValueError, match=r"different types at key path\n    in_axes\[1\]\n(.*\n)*    a leaf"):
+    with pytest.raises(ValueError, match=r"different types at key path\n    in_axes\[1\]\n(.*\n)*    a pytree leaf"):
         prefix_leaves((0, (1,)), tree_structure((1, 2)), name="in_axes")
 
 
@@ -615,7 +615,7 @@ def test_differences_of_structures() -> None:
     assert tree_diff(carry, carry) == []
     text = explain_tree_diff(carry, out, "the input carry", "the output carry")
     assert text == (
-        "  * [1]['w'] is a leaf in the input carry and <class 'list'> in the output carry, "
+        "  * [1]['w'] is a pytree leaf in the input carry and <class 'list'> in the output carry, "
         "so their Python types differ"
     )
 

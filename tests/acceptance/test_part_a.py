@@ -370,6 +370,63 @@ def test_grad_at_an_integer() -> None:
 
 only_minijax = pytest.mark.skipif(mj.__name__ == "jax", reason="JAX stands in for minijax: no such module")
 
+# --- cond ---------------------------------------------------------------------------------------------------
+
+
+def test_cond_between_constants() -> None:
+    assert int(lax.cond(True, lambda: 3, lambda: 4)) == 3
+
+
+def test_jit_of_cond_between_constants() -> None:
+    assert int(mj.jit(lambda: lax.cond(False, lambda: 1, lambda: 2))()) == 2
+
+
+def test_jvp_of_cond() -> None:
+    value, tangent = mj.jvp(lambda x: lax.cond(True, lambda: x * x, lambda: 0.0), (1.0,), (1.0,))
+    assert (float(value), float(tangent)) == (1.0, 2.0)
+
+
+def test_vmap_of_cond() -> None:
+    out = mj.vmap(lambda x: lax.cond(True, lambda: x + 1, lambda: 0.0))(np.array([1.0, 2.0, 3.0]))
+    assert np.asarray(out).tolist() == [2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_linearize_of_cond(jitted: bool) -> None:
+    def function(x: Any) -> Any:
+        return lax.cond(True, lambda: x, lambda: 0.0)
+
+    _, linear = mj.linearize(mj.jit(function) if jitted else function, 1.0)
+    assert float(linear(3.14)) == 3.14
+
+
+def test_grad_of_cond() -> None:
+    assert float(mj.grad(lambda x: lax.cond(True, lambda: x * x, lambda: 0.0))(1.0)) == 2.0
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # the square root in elements that are not selected
+def test_cond_with_a_batched_predicate() -> None:
+    """Both branches are run and the result is selected; an element's gradient is that of its branch alone."""
+    import jax
+
+    def function(ns: Any) -> Any:
+        return lambda x: ns.lax.cond(x > 0.0, lambda x: ns.numpy.sqrt(x) * x, lambda x: ns.numpy.exp(x), x)
+
+    xs = np.array([4.0, -1.0, 0.25, -2.0])
+    jaxpr = mj.make_jaxpr(mj.vmap(function(mj)))(xs)
+    names = [eqn.primitive.name for eqn in jaxpr.eqns]
+    assert "cond" not in names and names[-1] == "select_n"
+    with jax.enable_x64(True):
+        for transform in (lambda f, ns: f, lambda f, ns: ns.grad(f), lambda f, ns: ns.grad(ns.grad(f))):
+            wanted = np.asarray(jax.vmap(transform(function(jax), jax))(xs))
+            for wrap in (no_jit, mj.jit):
+                np.testing.assert_allclose(
+                    np.asarray(wrap(mj.vmap(transform(function(mj), mj)))(xs)), wanted, rtol=1e-14
+                )
+        summed = lambda ns: ns.grad(lambda x: ns.numpy.sum(ns.vmap(function(ns))(x)))  # noqa: E731
+        np.testing.assert_allclose(np.asarray(summed(mj)(xs)), np.asarray(summed(jax)(xs)), rtol=1e-14)
+
+
 # --- partial evaluation of jaxprs ----------------------------------------------------------------------------
 
 

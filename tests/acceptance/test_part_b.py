@@ -103,6 +103,41 @@ def test_arguments_that_are_library_arrays_or_shapes() -> None:
         assert str(mj.make_jaxpr(direct(mj))(array, array)) == dedent(SUM).strip()
 
 
+def test_scan_closing_over_an_argument() -> None:
+    def make(ns: Any) -> Callable[..., Any]:
+        def function(arr: Any, extra: Any) -> Any:
+            ones = ns.numpy.ones(arr.shape)
+
+            def body(carry: Any, slices: Any) -> Any:
+                a, b = slices
+                return carry + a * b + extra, carry
+
+            return ns.lax.scan(body, 0.0, (arr, ones))
+
+        return function
+
+    expected = """
+        { lambda ; a:f32[16] b:f32[]. let
+            c:f32[16] = broadcast_in_dim 1.0:f32[]
+            d:f32[] e:f32[16] = scan[
+              jaxpr={ lambda ; f:f32[] g:f32[] h:f32[] i:f32[]. let
+                  j:f32[] = mul h i
+                  k:f32[] = convert_element_type[new_dtype=float32 weak_type=False] g
+                  l:f32[] = add k j
+                  m:f32[] = convert_element_type[new_dtype=float32 weak_type=False] f
+                  n:f32[] = add l m
+                in (n, g) }
+              length=16
+              num_carry=1
+              num_consts=1
+              reverse=False
+              unroll=1
+            ] b 0.0:f32[] a c
+          in (d, e) }
+    """
+    check(make, (np.ones(16), 5.0), expected)
+
+
 def test_jitted_inner_function_closing_over_an_argument() -> None:
     def make(ns: Any) -> Callable[..., Any]:
         def function(arg: Any) -> Any:
@@ -173,3 +208,162 @@ def test_vmap_of_the_sum() -> None:
           in (f,) }
     """
     check(lambda ns: ns.vmap(direct(ns)), (MATRIX, MATRIX), expected)
+
+
+def test_fori_loop_with_a_traced_bound() -> None:
+    def make(ns: Any) -> Callable[..., Any]:
+        def function(arg: Any, n: Any) -> Any:
+            ones = ns.numpy.ones(arg.shape)
+            return ns.lax.fori_loop(0, n, lambda i, carry: carry + ones * 3.0 + arg, arg + ones)
+
+        return function
+
+    expected = """
+        { lambda ; a:f32[16] b:i32[]. let
+            c:f32[16] = broadcast_in_dim 1.0:f32[]
+            d:f32[16] = add a c
+            _:i32[] _:i32[] e:f32[16] = while[
+              body_jaxpr={ lambda ; f:f32[16] g:f32[16] h:i32[] i:i32[] j:f32[16]. let
+                  k:i32[] = add h 1:i32[]
+                  l:f32[16] = mul f 3.0:f32[]
+                  m:f32[16] = add j l
+                  n:f32[16] = add m g
+                in (k, i, n) }
+              body_nconsts=2
+              cond_jaxpr={ lambda ; o:i32[] p:i32[] q:f32[16]. let
+                  r:bool[] = lt o p
+                in (r,) }
+              cond_nconsts=0
+            ] c a 0:i32[] b d
+          in (e,) }
+    """
+    check(make, (np.ones(16), 5), expected)
+
+
+def test_switch() -> None:
+    """The index is converted and clamped; the branches are printed in order."""
+    expected = """
+        { lambda ; a:i32[] b:f32[]. let
+            c:i32[] = convert_element_type[new_dtype=int32 weak_type=False] a
+            d:i32[] = clamp 0:i32[] c 2:i32[]
+            e:f32[] = cond[
+              branches=(
+                { lambda ; f:f32[]. let g:f32[] = add f 1.0:f32[] in (g,) }
+                { lambda ; h:f32[]. let i:f32[] = sub h 2.0:f32[] in (i,) }
+                { lambda ; j:f32[]. let k:f32[] = add j 3.0:f32[] in (k,) }
+              )
+            ] d b
+          in (e,) }
+    """
+
+    def make(ns: Any) -> Callable[..., Any]:
+        return lambda index, arg: ns.lax.switch(
+            index, [lambda x: x + 1.0, lambda x: x - 2.0, lambda x: x + 3.0], arg
+        )
+
+    check(make, (1, 5.0), expected)
+
+
+def test_cond() -> None:
+    """The predicate is an index; the branch for False comes first."""
+    expected = """
+        { lambda ; a:f32[]. let
+            b:bool[] = ge a 0.0:f32[]
+            c:i32[] = convert_element_type[new_dtype=int32 weak_type=False] b
+            d:f32[] = cond[
+              branches=(
+                { lambda ; e:f32[]. let f:f32[] = sub e 3.0:f32[] in (f,) }
+                { lambda ; g:f32[]. let h:f32[] = add g 3.0:f32[] in (h,) }
+              )
+            ] c a
+          in (d,) }
+    """
+    check(lambda ns: lambda arg: ns.lax.cond(arg >= 0.0, lambda x: x + 3.0, lambda x: x - 3.0, arg), (5.0,), expected)
+
+
+def test_cond_with_a_constant_in_one_branch() -> None:
+    """The constant is hoisted to a constvar, and both branches take it."""
+    expected = """
+        { lambda a:i32[1]; b:f32[] c:f32[1] d:f32[]. let
+            e:bool[] = ge b 0.0:f32[]
+            f:i32[] = convert_element_type[new_dtype=int32 weak_type=False] e
+            g:f32[1] = cond[
+              branches=(
+                { lambda ; h:i32[1] i:f32[1] j:f32[]. let
+                    k:f32[1] = convert_element_type[new_dtype=float32 weak_type=True] h
+                    l:f32[1] = add k j
+                  in (l,) }
+                { lambda ; m:i32[1] n:f32[1] o:f32[]. let  in (n,) }
+              )
+            ] f a c d
+          in (g,) }
+    """
+
+    def make(ns: Any) -> Callable[..., Any]:
+        def function(arg1: Any, arg2: Any) -> Any:
+            return ns.lax.cond(arg1 >= 0.0, lambda pair: pair[0], lambda pair: ns.numpy.array([1]) + pair[1], arg2)
+
+        return function
+
+    check(make, (5.0, (np.zeros(1, np.float32), 2.0)), expected)
+
+
+def pmapped(ns: Any) -> Callable[..., Any]:
+    """Rows on devices, each divided by the sum of all; ``extra`` is closed over."""
+
+    def function(arr: Any, extra: Any) -> Any:
+        def inner(x: Any) -> Any:
+            return (x + extra + ns.numpy.ones(1)) / ns.lax.psum(x, "rows")
+
+        return ns.pmap(inner, axis_name="rows")(arr)
+
+    return function
+
+
+@pytest.mark.skipif(mj is jax, reason="JAX prints a shard_map; the next test compares its body")
+def test_pmap() -> None:
+    """One primitive with the jaxpr of one instance; what it closes over is not mapped."""
+    if mj.device_count() < 2:
+        pytest.skip(f"needs two devices, there is {mj.device_count()}")
+    expected = """
+        { lambda ; a:f32[2,3] b:f32[]. let
+            c:f32[2,3] = pmap[
+              axis_name=rows
+              axis_size=2
+              in_axes=(None, 0)
+              jaxpr={ lambda ; d:f32[] e:f32[3]. let
+                  f:f32[] = convert_element_type[new_dtype=float32 weak_type=False] d
+                  g:f32[3] = add e f
+                  h:f32[1] = broadcast_in_dim 1.0:f32[]
+                  i:f32[3] = add g h
+                  j:f32[3] = psum[axes=('rows',) axis_index_groups=None] e
+                  k:f32[3] = div i j
+                in (k,) }
+              name=inner
+              out_axes=(0,)
+            ] b a
+          in (c,) }
+    """
+    rows = np.ones((2, 3), np.float32)
+    assert str(mj.make_jaxpr(pmapped(mj))(rows, 5.0)) == dedent(expected).strip()
+    np.testing.assert_allclose(np.asarray(pmapped(mj)(rows, 5.0)), np.full((2, 3), 3.5))
+    ratio = mj.pmap(lambda x: x / mj.lax.psum(x, "rows"), axis_name="rows")
+    found = np.asarray(ratio(np.arange(6, dtype=np.float32).reshape(2, 3)))
+    np.testing.assert_allclose(found, [[0, 0.2, 0.2857143], [1, 0.8, 0.71428573]], rtol=1e-6)
+
+
+@pytest.mark.skipif(mj is jax, reason="compares with JAX")
+def test_the_body_of_pmap_is_that_of_jax() -> None:
+    """Equation by equation, but for the squeezing of a shard at the start and its expansion at the end."""
+    if min(mj.device_count(), jax.device_count()) < 2:
+        pytest.skip(f"needs two devices, there is {mj.device_count()}")
+    rows = np.ones((2, 3), np.float32)
+    (call,) = jax.make_jaxpr(pmapped(jax))(rows, 5.0).eqns
+    (mapped,) = call.params["jaxpr"].eqns
+    body = mapped.params["jaxpr"]
+    assert [body.eqns[0].primitive.name, body.eqns[-1].primitive.name] == ["squeeze", "broadcast_in_dim"]
+    squeezed, slice_ = body.eqns[0].outvars[0], body.eqns[0].invars[0]
+    invars = [squeezed if v is slice_ else v for v in body.invars]
+    theirs = body.replace(invars=invars, outvars=[body.eqns[-1].invars[0]], eqns=body.eqns[1:-1])
+    (eqn,) = mj.make_jaxpr(pmapped(mj))(rows, 5.0).eqns
+    assert str(eqn.params["jaxpr"]) == str(theirs)

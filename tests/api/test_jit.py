@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.core.observe import Observer, watching
 
 
 def counted(fun):
@@ -160,3 +162,61 @@ def test_float0_tangents_come_out_of_jit():
     value, tangent = minijax.jit(lambda x, t: minijax.jvp(lambda y: y > 1, (x,), (t,)))(x, x)
     np.testing.assert_array_equal(np.asarray(value), [False, False, True])
     assert tangent.dtype == minijax.dtypes.float0 and tangent.shape == (3,)
+
+
+def test_a_repeated_call_notices_whatever_changes() -> None:
+    """A call on arrays of the same types skips the search for its signature, and only such a call does."""
+    traced = []
+
+    @minijax.jit
+    def f(x: Any, y: Any) -> Any:
+        traced.append(x.dtype)
+        return {"sum": x + y}, x * y
+
+    a, b = minijax.device_put(np.float32(2.0)), minijax.device_put(np.float32(3.0))
+    for _ in range(3):
+        total, product = f(a, b)
+        assert (float(total["sum"]), float(product)) == (5.0, 6.0)
+    assert next(iter(f.known.values())).arrays and len(traced) == 1
+    assert float(f(b, np.float32(4.0))[1]) == 12.0  # an array that is not on the device
+    assert float(f(a, y=b)[1]) == 6.0
+    assert float(minijax.grad(lambda x: f(x, b)[1])(a)) == 3.0
+    assert [e.primitive.name for e in minijax.make_jaxpr(f)(a, b).eqns] == ["jit"]
+    np.testing.assert_array_equal(minijax.vmap(f, in_axes=(0, None))(jnp.arange(3.0), b)[1], [0.0, 3.0, 6.0])
+    with minijax.disable_jit():
+        before = len(traced)
+        f(a, b)
+        assert len(traced) == before + 1
+    with minijax.enable_x64(True):
+        before = len(traced)
+        f(a, b)
+        assert len(traced) == before + 1  # another setting, another program
+    before = len(traced)
+    f(a, b)
+    f(jnp.ones(2), b)
+    assert len(traced) == before + 1
+
+    class Listener(Observer):
+        runs = 0
+
+        def executed(self, name: str, executable: Any, n_args: int, n_outs: int) -> None:
+            Listener.runs += 1
+
+    f(a, b)
+    with watching(Listener()):
+        f(a, b)
+    assert Listener.runs == 1
+    f.clear_cache()
+    before = len(traced)
+    f(a, b)
+    assert len(traced) == before + 1
+
+
+def test_a_repeated_call_refuses_a_deleted_array() -> None:
+    f = minijax.jit(lambda x: x + 1)
+    x = minijax.device_put(np.ones(3, np.float32))
+    f(x)
+    f(x)
+    minijax.jit(lambda x: x * 2, donate_argnums=0)(x)
+    with pytest.raises(RuntimeError, match="deleted"):
+        f(x)

@@ -302,6 +302,101 @@ def mlp_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
     return step, arguments
 
 
+# -------------------------------------------------------------------------------------------------- loops
+
+CELLS = 1_000
+
+
+def recurrence(ns: Any) -> Function:
+    """A scan of ``CELLS`` cells that carry and emit eight numbers; a new cell each time."""
+    sin, scan = ns.numpy.sin, ns.lax.scan
+
+    def cell(c: Any, x: Any) -> tuple[Any, Any]:
+        c = sin(c) * x
+        return c, c
+
+    return lambda c, xs: scan(cell, c, xs)
+
+
+def recurrence_arguments() -> tuple[Any, ...]:
+    return np.linspace(0.1, 0.9, 8, dtype=np.float32), np.full((CELLS, 8), 1.1, np.float32)
+
+
+def scan_of_cells(again: bool) -> Prepare:
+    """Outside jit. ``again``: the same cell was scanned before, so that what a library keeps for it is there."""
+
+    def prepare(ns: Any) -> Thunk:
+        function = recurrence(ns)
+        arguments = mapped(ns.device_put, recurrence_arguments())
+        if again:
+            for _ in range(3):
+                ns.block_until_ready(function(*arguments))
+        return lambda: ns.block_until_ready(function(*arguments))
+
+    return prepare
+
+
+def grad_of_scan(ns: Any) -> Thunk:
+    total, function = ns.numpy.sum, recurrence(ns)
+    arguments = mapped(ns.device_put, recurrence_arguments())
+    return lambda: ns.block_until_ready(ns.grad(lambda c, xs: total(function(c, xs)[1]))(*arguments))
+
+
+def scan_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    return recurrence(ns), recurrence_arguments()
+
+
+def while_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    """A loop of ``CELLS`` turns on eight numbers, whose end depends on a value."""
+
+    def loop(limit: Any, x: Any) -> Any:
+        return ns.lax.while_loop(
+            lambda c: c[0] < limit, lambda c: (c[0] + 1.0, ns.numpy.sin(c[1]) * 1.1), (limit * 0.0, x)
+        )
+
+    return loop, (np.float32(CELLS), np.linspace(0.1, 0.9, 8, dtype=np.float32))
+
+
+HIDDEN = 64
+
+
+def recurrent_network(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    """A scan of ``CELLS`` cells of a recurrent network with ``HIDDEN`` units: XLA's work outweighs the call."""
+    tanh, scan = ns.numpy.tanh, ns.lax.scan
+
+    def network(weight: Any, state: Any, inputs: Any) -> Any:
+        def cell(h: Any, x: Any) -> tuple[Any, Any]:
+            h = tanh(weight @ h + x)
+            return h, h
+
+        return scan(cell, state, inputs)
+
+    draw = np.random.default_rng(3).standard_normal
+    weight = (np.linalg.qr(draw((HIDDEN, HIDDEN)))[0]).astype(np.float32)
+    return network, (weight, np.zeros(HIDDEN, np.float32), draw((CELLS, HIDDEN)).astype(np.float32))
+
+
+def recurrent_gradient(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    total = ns.numpy.sum
+    network, arguments = recurrent_network(ns)
+    return ns.grad(lambda *args: total(network(*args)[1])), arguments
+
+
+def power_iteration(ns: Any) -> tuple[Function, tuple[Any, ...]]:
+    """A while loop of matrix-vector products that ends when a counter, a value, says so."""
+
+    def iterate(weight: Any, x: Any, limit: Any) -> Any:
+        def turn(carry: Any) -> Any:
+            i, x = carry
+            return i + 1.0, ns.numpy.tanh(weight @ x)
+
+        return ns.lax.while_loop(lambda carry: carry[0] < limit, turn, (limit * 0.0, x))
+
+    draw = np.random.default_rng(4).standard_normal
+    weight = (np.linalg.qr(draw((HIDDEN, HIDDEN)))[0]).astype(np.float32)
+    return iterate, (weight, draw((HIDDEN,)).astype(np.float32), np.float32(CELLS))
+
+
 # ------------------------------------------------------------------------------------------------ the table
 
 
@@ -405,6 +500,23 @@ ROWS: list[Row | Growth] = [
         reuse=True,
     ),
     Row("jitted.mlp", "jitted MLP gradient step", 1.05, steady(mlp_step, 100), ops=100, reuse=True),
+    Row("scan.new", "scan of 1,000 cells outside jit, new cell", 0.10, scan_of_cells(again=False)),
+    Row("scan.again", "scan of 1,000 cells outside jit, again", 1.2, scan_of_cells(again=True), reuse=True),
+    Row("scan.grad", "grad of scan of 1,000 cells outside jit", 0.25, grad_of_scan, rtol=1e-3),
+    # small programs, for which the call counts; the budget is that of a cached call
+    Row("call.scan", "cached call of a scan of 1,000 small cells", 1.1, steady(scan_step, 20), ops=20, reuse=True),
+    Row("call.while", "cached call of a while of 1,000 small turns", 1.1, steady(while_step, 20), ops=20, reuse=True),
+    Row("jitted.scan", "jitted scan, 1,000 cells of 64 units", 1.05, steady(recurrent_network, 5), ops=5, reuse=True),
+    Row(
+        "jitted.scan_grad",
+        "jitted grad of scan, 1,000 cells of 64 units",
+        1.05,
+        steady(recurrent_gradient, 5),
+        ops=5,
+        reuse=True,
+        rtol=1e-3,
+    ),
+    Row("jitted.while", "jitted while, 1,000 turns of 64 units", 1.05, steady(power_iteration, 5), ops=5, reuse=True),
     Row(
         "heap",
         "heap of eager grad, per op",

@@ -466,6 +466,7 @@ def test_roles_cover_the_text():
     assert all(not text.strip() for text in by_role[""])
 
 
+@pytest.mark.timing
 def test_a_hundred_thousand_equations_print_in_linear_time():
     def seconds(n):
         start = time.process_time()

@@ -20,24 +20,8 @@ importlib.import_module("minijax.nn")
 
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
-CUSTOM = "JAX writes a custom_jvp_call, which minijax does not have"
 # Where the jaxpr is not JAX's, and why.
 DIFFERENT = {
-    **dict.fromkeys(
-        [
-            "jnp.sinc(x)",
-            "jnp.sinc(0.0)",
-            "jnp.logaddexp2(x, 1.0)",
-            "nn.relu(x)",
-            "nn.relu6(x * 4)",
-            "nn.softplus(x)",
-            "nn.log_sigmoid(x)",
-            "nn.mish(x)",
-            "nn.hard_sigmoid(x)",
-            "nn.hard_swish(x)",
-        ],
-        CUSTOM,
-    ),
     "jnp.pad(x, 1, constant_values=(1, 2))": "JAX joins the two values to an array first",
 }
 

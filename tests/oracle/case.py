@@ -38,9 +38,9 @@ class Case:
     """One row: ``function(ns, *args)``, and what cannot be asked of it.
 
     ``grads=False``: not differentiated at all; ``reverse=False``: no floating point result, so only pushed
-    forward; ``second=False``: JAX has no second derivative; ``vmap=False``: JAX cannot batch it as it stands.
-    ``scale`` widens the tolerance, for functions that libraries approximate differently; ``coarse`` is a
-    dtype whose tolerance holds, for rows in half precision.
+    forward; ``forward=False``: its rule is for reverse mode only; ``second=False``: JAX has no second derivative;
+    ``vmap=False``: JAX cannot batch it as it stands. ``scale`` widens the tolerance, for functions that
+    libraries approximate differently; ``coarse`` is a dtype whose tolerance holds, for rows in half precision.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Case:
     grads: bool = True
     reverse: bool = True
     second: bool = True
+    forward: bool = True
     vmap: bool = True
     scale: float = 1.0
     coarse: str | None = None

@@ -4,6 +4,7 @@ What is removed is what the two libraries may differ in without being wrong:
 
 * ``jit`` equations (JAX's own library is full of them) are inlined, at every depth, as is ``closed_call``;
 * parameters that exist only for JAX's sharding, and parameters that are ``None``;
+* placeholders (``empty2``) that nobody reads: JAX makes one for every residual of a branch, needed or not;
 * the names of variables: they are numbered in order of appearance;
 * where a constant is carried: a constvar is written as its value.
 
@@ -22,7 +23,9 @@ from typing import Any
 import numpy as np
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-SHARDING_PARAMS = {"out_sharding", "sharding", "unreduced", "reduced", "accuracy", "out_type"}
+SHARDING_PARAMS = {"memory_space", "out_sharding", "sharding", "unreduced", "reduced", "accuracy", "out_type"}
+# bookkeeping of JAX's that has no counterpart
+INTERNAL_PARAMS = {"out_trees"}
 
 
 def show_type(aval: Any) -> str:
@@ -42,8 +45,12 @@ def show_value(value: Any) -> str:
 
 def show_param(value: Any) -> str:
     """A parameter: dtypes by name, subjaxprs normalised, NumPy integers as integers."""
+    if hasattr(value, "debug_info") and not hasattr(value, "eqns") and not hasattr(value, "jaxpr"):
+        return value.debug_info.func_name  # a rule of a custom derivative
     if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
         return "{" + "; ".join(normalise(value).lines) + "}"
+    if callable(value) and not isinstance(value, type):
+        return "function"  # the two libraries wrap a user's function each in its own way
     if isinstance(value, (np.dtype, type)) and not isinstance(value, bool):
         try:
             return np.dtype(value).name
@@ -99,10 +106,30 @@ class Program:
             if index >= 0 and index not in live:
                 live.add(index)
                 todo.extend(o[0] for o in self.ops[index].operands if not isinstance(o, str))
-        renumber = {-1: -1} | {old: new for new, old in enumerate(sorted(live))}
+        return self._with_only(live)
+
+    def without_placeholders(self) -> Program:
+        """The same program without ``empty2``, and broadcasts of it, whose results nobody reads."""
+        kept: set[int] = set()
+        read = {o[0] for o in self.results if not isinstance(o, str)}
+        for index in reversed(range(len(self.ops))):
+            if index in read or not self._is_placeholder(index):
+                kept.add(index)
+                read.update(o[0] for o in self.ops[index].operands if not isinstance(o, str))
+        return self if len(kept) == len(self.ops) else self._with_only(kept)
+
+    def _is_placeholder(self, index: int) -> bool:
+        op = self.ops[index]
+        if op.head.startswith("broadcast_in_dim["):
+            (operand,) = op.operands
+            return not isinstance(operand, str) and operand[0] >= 0 and self._is_placeholder(operand[0])
+        return op.head.startswith("empty2[")
+
+    def _with_only(self, kept: set[int]) -> Program:
+        renumber = {-1: -1} | {old: new for new, old in enumerate(sorted(kept))}
         move = lambda o: o if isinstance(o, str) else (renumber[o[0]], o[1])  # noqa: E731
-        ops = [Op(op.head, tuple(map(move, op.operands)), op.types) for i, op in enumerate(self.ops) if i in live]
-        return Program(self.arguments, ops, list(map(move, self.results)))
+        ops = [Op(op.head, tuple(map(move, op.operands)), op.types) for i, op in enumerate(self.ops) if i in kept]
+        return Program(self.arguments, ops, list(map(move, self.results)), self.calls)
 
     def graph(self) -> tuple[Counter[str], list[str]]:
         """The live equations as a multiset of terms, and the results: the program but for its order.
@@ -145,7 +172,7 @@ def normalise(jaxpr: Any) -> Program:
     environment = {v: (-1, i) for i, v in enumerate(opened.invars)}
     environment.update(_constants(opened, consts))
     program.results = _inline(opened, environment, program)
-    return program
+    return program.without_placeholders()
 
 
 def _constants(opened: Any, consts: Any) -> dict[Any, str]:
@@ -173,7 +200,9 @@ def _inline(opened: Any, environment: dict[Any, Any], program: Program) -> list[
             environment.update(zip(eqn.outvars, results, strict=True))
             continue
         params = [
-            f"{k}={show_param(v)}" for k, v in sorted(eqn.params.items()) if v is not None and k not in SHARDING_PARAMS
+            f"{k}={show_param(v)}"
+            for k, v in sorted(eqn.params.items())
+            if v is not None and k not in SHARDING_PARAMS | INTERNAL_PARAMS
         ]
         head = name + (f"[{' '.join(params)}]" if params else "")
         types = tuple(show_type(v.aval) for v in eqn.outvars)

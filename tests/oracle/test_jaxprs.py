@@ -16,19 +16,25 @@ from typing import Any
 
 import pytest
 
+from .case import Case
 from .functions import CASES
 from .normalise import Program, normalise
 from .subject import MODES, oracle, subject, x64_mode
 from .transforms import build, rows
 
 
-def program(ns: Any, name: str, transformation: str) -> Program:
-    """The normalised jaxpr of a transformation of a row; the subject's must be well typed."""
-    function, args = build(ns, CASES[name])[transformation]
+def jaxpr_of(ns: Any, case: Case, transformation: str) -> Any:
+    """The jaxpr of a transformation of a row; the subject's must be well typed."""
+    function, args = build(ns, case)[transformation]
     closed = ns.make_jaxpr(function)(*args)
     if ns is not oracle:
         importlib.import_module(ns.__name__ + ".ir.typecheck").typecheck_jaxpr(closed)
-    return normalise(closed)
+    return closed
+
+
+def program(ns: Any, case: Case, transformation: str) -> Program:
+    """The same, normalised."""
+    return normalise(jaxpr_of(ns, case, transformation))
 
 
 def difference(ours: list[str], theirs: list[str]) -> str:
@@ -41,13 +47,18 @@ def difference(ours: list[str], theirs: list[str]) -> str:
 def test_same_equations(name: str, transformation: str, mode: str) -> None:
     """The same equations between the same arguments and results."""
     with x64_mode(mode):
-        ours, theirs = program(subject, name, transformation), program(oracle, name, transformation)
-        if ours.lines == theirs.lines:
+        check_same_equations(CASES[name], transformation)
+
+
+def check_same_equations(case: Case, transformation: str) -> None:
+    """Fail, with a diff, unless both libraries stage the same equations."""
+    ours, theirs = program(subject, case, transformation), program(oracle, case, transformation)
+    if ours.lines == theirs.lines:
+        return
+    if theirs.calls and ours.arguments == theirs.arguments:
+        if ours.graph() == theirs.graph():
             return
-        if theirs.calls and ours.arguments == theirs.arguments:
-            if ours.graph() == theirs.graph():
+        with oracle.disable_jit():
+            if ours.graph() == program(oracle, case, transformation).graph():
                 return
-            with oracle.disable_jit():
-                if ours.graph() == program(oracle, name, transformation).graph():
-                    return
     pytest.fail("jaxprs differ\n" + difference(ours.lines, theirs.lines), pytrace=False)

@@ -56,7 +56,8 @@ def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable
         return ns.jvp(of_floats, tuple(args[i] for i in argnums), tangents)
 
     tangents = jax.tree.map(tangent_leaf, tuple(args[i] for i in argnums))
-    built["jvp"] = (jvp, (args, tangents))
+    if case.forward:
+        built["jvp"] = (jvp, (args, tangents))
     if not case.reverse:
         return built
 
@@ -80,7 +81,8 @@ def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable
 
             return ns.jvp(of_floats, tuple(args[i] for i in argnums), tangents)
 
-        built["jvp_of_grad"] = (jvp_of_grad, (args, tangents))
+        if case.forward:
+            built["jvp_of_grad"] = (jvp_of_grad, (args, tangents))
     return built
 
 

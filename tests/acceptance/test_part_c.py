@@ -1,0 +1,271 @@
+"""A new primitive, step by step: what is missing is said in JAX's words, and each rule adds what it should.
+
+The author's program is one text with other imports (``multiply_add.AUTHOR``). Every test runs against JAX too: what it
+asserts is JAX's behaviour.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import minijax
+from minijax.core.trace import stack_depth
+from minijax.ir.typecheck import typecheck_jaxpr
+from minijax.tools.recorder import record
+from minijax.tools.recording import BindRecord, RuleRecord
+
+from .multiply_add import AUTHOR, author, count
+
+LIBRARIES = ("minijax", "jax")
+TWO_THREE, TEN_TWENTY = np.array([2.0, 3.0], np.float32), np.array([10.0, 20.0], np.float32)
+
+
+class Step(NamedTuple):
+    """``use(ns, square_add)``, what it raises without the step's rules, and what it gives with them."""
+
+    rules: str
+    use: Callable[[Any, Any], Any]
+    before: str
+    after: Any
+
+
+STEPS = {
+    "evaluate": Step(
+        "evaluation",
+        lambda ns, f: f(2.0, 10.0),
+        "Evaluation rule for 'multiply_add' not implemented",
+        14.0,
+    ),
+    "stage": Step(
+        "abstract_evaluation",
+        lambda ns, f: str(ns.make_jaxpr(f)(2.0, 10.0).out_avals[0]),
+        "Abstract evaluation for 'multiply_add' not implemented",
+        "float32[]",
+    ),
+    "jit without a type": Step(
+        "abstract_evaluation",
+        lambda ns, f: str(ns.jit(f).trace(2.0, 10.0).jaxpr.out_avals[0]),
+        "Abstract evaluation for 'multiply_add' not implemented",
+        "float32[]",
+    ),
+    "jit": Step(
+        "lowering",
+        lambda ns, f: ns.jit(f)(2.0, 10.0),
+        "MLIR translation rule for primitive 'multiply_add' not found for platform cpu",
+        14.0,
+    ),
+    "jit with a static argument": Step(
+        "lowering",
+        lambda ns, f: ns.jit(f, static_argnums=1)(2.0, 10.0),
+        "MLIR translation rule for primitive 'multiply_add' not found for platform cpu",
+        14.0,
+    ),
+    "jvp": Step(
+        "derivative",
+        lambda ns, f: ns.jvp(f, (2.0, 10.0), (1.0, 1.0)),
+        "Differentiation rule for 'multiply_add' not implemented",
+        (14.0, 5.0),
+    ),
+    "jit of jvp": Step(
+        "derivative",
+        lambda ns, f: ns.jit(lambda primals, tangents: ns.jvp(f, primals, tangents))((2.0, 10.0), (1.0, 1.0)),
+        "Differentiation rule for 'multiply_add' not implemented",
+        (14.0, 5.0),
+    ),
+    "jvp of jit": Step(
+        "derivative",
+        lambda ns, f: ns.jvp(ns.jit(f), (2.0, 10.0), (1.0, 1.0)),
+        "Differentiation rule for 'multiply_add' not implemented",
+        (14.0, 5.0),
+    ),
+    "grad": Step(
+        "transposition",
+        lambda ns, f: ns.grad(f)(2.0, 10.0),
+        "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
+        4.0,
+    ),
+    "jit of grad": Step(
+        "transposition",
+        lambda ns, f: ns.jit(ns.grad(f))(2.0, 10.0),
+        "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
+        4.0,
+    ),
+    "grad of jit": Step(
+        "transposition",
+        lambda ns, f: ns.grad(ns.jit(f))(2.0, 10.0),
+        "Transpose rule (for reverse-mode differentiation) for 'multiply_add' not implemented",
+        4.0,
+    ),
+    "vmap": Step(
+        "batching_rule",
+        lambda ns, f: ns.vmap(f)(TWO_THREE, TEN_TWENTY),
+        "Batching rule for 'multiply_add' not implemented",
+        [14.0, 29.0],
+    ),
+    "jit of vmap": Step(
+        "batching_rule",
+        lambda ns, f: ns.jit(ns.vmap(f, in_axes=0, out_axes=0))(TWO_THREE, TEN_TWENTY),
+        "Batching rule for 'multiply_add' not implemented",
+        [14.0, 29.0],
+    ),
+    "vmap of grad": Step(
+        "batching_rule",
+        lambda ns, f: ns.vmap(ns.grad(f, argnums=(0, 1)))(TWO_THREE, TEN_TWENTY),
+        "Batching rule for 'multiply_add' not implemented",
+        ([4.0, 6.0], [1.0, 1.0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", STEPS)
+def test_before_and_after(name: str, library: str) -> None:
+    """The error's first words before the step, and the very same call's value after it."""
+    step, ns = STEPS[name], importlib.import_module(library)
+    made = author(library, before=step.rules)
+    with pytest.raises(NotImplementedError) as error:
+        step.use(ns, made.square_add)
+    assert str(error.value).startswith(step.before)
+    assert stack_depth() == 0
+    made.register[step.rules]()
+    found = step.use(ns, made.square_add)
+    if isinstance(step.after, str):
+        assert found == step.after
+    else:
+        np.testing.assert_allclose(np.asarray(found), np.asarray(step.after), rtol=1e-6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_one_function_through_all_steps(library: str) -> None:
+    """A jitted function that failed is not spoilt: it works once the rule is there."""
+    ns = importlib.import_module(library)
+    made = author(library, before="evaluation")
+    compiled = ns.jit(made.square_add)
+    for missing in ("Abstract evaluation", "MLIR translation rule"):
+        made.register["evaluation"]()
+        with pytest.raises(NotImplementedError, match=missing):
+            compiled(2.0, 10.0)
+        made.register["abstract_evaluation"]()
+    made.register["lowering"]()
+    assert compiled(2.0, 10.0) == 14.0
+
+
+@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.rules != "evaluation"])
+def test_the_error_says_where_to_go(name: str) -> None:
+    """Beyond JAX's words: the line that made the primitive, and the call that would add the rule."""
+    step, ns = STEPS[name], importlib.import_module("minijax")
+    made = author("minijax", before=step.rules)
+    with pytest.raises(NotImplementedError) as error:
+        step.use(ns, made.square_add)
+    remedy = {
+        "abstract_evaluation": "primitive.def_abstract_eval(rule)",
+        "lowering": "minijax.interpreters.mlir.register_lowering(primitive, rule)",
+        "derivative": "minijax.interpreters.ad.primitive_jvps[primitive] = rule",
+        "transposition": "minijax.interpreters.ad.primitive_transposes[primitive] = rule",
+        "batching_rule": "minijax.interpreters.batching.primitive_batchers[primitive] = rule",
+    }[step.rules]
+    line = 1 + AUTHOR.splitlines().index('multiply_add_p = Primitive("multiply_add")')
+    assert f"multiply_add was defined at <multiply_add of minijax>:{line}\n" in str(error.value)
+    assert remedy in str(error.value)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_jit_of_jvp_stages_three_and_lowers_them_once(library: str) -> None:
+    """Three equations. The first two are of one type and share what the lowering rule made, as in JAX."""
+    ns = importlib.import_module(library)
+    made = author(library, before="transposition")
+
+    def pushed(primals: Any, tangents: Any) -> Any:
+        return ns.jvp(made.square_add, primals, tangents)
+
+    jaxpr = ns.make_jaxpr(pushed)((2.0, 10.0), (1.0, 1.0))
+    assert [eqn.primitive.name for eqn in jaxpr.eqns] == ["multiply_add"] * 3
+    if library == "minijax":
+        typecheck_jaxpr(jaxpr)
+    assert count(made, "multiply_add_to_hlo") == 0
+    compiled = ns.jit(pushed)
+    text = compiled.lower((2.0, 10.0), (1.0, 1.0)).as_text()
+    signatures = {tuple(map(str, ((v.aval, v.aval.weak_type) for v in eqn.invars))) for eqn in jaxpr.eqns}
+    assert count(made, "multiply_add_to_hlo") == len(signatures) == 2
+    lowered = "func.call @multiply_add" if library == "minijax" else "stablehlo.multiply"
+    assert text.count(lowered) == 3
+    assert compiled((2.0, 10.0), (1.0, 1.0)) == (14.0, 5.0)
+    assert compiled((3.0, 10.0), (1.0, 1.0)) == (19.0, 7.0)
+    assert count(made, "multiply_add_to_hlo") == 2
+    assert count(made, "multiply_add_jvp") <= 2  # make_jaxpr and jit each stage, where they do not share it
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("wrapping", ["grad", "jit of grad", "grad of jit"])
+def test_transposed_exactly_twice(wrapping: str, library: str) -> None:
+    """Once for each use of the primitive in its derivative; the last use first, with the other factor known."""
+    ns = importlib.import_module(library)
+    made = author(library, before="batching_rule")
+    gradient = {
+        "grad": ns.grad(made.square_add),
+        "jit of grad": ns.jit(ns.grad(made.square_add)),
+        "grad of jit": ns.grad(ns.jit(made.square_add)),
+    }[wrapping]
+    assert gradient(2.0, 10.0) == 4.0
+    ad = importlib.import_module(library + ".interpreters.ad")
+    calls = [args for name, args in made.calls if name == "multiply_add_transpose"]
+    assert [[ad.is_undefined_primal(x) for x in args[1:3]] for args in calls] == [[True, False], [False, True]]
+    ((primals, tangents),) = [args for name, args in made.calls if name == "multiply_add_jvp"]
+    assert [type(t) is ad.Zero for t in tangents] == [False, False, True]
+    assert tangents[2].aval.shape == () and tangents[2].aval.dtype == np.float32
+    if wrapping == "jit of grad":
+        gradient(3.0, 10.0)
+        assert count(made, "multiply_add_transpose") == 2
+
+
+def test_the_microscope_tells_the_story() -> None:
+    """Which rule was called, at which level of the stack, nested as the calls nest, with no helper of the author's."""
+    made = author("minijax")
+    value, recording = record(minijax.grad(made.square_add), 2.0, 10.0)
+    assert value == 4.0
+    nodes = [(depth, n) for depth, n in recording.walk() if isinstance(n, BindRecord)]
+    binds = [(depth, n) for depth, n in nodes if n.primitive == "multiply_add"]
+    # the call at the top; what its jvp rule calls (the value, and two tangents, which are recorded); the transposes
+    assert [n.level for _, n in binds] == ["jvp:2", "eval", "partial_eval:1", "partial_eval:1", "eval", "eval"]
+    depths = [depth for depth, _ in binds]
+    assert depths[1:4] == [depths[0] + 1] * 3 and depths[4] <= depths[0]
+    assert [t.type for t in binds[0][1].tracers] == ["f32[]", "f32[]"]
+    rules = [n.rule.name for _, n in binds if n.rule is not None]
+    rules += [n.name for _, n in recording.walk() if isinstance(n, RuleRecord)]
+    assert rules.count("multiply_add_jvp") == 1 and rules.count("multiply_add_transpose") == 2
+
+
+COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "value": lambda ns, f: f(TWO_THREE, TEN_TWENTY),
+    "jit": lambda ns, f: ns.jit(f)(TWO_THREE, TEN_TWENTY),
+    "linearize": lambda ns, f: ns.linearize(f, TWO_THREE, TEN_TWENTY)[1](TEN_TWENTY, TWO_THREE),
+    "vjp": lambda ns, f: ns.vjp(f, TWO_THREE, TEN_TWENTY)[1](ns.numpy.ones(2)),
+    "second derivative": lambda ns, f: ns.grad(ns.grad(f))(2.0, 10.0),
+    "hessian": lambda ns, f: ns.hessian(lambda x: ns.numpy.sum(f(x, x)))(TWO_THREE),
+    "jit of vmap of grad": lambda ns, f: ns.jit(ns.vmap(ns.grad(f)))(TWO_THREE, TEN_TWENTY),
+    "nested vmap": lambda ns, f: ns.vmap(ns.vmap(f))(np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)),
+    "jaxpr": lambda ns, f: str(ns.make_jaxpr(ns.vmap(ns.grad(f)))(TWO_THREE, TEN_TWENTY)),
+}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_the_same_program_in_jax(name: str) -> None:
+    """Only the imports differ; values, dtypes, types of results and jaxprs are equal."""
+    results = []
+    for library in LIBRARIES:
+        ns = importlib.import_module(library)
+        importlib.import_module(library + ".numpy")
+        found = COMPARED[name](ns, author(library).square_add)
+        results.append(found if isinstance(found, str) else [np.asarray(x) for x in ns.tree_util.tree_leaves(found)])
+    ours, theirs = results
+    if isinstance(ours, str):
+        assert ours == theirs
+    else:
+        assert [(x.shape, x.dtype) for x in ours] == [(x.shape, x.dtype) for x in theirs]
+        for mine, wanted in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(mine, wanted, rtol=1e-6)

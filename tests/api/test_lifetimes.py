@@ -1,0 +1,162 @@
+"""What caches keep alive, what threads share, and whose memory results have."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.core.trace import Tracer, stack_depth
+from minijax.ir.jaxpr import ClosedJaxpr
+
+X = np.arange(1, 4, dtype=np.float32)
+
+
+def identity(x: Any) -> Any:
+    return x * 1.0
+
+
+def one_more(x: Any) -> Any:
+    return x + 1.0
+
+
+def is_small(x: Any) -> Any:
+    return x < 3
+
+
+@minijax.custom_jvp
+def sine(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+@sine.defjvp
+def sine_rule(primals: Any, tangents: Any) -> Any:
+    return sine(*primals), 2 * tangents[0]
+
+
+@minijax.custom_vjp
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+doubled.defvjp(lambda x: (doubled(x), x), lambda x, ct: (ct * x,))
+
+
+def jit_in_grad_in_scan(i: Any) -> Any:
+    def cell(c: Any, x: Any) -> Any:
+        slope = minijax.grad(lambda c: minijax.jit(lambda c: jnp.sin(c) * x * i)(c))(c)
+        return c + slope, slope
+
+    return minijax.grad(lambda c: lax.scan(cell, c, X)[0])(1.0)
+
+
+# Each makes new functions at each call, beside functions that live as long as this module.
+CALLS: dict[str, Callable[[int], Any]] = {
+    "cond, first branch new": lambda i: minijax.grad(lambda x: lax.cond(x > 0, lambda x: x * i, identity, x))(1.0),
+    "cond, last branch new": lambda i: minijax.grad(lambda x: lax.cond(x > 0, identity, lambda x: x * i, x))(1.0),
+    "cond over a tracer": lambda i: minijax.grad(lambda x: lax.cond(x > 0, identity, lambda y: x * y, x * i))(1.0),
+    "switch in vmap": lambda i: minijax.vmap(lambda k: lax.switch(k, [identity, lambda x: x * i, sine], 1.0))(
+        np.arange(3)
+    ),
+    "while, condition new": lambda i: lax.while_loop(lambda x: x < i, one_more, 0.0),
+    "while, body new": lambda i: lax.while_loop(is_small, lambda x: x + i, 0.0),
+    "scan": lambda i: minijax.grad(lambda c: lax.scan(lambda c, x: (c * x * i, sine(c)), c, X)[0])(1.0),
+    "jit in grad in scan": jit_in_grad_in_scan,
+    "custom rules": lambda i: minijax.vmap(
+        minijax.grad(lambda c: lax.scan(lambda c, x: (sine(c) * doubled(x * c) * i, None), c, X)[0])
+    )(X),
+    "checkpoint over a tracer": lambda i: minijax.grad(lambda c: minijax.checkpoint(lambda d: sine(d) * c * i)(c))(1.0),
+    "linear solve": lambda i: minijax.grad(
+        lambda b: lax.custom_linear_solve(lambda x: b * x * i, b, lambda _, y: y / (b * i), symmetric=True)
+    )(1.0),
+}
+
+
+def alive(kind: type) -> int:
+    gc.collect()
+    return sum(isinstance(x, kind) for x in gc.get_objects())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_made_for_a_function_dies_with_it(name: str) -> None:
+    """Even if it was made together with what belongs to a function that lives on."""
+    for i in range(2):
+        CALLS[name](i + 1)
+    jaxprs, tracers = alive(ClosedJaxpr), alive(Tracer)
+    for i in range(5):
+        CALLS[name](i + 3)
+    assert alive(ClosedJaxpr) <= jaxprs
+    assert alive(Tracer) <= tracers
+
+
+def test_threads_share_a_pullback() -> None:
+    """The backward pass of a batched ``custom_vjp`` function runs in the vmap that had ended, one thread at a time."""
+    _, pullback = minijax.vjp(lambda x: minijax.vmap(lambda y: doubled(y) * y)(x).sum(), X)
+    (wanted,) = pullback(np.float32(1))
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(100):
+                np.testing.assert_allclose(pullback(np.float32(1))[0], wanted)
+            assert stack_depth() == 0
+        except BaseException as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
+
+
+class StopsIt(Exception):
+    pass
+
+
+def test_a_resumed_vmap_is_left_whatever_happens() -> None:
+    """Another thread gets its turn after a backward pass that failed."""
+    refuses = [True]
+
+    @minijax.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 2
+
+    def bwd(x: Any, ct: Any) -> Any:
+        if refuses[0]:
+            raise StopsIt
+        return (ct * x,)
+
+    f.defvjp(lambda x: (x * 2, x), bwd)
+    _, pullback = minijax.vjp(lambda x: minijax.vmap(f)(x).sum(), X)
+    with pytest.raises(StopsIt):
+        pullback(np.float32(1))
+    assert stack_depth() == 0
+    refuses[0] = False
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(pullback(np.float32(1))[0]), daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    np.testing.assert_allclose(found[0], X)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lambda f: lambda: lax.scan(lambda c, _: (f(), None), X, None, 1)[0]])
+def test_the_result_of_a_callback_is_no_window_on_its_memory(wrap: Any) -> None:
+    buffer = np.ones(3, np.float32)
+    result = wrap(lambda: minijax.pure_callback(lambda: buffer, minijax.ShapeDtypeStruct((3,), np.float32)))()
+    buffer[:] = 7
+    np.testing.assert_array_equal(result, 1)

@@ -1,0 +1,644 @@
+"""``pmap`` on two devices, against JAX's pmap: values, derivatives, errors, jaxprs; and where its results lie.
+
+JAX's pmap is a jit of a shard_map today, so jaxprs are compared by their bodies.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.backend import pjrt
+from minijax.core.trace import stack_depth
+from minijax.ir.typecheck import typecheck_jaxpr
+from minijax.ops.sharded import ShardedArray
+from tests.oracle.normalise import normalise
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture(autouse=True)
+def two_devices() -> Iterator[None]:
+    count = min(minijax.device_count(), jax.device_count())
+    if count < 2:
+        pytest.skip(f"needs two devices, this platform ({pjrt.platform()}) has {count}")
+    yield
+    assert stack_depth() == 0
+
+
+def close(ours: Any, theirs: Any, tolerance: float = 2e-6) -> None:
+    """The same tree of arrays."""
+    flat, tree = minijax.tree_util.tree_flatten(ours)
+    expected, expected_tree = jax.tree_util.tree_flatten(theirs)
+    assert str(tree) == str(expected_tree)
+    for a, b in zip(flat, expected, strict=True):
+        assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+
+
+# One instance's function, with what pmap is told about it; ``w`` is what all instances share.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "elementwise": (lambda ns, x, w: ns.numpy.sin(x) * w, {}),
+    "x / psum": (lambda ns, x, w: x / ns.lax.psum(x, "i"), {}),
+    "psum of both": (lambda ns, x, w: ns.lax.psum(x * w, "i") * x, {}),
+    "psum of a constant": (lambda ns, x, w: x * ns.lax.psum(2.0, "i"), {}),
+    "pmean": (lambda ns, x, w: ns.lax.pmean({"a": x, "b": x * w}, "i"), {}),
+    "all_gather": (lambda ns, x, w: ns.lax.all_gather(x, "i") * w, {}),
+    "all_gather, tiled": (lambda ns, x, w: ns.lax.all_gather(x * x, "i", tiled=True), {}),
+    "psum_scatter": (lambda ns, x, w: ns.lax.psum_scatter(x[:2] * w, "i"), {}),
+    "psum_scatter, tiled": (
+        lambda ns, x, w: ns.lax.psum_scatter(ns.numpy.outer(x, x)[:, :2], "i", scatter_dimension=1, tiled=True),
+        {},
+    ),
+    "all_to_all": (lambda ns, x, w: ns.lax.all_to_all(ns.numpy.outer(x, x)[:2], "i", 0, 0) * w, {}),
+    "all_to_all, tiled": (
+        lambda ns, x, w: ns.lax.all_to_all(ns.numpy.outer(x, x[:2]), "i", 1, 0, tiled=True),
+        {},
+    ),
+    "ppermute": (lambda ns, x, w: ns.lax.ppermute(x * w, "i", [(0, 1), (1, 0)]), {}),
+    "ppermute to one": (lambda ns, x, w: ns.lax.ppermute(x, "i", [(0, 1)]) + w, {}),
+    "axis_index": (lambda ns, x, w: x * ns.lax.axis_index("i"), {}),
+    "groups": (lambda ns, x, w: ns.lax.psum(x * w, "i", axis_index_groups=[[0], [1]]), {}),
+    "other axes": (lambda ns, x, w: ns.numpy.sum(x) * ns.numpy.ones(2) * w, {"in_axes": (1, None), "out_axes": 1}),
+    "the same for all": (lambda ns, x, w: ns.lax.psum(x * w, "i"), {"out_axes": None}),
+    "some the same for all": (
+        lambda ns, x, w: (ns.lax.pmean(x.sum() * w, "i"), x * 2, w),
+        {"out_axes": (None, 1, None)},
+    ),
+    "jit inside": (lambda ns, x, w: ns.jit(lambda v: v * ns.lax.psum(v, "i"))(x) * w, {}),
+    "vmap inside": (lambda ns, x, w: ns.vmap(lambda v: v * ns.lax.psum(v, ("i", "j")), axis_name="j")(x) * w, {}),
+    "scan inside": (
+        lambda ns, x, w: ns.lax.scan(lambda c, v: (c * w + ns.lax.psum(v, "i"), c * v), 1.0, x),
+        {},
+    ),
+    "cond inside": (
+        lambda ns, x, w: ns.lax.cond(ns.lax.axis_index("i") > 0, lambda v: v * 2, lambda v: ns.numpy.sin(v), x) * w,
+        {},
+    ),
+    "grad inside": (lambda ns, x, w: ns.grad(lambda v: ns.lax.pmean((ns.numpy.sin(v) * w).sum(), "i"))(x), {}),
+}
+INTEGERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "pmax": (lambda ns, x, w: ns.lax.pmax(x * w, "i"), {}),
+    "pmin": (lambda ns, x, w: ns.lax.pmin(x, "i"), {}),
+    "booleans": (lambda ns, x, w: (ns.lax.psum(x > 2, "i"), ns.lax.all_gather(x > 2, "i"), x > 1), {}),
+    "integers": (lambda ns, x, w: ns.lax.psum(ns.numpy.asarray(x, np.int32), "i"), {}),
+}
+
+
+def pmapped(ns: Any, name: str) -> Callable[[Any, Any], Any]:
+    function, options = {**FUNCTIONS, **INTEGERS}[name]
+    options = {"in_axes": (0, None), **options}
+    return ns.pmap(lambda x, w: function(ns, x, w), axis_name="i", **options)
+
+
+def argument(name: str) -> np.ndarray:
+    """With two along the mapped axis."""
+    return (X + 0.5).T.copy() if name == "other axes" else X + np.float32(0.5)
+
+
+def loss(ns: Any, name: str) -> Callable[[Any, Any], Any]:
+    def scalar(x: Any, w: Any) -> Any:
+        leaves = ns.tree_util.tree_leaves(pmapped(ns, name)(x, w))
+        return sum((leaf**2).sum() for leaf in leaves)
+
+    return scalar
+
+
+@functools.cache
+def expected(name: str) -> tuple[Any, Any]:
+    """JAX's value and gradients, compiled as one program."""
+
+    def both(x: Any, w: Any) -> Any:
+        gradients = jax.grad(loss(jax, name), argnums=(0, 1))(x, w) if name in FUNCTIONS else None
+        return pmapped(jax, name)(x, w), gradients
+
+    return jax.jit(both)(argument(name), 2.0)
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *INTEGERS])
+def test_values(name: str) -> None:
+    x = argument(name)
+    ours = pmapped(minijax, name)
+    typecheck_jaxpr(minijax.make_jaxpr(ours)(x, 2.0))
+    close(ours(x, 2.0), expected(name)[0])
+    close(minijax.jit(ours)(x, 2.0), expected(name)[0])
+
+
+# Where outputs are the same for all, each device's cotangent is a share: pmap's convention, JAX's too.
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients(name: str) -> None:
+    x = argument(name)
+    ours = minijax.grad(loss(minijax, name), argnums=(0, 1))
+    typecheck_jaxpr(minijax.make_jaxpr(ours)(x, 2.0))
+    close(ours(x, 2.0), expected(name)[1], 1e-4)
+    if name in ("psum of both", "some the same for all", "scan inside"):
+        close(minijax.jit(ours)(x, 2.0), expected(name)[1], 1e-4)
+
+
+@pytest.mark.parametrize("name", ["x / psum", "other axes", "some the same for all"])
+def test_jvp_and_second_derivatives(name: str) -> None:
+    x = argument(name)
+    ours, theirs = pmapped(minijax, name), pmapped(jax, name)
+    tangents = (x, np.float32(0.5))
+    close(minijax.jvp(ours, (x, np.float32(2.0)), tangents), jax.jvp(theirs, (x, np.float32(2.0)), tangents), 1e-5)
+    hessian = jax.jit(jax.jacfwd(jax.grad(loss(jax, name))))(x, 2.0)
+    close(minijax.jacfwd(minijax.grad(loss(minijax, name)))(x, 2.0), hessian, 1e-3)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_vmap_of_pmap(name: str) -> None:
+    """The batch axis before, between and behind; each example by itself is the reference."""
+    source, destination = [(0, 0), (1, -1), (2, 1)][len(name) % 3]
+    x = argument(name)
+    batch = np.stack([x, 2 * x, x + 1, x * x, -x], source)
+    ours = pmapped(minijax, name)
+    if name == "some the same for all":
+        # the third output is not batched, the first is a scalar
+        destination = 0
+    found = minijax.vmap(ours, in_axes=(source, None), out_axes=destination)(batch, 2.0)
+    apart = [ours(v, 2.0) for v in np.moveaxis(batch, source, 0)]
+    leaves = [minijax.tree_util.tree_leaves(one) for one in apart]
+    for position, leaf in enumerate(minijax.tree_util.tree_leaves(found)):
+        expected = np.stack([np.asarray(one[position]) for one in leaves], destination)
+        np.testing.assert_allclose(np.asarray(leaf), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_vmap_with_an_axis_of_the_same_name() -> None:
+    """Inside, the name means the inner axis; a vmap's own name goes through."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+
+    def instance(v: Any) -> Any:
+        return v / (1 + lax.psum(v, "i"))
+
+    same = minijax.vmap(minijax.pmap(instance, axis_name="i"), axis_name="i")(x)
+    expected = np.stack([np.asarray(minijax.pmap(instance, axis_name="i")(each)) for each in x])
+    np.testing.assert_allclose(np.asarray(same), expected, rtol=1e-6)
+
+    def both(v: Any) -> Any:
+        return lax.psum(v, ("i", "j")) + 10 * lax.axis_index("j") + 100 * lax.axis_index("i")
+
+    found = minijax.vmap(minijax.pmap(both, axis_name="i"), axis_name="j")(x)
+    numbers = 10 * np.arange(3)[:, None, None] + 100 * np.arange(2)[None, :, None]
+    np.testing.assert_allclose(np.asarray(found), x.sum((0, 1)) + numbers)
+
+
+def test_pmap_of_pmap() -> None:
+    """Four devices would be needed; with sizes 1 and 2, two are enough. JAX refuses it today."""
+
+    def instance(v: Any) -> Any:
+        return lax.psum(v, "j") + 10 * lax.psum(v, "i") + 100 * lax.axis_index("j") + 1000 * lax.axis_index("i")
+
+    nested = minijax.pmap(minijax.pmap(instance, axis_name="j"), axis_name="i")
+    np.testing.assert_array_equal(np.asarray(nested(np.array([[1.0, 2.0]]))), [[13.0, 123.0]])
+    np.testing.assert_array_equal(np.asarray(nested(np.array([[1.0], [2.0]]))), [[31.0], [1032.0]])
+    with pytest.raises(ValueError, match="requires 1024 logical devices"):
+        nested(np.ones((32, 32)))
+
+
+def test_pbroadcast_between_devices() -> None:
+    """JAX has no such collective for CPUs; the vmapped one is the reference."""
+
+    def loss_of(transform: Callable[..., Any]) -> Callable[[Any], Any]:
+        mapped = transform(lambda v: v * lax.pbroadcast(v, "i", 1), axis_name="i")
+        return lambda x: (mapped(x) ** 2).sum()
+
+    ours, reference = (minijax.value_and_grad(loss_of(t))(X) for t in (minijax.pmap, minijax.vmap))
+    np.testing.assert_allclose(np.asarray(ours[0]), np.asarray(reference[0]), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(ours[1]), np.asarray(reference[1]), rtol=1e-6)
+    with pytest.raises(ValueError, match="pbroadcast source 2 is outside the axis 'i' of size 2"):
+        minijax.pmap(lambda v: lax.pbroadcast(v, "i", 2), axis_name="i")(X)
+
+
+def test_permutations_between_devices() -> None:
+    nobody = minijax.pmap(lambda v: lax.ppermute(v, "i", []), axis_name="i")(X)
+    np.testing.assert_array_equal(np.asarray(nobody), np.zeros_like(X))
+    with pytest.raises(ValueError, match="ppermute sources and destinations must be unique"):
+        minijax.pmap(lambda v: lax.ppermute(v, "i", [(0, 1), (1, 1)]), axis_name="i")(X)
+
+
+def test_several_pmaps_in_one_program() -> None:
+    """Of sizes 1 and 2: the program has as many replicas as both can use."""
+
+    def function(x: Any) -> Any:
+        one = minijax.pmap(lambda v: v + lax.psum(v, "i"), axis_name="i")(x[:1])
+        two = minijax.pmap(lambda v: v + lax.psum(v, "i") + lax.axis_index("i"), axis_name="i")(x)
+        return jnp.concatenate([one, two]) + lax.fori_loop(0, 3, lambda k, c: c + two.sum() * k, 0.0)
+
+    np.testing.assert_allclose(np.asarray(minijax.jit(function)(X)), np.asarray(function(X)), rtol=1e-6)
+
+
+def test_pmap_in_a_loop() -> None:
+    step = minijax.pmap(lambda v: v + lax.pmean(v, "i"), axis_name="i")
+    found = lax.fori_loop(0, 4, lambda _, c: step(c), X)
+    expected = X
+    for _ in range(4):
+        expected = np.asarray(step(expected))
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ jaxprs
+
+
+def body_of(closed: Any) -> Any:
+    """The jaxpr of one instance inside JAX's pmap."""
+    (outer,) = closed.jaxpr.eqns
+    (inner,) = outer.params["jaxpr"].jaxpr.eqns
+    return inner.params["jaxpr"]
+
+
+@pytest.mark.parametrize("name", ["x / psum", "pmean", "all_gather", "psum of both", "axis_index", "groups"])
+def test_the_body_is_that_of_jax(name: str) -> None:
+    """But for the squeezing of slices, which JAX writes into the body and pmap does by itself."""
+    x = argument(name)
+    ours = minijax.make_jaxpr(pmapped(minijax, name))(x, 2.0)
+    (eqn,) = ours.eqns
+    lines = normalise(eqn.params["jaxpr"]).lines
+    squeezed = body_of(jax.make_jaxpr(pmapped(jax, name))(x, 2.0))
+    theirs = normalise(squeezed)
+    assert theirs.ops[0].head.startswith("squeeze")
+    kinds = [op.head for op in theirs.ops[1 : len(lines) - 1]]
+    assert [op.head for op in normalise(eqn.params["jaxpr"]).ops] == kinds
+
+
+def test_parameters() -> None:
+    def scaled(x: Any, w: Any) -> Any:
+        return x * w
+
+    ours = minijax.make_jaxpr(minijax.pmap(scaled, in_axes=(0, None), out_axes=1))(X, 2.0)
+    (eqn,) = ours.eqns
+    params = {k: v for k, v in eqn.params.items() if k != "jaxpr"}
+    assert params == {
+        "axis_name": "_internal_pmap_axis_name",
+        "axis_size": 2,
+        "global_axis_size": 2,
+        "in_axes": (0, None),
+        "out_axes": (1,),
+        "name": "scaled",
+        "devices": None,
+        "donated_invars": (False, False),
+    }
+    assert [v.aval.shape for v in eqn.outvars] == [(3, 2)]
+    assert "global_axis_size" not in str(ours) and "devices" not in str(ours) and "donated" not in str(ours)
+
+
+def test_stablehlo() -> None:
+    text = minijax.pmap(lambda x: lax.psum(x, "i"), axis_name="i").lower(X).as_text()
+    assert "mhlo.num_replicas = 2" in text
+    assert "stablehlo.all_reduce" in text and "dense<[[0, 1]]>" in text
+    assert "all-reduce" in minijax.pmap(lambda x: lax.psum(x, "i"), axis_name="i").lower(X).compile().as_text()
+
+
+# ------------------------------------------------------------------------------------------------ arrays on devices
+
+
+def test_results_stay_on_the_devices() -> None:
+    first, second = minijax.devices()[:2]
+    out = minijax.pmap(lambda x: x * 2)(X)
+    assert isinstance(out, ShardedArray) and isinstance(out, minijax.Array)
+    assert out.devices() == {first, second}
+    assert out.sharding.axis == 0 and not out.on_host
+    assert [s.device for s in out.addressable_shards] == [first, second]
+    assert repr(out) == repr(jnp.asarray(X * 2))
+    assert out.on_host
+    again = minijax.pmap(lambda x: x * 2)(X)
+    np.testing.assert_array_equal(np.asarray(again.addressable_shards[1].data), X[1] * 2)
+    assert again.addressable_shards[1].data.devices() == {second}
+    np.testing.assert_array_equal(np.asarray(again[1]), X[1] * 2)
+    assert float(again.sum()) == 30.0
+    assert again.shape == (2, 3) and again.ndim == 2 and len(again) == 2
+
+
+def test_the_next_pmap_takes_the_shards_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    double = minijax.pmap(lambda x: x * 2)
+    start = double(X)
+    double(start)
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("copied")
+
+    for name in ("put", "put_shards", "shards", "to_numpy", "transfer"):
+        monkeypatch.setattr(pjrt, name, refuse)
+    out = start
+    for _ in range(5):
+        out = double(out)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(np.asarray(out), X * 64)
+
+
+def test_shards_of_another_layout_are_moved() -> None:
+    """Another axis, other devices, one device, no device."""
+    columns = minijax.pmap(lambda x: x + 1, out_axes=1)(X)
+    np.testing.assert_array_equal(np.asarray(columns), (X + 1).T)
+    back = minijax.devices()[1::-1]
+    found = minijax.pmap(lambda x: x * 2, devices=back)(minijax.pmap(lambda x: x, in_axes=1)(columns))
+    np.testing.assert_array_equal(np.asarray(found), (X + 1) * 2)
+    assert [s.device for s in found.addressable_shards] == back
+    np.testing.assert_array_equal(np.asarray(minijax.jit(lambda x: x + 1)(columns)), (X + 1).T + 1)
+    np.testing.assert_array_equal(np.asarray(minijax.pmap(lambda x: x)(minijax.jit(lambda x: x + 1)(X))), X + 1)
+    everywhere = minijax.pmap(lambda x: lax.psum(x, "i"), axis_name="i", out_axes=None)(X)
+    assert everywhere.sharding.is_fully_replicated and len(everywhere.devices()) == 2
+    shared = minijax.pmap(lambda x, w: x + w, in_axes=(0, None))(X, everywhere)
+    np.testing.assert_array_equal(np.asarray(shared), X + X.sum(0))
+
+
+def test_programs_run_where_their_arguments_are() -> None:
+    first, second = minijax.devices()[:2]
+    x = minijax.device_put(X, second)
+    out = minijax.jit(lambda v: v + 1)(x)
+    assert out.devices() == {second}
+    np.testing.assert_array_equal(np.asarray(out), X + 1)
+    mixed = minijax.jit(lambda v, w: v + w)
+    assert mixed(x, X).devices() == {second}
+    assert mixed(X, X).devices() == {first}
+    np.testing.assert_array_equal(np.asarray(minijax.grad(lambda v: minijax.jit(jnp.sum)(v * v))(x)), 2 * X)
+
+
+def test_donated_arguments_are_gone() -> None:
+    start = minijax.pmap(lambda x: x * 2)(X)
+    np.asarray(start)
+    out = minijax.pmap(lambda x: x + 1, donate_argnums=0)(start)
+    np.testing.assert_array_equal(np.asarray(out), X * 2 + 1)
+    with pytest.raises(RuntimeError, match="deleted"):
+        minijax.pmap(lambda x: x + 1)(start)
+
+
+def test_arguments_may_be_written_to_afterwards() -> None:
+    x = X.copy()
+    out = minijax.pmap(lambda v, w: v + w, in_axes=(0, None))(x, x)
+    expected = x + x[:, None]
+    x[:] = -1
+    np.testing.assert_array_equal(np.asarray(out), expected)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "bfloat16", "complex64"])
+def test_dtypes(dtype: str) -> None:
+    x = jnp.asarray(X > 2 if dtype == "bool" else X).astype(dtype)
+    out = minijax.pmap(lambda v: (v, lax.all_gather(v, "i"), lax.ppermute(v, "i", [(0, 1), (1, 0)])), axis_name="i")(x)
+    for leaf, expected in zip(out, (x, [x, x], x[::-1]), strict=True):
+        assert leaf.dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(leaf), np.asarray(expected))
+
+
+# ------------------------------------------------------------------------------------------------ calling it
+
+
+def test_traced_once_for_each_signature() -> None:
+    traced = []
+
+    def function(x: Any) -> Any:
+        traced.append(x.shape)
+        return x + 1
+
+    for _ in range(2):
+        minijax.pmap(function)(X)
+        minijax.pmap(function)(X + 1)
+    minijax.pmap(function)(X.astype(np.int32))
+    assert traced == [(3,), (3,)]
+
+
+def test_nothing_keeps_the_function_alive() -> None:
+    def function(x: Any) -> Any:
+        return x + 1
+
+    minijax.pmap(function)(X)
+    gone = weakref.ref(function)
+    del function
+    gc.collect()
+    assert gone() is None
+
+
+def test_trees_keywords_and_static_arguments() -> None:
+    @functools.partial(minijax.pmap, static_broadcasted_argnums=(1,), in_axes=({"a": 0, "b": None}, None, 1))
+    def function(tree: Any, power: int, y: Any, *, z: Any) -> Any:
+        assert type(power) is int
+        return {"out": (tree["a"] ** power * tree["b"] + y, z)}
+
+    out = function({"a": X, "b": 2.0}, 3, X.T, z=X[:, 0])
+    np.testing.assert_allclose(np.asarray(out["out"][0]), X**3 * 2 + X)
+    np.testing.assert_allclose(np.asarray(out["out"][1]), X[:, 0])
+    np.testing.assert_allclose(np.asarray(function({"a": X, "b": 2.0}, 2, X.T, z=X[:, 0])["out"][0]), X**2 * 2 + X)
+
+
+def test_closing_over_values_of_other_transformations() -> None:
+    def make(ns: Any) -> Any:
+        def function(w: Any, x: Any) -> Any:
+            table = ns.numpy.arange(3.0) + w
+            return ns.pmap(lambda v: v * table * w + ns.lax.psum(table, "i"), axis_name="i")(x)
+
+        return function
+
+    close(make(minijax)(2.0, X), make(jax)(2.0, X))
+    grads = [ns.grad(lambda w, ns=ns: make(ns)(w, X).sum())(2.0) for ns in (minijax, jax)]
+    close(*grads, 1e-5)
+    np.testing.assert_allclose(
+        np.asarray(minijax.vmap(make(minijax), in_axes=(0, None))(np.arange(3.0, dtype=np.float32), X)),
+        np.stack([np.asarray(make(minijax)(w, X)) for w in (0.0, 1.0, 2.0)]),
+        rtol=1e-6,
+    )
+
+
+def test_residuals_stay_sharded() -> None:
+    """The forward pass of a gradient hands them to the backward pass without a copy through the host."""
+    out, back = minijax.vjp(minijax.pmap(lambda x: jnp.sin(x) * lax.psum(x, "i"), axis_name="i"), X)
+    residuals = [x for x in gc.get_referrers(ShardedArray) if isinstance(x, ShardedArray)]
+    assert not any(x.on_host for x in residuals)
+    expected = jax.vjp(jax.pmap(lambda x: jax.numpy.sin(x) * jax.lax.psum(x, "i"), axis_name="i"), X)
+    close(back(out), expected[1](expected[0]), 1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ misuse
+
+# what is called, with JAX's namespace or ours; the type of error; words of ours; words of JAX's, None if its are others
+MISUSES: dict[str, tuple[Callable[[Any], Any], type[Exception], str, str | None]] = {
+    "more slices than devices": (
+        lambda ns: ns.pmap(lambda x: x)(np.ones((9, 2))),
+        ValueError,
+        "compiling computation that requires 9 logical devices, but only",
+        None,
+    ),
+    "sizes that differ": (
+        lambda ns: ns.pmap(lambda x, y: x + y)(np.ones((2, 3)), np.ones((1, 3))),
+        ValueError,
+        "pmap got inconsistent sizes for array axes to be mapped:\n  * one axis had size 2: axis 0 of argument x",
+        None,
+    ),
+    "nothing mapped": (
+        lambda ns: ns.pmap(lambda x: x, in_axes=None)(X),
+        ValueError,
+        "pmap requires at least one argument with a mapped axis.",
+        "pmap requires at least one argument with a mapped axis.",
+    ),
+    "another axis_size": (
+        lambda ns: ns.pmap(lambda x: x, axis_size=3)(X),
+        ValueError,
+        "Specified axis_size 3 doesn't match received axis_size 2.",
+        "Specified axis_size 3 doesn't match received axis_size 2.",
+    ),
+    "no devices": (
+        lambda ns: ns.pmap(lambda x: x, devices=[]),
+        ValueError,
+        "'devices' argument to pmap must be non-empty, or None.",
+        "'devices' argument to pmap must be non-empty, or None.",
+    ),
+    "in_axes that are no ints": (
+        lambda ns: ns.pmap(lambda x: x, in_axes="a")(X),
+        TypeError,
+        "pmap in_axes must be an int, None, or (nested) container with those types as leaves, but got a.",
+        "pmap in_axes must be an int, None, or (nested) container with those types as leaves, but got a.",
+    ),
+    "out_axes that are no ints": (
+        lambda ns: ns.pmap(lambda x: x, out_axes=1.5)(X),
+        TypeError,
+        "pmap out_axes must be an int, None, or (nested) container with those types as leaves, but got 1.5.",
+        "pmap out_axes must be an int, None, or (nested) container with those types as leaves, but got 1.5.",
+    ),
+    "in_axes of another tree": (
+        lambda ns: ns.pmap(lambda x: x, in_axes=(0, 0))(X),
+        ValueError,
+        "different lengths of tuple",
+        "different lengths of tuple",
+    ),
+    "too few arguments for the static ones": (
+        lambda ns: ns.pmap(lambda x, n: x, static_broadcasted_argnums=1)(X),
+        ValueError,
+        "static_broadcasted_argnums=(1,) but was called with only 1 positional argument",
+        "static_broadcasted_argnums=(1,) but was called with only 1 positional argument",
+    ),
+    "a static argument without a hash": (
+        lambda ns: ns.pmap(lambda x, n: x, static_broadcasted_argnums=1)(X, []),
+        ValueError,
+        "Non-hashable static arguments are used in a pmapped function",
+        "Non-hashable static arguments",
+    ),
+    "no array": (
+        lambda ns: ns.pmap(lambda x, y: x)(X, "text"),
+        TypeError,
+        "'text' of type <class 'str'> is not a valid JAX type",
+        "type <class 'str'>",
+    ),
+    "no callable": (
+        lambda ns: ns.pmap(3),
+        TypeError,
+        "Expected a callable value, got 3",
+        "Expected a callable value, got 3",
+    ),
+    "global_arg_shapes": (
+        lambda ns: ns.pmap(lambda x: x, global_arg_shapes=()),
+        TypeError,
+        "unexpected keyword argument 'global_arg_shapes'",
+        "unexpected keyword argument 'global_arg_shapes'",
+    ),
+    "an unbound axis name": (
+        lambda ns: ns.pmap(lambda x: ns.lax.psum(x, "q"), axis_name="i")(X),
+        NameError,
+        "unbound axis name: q",
+        "unbound axis name: q",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse(name: str) -> None:
+    call, kind, words, jax_words = MISUSES[name]
+    with pytest.raises(kind) as caught:
+        call(minijax)
+    assert words in str(caught.value)
+    if jax_words is not None:
+        with pytest.raises(kind) as theirs:
+            call(jax)
+        assert jax_words in str(theirs.value)
+
+
+def test_more_misuse_of_axes() -> None:
+    with pytest.raises(ValueError, match="its rank should be at least 3, but is only 2"):
+        minijax.pmap(lambda x: x, in_axes=2)(X)
+    with pytest.raises(ValueError, match="axis 5 is out of bounds for array of dimension 2"):
+        minijax.pmap(lambda x: x, out_axes=5)(X)
+    with pytest.raises(ValueError, match="pmap was given 1 devices for a mapped axis of size 2"):
+        minijax.pmap(lambda x: x, devices=minijax.devices()[:1])(X)
+    with pytest.raises(RuntimeError, match="Unknown backend abacus"):
+        minijax.pmap(lambda x: x, backend="abacus")
+    with pytest.raises(TypeError, match="Non-hashable|unhashable|no signature|hash"):
+        minijax.pmap(lambda x: x, axis_name=[1])(X)
+
+
+def test_devices_and_processes() -> None:
+    assert minijax.process_index() == 0 and minijax.process_count() == 1
+    assert minijax.local_devices() == minijax.devices() == minijax.local_devices(0)
+    assert minijax.device_count() == minijax.local_device_count() == len(minijax.devices())
+    assert minijax.devices(minijax.default_backend()) == minijax.devices()
+    with pytest.raises(RuntimeError, match="Unknown backend abacus"):
+        minijax.devices("abacus")
+    with pytest.raises(ValueError, match="Unknown process_index 7"):
+        minijax.local_devices(7)
+
+
+FOUR_DEVICES = """
+import jax
+import numpy as np
+import minijax
+
+x = np.arange(1, 33, dtype=np.float32).reshape(4, 4, 2)
+PAIRS, UNEVEN = [[0, 2], [3, 1]], [[0, 1, 2], [3]]
+FUNCTIONS = [
+    lambda lax, v: lax.psum(v, "i", axis_index_groups=PAIRS),
+    lambda lax, v: lax.psum(v, "i", axis_index_groups=UNEVEN),
+    lambda lax, v: lax.pmax(v, "i", axis_index_groups=PAIRS),
+    lambda lax, v: lax.pmean(v, "i", axis_index_groups=PAIRS),
+    lambda lax, v: lax.all_gather(v, "i", axis_index_groups=PAIRS),
+    lambda lax, v: lax.all_to_all(v, "i", 1, 0, axis_index_groups=PAIRS),
+    lambda lax, v: lax.all_to_all(v, "i", 0, 1, axis_index_groups=PAIRS, tiled=True),
+    lambda lax, v: lax.psum_scatter(v, "i", axis_index_groups=PAIRS, tiled=True),
+    lambda lax, v: lax.psum_scatter(v, "i"),
+    lambda lax, v: lax.pshuffle(v, "i", [2, 0, 3, 1]),
+]
+for function in FUNCTIONS:
+    ours, theirs = (
+        ns.pmap(lambda v, ns=ns: function(ns.lax, v), axis_name="i")(x) for ns in (minijax, jax)
+    )
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-6)
+
+def inner(v):
+    lax = minijax.lax
+    both = lax.psum(v, "i") + 10 * lax.psum(v, "j") + 100 * lax.psum(v, ("i", "j"))
+    return both + 1000 * lax.axis_index(("i", "j")) + lax.all_gather(v, "j").sum(0) * lax.all_gather(v, "i").sum(0)
+
+y = x.reshape(2, 2, 8)
+nested = lambda outer, other: outer(other(inner, axis_name="j"), axis_name="i")(y)
+reference = np.asarray(nested(minijax.vmap, minijax.vmap))
+for f in (lambda: nested(minijax.pmap, minijax.pmap), lambda: nested(minijax.pmap, minijax.vmap),
+          lambda: nested(minijax.vmap, minijax.pmap),
+          lambda: minijax.jit(lambda: nested(minijax.pmap, minijax.pmap))()):
+    np.testing.assert_allclose(np.asarray(f()), reference, rtol=1e-6)
+def loss(t):
+    twice = t(t(lambda w: w * minijax.lax.psum(w, ("i", "j")), axis_name="j"), axis_name="i")
+    return lambda v: twice(v).sum()
+
+grads = [minijax.grad(loss(t))(y) for t in (minijax.pmap, minijax.vmap)]
+np.testing.assert_allclose(np.asarray(grads[0]), np.asarray(grads[1]), rtol=1e-5)
+"""
+
+
+def test_four_devices() -> None:
+    """Groups of some of the devices, as JAX; and pmaps in each other, as vmaps in each other."""
+    env = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": "4",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
+    command = [sys.executable, "-c", FOUR_DEVICES]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,476 @@
+"""Calls of a jitted function after the first: the shortcuts give what the ordinary way gives, and are really taken."""
+
+import collections
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from typing import NamedTuple
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.api.compile import JitFunction
+from minijax.backend import pjrt
+from minijax.core import observe
+from minijax.core.array import Array
+from minijax.core.trace import stack_depth
+from minijax.tree_util import register_pytree_node_class
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+@register_pytree_node_class
+class Scaled:
+    """A node of the user's, with auxiliary data."""
+
+    def __init__(self, x, name):
+        self.x, self.name = x, name
+
+    def tree_flatten(self):
+        return (self.x,), self.name
+
+    @classmethod
+    def tree_unflatten(cls, name, children):
+        return cls(*children, name)
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    """Other tests of this process may have used several."""
+    monkeypatch.setattr(pjrt, "others_in_use", False)
+
+
+@pytest.fixture
+def ordinary(monkeypatch):
+    """The calls that were made the ordinary way, as a list that grows."""
+    made = []
+    original = JitFunction.call
+
+    def counted(self, args, kwargs, static):
+        made.append(args)
+        return original(self, args, kwargs, static)
+
+    monkeypatch.setattr(JitFunction, "call", counted)
+    return made
+
+
+def on_device(tree):
+    return minijax.tree.map(minijax.device_put, tree)
+
+
+ONES = np.ones(3, np.float32)
+KINDS = {
+    "array": ((ONES,), {}),
+    "arrays": ((ONES, ONES * 2), {}),
+    "keyword": ((ONES,), {"y": ONES}),
+    "dict": (({"b": ONES, "a": [ONES * 2, (ONES, None)]},), {}),
+    "named tuple": ((Pair(ONES, {"x": ONES}),), {}),
+    "user's node": ((Scaled(ONES, "s"), collections.OrderedDict(z=ONES, a=ONES)), {}),
+    "nothing": (((), None), {}),
+}
+
+
+def total(*args, **kwargs):
+    return sum(map(jnp.sum, minijax.tree.leaves((args, kwargs))), jnp.float32(0))
+
+
+def same_trees(*args, **kwargs):
+    return {"args": args, "kwargs": kwargs}, total(*args, **kwargs)
+
+
+@pytest.mark.parametrize("function", [total, same_trees])
+@pytest.mark.parametrize("where", ["device", "host", "both"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_known_calls_take_a_shortcut(kind, where, function, ordinary):
+    args, kwargs = KINDS[kind]
+    if where == "device":
+        args, kwargs = on_device((args, kwargs))
+    elif where == "both":
+        args = (*args, minijax.device_put(ONES))
+    jitted = minijax.jit(lambda *args, **kwargs: function(*args, **kwargs))
+    expected = function(*args, **kwargs)
+    for _ in range(5):
+        found = jitted(*args, **kwargs)
+        assert minijax.tree.structure(found) == minijax.tree.structure(expected)
+        for a, b in zip(minijax.tree.leaves(found), minijax.tree.leaves(expected), strict=True):
+            assert type(a) is Array and a.aval is jnp.asarray(b).aval
+            np.testing.assert_array_equal(a, b)
+    # once to compile, and once more where jaxlib asks how to repeat it
+    assert len(ordinary) <= 2
+
+
+def test_a_new_kind_of_call_is_made_the_ordinary_way(ordinary):
+    jitted = minijax.jit(lambda *args: total(*args))
+    for size in (1, 2, 3):
+        x = minijax.device_put(np.ones(size, np.float32))
+        for args in ((x,), (x, x), ([x, x],), ({"a": x},), (np.ones(size, np.float32),), (x, 1.0), (x, True), (x, 2)):
+            for _ in range(4):
+                assert float(jitted(*args)) == float(total(*args))
+    assert len(ordinary) <= 3 * (8 + 4)
+    assert jitted._cache_size() == 3 * 7  # a NumPy array has the type of one on the device
+
+
+LEAVES = [
+    True,
+    3,
+    -1.5,
+    2j,
+    np.bool_(True),
+    np.int8(3),
+    np.int64(3),
+    np.float16(0.5),
+    np.float32(0.1),
+    np.float64(0.1),
+    np.complex64(1j),
+    np.complex128(1j),
+    ml_dtypes.bfloat16(0.1),
+    np.arange(4, dtype=np.uint8),
+    np.arange(4),
+    np.linspace(0, 1, 4),
+    np.linspace(0, 1, 4).astype(ml_dtypes.bfloat16),
+    np.linspace(0, 1, 4).astype(ml_dtypes.float8_e4m3fn),
+    np.arange(12.0).reshape(3, 4)[:, ::2],
+    np.arange(12, dtype=np.float32).reshape(3, 4).T,
+    np.float32(2).reshape(()),
+    np.zeros((0, 3), np.float32),
+    np.broadcast_to(np.float32(1), (3, 3)),
+]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_host_values_are_taken_as_jax_takes_them(x64):
+    jitted, reference = minijax.jit(lambda x, y: x), jax.jit(lambda x, y: x)
+    with minijax.enable_x64(x64), jax.enable_x64(x64):
+        for leaf in LEAVES:
+            expected = reference(leaf, 1)
+            for _ in range(4):
+                found = jitted(leaf, 1)
+                assert (str(found.dtype), found.weak_type) == (str(expected.dtype), expected.weak_type), leaf
+                assert np.asarray(found).tobytes() == np.asarray(expected).tobytes(), leaf
+
+
+def test_settings_are_looked_at_in_every_call():
+    jitted = minijax.jit(lambda x: x * 2)
+    for _ in range(3):
+        assert jitted(1.5).dtype == jitted(np.ones(2)).dtype == np.float32
+        with minijax.enable_x64(True):
+            assert jitted(1.5).dtype == jitted(np.ones(2)).dtype == np.float64
+        with minijax.disable_jit():
+            seen = []
+            minijax.jit(seen.append)(1)
+            assert seen == [1]
+
+
+def test_threads_have_settings_of_their_own():
+    jitted = minijax.jit(lambda x: x * 2)
+    wrong = []
+
+    def work(x64):
+        with minijax.enable_x64(x64):
+            for _ in range(300):
+                if jitted(np.ones(2)).dtype != (np.float64 if x64 else np.float32):
+                    wrong.append(x64)
+
+    threads = [threading.Thread(target=work, args=(i % 2 == 0,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("where", [np.asarray, minijax.device_put])
+def test_transformations_see_the_call(where):
+    jitted, x = minijax.jit(lambda x: jnp.sin(x) * 2), where(np.float32(0.3))
+    for _ in range(3):
+        for _ in range(3):
+            jitted(x)
+        # also where no argument is a tracer
+        assert "jit" in str(minijax.make_jaxpr(lambda: jitted(x))())
+        np.testing.assert_allclose(minijax.grad(jitted)(x), 2 * np.cos(0.3), rtol=1e-6)
+        out, _ = minijax.jvp(lambda y: jitted(y) + jitted(x), (x,), (np.float32(1),))
+        np.testing.assert_allclose(out, 4 * np.sin(0.3), rtol=1e-6)
+        np.testing.assert_allclose(minijax.vmap(jitted)(np.full(3, 0.3, np.float32)), 2 * np.sin(0.3), rtol=1e-6)
+    assert stack_depth() == 0
+
+
+def test_what_is_closed_over_may_be_a_tracer(ordinary):
+    def outer(x):
+        inner = minijax.jit(lambda y: y * x)
+        return [inner(np.float32(3)) for _ in range(3)][-1]
+
+    assert [float(minijax.grad(outer)(v)) for v in (1.0, 2.0)] == [3, 3]
+    assert float(outer(2.0)) == 6
+
+
+def test_observers_see_every_call(ordinary):
+    class Calls(observe.Observer):
+        def __init__(self):
+            self.binds, self.executed_ = [], 0
+
+        def bind_enter(self, primitive, trace, args, params):
+            self.binds.append(primitive.name)
+
+        def executed(self, name, executable, n_in, n_out):
+            self.executed_ += 1
+
+    jitted = minijax.jit(lambda x: x + 1)
+    for x in (minijax.device_put(ONES), ONES):
+        for _ in range(3):
+            jitted(x)
+        with observe.watching(Calls()) as calls:
+            jitted(x), jitted(x)
+        assert calls.binds == ["jit", "jit"] and calls.executed_ == 2
+        before = len(ordinary)
+        jitted(x)
+        assert len(ordinary) == before
+
+
+def test_static_arguments(ordinary):
+    count = []
+
+    def f(x, n, *, scale):
+        count.append(n)
+        return x * n * scale
+
+    jitted = minijax.jit(f, static_argnums=1, static_argnames="scale")
+    for x in (ONES, minijax.device_put(ONES)):
+        for n, scale in ((2, 3.0), (2.0, 3.0), (True, 3.0), (2, 1)):
+            for _ in range(4):
+                assert float(jitted(x, n, scale=scale)[0]) == n * scale
+    assert len(count) == 4, "1, 1.0 and True are different static arguments"
+    assert len(ordinary) <= 3 * 4
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Non-hashable static arguments"):
+            jitted(ONES, [], scale=1)
+
+
+def test_donated_arguments(ordinary):
+    jitted = minijax.jit(lambda x, y: {"sum": x + y}, donate_argnums=0)
+    y = minijax.device_put(ONES)
+    for _ in range(4):
+        given = jnp.array(ONES * 2)
+        assert given.on_host
+        x = jitted(given, y)["sum"]
+        again = jitted(x, y)["sum"]
+        assert float(again[0]) == 4
+        for gone in (given, x):
+            with pytest.raises(RuntimeError, match="deleted"):
+                gone + 1
+            with pytest.raises(RuntimeError, match="deleted"):
+                jitted(gone, y)
+        given = jnp.array(ONES)
+        given.block_until_ready()
+        minijax.jit(lambda x: x)(given)  # now it is in both places
+        assert given.on_host and given.on_device
+        jitted(given, y)
+        with pytest.raises(RuntimeError, match="deleted"):
+            given + 1
+        np.testing.assert_array_equal(jitted(ONES, y)["sum"], 2 * ONES)
+    assert ordinary
+
+
+def test_errors_are_those_of_the_ordinary_way():
+    jitted = minijax.jit(lambda x, y: x + y)
+    for x in (ONES, minijax.device_put(ONES)):
+        for _ in range(3):
+            jitted(x, x)
+        for bad in ("text", object(), np.array(["text"]), np.array([None])):
+            with pytest.raises(TypeError, match="argument y|of type <class 'str'>|not a valid JAX type|dtype"):
+                jitted(x, bad)
+        with pytest.raises(OverflowError):
+            jitted(x, 2**40)
+        with pytest.raises(TypeError):
+            jitted(x)
+        with pytest.raises(ValueError, match="Comparator raised exception"):
+            jitted(x, {1: x, "a": x})
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, AttributeError, KeyError])
+def test_the_functions_own_errors_come_once(error):
+    runs = []
+
+    def f(x):
+        runs.append(x.shape)
+        if x.ndim == 2:
+            raise error("mine")
+        return x
+
+    jitted = minijax.jit(f)
+    for where in (np.asarray, minijax.device_put):
+        for _ in range(3):
+            jitted(where(ONES))
+        del runs[:]
+        with pytest.raises(error, match="mine"):
+            jitted(where(np.ones((2, 2), np.float32)))
+        assert runs == [(2, 2)]
+
+
+def aligned(n):
+    """Ones at an address that PJRT would use in place."""
+    raw = np.ones(n + 16, np.float32)
+    offset = (-raw.ctypes.data % 64) // 4
+    return raw[offset : offset + n]
+
+
+@pytest.mark.parametrize("n", [3, 700])
+def test_the_user_may_write_to_an_argument_afterwards(n):
+    """A chain of matrix products runs on after the call returned, and must not see what happens meanwhile."""
+
+    @minijax.jit
+    def chain(x, y):
+        for _ in range(12):
+            y = y @ y
+        return abs(x), y
+
+    eye = np.eye(700, dtype=np.float32)
+    for _ in range(6):
+        value, identity = aligned(n * n).reshape(n, n), aligned(700 * 700).reshape(700, 700)
+        identity[...] = eye
+        first, second = chain(value, identity)
+        value[...] = 7
+        identity[...] = 7
+        np.testing.assert_array_equal(first, np.ones((n, n)))
+        np.testing.assert_array_equal(second, eye)
+
+
+def test_no_program_writes_to_an_argument():
+    jitted = minijax.jit(lambda x: x * 2, donate_argnums=0)
+    value = aligned(1024)
+    for _ in range(4):
+        jitted(value)
+    assert (value == 1).all()
+
+
+def test_without_jaxlibs_dispatch(monkeypatch):
+    monkeypatch.setattr("minijax.backend.fastcall.host_call", lambda name, miss: None)
+    jitted = minijax.jit(lambda x: x * 2)
+    for _ in range(4):
+        np.testing.assert_array_equal(jitted(ONES), ONES * 2)
+
+
+def test_a_class_may_become_a_node_later(ordinary):
+    class Late:
+        def __init__(self, x):
+            self.x = x
+
+    jitted = minijax.jit(lambda late: late.x * 2)
+    with pytest.raises(TypeError):
+        jitted(Late(ONES))
+    minijax.tree_util.register_pytree_node(Late, lambda late: ((late.x,), None), lambda _, xs: Late(*xs))
+    del ordinary[:]
+    for x in (ONES, minijax.device_put(ONES)):
+        for _ in range(4):
+            np.testing.assert_array_equal(jitted(Late(x)), ONES * 2)
+    assert len(ordinary) <= 3
+
+
+def test_a_forgotten_signature_is_staged_again():
+    runs = []
+    jitted = minijax.jit(lambda x: runs.append(x) or x)
+    for x in (ONES, minijax.device_put(ONES)):
+        for _ in range(3):
+            jitted(x)
+    assert len(runs) == 1
+    jitted.clear_cache()
+    jitted(x)
+    assert len(runs) == 2
+
+
+def test_functions_and_programs_are_freed():
+    class Marker:
+        pass
+
+    def make():
+        marker = Marker()
+
+        def f(x):
+            assert marker
+            return x["a"] * 2 if isinstance(x, dict) else x.x if isinstance(x, Scaled) else x
+
+        jitted = minijax.jit(f)
+        f.jitted = jitted
+        for x in (ONES, {"a": ONES}, Scaled(ONES, "aux")):
+            for y in (x, on_device(x)):
+                for _ in range(3):
+                    jitted(y)
+        (known,) = jitted.known.values()
+        program = next(iter(known.arrays.values())).program.executable
+        return weakref.ref(marker), weakref.ref(jitted), weakref.ref(program)
+
+    refs = make()
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None, None]
+
+
+def in_fresh_process(code, **environment):
+    preamble = "import sys\nimport numpy as np\nimport minijax, minijax.numpy as jnp\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + textwrap.dedent(code)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_without_jax_and_with_jax_imported_later():
+    out = in_fresh_process(
+        """
+        from minijax.api.compile import JitFunction
+        made, original = [], JitFunction.call
+
+        def counted(self, args, kwargs, static):
+            made.append(args)
+            return original(self, args, kwargs, static)
+
+        JitFunction.call = counted
+        jitted = minijax.jit(lambda x, y: x * y)
+        for value in (np.ones(3, np.float32), np.linspace(0, 1, 3)):
+            for _ in range(5):
+                assert jitted(value, 1.5).dtype == np.float32
+        print(len(made), "jax" in sys.modules)
+        minijax.config.update("jax_enable_x64", True)
+        for _ in range(5):
+            assert jitted(np.linspace(0, 1, 3), 1.5).dtype == np.float64
+        print(len(made))
+        minijax.config.update("jax_enable_x64", False)
+
+        def work(x64):
+            fresh = minijax.jit(lambda x, y: (x * y, minijax.jit(lambda z: z * 2)(x)))
+            with minijax.enable_x64(x64):
+                for i in range(300):
+                    for f in (fresh, jitted):
+                        out = f(np.full(3, 2.0), 1.5)
+                        for each in minijax.tree.leaves(out):
+                            assert each.dtype == (np.float64 if x64 else np.float32), (x64, each)
+                            assert each[1] in (3, 4), each
+                    if i % 50 == 0:
+                        with minijax.enable_x64(not x64):
+                            jitted(np.full(3, 2.0), 1.5), fresh(np.full(3, 2.0), 1.5)
+            done.append(x64)
+
+        import threading
+        sys.setswitchinterval(1e-5)
+        done, threads = [], [threading.Thread(target=work, args=(i % 2 == 0,)) for i in range(4)]
+        [thread.start() for thread in threads], [thread.join() for thread in threads]
+        print(len(done), "jax" in sys.modules)
+        minijax.config.update("jax_enable_x64", True)
+        import jax  # whose own setting is 32 bits
+        for _ in range(5):
+            assert jitted(np.linspace(0, 1, 3), 1.5).dtype == np.float64
+            assert jitted(np.ones(3, np.float32), np.float32(1)).dtype == np.float32
+        with jax.disable_jit():
+            assert jitted(np.ones(3, np.float32), np.float32(1)).dtype == np.float32
+        assert jax.jit(lambda x: x)(np.linspace(0, 1, 3)).dtype == np.float32
+        """
+    )
+    assert out.split() == ["2", "False", "5", "4", "False"]

@@ -1,0 +1,178 @@
+"""Two processes on the loopback interface run one program, and get what one process with two devices gets.
+
+The processes meet through XLA's coordination service and talk through Gloo. Both ways to a client are tried: jaxlib
+alone, and jax's own (``backend.client``), which is what is used where an accelerator is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+# What every process runs; PROCESS is its number, None for the process that has both devices.
+PROGRAM = """
+import json, sys
+import numpy as np
+
+first, address, process = sys.argv[1:]
+if first == "jax":
+    import jax
+import minijax
+from minijax import lax
+import minijax.numpy as jnp
+
+alone = process == "alone"
+if not alone:
+    minijax.distributed.initialize(address, 2, int(process))
+    assert minijax.distributed.is_initialized()
+mine = slice(0, 2) if alone else slice(int(process), int(process) + 1)
+data = (np.arange(6, dtype=np.float32).reshape(2, 3) + 0.5)[mine]
+
+def instance(x, w):
+    everyone = lax.all_gather(x[0], "i")
+    return {"psum": lax.psum(x * w, "i"), "ratio": x / lax.psum(x, "i"), "gathered": everyone,
+            "index": lax.axis_index("i"), "next": lax.ppermute(x, "i", [(0, 1), (1, 0)]),
+            "scattered": lax.psum_scatter(x[:2], "i"), "size": lax.axis_size("i") + jnp.zeros(())}
+
+pmapped = minijax.pmap(instance, axis_name="i", in_axes=(0, None))
+out = pmapped(data, 2.0)
+# sharded results go on without being fetched
+again = minijax.pmap(lambda x: x + lax.psum(x, "i"), axis_name="i")(out["ratio"])
+assert not out["ratio"].on_host
+
+# a step of data-parallel training: the gradient of the mean loss, the same everywhere
+def loss(w):
+    each = minijax.pmap(lambda x: lax.pmean(jnp.sum(jnp.sin(x * w)), "i"), axis_name="i", out_axes=None)
+    return each(data)
+
+value, gradient = minijax.value_and_grad(loss)(2.0)
+report = {name: np.asarray(x).tolist() for name, x in {**out, "again": again}.items()}
+print(json.dumps({
+    "local": report,
+    "shared": [float(value), float(gradient)],
+    "devices": [minijax.device_count(), minijax.local_device_count()],
+    "process": [minijax.process_index(), minijax.process_count()],
+    "layout": [len(out["psum"].devices()), out["psum"].sharding.is_fully_addressable],
+    "jit": float(minijax.jit(lambda x: (x * 2).sum())(data)),
+}))
+minijax.distributed.shutdown()
+assert not minijax.distributed.is_initialized()
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def start(code: str, *arguments: str, devices: int = 1) -> subprocess.Popen[str]:
+    env = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "JAX_COORDINATOR_ADDRESS")}
+    env |= {
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": str(devices),
+    }
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    return out
+
+
+def report(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The JSON a process printed; Gloo prints lines of its own."""
+    return json.loads(finish(process).strip().splitlines()[-1])
+
+
+@pytest.mark.parametrize("first", ["jaxlib alone", "jax"])
+def test_two_processes_are_as_one(first: str) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    processes = [start(PROGRAM, first, address, str(i)) for i in range(2)]
+    together = [report(process) for process in processes]
+    alone = report(start(PROGRAM, first, address, "alone", devices=2))
+    for name, value in alone["local"].items():
+        parts = [each["local"][name] for each in together]
+        assert parts[0] + parts[1] == value, name
+    assert [each["shared"] for each in together] == [alone["shared"]] * 2
+    assert [each["devices"] for each in together] == [[2, 1]] * 2
+    assert [each["process"] for each in together] == [[0, 2], [1, 2]]
+    assert [each["layout"] for each in together] == [[2, False]] * 2
+    assert (alone["devices"], alone["process"], alone["layout"]) == ([2, 2], [0, 1], [2, True])
+    # what is not pmapped is each process's own affair
+    assert together[0]["jit"] + together[1]["jit"] == alone["jit"]
+
+
+MISUSE = """
+import numpy as np
+import minijax
+
+def message(call, kind):
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError("accepted")
+
+initialize = minijax.distributed.initialize
+assert "coordinator_address should be defined" in message(lambda: initialize(), ValueError)
+assert "Number of processes must be defined" in message(lambda: initialize("127.0.0.1:1"), ValueError)
+assert "process id of the current process must be" in message(lambda: initialize("127.0.0.1:1", 2), ValueError)
+assert "process_id < num_processes" in message(lambda: initialize("127.0.0.1:1", 2, 2), ValueError)
+assert "process_id must be an int" in message(lambda: initialize("127.0.0.1:1", 2, "0"), TypeError)
+minijax.distributed.shutdown()  # of nothing
+
+import sys
+initialize(sys.argv[1], 1, 0)
+assert "should only be called once" in message(lambda: initialize(sys.argv[1], 1, 0), RuntimeError)
+assert minijax.process_count() == 1
+assert minijax.pmap(lambda x: x + 1)(np.ones((1, 2))).shape == (1, 2)
+minijax.distributed.shutdown()
+assert "must be called before" in message(lambda: initialize(sys.argv[1], 1, 0), RuntimeError)
+"""
+
+
+def test_misuse() -> None:
+    finish(start(MISUSE, f"127.0.0.1:{free_port()}"))
+
+
+WRONG_SIZE = """
+import sys
+import numpy as np
+import minijax
+
+minijax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
+try:
+    minijax.pmap(lambda x: x)(np.ones((2, 3)))
+except ValueError as error:
+    print("\\n" + str(error))
+# tracing another transformation around it is each process's own; running it inside one program is refused
+staged = minijax.make_jaxpr(minijax.pmap(lambda x: x * 2))(np.ones((1, 3)))
+print(staged.eqns[0].params["axis_size"], staged.eqns[0].params["global_axis_size"])
+try:
+    minijax.jit(minijax.pmap(lambda x: x))(np.ones((1, 3)))
+except NotImplementedError as error:
+    print(error)
+minijax.distributed.shutdown()
+"""
+
+
+def test_what_two_processes_cannot_do() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    for text in [finish(process) for process in [start(WRONG_SIZE, address, str(i)) for i in range(2)]]:
+        assert "compiling computation that requires 4 logical devices, but only 2 XLA devices are available" in text
+        assert "\n1 2\n" in text
+        assert "pmap over the devices of several processes cannot be part of another program" in text

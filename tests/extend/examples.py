@@ -1,0 +1,174 @@
+"""Operands for every primitive that minijax has: found by running programs, or by trying.
+
+The programs are the rows of the tables in ``tests/ops`` and a few of this file. Each is run equation by equation, and
+of each primitive the first few different calls are kept. A primitive in no program is given ordinary operands that its
+abstract evaluation takes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import minijax
+from minijax.ad_checkpoint import checkpoint_name
+from minijax.api.custom_derivatives import custom_jvp, custom_vjp
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive, abstract_eval
+from minijax.extend.rules import known_primitives
+from minijax.ir.jaxpr import ClosedJaxpr, Literal
+
+from ..ops import index_rows
+from ..ops.table import ROWS, Row
+
+PACKAGE = str(Path(minijax.__file__).parent)
+# of each primitive so many calls are checked
+CALLS = 1
+
+
+class Call(NamedTuple):
+    """``primitive.bind(*args, **params)``."""
+
+    primitive: Primitive
+    args: tuple[Any, ...]
+    params: dict[str, Any]
+
+
+def ours() -> list[Primitive]:
+    """The primitives that minijax itself defines."""
+    return [p for p in known_primitives() if p.defined_at.startswith(PACKAGE)]
+
+
+def calls_of(closed: ClosedJaxpr, args: Any) -> Iterator[Call]:
+    """The primitives that ``closed`` applies at ``args``, those inside a jitted function included."""
+    env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    env.update(zip(closed.jaxpr.invars, args, strict=True))
+    for eqn in closed.jaxpr.eqns:
+        operands = tuple(v.val if type(v) is Literal else np.asarray(env[v]) for v in eqn.invars)
+        yield Call(eqn.primitive, operands, eqn.params)
+        if eqn.primitive.name == "jit":
+            yield from calls_of(eqn.params["jaxpr"], operands)
+        out = eqn.primitive.bind(*operands, **eqn.params)
+        env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
+
+
+def key(call: Call) -> Any:
+    """What makes two calls worth checking both: the dtypes, and how the ranks compare."""
+    return call.primitive, tuple((np.asarray(x).dtype, np.ndim(x)) for x in call.args)
+
+
+def ordinary(primitive: Primitive) -> Call | None:
+    """The primitive at ordinary operands of a type that it takes, and at which it is finite."""
+    shape = (2, 3)
+    values = [
+        np.linspace(0.15, 0.8, 6, dtype=np.float32),
+        np.linspace(1.15, 1.8, 6, dtype=np.float32),
+        np.array([3, 1, 2, 5, 4, 6], np.int32),
+        np.array([True, False, True, True, False, True]),
+        np.linspace(0.2, 0.9, 6).astype(np.complex64) * np.complex64(1 + 0.5j),
+    ]
+    for value, count in itertools.product(values, (1, 2, 3)):
+        args = tuple(np.roll(value, k).reshape(shape) for k in range(count))
+        try:
+            abstract_eval(primitive, tuple(ShapedArray(x.shape, x.dtype) for x in args), {})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                if np.isfinite(np.asarray(primitive.bind(*args))).all():
+                    return Call(primitive, args, {})
+        except Exception:  # operands that it does not take
+            continue
+    return None
+
+
+def programs() -> Iterator[Row]:
+    """Programs for what the tables of ``tests/ops`` leave out."""
+    vector, matrix = np.array([0.5, -1.25, 2.0], np.float32), np.linspace(-1, 2, 6, dtype=np.float32).reshape(3, 2)
+    number = np.float32(0.75)
+    yield Row("jit", lambda ns, x, y: ns.jit(lambda x, y: (ns.numpy.sin(x) * y, x))(x, y), (vector, number))
+    yield Row("conj", lambda ns, x: ns.lax.conj(x), (vector + 1j * vector[::-1],))
+    yield Row("integer_pow", lambda ns, x: ns.lax.integer_pow(x, 3), (vector,))
+    yield Row("round", lambda ns, x: ns.lax.round(x), (vector + np.float32(0.1),))
+    yield Row("polygamma", lambda ns, x: ns.lax.polygamma(np.full(3, 2, np.float32), x), (vector**2,))
+    yield Row("cumlogsumexp", lambda ns, x: ns.lax.cumlogsumexp(x, 0), (matrix,))
+    yield Row("top_k", lambda ns, x: ns.lax.top_k(x, 2), (matrix.T,))
+    yield Row("name", lambda ns, x: checkpoint_name(x, "kept"), (vector,))
+    yield Row("checkpoint", lambda ns, x, y: ns.checkpoint(lambda x, y: ns.numpy.sin(x) * y)(x, y), (vector, number))
+    yield Row(
+        "cond",
+        lambda ns, p, x, y: ns.lax.cond(p, lambda x, y: (x * y, x), lambda x, y: (ns.numpy.sin(x), y * x), x, y),
+        (np.bool_(True), vector, number),
+    )
+    yield Row(
+        "switch",
+        lambda ns, i, x: ns.lax.switch(i, [ns.numpy.sin, ns.numpy.cos, lambda x: x * x], x),
+        (np.int32(1), vector),
+    )
+    yield Row(
+        "while",
+        lambda ns, n, x: ns.lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, ns.numpy.sin(c[1]) * x), (0, x)),
+        (np.int32(3), vector),
+    )
+    yield Row(
+        "scan",
+        lambda ns, x, ys: ns.lax.scan(lambda c, y: (ns.numpy.sin(c) * y, c + y), x, ys),
+        (number, vector),
+    )
+    yield Row(
+        "scan backwards",
+        lambda ns, x, a, ys: ns.lax.scan(lambda c, y: (c + a * y, c * y), x, ys, reverse=True),
+        (vector[:2], number, matrix),
+    )
+    yield Row(
+        "linear solve",
+        lambda ns, a, b: ns.lax.custom_linear_solve(
+            lambda x: a * x, b, lambda matvec, b: b / a, transpose_solve=lambda vecmat, b: b / a
+        ),
+        (vector, vector[::-1]),
+    )
+
+    def curved(ns: Any) -> Any:
+        f = custom_jvp(lambda x, y: ns.numpy.sin(x) * y)
+        f.defjvp(lambda p, t: (f(*p), ns.numpy.cos(p[0]) * p[1] * t[0] + ns.numpy.sin(p[0]) * t[1]))
+        return f
+
+    def pulled(ns: Any) -> Any:
+        f = custom_vjp(lambda x, y: ns.numpy.sin(x) * y)
+        f.defvjp(
+            lambda x, y: (ns.numpy.sin(x) * y, (x, y)),
+            lambda res, ct: (ct * ns.numpy.cos(res[0]) * res[1], ct * ns.numpy.sin(res[0])),
+        )
+        return f
+
+    yield Row("custom_jvp", lambda ns, x, y: curved(ns)(x, y), (vector, 2 * vector))
+    yield Row("custom_vjp", lambda ns, x, y: pulled(ns)(x, y), (vector, 2 * vector))
+
+
+def examples() -> dict[Primitive, list[Call]]:
+    """Primitive -> calls of it, few elements preferred."""
+    found: dict[Any, Call] = {}
+    for row in (*programs(), *ROWS.values(), *index_rows.rows()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            closed = minijax.make_jaxpr(lambda *args, row=row: row.function(minijax, *args))(*row.args)
+            for call in calls_of(closed, row.args):
+                sizes = [np.size(x) for x in call.args]
+                if sizes and (min(sizes) == 0 or max(sizes) > 100):
+                    continue
+                found.setdefault(key(call), call)
+    table: dict[Primitive, list[Call]] = {p: [] for p in ours()}
+    for call in found.values():
+        if call.primitive in table:
+            table[call.primitive].append(call)
+    for p, calls in table.items():
+        calls.sort(key=lambda call: not any(np.asarray(x).dtype == np.float32 for x in call.args))
+        del calls[CALLS:]
+        if not calls:
+            tried = ordinary(p)
+            if tried is not None:
+                calls.append(tried)
+    return table

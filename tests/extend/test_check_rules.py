@@ -1,0 +1,357 @@
+"""``check_rules``: planted faults are all found, and minijax's own primitives have none."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.core import ShapedArray
+from minijax.core.primitive import RuleTable
+from minijax.core.trace import push_main, stack_depth
+from minijax.extend.core import Primitive
+from minijax.interpreters import ad, batching, mlir
+from minijax.interpreters.stage import JaxprBuilder, JaxprTrace
+from minijax.test_util import RulesError, assert_rules, check_rules
+
+from .examples import Call, examples, ours
+
+X = np.array([[0.5, -1.25, 2.0], [0.75, 1.5, -0.25]], np.float32)
+Y = X[::-1] + np.float32(0.1)
+
+
+def scaled_product(**wrong: Callable[..., Any]) -> Primitive:
+    """``scale * x * y``, with all its rules, some replaced by ``wrong`` ones."""
+    p = Primitive("scaled_product")
+
+    def value(x: Any, y: Any, *, scale: float) -> Any:
+        return np.multiply(np.asarray(x) * np.float32(scale), y).astype(x.dtype)
+
+    def aval(x: Any, y: Any, *, scale: float) -> Any:
+        if x.shape != y.shape or x.dtype != y.dtype:
+            raise TypeError("scaled_product: two arrays of one type")
+        return ShapedArray(x.shape, x.dtype)
+
+    def pushed(primals: Any, tangents: Any, *, scale: float) -> Any:
+        (x, y), (dx, dy) = primals, tangents
+        parts = [p.bind(dx, y, scale=scale) if type(dx) is not ad.Zero else None]
+        parts.append(p.bind(x, dy, scale=scale) if type(dy) is not ad.Zero else None)
+        found = [part for part in parts if part is not None]
+        return p.bind(x, y, scale=scale), found[0] + found[1] if len(found) == 2 else found[0]
+
+    def pulled(ct: Any, x: Any, y: Any, *, scale: float) -> Any:
+        if ad.is_undefined_primal(x):
+            return [p.bind(ct, y, scale=scale), None]
+        return [None, p.bind(x, ct, scale=scale)]
+
+    def batch(args: Any, dims: Any, *, scale: float) -> Any:
+        (size,) = {x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None}
+        fronted = [batching.bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
+        return p.bind(*fronted, scale=scale), 0
+
+    def lower(ctx: Any, x: Any, y: Any, *, scale: float) -> Any:
+        constant = mlir.ir_constant(np.full(ctx.avals_in[0].shape, scale, ctx.avals_in[0].dtype))
+        return [mlir.hlo.multiply(mlir.hlo.multiply(x, constant), y)]
+
+    p.def_impl(wrong.get("value", value))
+    p.def_abstract_eval(wrong.get("aval", aval))
+    ad.primitive_jvps[p] = wrong.get("pushed", pushed)
+    ad.primitive_transposes[p] = wrong.get("pulled", pulled)
+    batching.primitive_batchers[p] = wrong.get("batch", batch)
+    mlir.register_lowering(p, wrong.get("lower", lower))
+    return p
+
+
+def rule(name: str) -> Callable[..., Any]:
+    """The right rule called ``name`` of a fresh primitive: faults are made of right rules."""
+    p = scaled_product()
+    tables = {"pushed": ad.primitive_jvps, "pulled": ad.primitive_transposes, "batch": batching.primitive_batchers}
+    return tables[name][p]
+
+
+def test_right_rules_pass() -> None:
+    """Nothing is found where nothing is wrong; every check ran."""
+    report = assert_rules(scaled_product(), X, Y, scale=3.0)
+    assert report.ok and not report.failures
+    every = {"evaluate", "abstract", "jvp", "linearize", "vjp", "transpose", "second order", "vmap", "lower"}
+    assert {o.check for o in report.outcomes} >= every
+    assert [o.check for o in report.skipped] == []
+    assert str(report).startswith("rules of scaled_product (defined at ")
+
+
+# fault -> (the rules planted, checks that must report it, a part of the text)
+def _wrong_sign(primals: Any, tangents: Any, *, scale: float) -> Any:
+    out, tangent = rule("pushed")(primals, tangents, scale=scale)
+    return out, -tangent
+
+
+def _wrong_product(ct: Any, x: Any, y: Any, *, scale: float) -> Any:
+    return rule("pulled")(ct, x, y, scale=2 * scale)
+
+
+def _forgets_an_operand(primals: Any, tangents: Any, *, scale: float) -> Any:
+    (x, y), (dx, dy) = primals, tangents
+    out = rule("pushed")((x, y), (dx, ad.Zero(dy.aval)), scale=scale) if type(dx) is not ad.Zero else None
+    return out or (rule("pushed")((x, y), (x, dy), scale=scale)[0], ad.Zero(x.aval))
+
+
+def _wrong_axis(args: Any, dims: Any, *, scale: float) -> Any:
+    out, _ = rule("batch")(args, dims, scale=scale)
+    return out, 1
+
+
+def _ignores_axes(args: Any, dims: Any, *, scale: float) -> Any:
+    (x, y), dim = args, dims[0] if dims[0] is not None else dims[1]
+    return x * y * scale, dim
+
+
+def _wrong_dtype(x: Any, y: Any, *, scale: float) -> Any:
+    return ShapedArray(x.shape, np.float16)
+
+
+def _wrong_shape(x: Any, y: Any, *, scale: float) -> Any:
+    return ShapedArray((*x.shape, 1), x.dtype)
+
+
+def _lowers_to_a_sum(ctx: Any, x: Any, y: Any, *, scale: float) -> Any:
+    return [mlir.hlo.add(x, y)]
+
+
+def _lowers_to_nothing(ctx: Any, x: Any, y: Any, *, scale: float) -> Any:
+    return []
+
+
+def _wrong_value(x: Any, y: Any, *, scale: float) -> Any:
+    return np.asarray(x * y + scale, x.dtype)
+
+
+def _crashes(*args: Any, **params: Any) -> Any:
+    raise KeyError("a slip of the author's")
+
+
+FAULTS: dict[str, tuple[dict[str, Any], set[str], str]] = {
+    "sign of the jvp": ({"pushed": _wrong_sign}, {"jvp"}, "finite differences say"),
+    "jvp ignores an operand": ({"pushed": _forgets_an_operand}, {"jvp"}, "finite differences say"),
+    "factor of the transpose": ({"pulled": _wrong_product}, {"vjp", "transpose"}, "backwards is"),
+    "batch axis": ({"batch": _wrong_axis}, {"vmap"}, "vmap with in_axes="),
+    "axes not aligned": ({"batch": _ignores_axes}, {"vmap"}, "shapes"),
+    "abstract dtype": ({"aval": _wrong_dtype}, {"abstract"}, "abstract evaluation says float16"),
+    "abstract shape": ({"aval": _wrong_shape}, {"abstract"}, "abstract evaluation says float32"),
+    "lowering": ({"lower": _lowers_to_a_sum}, {"lower"}, "evaluation says"),
+    "lowering without a result": ({"lower": _lowers_to_nothing}, {"lower"}, "abstract evaluation says"),
+    "value": ({"value": _wrong_value}, {"lower", "jvp"}, "finite differences say"),
+    "crash in the transpose": ({"pulled": _crashes}, {"vjp", "transpose"}, "a slip of the author's"),
+    "crash in the batching": ({"batch": _crashes}, {"vmap"}, "a slip of the author's"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_fault(name: str) -> None:
+    """The check of the wrong rule reports it, with a small example and the rule's line; the stack stays clean."""
+    rules, checks, text = FAULTS[name]
+    report = check_rules(scaled_product(**rules), X, Y, scale=3.0)
+    assert not report.ok
+    found = {o.check: o for o in report.failures}
+    assert checks <= set(found), str(report)
+    for check in checks:
+        outcome = found[check]
+        assert outcome.example is not None and all(np.size(x) <= 2 for x in outcome.example), str(report)
+    assert any(text in o.detail for o in report.failures)
+    (planted,) = rules.values()
+    if name != "value":  # what is wrong there is what all others are compared with
+        assert any(planted.__name__ in o.rule for o in report.failures), str(report)
+    assert stack_depth() == 0
+
+
+def test_all_faults_are_reported_at_once() -> None:
+    """One run shows everything that is wrong, and nothing else."""
+    report = check_rules(
+        scaled_product(pushed=_wrong_sign, batch=_wrong_axis, lower=_lowers_to_a_sum), X, Y, scale=3.0
+    )
+    assert {"jvp", "vmap", "lower"} <= {o.check for o in report.failures}
+    assert {"evaluate", "abstract", "transpose"}.isdisjoint(o.check for o in report.failures)
+    with pytest.raises(RulesError) as error:
+        report.raise_if_failed()
+    assert isinstance(error.value, AssertionError) and str(error.value) == str(report)
+    with pytest.raises(AssertionError, match="_wrong_sign at .*test_check_rules"):
+        assert_rules(scaled_product(pushed=_wrong_sign), X, Y, scale=3.0)
+
+
+def test_the_example_is_small() -> None:
+    """A fault that shows only in the second column needs two columns, and is shown with no more."""
+
+    def wrong_column(x: Any, y: Any, *, scale: float) -> Any:
+        out = np.array(x * y * scale, x.dtype)
+        out[..., 1:] = 0
+        return out
+
+    report = check_rules(scaled_product(value=wrong_column), X, Y, scale=3.0)
+    (outcome,) = [o for o in report.failures if o.check == "lower"]
+    assert outcome.example is not None
+    assert [x.shape for x in outcome.example] == [(1, 2), (1, 2)]
+    assert "smallest example: scaled_product_p.bind(float32[1,2] [[1.0, 1.0]], " in str(report)
+
+
+def test_a_rule_that_soils_the_stack() -> None:
+    """It is reported, and the stack is as before."""
+
+    def leaves_an_interpreter(x: Any, y: Any, *, scale: float) -> Any:
+        push_main(JaxprTrace, "left behind", JaxprBuilder(), dynamic=True)
+        return np.asarray(np.asarray(x) * y * scale, np.float32)
+
+    report = check_rules(scaled_product(value=leaves_an_interpreter), X, Y, scale=3.0)
+    assert stack_depth() == 0
+    assert [o.detail for o in report.failures] == ["it left left behind:1 on the interpreter stack"]
+    assert float(minijax.jit(jnp.sin)(0.0)) == 0.0
+
+
+def test_missing_rules() -> None:
+    """A missing rule is wrong, and said once; a stated reason excuses it."""
+    p = Primitive("half_made")
+    p.def_impl(lambda x: np.asarray(x * 2, x.dtype))
+    p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
+    report = check_rules(p, X)
+    texts = [o.detail.splitlines()[0] for o in report.failures]
+    assert texts == [
+        "Differentiation rule for 'half_made' not implemented",
+        "Transpose rule (for reverse-mode differentiation) for 'half_made' not implemented",
+        "Batching rule for 'half_made' not implemented",
+        "MLIR translation rule for primitive 'half_made' not found for platform cpu",
+    ]
+    assert "was defined at" in report.failures[0].detail and "primitive_jvps" in report.failures[0].detail
+    tables = {table.name: table for table in RuleTable.tables}
+    for name in ("jvp", "transpose", "vmap", "lower"):
+        tables[name].holes[p] = f"no {name}: it is only for this test"
+    report = check_rules(p, X)
+    assert report.ok
+    assert {"no jvp: it is only for this test", "no vmap: it is only for this test"} <= {
+        o.detail for o in report.skipped
+    }
+
+
+def test_missing_evaluation_and_type() -> None:
+    """Without a value there is nothing to compare with; that is all that is said."""
+    p = Primitive("nothing_yet")
+    report = check_rules(p, X)
+    assert [o.check for o in report.failures] == ["evaluate"]
+    assert report.failures[0].detail.startswith("Evaluation rule for 'nothing_yet' not implemented")
+    p.def_impl(lambda x: x)
+    report = check_rules(p, X)
+    assert "Abstract evaluation for 'nothing_yet' not implemented" in str(report)
+    assert stack_depth() == 0
+
+
+def test_nothing_is_claimed_where_nothing_can_be_known() -> None:
+    """At a kink finite differences tell nothing: the check says so and does not fail."""
+    p = Primitive("ramp")
+    p.def_impl(lambda x: np.maximum(np.asarray(x), 0).astype(x.dtype))
+    p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
+    ad.defjvp(p, lambda g, x: g * (x > 0))
+    batching.defvectorized(p)
+    mlir.register_lowering(p, mlir.lower_fun(lambda x: jnp.maximum(x, 0), multiple_results=False))
+    report = check_rules(p, np.zeros(2, np.float32) + np.float32(1e-5))
+    skipped = {o.check: o.detail for o in report.skipped}
+    assert "not smooth here" in skipped["jvp"] and report.ok
+    assert check_rules(p, np.ones(2, np.float32)).ok
+
+
+def test_integers_and_several_results() -> None:
+    """Integer operands and results have float0 tangents; a rule that says otherwise is wrong."""
+
+    def split(good: bool) -> Primitive:
+        p = Primitive("split_sign")
+        p.multiple_results = True
+        p.def_impl(lambda x: [np.abs(x), np.sign(x).astype(np.int32)])
+        p.def_abstract_eval(lambda x: [ShapedArray(x.shape, x.dtype), ShapedArray(x.shape, np.int32)])
+
+        def pushed(primals: Any, tangents: Any) -> Any:
+            (x,), (t,) = primals, tangents
+            outs = p.bind(x)
+            return outs, [t * jnp.sign(x), ad.Zero(outs[1].aval.to_tangent_aval()) if good else t]
+
+        ad.primitive_jvps[p] = pushed
+        batching.primitive_batchers[p] = lambda args, dims: (p.bind(*args), [dims[0]] * 2)
+        mlir.register_lowering(p, mlir.lower_fun(lambda x: [abs(x), jnp.sign(x).astype(np.int32)]))
+        return p
+
+    def as_arrays(p: Primitive) -> Primitive:
+        p.def_impl(lambda x: [jnp.asarray(np.abs(np.asarray(x))), jnp.asarray(np.sign(np.asarray(x)).astype(np.int32))])
+        return p
+
+    assert assert_rules(as_arrays(split(True)), X).ok
+    report = check_rules(as_arrays(split(False)), X)
+    assert "dtype float0" in str(report) and "jvp" in {o.check for o in report.failures}
+
+
+def test_nothing_keeps_a_checked_program_alive() -> None:
+    """What was checked goes when its function and the report go."""
+
+    def function(x: Any) -> Any:
+        return x * 2
+
+    closed = minijax.make_jaxpr(minijax.jit(function))(np.float32(3))
+    (eqn,) = closed.jaxpr.eqns
+    report = check_rules(eqn.primitive, np.float32(3), **eqn.params)
+    assert report.ok
+    watch = weakref.ref(eqn.params["jaxpr"])
+    del closed, eqn, report, function
+    gc.collect()
+    assert watch() is None
+
+
+# ------------------------------------------------------------------------------------ the project's own primitives
+
+NAMED_AXIS = "it needs a named axis: see tests/ops/test_parallel.py"
+EFFECT = "it calls back into Python: see tests/ops/test_callback.py"
+# primitive -> why it has no example
+NO_EXAMPLE = {
+    **dict.fromkeys(
+        ["all_gather", "all_to_all", "axis_index", "pbroadcast", "pmax", "pmin", "ppermute", "psum", "reduce_scatter"],
+        NAMED_AXIS,
+    ),
+    **dict.fromkeys(["debug_callback", "debug_print", "io_callback", "pure_callback"], EFFECT),
+    "custom_lin": "it appears only between a custom_vjp's two rules: see tests/ops/test_custom_derivatives.py",
+    "empty2": "it has no operands",
+    "pmap": "it runs on several devices: see tests/api/test_pmap.py",
+}
+# (primitive, check) -> why its rules disagree on purpose
+ON_PURPOSE = {
+    ("stop_gradient", "jvp"): "it hides the derivative",
+    ("nextafter", "jvp"): "its derivative is zero by decree, in JAX too",
+    ("reduce_precision", "vjp"): "tangents and cotangents are rounded too, as in JAX",
+    ("while", "vjp"): "a loop of unknown length cannot be run backwards",
+    ("custom_linear_solve", "jvp"): "its operands depend on each other: matvec's and solve's constants are one matrix",
+    ("custom_linear_solve", "second order"): "likewise",
+    ("custom_vjp_call", "jvp"): "it can only be differentiated backwards, as in JAX",
+    ("custom_vjp_call", "linearize"): "likewise, jvp being what it is compared with",
+}
+
+
+@lru_cache
+def table() -> dict[Primitive, list[Call]]:
+    return examples()
+
+
+@pytest.mark.parametrize("name", sorted({p.name for p in ours()}))
+def test_own_primitive(name: str) -> None:
+    """Every rule of every primitive agrees with the others, but for what is so on purpose."""
+    calls = [call for p, found in table().items() if p.name == name for call in found]
+    if not calls:
+        assert name in NO_EXAMPLE, f"give {name} an example in tests/extend/examples.py, or a reason here"
+        return
+    assert name not in NO_EXAMPLE, f"{name} has an example now"
+    for call in calls:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # while operands are tried
+            report = check_rules(call.primitive, *call.args, **call.params)
+        expected = {check for who, check in ON_PURPOSE if who == name}
+        assert {o.check for o in report.failures} == expected, str(report)
+        assert stack_depth() == 0

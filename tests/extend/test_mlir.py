@@ -1,0 +1,381 @@
+"""Lowering rules of authors, written with MLIR's Python bindings: what they may do, and what is said when they err."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.core import ShapedArray
+from minijax.extend.core import Primitive
+from minijax.extend.mlir.dialects import chlo, func, stablehlo
+from minijax.interpreters import ad, batching, mlir
+from minijax.lowering.foreign import AuthorsRule
+from minijax.lowering.lower import lowering_rules
+
+X = np.array([0.5, -1.25, 2.0], np.float32)
+
+
+def new(rule: Callable[..., Any], results: int = 1, **options: Any) -> Primitive:
+    """An elementwise primitive of float32 arrays, lowered by ``rule``."""
+    p = Primitive("authored", multiple_results=results > 1)
+    aval = lambda x, *rest, **params: ShapedArray(x.shape, x.dtype)  # noqa: E731
+    p.def_abstract_eval(aval if results == 1 else lambda *avals, **params: [aval(*avals)] * results)
+    mlir.register_lowering(p, rule, **options)
+    return p
+
+
+def run(p: Primitive, *args: Any, **params: Any) -> Any:
+    """Compiled and run."""
+    return minijax.jit(lambda *args: p.bind(*args, **params))(*args)
+
+
+RETURNED: dict[str, Callable[[Any], Any]] = {
+    "list of results": lambda op: [op.result],
+    "results": lambda op: op.results,
+    "tuple": lambda op: (op.result,),
+    "operation": lambda op: op,
+    "value": lambda op: op.result,
+    "list of operations": lambda op: [op],
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_a_rule_may_return(name: str) -> None:
+    """A list of values is the rule; what stands for one is taken too, as in JAX."""
+    p = new(lambda ctx, x: RETURNED[name](stablehlo.SineOp(x)))
+    np.testing.assert_allclose(run(p, X), np.sin(X), rtol=1e-5)
+
+
+def test_several_results_and_parameters() -> None:
+    """Parameters arrive as they were bound; results are counted."""
+
+    def lower(ctx: Any, x: Any, *, axes: Any, label: str) -> Any:
+        assert axes == [0] and label == "so"  # a list has no hash: nothing is shared, it works all the same
+        return [stablehlo.sine(x), stablehlo.cosine(x)]
+
+    p = new(lower, results=2)
+    sine, cosine = run(p, X, axes=[0], label="so")
+    np.testing.assert_allclose(sine, np.sin(X), rtol=1e-5)
+    np.testing.assert_allclose(cosine, np.cos(X), rtol=1e-5)
+
+
+def test_what_the_context_tells() -> None:
+    """Types in and out, the primitive, the platform, MLIR's context and module."""
+    seen = {}
+
+    def lower(ctx: Any, x: Any, y: Any) -> Any:
+        seen.update(
+            ins=tuple(ctx.avals_in),
+            outs=tuple(ctx.avals_out),
+            primitive=ctx.primitive,
+            platforms=ctx.module_context.platforms,
+            context=ctx.module_context.context,
+            types=(str(x.type), str(mlir.aval_to_ir_type(ctx.module_context, ctx.avals_out[0]))),
+        )
+        assert isinstance(ctx.module_context.module, mlir.ir.Module)
+        return [stablehlo.add(x, y)]
+
+    p = new(lower)
+    run(p, X, 2 * X)
+    aval = ShapedArray((3,), np.float32)
+    assert seen["ins"] == (aval, aval) and seen["outs"] == (aval,) and seen["primitive"] is p
+    assert seen["platforms"] == ("cpu",) and isinstance(seen["context"], mlir.ir.Context)
+    assert seen["types"] == ("tensor<3xf32>", "tensor<3xf32>")
+
+
+def test_called_once_per_signature() -> None:
+    """Equal types share one function of the module; each equation calls it."""
+    calls: list[Any] = []
+
+    def lower(ctx: Any, x: Any, *, power: int) -> Any:
+        calls.append((ctx.avals_in[0].shape, power))
+        return [stablehlo.sine(x)]
+
+    p = new(lower)
+
+    def f(x: Any, y: Any) -> Any:
+        for _ in range(3):
+            x = p.bind(x, power=1)
+        return x, p.bind(y, power=1), p.bind(x, power=2)
+
+    text = minijax.jit(f).lower(X, X[:2]).as_text()
+    assert calls == [((3,), 1), ((2,), 1), ((3,), 2)]
+    assert text.count("func.call @authored") == 5 and text.count("func.func private @authored") == 3
+
+
+def test_lower_fun_alone_is_text_all_the_way() -> None:
+    """A rule written with our own numpy needs no bindings; it may use primitives of its author's again."""
+    inner = new(mlir.lower_fun(lambda x: jnp.sin(x) * 2, multiple_results=False))
+    outer = new(mlir.lower_fun(lambda x, *, k: (inner.bind(x) + k, x), multiple_results=True), results=2)
+    first, second = run(outer, X, k=3.0)
+    np.testing.assert_allclose(first, 2 * np.sin(X) + 3, rtol=1e-5)
+    np.testing.assert_array_equal(second, X)
+
+
+def test_lower_fun_inside_a_rule() -> None:
+    """``lower_fun`` called on values, at types of the rule's choice, around a primitive with such a rule too."""
+    inner = new(lambda ctx, x: [stablehlo.sine(x)])
+
+    def lower(ctx: Any, x: Any, y: Any) -> Any:
+        twice = mlir.lower_fun(lambda v: inner.bind(inner.bind(v)) + X, multiple_results=False)
+        (found,) = twice(ctx.replace(avals_in=ctx.avals_in[:1], avals_out=None), x)
+        (again,) = twice(ctx.replace(avals_in=ctx.avals_in[1:]), y)
+        return [stablehlo.multiply(found, again)]
+
+    p = new(lower)
+    wanted = (np.sin(np.sin(X)) + X) * (np.sin(np.sin(2 * X)) + X)
+    np.testing.assert_allclose(run(p, X, 2 * X), wanted, rtol=1e-5)
+
+
+def test_functions_of_the_rule_itself() -> None:
+    """A rule may add functions to the module; a name that is taken in the program is changed."""
+
+    def lower(ctx: Any, x: Any) -> Any:
+        shared = ctx.module_context
+        helper = func.FuncOp("clash", mlir.ir.FunctionType.get([x.type], [x.type]), visibility="private", ip=shared.ip)
+        with mlir.ir.InsertionPoint(helper.add_entry_block()):
+            func.ReturnOp([stablehlo.negate(helper.arguments[0])])
+        return func.CallOp([x.type], mlir.ir.FlatSymbolRefAttr.get("clash"), [x]).results
+
+    p = new(lower)
+
+    @minijax.jit
+    def clash(x: Any) -> Any:
+        return x * 3
+
+    np.testing.assert_allclose(minijax.jit(lambda x: p.bind(clash(x)))(X), -3 * X)
+
+
+def test_in_every_place_of_a_program() -> None:
+    """Inside a jitted function, the body of a scan, a branch, under vmap, and in what autodiff makes of it."""
+    p = new(lambda ctx, x: [stablehlo.sine(x)])
+    batching.primitive_batchers[p] = lambda args, dims: (p.bind(*args), dims[0])
+    ad.defjvp(p, lambda g, x: g * jnp.cos(x))
+    p.def_impl(lambda x: jnp.sin(x))
+
+    def f(x: Any) -> Any:
+        inner = minijax.jit(lambda x: p.bind(x) + 1)(x)
+        carried, _ = lax.scan(lambda c, _: (p.bind(c), None), inner, None, length=3)
+        return lax.cond(x[0] > 0, lambda x: p.bind(x), lambda x: x, carried).sum()
+
+    def g(x: Any) -> Any:
+        inner = jnp.sin(x) + 1
+        carried, _ = lax.scan(lambda c, _: (jnp.sin(c), None), inner, None, length=3)
+        return lax.cond(x[0] > 0, jnp.sin, lambda x: x, carried).sum()
+
+    many = np.stack([X, -X])
+    for how, arg in (
+        (minijax.jit, X),
+        (lambda f: minijax.jit(minijax.grad(f)), X),
+        (lambda f: minijax.jit(minijax.vmap(minijax.grad(f))), many),
+        (lambda f: minijax.grad(lambda x: minijax.jit(minijax.vmap(f))(x).sum()), many),
+    ):
+        np.testing.assert_allclose(how(f)(arg), how(g)(arg), rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------ platforms
+
+
+def test_a_rule_for_the_platform_comes_first() -> None:
+    """Then one for all platforms; a rule for another platform does not count."""
+    p = new(lambda ctx, x: [stablehlo.sine(x)])
+    mlir.register_lowering(p, lambda ctx, x: [stablehlo.cosine(x)], platform="gpu")
+    np.testing.assert_allclose(run(p, X), np.sin(X), rtol=1e-5)
+    mlir.register_lowering(p, lambda ctx, x: [stablehlo.negate(x)], platform="cpu")
+    np.testing.assert_allclose(run(p, X), -X)
+    entry = lowering_rules[p]
+    assert isinstance(entry, AuthorsRule) and set(entry.by_platform) == {"cpu", "cuda", "rocm"}
+    only_tpu = new(lambda ctx, x: [x], platform="tpu")
+    with pytest.raises(NotImplementedError, match="for primitive 'authored' not found for platform cpu"):
+        run(only_tpu, X)
+
+
+def test_unknown_platform() -> None:
+    """As in JAX."""
+    with pytest.raises(NotImplementedError, match="for an unknown platform abacus. Known platforms are: .*cpu"):
+        new(lambda ctx, x: [x], platform="abacus")
+
+
+@pytest.fixture
+def sine_rule() -> Iterator[None]:
+    """``sin`` gets its own lowering back."""
+    kept = lowering_rules[lax.sin_p]
+    yield
+    lowering_rules[lax.sin_p] = kept
+
+
+def test_a_primitive_of_minijax(sine_rule: None) -> None:
+    """Its lowering can be replaced, on one platform or on all."""
+    mlir.register_lowering(lax.sin_p, lambda ctx, x, **params: [stablehlo.negate(x)], platform="tpu")
+    np.testing.assert_allclose(minijax.jit(lambda x: lax.sin(x))(X), np.sin(X), rtol=1e-5)
+    mlir.register_lowering(lax.sin_p, lambda ctx, x, **params: [stablehlo.negate(x)])
+    np.testing.assert_allclose(minijax.jit(lambda x: lax.sin(x) + 0)(X), -X)
+
+
+# ------------------------------------------------------------------------------------ errors
+
+ERRORS: dict[str, tuple[Callable[..., Any], str]] = {
+    "nothing": (lambda ctx, x: None, "Output of translation rule must be iterable: authored, got output None"),
+    "no value": (lambda ctx, x: [3.0], "returned 3.0, which is not an MLIR value"),
+    "too many": (lambda ctx, x: [x, x], r"returned \(tensor<3xf32>, tensor<3xf32>\), but abstract evaluation says"),
+    "too few": (lambda ctx, x: [], r"returned \(\), but abstract evaluation says \(tensor<3xf32>\)"),
+    "type": (
+        lambda ctx, x: [stablehlo.convert(mlir.aval_to_ir_type(ShapedArray((3,), np.int32)), x)],
+        r"returned \(tensor<3xi32>\), but abstract evaluation says \(tensor<3xf32>\)",
+    ),
+    "invalid": (
+        lambda ctx, x: [
+            stablehlo.ReshapeOp(x.type, mlir.ir_constant(np.ones(4, np.float32))).result,
+        ],
+        "made an invalid operation: ",
+    ),
+    "lower_fun": (
+        mlir.lower_fun(lambda x: x > 0, multiple_results=False),
+        r"returned \(tensor<3xi1>\), but abstract evaluation says \(tensor<3xf32>\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_name_the_rule(name: str) -> None:
+    """What the rule returned, what was wanted; and the rule can be put right afterwards."""
+    rule, text = ERRORS[name]
+    p = new(rule)
+    compiled = minijax.jit(lambda x: p.bind(x))
+    with pytest.raises(ValueError, match=text) as error:
+        compiled(X)
+    if name != "lower_fun":
+        assert "test_mlir.py" in str(error.value) and "The lowering rule of authored (<lambda> at" in str(error.value)
+    mlir.register_lowering(p, lambda ctx, x: [stablehlo.sine(x)])
+    np.testing.assert_allclose(compiled(X), np.sin(X), rtol=1e-5)
+
+
+def test_an_error_inside_a_rule_is_the_users() -> None:
+    """It comes out as it was raised, and the primitive works once it is mended."""
+
+    def slips(ctx: Any, x: Any) -> Any:
+        raise KeyError("a slip")
+
+    p = new(slips)
+    with pytest.raises(KeyError, match="a slip"):
+        run(p, X)
+
+
+# ------------------------------------------------------------------------------------ helpers, against JAX's
+
+CONSTANTS = [
+    np.float32(1.5),
+    np.arange(6, dtype=np.int8).reshape(2, 3),
+    np.linspace(0, 1, 40, dtype=np.float32),
+    np.array([True, False]),
+    np.array([1 + 2j], np.complex64),
+    np.array([1.5, np.inf, np.nan], ml_dtypes.bfloat16),
+    np.ones((0, 2), np.float64),
+]
+
+
+def built(ns: Any, value: Callable[[Any], Any]) -> str:
+    """What ``value(ns.interpreters.mlir)`` looks like in a fresh context."""
+    module = importlib.import_module(ns.__name__ + ".interpreters.mlir")
+    ir = mlir.ir
+    with module.make_ir_context(), ir.Location.unknown():
+        with ir.InsertionPoint(ir.Module.create().body):
+            found = value(module)
+            return str(found.owner.opview if isinstance(found, ir.Value) else found)
+
+
+@pytest.mark.parametrize("value", CONSTANTS, ids=lambda v: f"{v.dtype.name}{list(v.shape)}")
+def test_constants_are_jaxs(value: Any) -> None:
+    """``ir_constant`` of arrays and NumPy scalars."""
+    ours, theirs = (built(ns, lambda m: m.ir_constant(value)) for ns in (minijax, jax))
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint16, bool, np.complex64, ml_dtypes.bfloat16, np.float64])
+def test_types_are_jaxs(dtype: Any) -> None:
+    """``dtype_to_ir_type``."""
+    ours, theirs = (built(ns, lambda m: m.dtype_to_ir_type(np.dtype(dtype))) for ns in (minijax, jax))
+    assert ours == theirs
+
+
+ATTRIBUTES: list[Any] = [
+    3,
+    2.5,
+    True,
+    "text",
+    np.int8(3),
+    np.uint8(200),
+    np.float64(0.1),
+    np.dtype(np.int32),
+    [1, 2],
+    (1.5, "x"),
+    {"a": 1},
+    np.array([1, 2, 3], np.int64),
+    np.array([[1.5]], np.float32),
+]
+
+
+@pytest.mark.parametrize("value", ATTRIBUTES, ids=str)
+def test_attributes_are_jaxs(value: Any) -> None:
+    """``ir_attribute`` of numbers, strings, dtypes, arrays, sequences and dicts."""
+    ours, theirs = (built(ns, lambda m: m.ir_attribute(value)) for ns in (minijax, jax))
+    assert ours == theirs
+
+
+def test_integer_attributes_are_jaxs() -> None:
+    """The helpers for dimensions."""
+    for make in (
+        lambda m: m.i32_attr(3),
+        lambda m: m.i64_attr(-3),
+        lambda m: m.dense_int_array([0, 2]),
+        lambda m: m.dense_int_elements([0, 2]),
+    ):
+        assert built(minijax, make) == built(jax, make)
+
+
+def test_other_dialects() -> None:
+    """``chlo`` has what StableHLO has not."""
+    p = new(lambda ctx, x: [chlo.sinh(x)])
+    np.testing.assert_allclose(run(p, X), np.sinh(X), rtol=1e-5)
+    assert stablehlo is importlib.import_module("jaxlib.mlir.dialects.stablehlo")
+    jaxs = importlib.import_module("jax.extend.mlir.dialects.stablehlo")
+    assert jaxs.AddOp is stablehlo.AddOp and mlir.ir.Value is importlib.import_module("jax.extend.mlir.ir").Value
+    with pytest.raises(AttributeError, match="mhlo"):
+        minijax.extend.mlir.dialects.mhlo  # noqa: B018
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import minijax
+from minijax.core import ShapedArray
+from minijax.extend.core import Primitive
+from minijax.interpreters import ad, batching, mlir
+import minijax.extend.mlir.dialects
+assert "jaxlib" not in sys.modules, "registering rules needs no jaxlib"
+p = Primitive("p")
+p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
+mlir.register_lowering(p, lambda ctx, x: [mlir.hlo.sine(x)])
+assert "jaxlib" not in sys.modules
+assert float(minijax.jit(lambda x: p.bind(x))(np.float32(0))) == 0
+assert "jax" not in sys.modules, "the bindings come from jaxlib alone"
+"""
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    """Not jax at all, and jaxlib only by the first compilation."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, env={"JAX_PLATFORMS": "cpu"}
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,73 @@
+"""Linear programs: the tangents that nobody reads are not run backwards, in whatever loop or call they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+from minijax.ir.typecheck import typecheck_jaxpr
+
+X = np.arange(1, 4, dtype=np.float32)
+
+
+def two_carries(ns: Any) -> Callable[[Any], Any]:
+    def cell(c: Any, x: Any) -> Any:
+        return (c[0] * x, ns.numpy.sin(c[1]) * x), None
+
+    return lambda a: ns.lax.scan(cell, (a, a), X)[0]
+
+
+def pair(ns: Any) -> Callable[[Any], Any]:
+    return lambda a: (a * 2, ns.numpy.sin(a))
+
+
+PROGRAMS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
+    "scan": two_carries,
+    "scan in jit": lambda ns: ns.jit(two_carries(ns)),
+    "scan in checkpoint": lambda ns: ns.checkpoint(two_carries(ns)),
+    "jit": lambda ns: ns.jit(pair(ns)),
+    "checkpoint": lambda ns: ns.checkpoint(pair(ns)),
+    "cond": lambda ns: lambda a: ns.lax.cond(a > 0, pair(ns), lambda a: (a, a * a), a),
+}
+
+
+def last_sizes(ns: Any, program: Callable[[Any], Any]) -> Any:
+    """Of the innermost last equation of the gradient and of what it is in: primitive, how many operands and results."""
+    jaxpr = ns.make_jaxpr(ns.grad(lambda a: program(a)[0]))(np.float32(0.5)).jaxpr
+    found = []
+    while jaxpr is not None and jaxpr.eqns:
+        eqn = jaxpr.eqns[-1]
+        found.append((eqn.primitive.name, len(eqn.invars), len(eqn.outvars)))
+        inner = eqn.params.get("jaxpr")
+        jaxpr = getattr(inner, "jaxpr", inner)
+    return found[-2:]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_backward_pass_is_as_small_as_jaxs(name: str) -> None:
+    ours, theirs = (last_sizes(ns, PROGRAMS[name](ns)) for ns in (minijax, jax))
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_left_computes_the_gradient(name: str) -> None:
+    gradient = minijax.grad(lambda a: PROGRAMS[name](minijax)(a)[0])
+    wanted = jax.grad(lambda a: PROGRAMS[name](jax)(a)[0])(np.float32(0.5))
+    typecheck_jaxpr(minijax.make_jaxpr(gradient)(np.float32(0.5)))
+    np.testing.assert_allclose(gradient(np.float32(0.5)), wanted, rtol=1e-6)
+    np.testing.assert_allclose(minijax.jit(gradient)(np.float32(0.5)), wanted, rtol=1e-6)
+
+
+def test_an_unused_tangent_does_not_lose_what_is_printed(capsys: Any) -> None:
+    def f(x: Any) -> Any:
+        minijax.debug.print("x = {}", x)
+        return x * 2, minijax.numpy.sin(x)
+
+    minijax.grad(minijax.checkpoint(lambda x: f(x)[0]))(1.0)
+    theirs: list[str] = ["x = 1.0", "x = 1.0"]  # once there, once again on the way back
+    assert capsys.readouterr().out.split("\n")[:-1] == theirs

@@ -1,0 +1,112 @@
+"""Jaxprs run on NumPy without the interpreter stack: the same values as equation by equation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.core.primitive import Primitive
+from minijax.interpreters.program import program
+from minijax.ir.evaluate import eval_closed
+
+doubled_p = Primitive("doubled_in_test_program")
+doubled_p.def_abstract_eval(lambda x: x)
+doubled_p.def_impl(lambda x: minijax.numpy.asarray(2 * np.asarray(x)))
+
+X = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)
+
+
+def chain(x: Any) -> Any:
+    """Intermediate values die one after the other: their slots are used again."""
+    y = jnp.sin(x)
+    z = jnp.cos(y) + y
+    return z * x - 1.0, jnp.sum(z, axis=0)
+
+
+def through_jit(x: Any) -> Any:
+    """A call whose result is its operand, read after the operand's own last use."""
+    inner = minijax.jit(lambda a: (a, jnp.sin(a)))
+    a = x * 2.0
+    same, sine = inner(a)
+    more = jnp.exp(sine)
+    again = jnp.tanh(more)
+    return same + again, more
+
+
+def several_results(x: Any) -> Any:
+    values, indices = minijax.lax.top_k(x, 2)
+    return indices, values
+
+
+def without_equations(x: Any) -> Any:
+    return x, 1.0, np.ones(2, np.float32)
+
+
+def with_loops(x: Any) -> Any:
+    def cell(c: Any, row: Any) -> Any:
+        c = minijax.lax.cond(jnp.sum(row) > 1.0, lambda c: c * row, lambda c: jnp.sin(c) + row, c)
+        return minijax.lax.fori_loop(0, 3, lambda i, c: c + i * 0.1, c), c
+
+    return minijax.lax.scan(cell, x[0], x)
+
+
+def of_scalars(x: Any) -> Any:
+    """Scalars go through Python's operators: types must not change."""
+    s, i, h = x[0, 0], jnp.int8(100), jnp.float16(300)
+    return s * s - s, -s, s < 0.5, i + i, i * jnp.int8(3), h * h, jnp.bfloat16(1.5) * jnp.bfloat16(3)
+
+
+def with_a_primitive_bound(x: Any) -> Any:
+    """A primitive that has no NumPy rule, only an implementation."""
+    return doubled_p.bind(jnp.sin(x)) + 1.0
+
+
+FUNCTIONS: list[Callable[..., Any]] = [
+    chain,
+    through_jit,
+    several_results,
+    without_equations,
+    with_loops,
+    of_scalars,
+    with_a_primitive_bound,
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_same_values_and_types_as_equation_by_equation(function: Callable[..., Any]) -> None:
+    closed = minijax.make_jaxpr(function)(X)
+    with np.errstate(all="ignore"):
+        found = program(closed)(X)
+    expected = eval_closed(closed, jnp.asarray(X))
+    for value, other, aval in zip(found, expected, closed.out_avals, strict=True):
+        assert (np.shape(value), np.asarray(value).dtype) == (aval.shape, aval.dtype)
+        np.testing.assert_allclose(np.asarray(value, float), np.asarray(other, float), rtol=1e-6)
+
+
+def test_a_program_is_made_once_and_its_runs_are_apart() -> None:
+    closed = minijax.make_jaxpr(chain)(X)
+    made = program(closed)
+    assert program(closed) is made
+    first = made(X)
+    second = made(X * 2)
+    np.testing.assert_array_equal(first[0], made(X)[0])
+    assert not np.array_equal(first[0], second[0])
+
+
+def test_slots_are_used_again() -> None:
+    def long(x: Any) -> Any:
+        for _ in range(100):
+            x = jnp.sin(x)
+        return x
+
+    assert len(program(minijax.make_jaxpr(long)(X)).template) <= 4
+
+
+def test_weight_counts_calls_and_elements() -> None:
+    small, large = (program(minijax.make_jaxpr(jnp.sin)(np.zeros(n, np.float32))).weight for n in (10, 100_000))
+    assert small == 1 and large > 50

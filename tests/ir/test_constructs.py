@@ -1,0 +1,32 @@
+"""Jaxprs of every construct as golden files; where JAX has the construct as such, its text is the same."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+import minijax
+from minijax.core.trace import stack_depth
+from minijax.ir.pretty import format_jaxpr
+from minijax.ir.typecheck import typecheck_jaxpr
+from tests.ir.constructs import DIFFERENT_IN_JAX, programs
+from tests.ir.jax_jaxprs import without_sharding
+
+OURS, JAX = programs(minijax), programs(jax)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_golden(name, golden):
+    function, args = OURS[name]
+    closed = minijax.make_jaxpr(function)(*args)
+    typecheck_jaxpr(closed)
+    assert stack_depth() == 0
+    golden(f"jaxpr_{name}.txt", str(closed))
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name not in DIFFERENT_IN_JAX])
+def test_same_text_as_jax(name):
+    ours = minijax.make_jaxpr(OURS[name][0])(*OURS[name][1])
+    theirs = without_sharding(jax.make_jaxpr(JAX[name][0])(*JAX[name][1]))
+    for width in (40, 80, 120, 200):
+        assert format_jaxpr(ours, width=width) == theirs.pretty_print(width=width, use_color=False)

@@ -1,0 +1,432 @@
+"""Derivative rules, closures and checkpoints used wrongly. More rows of the table in ``misuses``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .misuses import BOOL, X3, misuse
+
+BACKWARD = (
+    "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args tuple of the "
+    "primal function",
+)
+
+
+# --- custom_jvp --------------------------------------------------------------------------------------------
+
+
+def with_jvp(ns: Any, rule: Callable[..., Any], **options: Any) -> Any:
+    """A squaring function with this rule."""
+
+    @functools.partial(ns.custom_jvp, **options)
+    def squared(x: Any) -> Any:
+        return x * x
+
+    squared.defjvp(rule)
+    return squared
+
+
+@misuse("No JVP defined for custom_jvp function <lambda> using defjvp")
+def custom_jvp_without_a_rule(ns):
+    ns.custom_jvp(lambda x: x)(1.0)
+
+
+@misuse("No JVP defined for custom_jvp function <lambda> using defjvp")
+def custom_jvp_without_a_rule_differentiated(ns):
+    ns.grad(ns.custom_jvp(lambda x: x))(1.0)
+
+
+@misuse(
+    "Custom JVP rule <lambda> for function squared must produce a pair (list or tuple of length two)",
+    here=True,
+    advice=("The rule is",),
+)
+def custom_jvp_rule_returns_no_pair(ns):
+    ns.grad(with_jvp(ns, lambda primals, tangents: tangents[0]))(1.0)
+
+
+@misuse(
+    "Custom JVP rule <lambda> for function squared must produce a pair (list or tuple of length two)",
+    here=True,
+    advice=("The rule is",),
+)
+def custom_jvp_rule_returns_three(ns):
+    ns.grad(with_jvp(ns, lambda primals, tangents: (primals[0], tangents[0], 0)))(1.0)
+
+
+@misuse(
+    "Custom JVP rule <lambda> for function squared must produce a pair (list or tuple of length two)",
+    "but got None",
+    here=True,
+    advice=("The rule is",),
+)
+def custom_jvp_rule_returns_nothing(ns):
+    ns.grad(with_jvp(ns, lambda primals, tangents: None))(1.0)
+
+
+@misuse("takes 1 positional argument but 2 were given")
+def custom_jvp_rule_takes_one_argument(ns):
+    ns.grad(with_jvp(ns, lambda x: (x, x)))(1.0)
+
+
+@misuse(
+    "must produce primal and tangent outputs with corresponding shapes and dtypes",
+    "Expected float32[3]",
+    "got float32[]",
+    here=True,
+    advice=("The rule is",),
+)
+def custom_jvp_tangent_of_another_shape(ns):
+    ns.jvp(with_jvp(ns, lambda p, t: (p[0] ** 2, t[0].sum())), (X3,), (X3,))
+
+
+@misuse(
+    "must produce primal and tangent outputs with corresponding shapes and dtypes",
+    "Expected float32[3]",
+    "got int32[3]",
+    here=True,
+    advice=("The rule is",),
+)
+def custom_jvp_tangent_of_another_dtype(ns):
+    ns.jvp(with_jvp(ns, lambda p, t: (p[0] ** 2, t[0].astype(int))), (X3,), (X3,))
+
+
+@misuse(
+    "Custom JVP rule <lambda> for function squared must produce primal and tangent outputs with equal container",
+    "PyTreeDef(*) and PyTreeDef((*, *))",
+    here=True,
+    advice=("The rule is",),
+)
+def custom_jvp_tangent_of_another_tree(ns):
+    ns.jvp(with_jvp(ns, lambda p, t: (p[0] ** 2, (t[0], t[0]))), (X3,), (X3,))
+
+
+@misuse(
+    "with equal container (pytree) structures", "PyTreeDef(*) and PyTreeDef((*,))", here=True, advice=("The rule is",)
+)
+def custom_jvp_tangent_still_in_its_tuple(ns):
+    ns.grad(with_jvp(ns, lambda primals, tangents: (primals[0] ** 2, tangents)))(1.0)
+
+
+@misuse(
+    "must produce a pair (list or tuple of length two) where the first element represents the primal output",
+    "container/pytree structure",
+)
+def custom_jvp_primal_of_another_tree(ns):
+    squared = with_jvp(ns, lambda p, t: ((p[0], p[0]), (t[0], t[0])))
+    ns.jvp(ns.jit(squared), (X3,), (X3,))
+
+
+@misuse(
+    "must produce a pair (list or tuple of length two) where the first element represents the primal output",
+    "shapes/dtypes",
+    "float32[]",
+    "float32[3]",
+)
+def custom_jvp_primal_of_another_shape(ns):
+    ns.jvp(ns.jit(with_jvp(ns, lambda p, t: (p[0].sum(), t[0].sum()))), (X3,), (X3,))
+
+
+@misuse("'hello' of type <class 'str'> is not a valid JAX type")
+def custom_jvp_rule_returns_text(ns):
+    ns.grad(with_jvp(ns, lambda p, t: (p[0], "hello")))(1.0)
+
+
+@misuse(*BOOL, "The error occurred while tracing the function absolute at", "for custom_jvp", here=True)
+def truth_value_in_a_custom_jvp_function(ns):
+    @ns.custom_jvp
+    def absolute(x):
+        if x > 0:
+            return x
+        return -x
+
+    absolute.defjvp(lambda p, t: (p[0], t[0]))
+    ns.jit(absolute)(1.0)
+
+
+@misuse(*BOOL, "squared", "for jit", here=True)
+def truth_value_in_a_custom_jvp_rule(ns):
+    def rule(primals, tangents):
+        if primals[0] > 0:
+            return primals[0], tangents[0]
+        return primals[0], -tangents[0]
+
+    ns.jit(ns.grad(with_jvp(ns, rule)))(1.0)
+
+
+@misuse(
+    "The input arguments to the custom_jvp-decorated function squared could not be resolved",
+    "missing a required argument: 'x'",
+)
+def custom_jvp_with_an_unknown_keyword(ns):
+    with_jvp(ns, lambda p, t: (p[0], t[0]))(y=1.0)
+
+
+@misuse("could not be resolved to positional-only arguments", "too many positional arguments")
+def custom_jvp_with_too_many_arguments(ns):
+    with_jvp(ns, lambda p, t: (p[0], t[0]))(1.0, 2.0)
+
+
+@misuse("<class 'str'>", advice=("at path x", "squared at"))
+def custom_jvp_given_text(ns):
+    with_jvp(ns, lambda p, t: (p[0], t[0]))("hello")
+
+
+@misuse("Can't use ``defjvps`` with ``nondiff_argnums``")
+def defjvps_with_nondiff_argnums(ns):
+    @functools.partial(ns.custom_jvp, nondiff_argnums=(1,))
+    def power(x, n):
+        return x**n
+
+    power.defjvps(lambda t, ans, x, n: n * t)
+
+
+# --- custom_vjp --------------------------------------------------------------------------------------------
+
+
+def with_vjp(ns: Any, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
+    """A product with these rules."""
+
+    @ns.custom_vjp
+    def product(x: Any, y: Any) -> Any:
+        return x * y
+
+    product.defvjp(fwd, bwd)
+    return product
+
+
+def forward(x: Any, y: Any) -> Any:
+    """A forward rule as it should be."""
+    return x * y, (x, y)
+
+
+def backward(residuals: Any, ct: Any) -> Any:
+    """A backward rule as it should be."""
+    x, y = residuals
+    return ct * y, ct * x
+
+
+@misuse("No VJP defined for custom_vjp function <lambda> using defvjp")
+def custom_vjp_without_rules(ns):
+    ns.custom_vjp(lambda x: x)(1.0)
+
+
+@misuse("No VJP defined for custom_vjp function <lambda> using defvjp")
+def custom_vjp_without_rules_differentiated(ns):
+    ns.grad(ns.custom_vjp(lambda x: x))(1.0)
+
+
+@misuse("can't apply forward-mode autodiff (jvp) to a custom_vjp function")
+def custom_vjp_in_forward_mode(ns):
+    ns.jvp(with_vjp(ns, forward, backward), (1.0, 2.0), (1.0, 1.0))
+
+
+@misuse("can't apply forward-mode autodiff (jvp) to a custom_vjp function")
+def custom_vjp_under_jacfwd(ns):
+    ns.jacfwd(with_vjp(ns, forward, backward))(1.0, 2.0)
+
+
+@misuse("can't apply forward-mode autodiff (jvp) to a custom_vjp function")
+def custom_vjp_under_jacfwd_of_jit(ns):
+    ns.jacfwd(ns.jit(with_vjp(ns, forward, backward)))(1.0, 2.0)
+
+
+@misuse(
+    "Custom VJP fwd rule <lambda> for function product must produce a pair (list or tuple of length two)",
+    "residuals",
+    "produced 2.0",
+    advice=("The rule is",),
+)
+def forward_rule_returns_no_pair(ns):
+    ns.grad(with_vjp(ns, lambda x, y: x * y, backward))(1.0, 2.0)
+
+
+@misuse(
+    "Custom VJP fwd rule <lambda> for function product must produce a pair (list or tuple of length two)",
+    advice=("The rule is",),
+)
+def forward_rule_returns_three(ns):
+    ns.grad(with_vjp(ns, lambda x, y: (x * y, x, y), backward))(1.0, 2.0)
+
+
+@misuse(
+    "Custom VJP fwd rule <lambda> for function product must produce a pair (list or tuple of length two)",
+    "container/pytree structure",
+)
+def forward_rule_gives_another_tree(ns):
+    ns.grad(ns.jit(with_vjp(ns, lambda x, y: ((x, y), (x, y)), backward)))(1.0, 2.0)
+
+
+@misuse(
+    "Custom VJP fwd rule <lambda> for function product must produce a pair (list or tuple of length two)",
+    "float32[]",
+    "float32[3]",
+)
+def forward_rule_gives_another_shape(ns):
+    product = with_vjp(ns, lambda x, y: ((x * y).sum(), (x, y)), backward)
+    ns.grad(lambda x, y: ns.jit(product)(x, y).sum())(X3, X3)
+
+
+@misuse("takes 1 positional argument but 2 were given")
+def forward_rule_takes_one_argument(ns):
+    ns.grad(with_vjp(ns, lambda x: (x, x), backward))(1.0, 2.0)
+
+
+@misuse(*BACKWARD, "PyTreeDef((*,))", "PyTreeDef((*, *))", advice=("The rule is",))
+def backward_rule_returns_too_few(ns):
+    ns.grad(with_vjp(ns, forward, lambda res, ct: (ct,)))(1.0, 2.0)
+
+
+@misuse(*BACKWARD, "PyTreeDef((*, *, *))", "PyTreeDef((*, *))", advice=("The rule is",))
+def backward_rule_returns_too_many(ns):
+    ns.grad(with_vjp(ns, forward, lambda res, ct: (ct, ct, ct)))(1.0, 2.0)
+
+
+@misuse(*BACKWARD, "PyTreeDef(*)", "PyTreeDef((*, *))", advice=("The rule is",))
+def backward_rule_returns_no_tuple(ns):
+    ns.grad(with_vjp(ns, forward, lambda res, ct: ct))(1.0, 2.0)
+
+
+@misuse(*BACKWARD, "PyTreeDef(None)", "PyTreeDef((*, *))", advice=("The rule is",))
+def backward_rule_returns_nothing(ns):
+    ns.grad(with_vjp(ns, forward, lambda res, ct: None))(1.0, 2.0)
+
+
+@misuse(
+    "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function",
+    "at output[0]",
+    "float32[]",
+    "float32[3]",
+    "the shapes do not match",
+    advice=("The rule is",),
+)
+def backward_rule_gives_another_shape(ns):
+    ns.vjp(with_vjp(ns, forward, lambda res, ct: (ct.sum(), ct)), X3, X3)[1](X3)
+
+
+@misuse(
+    "Custom VJP bwd rule must produce an output with the same type",
+    "at output[0]",
+    "float32[]",
+    "float32[3]",
+    advice=("The rule is",),
+)
+def backward_rule_gives_another_shape_under_jit(ns):
+    ns.jit(ns.grad(lambda x, y: with_vjp(ns, forward, lambda res, ct: (ct.sum(), ct))(x, y).sum()))(X3, X3)
+
+
+@misuse(*BACKWARD, "{'b': *}", "{'a': *}", advice=("The rule is",))
+def backward_rule_gives_another_tree(ns):
+    @ns.custom_vjp
+    def first(d):
+        return d["a"]
+
+    first.defvjp(lambda d: (d["a"], None), lambda res, ct: ({"b": ct},))
+    ns.grad(first)({"a": 1.0})
+
+
+@misuse("takes 1 positional argument but 2 were given")
+def backward_rule_takes_one_argument(ns):
+    ns.grad(with_vjp(ns, forward, lambda ct: (ct, ct)))(1.0, 2.0)
+
+
+@misuse(*BOOL, "product", "for jit", here=True)
+def truth_value_in_a_backward_rule(ns):
+    def bwd(res, ct):
+        return (ct, ct) if ct > 0 else (-ct, ct)
+
+    ns.jit(ns.grad(with_vjp(ns, forward, bwd)))(1.0, 2.0)
+
+
+@misuse(
+    "The input arguments to the custom_vjp-decorated function product could not be resolved",
+    "missing a required argument: 'y'",
+)
+def custom_vjp_with_an_unknown_keyword(ns):
+    with_vjp(ns, forward, backward)(1.0, z=2.0)
+
+
+@misuse("'hello' of type <class 'str'> is not a valid JAX type", advice=("at path x", "product at"))
+def custom_vjp_given_text(ns):
+    with_vjp(ns, forward, backward)("hello", 1.0)
+
+
+@misuse("Encountered an unexpected tracer", here=True, advice=("closed-over value", "as an argument"))
+def custom_vjp_closes_over_a_differentiated_value(ns):
+    def outer(x):
+        @ns.custom_vjp
+        def scaled(y):
+            return x * y
+
+        scaled.defvjp(lambda y: (scaled(y), None), lambda res, ct: (ct,))
+        return scaled(2.0)
+
+    ns.grad(outer)(1.0)
+
+
+@misuse(here=True, advice=("must return a pair (value, pullback)",))
+def custom_gradient_returns_no_pair(ns):
+    ns.custom_gradient(lambda x: x)(1.0)
+
+
+# --- closure_convert, checkpoint ---------------------------------------------------------------------------
+
+
+@misuse("callable")
+def closure_convert_of_a_number(ns):
+    ns.closure_convert(3, 1.0)
+
+
+@misuse(
+    "The inputs to the closure produced by closure_convert must have the same Pytree structure",
+    "Expected PyTreeDef((*,)), but got PyTreeDef(([*],))",
+)
+def closure_converted_function_given_another_tree(ns):
+    ns.closure_convert(lambda x: x * 2, X3)[0]([X3])
+
+
+@misuse("'hello' of type <class 'str'> is not a valid JAX type", advice=("at path x",))
+def closure_convert_of_text(ns):
+    ns.closure_convert(lambda x: x, "hello")
+
+
+@misuse(advice=("Expected a callable value, got 3",))
+def checkpoint_of_a_number(ns):
+    ns.checkpoint(3)(1.0)
+
+
+@misuse("'hello' of type <class 'str'> is not a valid JAX type", advice=("at path x",))
+def checkpoint_given_text(ns):
+    ns.checkpoint(lambda x: x)("hello")
+
+
+@misuse("traced for checkpoint", "returned a value of type <class 'str'>, which is not a valid JAX type", here=True)
+def checkpoint_gives_text(ns):
+    ns.checkpoint(lambda x: "hello")(1.0)
+
+
+@misuse(*BOOL, "for checkpoint", "the argument x", "static_argnums", here=True)
+def truth_value_in_a_checkpoint(ns):
+    ns.checkpoint(lambda x: x if x > 0 else -x)(1.0)
+
+
+@misuse(*BOOL, "for checkpoint", "the argument x", here=True)
+def truth_value_in_a_checkpoint_under_grad(ns):
+    ns.grad(ns.checkpoint(lambda x: x if x > 0 else -x))(1.0)
+
+
+@misuse("the `static_argnums` argument to `jax.checkpoint` / `jax.remat`", "but got (3,), while `len(args)` = 1")
+def checkpoint_static_argnums_out_of_range(ns):
+    ns.checkpoint(lambda x: x, static_argnums=(3,))(1.0)
+
+
+@misuse("callable", advice=("checkpoint_policies",))
+def checkpoint_policy_is_text(ns):
+    ns.grad(ns.checkpoint(lambda x: ns.numpy.sin(x) * 2, policy="dots"))(1.0)
+
+
+@misuse("has no attribute 'save_everything'")
+def checkpoint_unknown_policy(ns):
+    ns.checkpoint_policies.save_everything  # noqa: B018

@@ -1,0 +1,150 @@
+"""Primitives and their rules used wrongly. More rows of the table in ``misuses``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .missing_rules import new_primitive
+from .misuses import X3, misuse
+
+OPERAND = (
+    "Error interpreting argument to multiply_add as a JAX value. The problematic value is of type <class 'str'>",
+)
+
+
+# --- primitives --------------------------------------------------------------------------------------------
+
+
+def tables(ns: Any, name: str) -> Any:
+    """The module where rules are registered."""
+    return importlib.import_module(f"{ns.__name__}.interpreters.{name}")
+
+
+def complete(ns: Any) -> Any:
+    """A new primitive that can be evaluated and staged."""
+    return new_primitive(ns, evaluation=True, abstract=True)
+
+
+@misuse(*OPERAND, "at position 0", advice=("Pass an array",))
+def primitive_given_text(ns):
+    complete(ns).bind("a", 1.0, 2.0)
+
+
+@misuse(*OPERAND, "at position 0", advice=("Pass an array",))
+def primitive_given_text_under_jit(ns):
+    ns.jit(lambda x: complete(ns).bind("a", x, x))(1.0)
+
+
+@misuse(
+    "Error interpreting argument to multiply_add as a JAX value",
+    "<class 'list'>",
+    "at position 0",
+    advice=("Pass an array",),
+)
+def primitive_given_a_list(ns):
+    ns.jit(lambda x: complete(ns).bind([x], x, x))(1.0)
+
+
+@misuse("missing 2 required positional arguments: 'y' and 'z'")
+def primitive_with_too_few_operands(ns):
+    ns.jit(lambda x: complete(ns).bind(x))(1.0)
+
+
+@misuse("unexpected keyword argument 'axis'")
+def primitive_with_an_unknown_parameter(ns):
+    ns.jit(lambda x: complete(ns).bind(x, x, x, axis=0))(1.0)
+
+
+@misuse(
+    ours="TypeError",
+    here=True,
+    advice=("must return a ShapedArray, but returned None", "multiply_add was defined at", "the rule is"),
+)
+def abstract_rule_returns_nothing(ns):
+    p = new_primitive(ns)
+    p.def_abstract_eval(lambda x, y, z: None)
+    ns.jit(lambda x: p.bind(x, x, x) + 1)(1.0)
+
+
+@misuse(
+    "cannot unpack non-iterable NoneType object",
+    here=True,
+    advice=("must return (primal_out, tangent_out)", "multiply_add was defined at", "the rule is"),
+)
+def derivative_rule_returns_nothing(ns):
+    p = complete(ns)
+    tables(ns, "ad").primitive_jvps[p] = lambda primals, tangents: None
+    ns.jvp(lambda x: p.bind(x, x, x), (1.0,), (1.0,))
+
+
+@misuse(
+    "iteration over a 0-d array",
+    here=True,
+    advice=("must return (primal_out, tangent_out)", "multiply_add was defined at", "the rule is"),
+)
+def derivative_rule_returns_one_value(ns):
+    p = complete(ns)
+    tables(ns, "ad").primitive_jvps[p] = lambda primals, tangents: p.bind(*primals)
+    ns.jvp(lambda x: p.bind(x, x, x), (1.0,), (1.0,))
+
+
+@misuse(
+    "cannot unpack non-iterable NoneType object",
+    here=True,
+    advice=("must return (out, out_dim)", "multiply_add was defined at", "the rule is"),
+)
+def batching_rule_returns_nothing(ns):
+    p = complete(ns)
+    tables(ns, "batching").primitive_batchers[p] = lambda args, dims: None
+    ns.vmap(lambda x: p.bind(x, x, x))(X3)
+
+
+@misuse(
+    "too many values to unpack",
+    here=True,
+    advice=("must return (out, out_dim)", "multiply_add was defined at", "the rule is"),
+)
+def batching_rule_returns_one_value(ns):
+    p = complete(ns)
+    tables(ns, "batching").primitive_batchers[p] = lambda args, dims: p.bind(*args)
+    ns.vmap(lambda x: p.bind(x, x, x))(X3)
+
+
+@misuse("argument", here=True, advice=("for each of the 3 operands", "multiply_add was defined at", "the rule is"))
+def transpose_rule_returns_too_few(ns):
+    p = new_primitive(ns, evaluation=True, abstract=True, derivative=True)
+    tables(ns, "ad").primitive_transposes[p] = lambda ct, x, y, z: [ct]
+    ns.grad(lambda x: p.bind(x, 2.0, x))(1.0)
+
+
+@misuse(
+    "'NoneType' object is not iterable",
+    here=True,
+    advice=("for each of the 3 operands", "multiply_add was defined at", "the rule is"),
+)
+def transpose_rule_returns_nothing(ns):
+    p = new_primitive(ns, evaluation=True, abstract=True, derivative=True)
+    tables(ns, "ad").primitive_transposes[p] = lambda ct, x, y, z: None
+    ns.grad(lambda x: p.bind(x, 2.0, x))(1.0)
+
+
+@misuse("None", here=True, advice=("multiply_add", "must return a list of MLIR values"))
+def lowering_returns_nothing(ns):
+    p = complete(ns)
+    tables(ns, "mlir").register_lowering(p, lambda ctx, x, y, z: None)
+    ns.jit(lambda x: p.bind(x, x, x))(1.0)
+
+
+@misuse(here=True, advice=("The lowering rule of multiply_add", "tensor<f32>"))
+def lowering_returns_too_few(ns):
+    p = complete(ns)
+    tables(ns, "mlir").register_lowering(p, lambda ctx, x, y, z: [])
+    ns.jit(lambda x: p.bind(x, x, x))(1.0)
+
+
+@misuse(
+    "Registering an MLIR lowering rule for primitive multiply_add for an unknown platform abacus. Known platforms are"
+)
+def lowering_for_an_unknown_platform(ns):
+    tables(ns, "mlir").register_lowering(complete(ns), lambda ctx, x, y, z: [x], platform="abacus")

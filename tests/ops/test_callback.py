@@ -1,0 +1,269 @@
+"""Callbacks into Python: they survive every transformation, and fail with the user's own words."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import jax.experimental
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import debug
+from minijax.core.trace import stack_depth
+from minijax.experimental import io_callback
+from minijax.ir.typecheck import typecheck_jaxpr
+
+
+@pytest.fixture(autouse=True)
+def stack_is_empty() -> Any:
+    yield
+    assert stack_depth() == 0
+
+
+SCALAR = minijax.ShapeDtypeStruct((), np.float32)
+
+
+def host_sin(x: Any, method: str | None = "expand_dims") -> Any:
+    """sin on the host, of any shape."""
+    return minijax.pure_callback(np.sin, minijax.ShapeDtypeStruct(jnp.shape(x), np.float32), x, vmap_method=method)
+
+
+def test_pure_callback_plain_jit_and_nested() -> None:
+    for f in (host_sin, minijax.jit(host_sin), minijax.jit(minijax.jit(host_sin))):
+        np.testing.assert_allclose(f(1.0), np.sin(1.0), rtol=1e-6)
+    trees = minijax.pure_callback(lambda a, *, b: {"sum": a + b, "b": b}, {"sum": SCALAR, "b": SCALAR}, 1.0, b=2.0)
+    assert (float(trees["sum"]), float(trees["b"])) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"]
+)
+def test_vmap_methods_are_jaxs(method: str) -> None:
+    """Values, and the shapes that the Python function gets, agree with JAX; so does the jaxpr."""
+
+    def run(ns: Any, wrap: Any) -> tuple[Any, list[Any]]:
+        seen: list[Any] = []
+
+        def host(x: Any, y: Any) -> Any:
+            seen.append((np.shape(x), np.shape(y)))
+            return np.asarray(x) * np.asarray(y)[..., None]
+
+        def f(x: Any, y: Any) -> Any:
+            return ns.pure_callback(host, ns.ShapeDtypeStruct((3,), np.float32), x, y, vmap_method=method)
+
+        out = wrap(ns.vmap(f, in_axes=(0, None)))(np.ones((2, 3), np.float32), np.float32(2.0))
+        return np.asarray(out), sorted(set(seen))
+
+    if method == "legacy_vectorized":  # the unmapped operand is not touched
+        expected = run(jax, lambda f: f)
+        assert str(run(minijax, lambda f: f)) == str(expected)
+        return
+    expected = run(jax, jax.jit)
+    for wrap in (lambda f: f, minijax.jit):
+        found = run(minijax, wrap)
+        np.testing.assert_array_equal(found[0], expected[0])
+        assert found[1] == expected[1]
+
+
+def test_vmap_without_a_method_is_refused_as_in_jax() -> None:
+    with pytest.raises(NotImplementedError, match="vmap is only supported for the pure_callback primitive when"):
+        minijax.vmap(lambda x: host_sin(x, None))(jnp.ones(2))
+    with pytest.raises(ValueError, match="vmap_method must be on of the allowed methods"):
+        minijax.pure_callback(np.sin, SCALAR, 1.0, vmap_method="all")
+
+
+def test_a_callback_with_a_derivative_of_its_own() -> None:
+    @minijax.custom_jvp
+    def sin(x: Any) -> Any:
+        return host_sin(x)
+
+    @sin.defjvp
+    def sin_jvp(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return sin(x), jnp.cos(x) * t
+
+    for g in (minijax.grad(sin), minijax.jit(minijax.grad(sin)), minijax.grad(minijax.jit(sin))):
+        np.testing.assert_allclose(g(1.0), np.cos(1.0), rtol=1e-6)
+    xs = jnp.arange(3.0)
+    np.testing.assert_allclose(minijax.jit(minijax.vmap(minijax.grad(sin)))(xs), np.cos(np.arange(3.0)), rtol=1e-5)
+    with pytest.raises(ValueError, match="Pure callbacks do not support JVP. Please use `jax.custom_jvp`"):
+        minijax.grad(host_sin)(1.0)
+
+
+def failing(x: Any) -> Any:
+    raise OSError("the disk is gone")
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        (failing, "OSError: the disk is gone"),
+        (
+            lambda x: np.zeros(2, np.float32),
+            r"Incorrect output shape for return value #0: Expected: \(\), Actual: \(2,\)",
+        ),
+        (lambda x: np.int32(1), "Incorrect output dtype for return value #0: Expected: float32, Actual: int32"),
+        (lambda x: (x, x), "Mismatched number of outputs from callback. Expected: 1, Actual: 2"),
+    ],
+    ids=["raises", "shape", "dtype", "number"],
+)
+def test_a_failing_callback(host: Any, words: str) -> None:
+    def f(x: Any) -> Any:
+        return minijax.pure_callback(host, SCALAR, x)
+
+    for g in (f, minijax.jit(f)):
+        with pytest.raises(minijax.errors.JaxRuntimeError, match=words):
+            np.asarray(g(1.0))
+    assert float(minijax.jit(jnp.sin)(0.0)) == 0.0  # the session goes on
+
+
+def test_64_bit_results_need_64_bit_mode() -> None:
+    with pytest.raises(ValueError, match="result_shape_dtypes cannot specify 64-bit types"):
+        minijax.pure_callback(np.sin, minijax.ShapeDtypeStruct((), np.float64), 1.0)
+    with minijax.enable_x64(True):
+        out = minijax.jit(lambda x: minijax.pure_callback(np.sin, minijax.ShapeDtypeStruct((), np.float64), x))(1.0)
+        assert float(out) == np.sin(1.0)
+
+
+# ------------------------------------------------------------------------------------------------ debug
+
+
+def show(ns: Any) -> Any:
+    def f(x: Any) -> Any:
+        ns.debug.print("x is {x}, twice {}", x * 2, x=x)
+        return x * x
+
+    return f
+
+
+def lines(capfd: Any, run: Any) -> list[str]:
+    capfd.readouterr()
+    run()
+    return sorted(capfd.readouterr().out.splitlines())
+
+
+TRANSFORMS: dict[str, Any] = {
+    "plain": lambda ns, f: f(3.0),
+    "jit": lambda ns, f: ns.jit(f)(3.0),
+    "grad": lambda ns, f: ns.grad(f)(3.0),
+    "jit of grad": lambda ns, f: ns.jit(ns.grad(f))(3.0),
+    "grad of jit": lambda ns, f: ns.grad(ns.jit(f))(3.0),
+    "jvp": lambda ns, f: ns.jvp(f, (3.0,), (1.0,)),
+    "linearize": lambda ns, f: ns.linearize(f, 3.0),
+    "vmap": lambda ns, f: ns.vmap(f)(np.arange(3, dtype=np.float32)),
+    "jit of vmap of grad": lambda ns, f: ns.jit(ns.vmap(ns.grad(f)))(np.arange(3, dtype=np.float32)),
+    "vmap of jit": lambda ns, f: ns.vmap(ns.jit(f))(np.arange(3, dtype=np.float32)),
+    "scan": lambda ns, f: ns.lax.scan(lambda c, x: (c, f(x)), 0.0, np.arange(3, dtype=np.float32)),
+    "jit of scan": lambda ns, f: ns.jit(lambda xs: ns.lax.scan(lambda c, x: (c, f(x)), 0.0, xs))(
+        np.arange(3, dtype=np.float32)
+    ),
+    "cond": lambda ns, f: ns.jit(lambda p: ns.lax.cond(p > 0, f, lambda x: x, p))(3.0),
+    "cond not taken": lambda ns, f: ns.jit(lambda p: ns.lax.cond(p < 0, f, lambda x: x, p))(3.0),
+    "grad of remat": lambda ns, f: ns.grad(ns.checkpoint(f))(3.0),
+    "while": lambda ns, f: ns.lax.while_loop(lambda c: c < 3.0, lambda c: c + 0 * f(c) + 1, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_prints_what_jax_prints(name: str, capfd: Any) -> None:
+    expected = lines(capfd, lambda: (jax.block_until_ready(TRANSFORMS[name](jax, show(jax))), jax.effects_barrier()))
+    assert lines(capfd, lambda: TRANSFORMS[name](minijax, show(minijax))) == expected
+
+
+def test_print_happens_before_the_call_returns(capfd: Any) -> None:
+    @minijax.jit
+    def only_an_effect(x: Any) -> None:
+        debug.print("{}", x)
+
+    only_an_effect(5.0)
+    assert capfd.readouterr().out == "5.0\n"
+    only_an_effect(6.0)  # the cached program
+    assert capfd.readouterr().out == "6.0\n"
+
+
+def test_the_jaxpr_is_jaxs() -> None:
+    found, expected = (str(ns.make_jaxpr(show(ns))(1.0)) for ns in (minijax, jax))
+    assert found == expected.replace("      partitioned=False\n", "")
+    typecheck_jaxpr(minijax.make_jaxpr(minijax.vmap(show(minijax)))(jnp.ones(2)))
+
+
+def test_ordered_callbacks_keep_their_order() -> None:
+    seen: list[float] = []
+
+    @minijax.jit
+    def f(x: Any) -> Any:
+        for i in range(20):
+            debug.callback(lambda v: seen.append(float(v)), x * 0 + i, ordered=True)
+        return x
+
+    f(1.0)
+    assert seen == [*range(20)]
+
+
+def test_callbacks_may_use_the_engine_and_take_what_is_no_array() -> None:
+    seen: list[Any] = []
+
+    def host(x: Any, label: str, *, unit: str) -> None:
+        seen.append((label, float(jnp.sin(x)), unit))  # evaluated, although a jit is being staged when it runs eagerly
+
+    minijax.jit(lambda x: debug.callback(host, x, "first", unit="m"))(0.0)
+    debug.callback(host, 0.0, "second", unit="s")
+    debug.callback(ordered=True)(host, 0.0, "third", unit="kg")
+    assert seen == [("first", 0.0, "m"), ("second", 0.0, "s"), ("third", 0.0, "kg")]
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "words"),
+    [
+        (lambda: debug.print("{} {}", 1.0), IndexError, "index"),
+        (lambda: debug.print("{a}", b=1.0), KeyError, "a"),
+        (lambda: debug.print("{}", 1.0, 2.0), ValueError, "Unused positional arguments"),
+        (lambda: debug.print("no place", b=2.0), ValueError, "Unused keyword arguments"),
+        (lambda: debug.callback("no function", 1.0), TypeError, "must be callable"),
+    ],
+)
+def test_wrong_use(use: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        use()
+
+
+def test_log_goes_to_the_logger(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="minijax"):
+        minijax.jit(lambda x: debug.log("value {}", x))(2.0)
+    assert [r.getMessage() for r in caplog.records if r.name == "minijax"] == ["value 2.0"]
+
+
+def test_io_callback_happens_although_nothing_reads_it() -> None:
+    count = [0]
+
+    def host(x: Any) -> Any:
+        count[0] += 1
+        return np.float32(x)
+
+    @minijax.jit
+    def f(x: Any) -> Any:
+        io_callback(host, SCALAR, x)
+        return x + 1
+
+    f(1.0)
+    f(2.0)
+    minijax.vmap(f)(jnp.arange(3.0))
+    assert count == [5]
+    with pytest.raises(ValueError, match="Cannot `vmap` ordered IO callbacks"):
+        minijax.vmap(lambda x: io_callback(host, SCALAR, x, ordered=True))(jnp.arange(3.0))
+
+
+def test_compiled_callbacks_do_not_import_jax() -> None:
+    code = (
+        "import sys, numpy as np, minijax\n"
+        "minijax.jit(lambda x: minijax.debug.print('printed {}', x))(1.0)\n"
+        "assert 'jax' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "printed 1.0\n"), done.stderr

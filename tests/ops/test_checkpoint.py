@@ -1,0 +1,557 @@
+"""``checkpoint``: JAX's values, jaxprs and errors; what is saved, what is computed again, and the memory it takes."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import jax
+import jax.ad_checkpoint
+import numpy as np
+import pytest
+
+import minijax
+import minijax.ad_checkpoint
+import minijax.numpy as jnp
+from minijax.core.trace import stack_depth
+from tests.ops.agreement import NAMES, check_jaxprs, check_program, count, shown
+
+W = np.array([[0.5, -0.3, 0.2], [0.1, 0.4, -0.6], [-0.2, 0.7, 0.3]], np.float32)
+X = np.array([0.3, -1.2, 0.8], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def stack_is_empty() -> Any:
+    yield
+    assert stack_depth() == 0
+
+
+def name_of(ns: Any) -> Any:
+    return ns.ad_checkpoint.checkpoint_name
+
+
+def policy_of(ns: Any, policy: Any) -> Any:
+    """A policy by name, or ``(name, *arguments)``."""
+    if isinstance(policy, tuple):
+        return getattr(ns.checkpoint_policies, policy[0])(*policy[1:])
+    return policy if policy is None or callable(policy) else getattr(ns.checkpoint_policies, policy)
+
+
+POLICIES = [
+    None,
+    "everything_saveable",
+    "nothing_saveable",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    ("save_only_these_names", "first"),
+    ("save_any_names_but_these", "first"),
+    ("save_anything_except_these_names", "first"),
+]
+
+
+def layers(ns: Any) -> Any:
+    def f(w: Any, x: Any) -> Any:
+        np_ = ns.numpy
+        y = name_of(ns)(np_.sin(np_.dot(w, x)), "first")
+        z = name_of(ns)(np_.tanh(np_.dot(w, y)), "second")
+        return (z * np_.cos(z)).sum()
+
+    return f
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_policies_agree_with_jax(policy: Any) -> None:
+    def program(ns: Any) -> Any:
+        return ns.checkpoint(layers(ns), policy=policy_of(ns, policy))
+
+    check_program(program, [W, X], eager=("grad", "vmap of grad", "grad of vmap"))
+    check_jaxprs(program, [W, X], ["plain", "jvp", "grad", "vmap", "vmap of grad", "second order"])
+
+
+def programs() -> dict[str, Any]:
+    """Programs of ``(w, x)``, by name; each is a function of a namespace."""
+    rows: dict[str, Any] = {}
+
+    def row(fun: Any) -> None:
+        rows[fun.__name__] = lambda ns: functools.partial(fun, ns)
+
+    @row
+    def two_sines(ns: Any, w: Any, x: Any) -> Any:
+        return ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.sin(x)))(x).sum() + w.sum()
+
+    @row
+    def closes_over_an_array(ns: Any, w: Any, x: Any) -> Any:
+        c = ns.numpy.arange(3.0)
+        return ns.checkpoint(lambda x: ns.numpy.sin(x * c))(x).sum() + w.sum()
+
+    @row
+    def closes_over_a_tracer(ns: Any, w: Any, x: Any) -> Any:
+        return ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.dot(w, ns.numpy.cos(x))))(x).sum()
+
+    @row
+    def nested(ns: Any, w: Any, x: Any) -> Any:
+        inner = ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.dot(w, ns.numpy.sin(x))))
+        return ns.checkpoint(lambda x: inner(ns.numpy.cos(x)))(x).sum()
+
+    @row
+    def nested_with_policies(ns: Any, w: Any, x: Any) -> Any:
+        dots = ns.checkpoint_policies.dots_saveable
+        inner = ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.dot(w, ns.numpy.sin(x))))
+        return ns.checkpoint(lambda x: inner(ns.numpy.dot(w, ns.numpy.cos(x))), policy=dots)(x).sum()
+
+    @row
+    def of_jit(ns: Any, w: Any, x: Any) -> Any:
+        return ns.checkpoint(ns.jit(layers(ns)))(w, x)
+
+    @row
+    def of_jit_with_a_name_inside(ns: Any, w: Any, x: Any) -> Any:
+        policy = ns.checkpoint_policies.save_only_these_names("first")
+        return ns.checkpoint(ns.jit(layers(ns)), policy=policy)(w, x)
+
+    @row
+    def result_of_jit_used_again(ns: Any, w: Any, x: Any) -> Any:
+        f = ns.jit(lambda x: (ns.numpy.sin(x), ns.numpy.dot(w, x)))
+
+        def g(x: Any) -> Any:
+            a, b = f(x)
+            return ns.numpy.sin(a) * b + a
+
+        return ns.checkpoint(g, policy=ns.checkpoint_policies.dots_saveable)(x).sum()
+
+    @row
+    def in_jit(ns: Any, w: Any, x: Any) -> Any:
+        return ns.jit(ns.checkpoint(layers(ns)))(w, x)
+
+    @row
+    def twice_the_same_in_jit(ns: Any, w: Any, x: Any) -> Any:
+        f = ns.checkpoint(lambda w, x: ns.numpy.sin(ns.numpy.sin(ns.numpy.dot(w, x))))
+        return ns.jit(lambda w, x: f(w, f(w, x)))(w, x).sum()
+
+    @row
+    def forwards_and_repeats(ns: Any, w: Any, x: Any) -> Any:
+        def f(w: Any, x: Any) -> Any:
+            y = ns.numpy.sin(x)
+            return w, y, y, 2.0
+
+        a, b, c, d = ns.jit(ns.checkpoint(f))(w, x)
+        return a.sum() * d + ns.numpy.dot(b, c)
+
+    @row
+    def trees_and_keywords(ns: Any, w: Any, x: Any) -> Any:
+        def f(p: Any, *, shift: Any) -> Any:
+            return {"out": [ns.numpy.sin(ns.numpy.dot(p["w"], p["x"])) + shift]}
+
+        return ns.checkpoint(f)({"w": w, "x": x}, shift=1.5)["out"][0].sum()
+
+    @row
+    def integers_and_booleans(ns: Any, w: Any, x: Any) -> Any:
+        def f(x: Any, n: Any, up: Any) -> Any:
+            return ns.numpy.where(up, ns.numpy.sin(x) ** 2 * n, x), n + 1
+
+        y, n = ns.checkpoint(f)(x, 3, x > 0)
+        return (y * n).sum() + w.sum()
+
+    @row
+    def static_arguments(ns: Any, w: Any, x: Any) -> Any:
+        def f(kind: Any, x: Any, times: Any) -> Any:
+            for _ in range(times):
+                x = getattr(ns.numpy, kind)(x)
+            return x
+
+        return ns.checkpoint(f, static_argnums=(0, -1))("sin", x, 3).sum() + w.sum()
+
+    @row
+    def cse_prevented_for_some(ns: Any, w: Any, x: Any) -> Any:
+        f = lambda p, x: ns.numpy.sin(ns.numpy.dot(p[0], ns.numpy.sin(x)) * p[1])  # noqa: E731
+        return ns.checkpoint(f, prevent_cse=((True, False), True))((w, 2.0), x).sum()
+
+    @row
+    def cse_not_prevented(ns: Any, w: Any, x: Any) -> Any:
+        return ns.checkpoint(layers(ns), prevent_cse=False)(w, x)
+
+    @row
+    def of_scan(ns: Any, w: Any, x: Any) -> Any:
+        return ns.checkpoint(functools.partial(_scanned, ns))(w, x)
+
+    @row
+    def of_scan_that_saves_dots(ns: Any, w: Any, x: Any) -> Any:
+        return ns.checkpoint(functools.partial(_scanned, ns), policy=ns.checkpoint_policies.dots_saveable)(w, x)
+
+    @row
+    def of_scan_that_saves_a_name(ns: Any, w: Any, x: Any) -> Any:
+        policy = ns.checkpoint_policies.save_only_these_names("h")
+        return ns.checkpoint(functools.partial(_scanned, ns), policy=policy)(w, x)
+
+    @row
+    def in_scan(ns: Any, w: Any, x: Any) -> Any:
+        body = ns.checkpoint(lambda c, a: (ns.numpy.tanh(ns.numpy.dot(w, ns.numpy.sin(c))) * a, c.sum()))
+        c, ys = ns.lax.scan(body, x, ns.numpy.arange(3.0))
+        return c.sum() + ys.sum()
+
+    @row
+    def of_cond(ns: Any, w: Any, x: Any) -> Any:
+        def f(w: Any, x: Any) -> Any:
+            y = ns.numpy.dot(w, ns.numpy.sin(x))
+            return ns.lax.cond(y[0] > 0, lambda y: ns.numpy.sin(ns.numpy.sin(y)), lambda y: y * y, y).sum()
+
+        return ns.checkpoint(f)(w, x)
+
+    @row
+    def in_cond(ns: Any, w: Any, x: Any) -> Any:
+        f = ns.checkpoint(lambda x: ns.numpy.sin(ns.numpy.dot(w, ns.numpy.sin(x))))
+        return ns.lax.cond(x[0] > 0, f, lambda x: x, x).sum()
+
+    return rows
+
+
+def _scanned(ns: Any, w: Any, x: Any) -> Any:
+    def body(c: Any, a: Any) -> Any:
+        h = name_of(ns)(ns.numpy.sin(ns.numpy.dot(w, c)), "h")
+        return ns.numpy.tanh(h * a), h.sum()
+
+    c, ys = ns.lax.scan(body, x, ns.numpy.arange(3.0))
+    return c.sum() + ns.numpy.sin(ys).sum()
+
+
+PROGRAMS = programs()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_agree_with_jax(name: str) -> None:
+    # without compiled parts inside, evaluation is cheap
+    compiles = any(word in name for word in ("jit", "scan", "cond", "forwards"))
+    check_program(PROGRAMS[name], [W, X], ("grad",) if compiles else NAMES, ("vmap of grad", "second order"))
+
+
+OTHER_JAXPRS = {
+    "in_cond",  # JAX's branches keep dead equations for the residuals of the other branch
+    "of_cond",
+    "forwards_and_repeats",  # in a jit, a known part that hands on an input stays a call here
+    "nested_with_policies",  # JAX's inner call hands on the residual that it gets
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - OTHER_JAXPRS))
+def test_jaxprs_agree_with_jax(name: str) -> None:
+    check_jaxprs(PROGRAMS[name], [W, X], ["plain", "jvp", "grad", "vmap", "vmap of grad"])
+
+
+# ---------------------------------------------------------------------------------------------- recomputation
+
+
+def sines(x: Any) -> Any:
+    return jnp.sin(jnp.sin(jnp.sin(x)))
+
+
+def remat_eqns(fun: Any, *args: Any) -> list[Any]:
+    return [e for e in minijax.make_jaxpr(minijax.grad(fun))(*args).eqns if e.primitive.name == "remat2"]
+
+
+def test_the_backward_pass_recomputes() -> None:
+    plain = minijax.make_jaxpr(minijax.grad(sines))(1.0).jaxpr
+    again = minijax.make_jaxpr(minijax.grad(minijax.checkpoint(sines)))(1.0).jaxpr
+    assert (count(plain, "sin"), count(plain, "cos")) == (3, 3)
+    # the forward pass computes the sines alone; the backward pass two of them again, and the cosines
+    (backward,) = remat_eqns(minijax.checkpoint(sines), 1.0)
+    inside = backward.params["jaxpr"].jaxpr
+    assert (count(inside, "sin"), count(inside, "cos")) == (2, 3)
+    assert (count(again, "sin"), count(again, "cos")) == (5, 3)
+    # it takes the argument and the cotangent: nothing else was saved
+    assert len(backward.invars) == 2 and backward.params["differentiated"] is True
+
+
+def test_the_linear_program_recomputes_too() -> None:
+    _, linear = minijax.linearize(minijax.checkpoint(sines), 1.0)
+    (eqn,) = linear.jaxpr.eqns
+    assert eqn.primitive.name == "remat2"
+    assert (count(eqn.params["jaxpr"].jaxpr, "sin"), count(eqn.params["jaxpr"].jaxpr, "cos")) == (2, 3)
+    assert len(linear.jaxpr.consts) == 1
+
+
+@pytest.mark.parametrize(
+    "policy, saved, dots",
+    [(None, 0, 2), ("dots_saveable", 2, 0), (("save_only_these_names", "first"), 1, 2), ("everything_saveable", 7, 0)],
+    ids=str,
+)
+def test_what_a_policy_saves_is_not_computed_again(policy: Any, saved: int, dots: int) -> None:
+    f = minijax.checkpoint(layers(minijax), policy=policy_of(minijax, policy))
+    (backward,) = remat_eqns(f, W, X)
+    assert len(backward.invars) == saved + 3
+    recomputed = count(backward.params["jaxpr"].jaxpr, "dot_general") - 3
+    assert recomputed == dots
+
+
+def test_a_policy_sees_primitives_types_and_parameters() -> None:
+    seen: list[Any] = []
+
+    def policy(prim: Any, *avals: Any, **params: Any) -> bool:
+        seen.append((prim.name, [a.str_short() for a in avals], params.get("name")))
+        return prim.name == "dot_general"
+
+    minijax.grad(minijax.checkpoint(layers(minijax), policy=policy))(W, X)
+    assert ("dot_general", ["f32[3,3]", "f32[3]"], None) in seen
+    assert ("name", ["f32[3]"], "first") in seen
+    asked = len(seen)
+    minijax.grad(minijax.checkpoint(layers(minijax), policy=lambda *a, **k: True))(W, X)
+    assert len(seen) == asked
+
+
+def test_policies_may_answer_with_jaxs_words_and_need_no_hash() -> None:
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, prim: Any, *avals: Any, **params: Any) -> Any:
+            words = minijax.ad_checkpoint
+            return words.Saveable if prim.name == "dot_general" else words.Recompute
+
+    (backward,) = remat_eqns(minijax.checkpoint(layers(minijax), policy=Unhashable()), W, X)
+    assert len(backward.invars) == 5
+
+
+def test_the_program_recomputes_behind_a_barrier() -> None:
+    text = minijax.jit(minijax.grad(minijax.checkpoint(sines))).lower(1.0).as_text()
+    assert (text.count("stablehlo.sine"), text.count("stablehlo.cosine")) == (5, 3)
+    assert text.count("optimization_barrier") == 1
+    without = minijax.jit(minijax.grad(minijax.checkpoint(sines, prevent_cse=False))).lower(1.0).as_text()
+    assert "optimization_barrier" not in without
+    assert "optimization_barrier" not in minijax.jit(minijax.checkpoint(sines)).lower(1.0).as_text()
+
+
+def test_a_barrier_only_around_the_operands_asked_for() -> None:
+    f = minijax.checkpoint(lambda x, y: jnp.sin(jnp.sin(x) * y), prevent_cse=(False, True))
+    text = minijax.jit(minijax.grad(f)).lower(1.0, 2.0).as_text()
+    (line,) = [line for line in text.splitlines() if "optimization_barrier" in line]
+    assert line.count("tensor<f32>") == 2  # y and the cotangent
+
+
+def temporaries(ns: Any, wrap: Any, length: int) -> float:
+    """Temporary memory of the compiled gradient, in units of one carry."""
+    body = wrap(lambda w, c: ns.numpy.sin(ns.numpy.sin(ns.numpy.sin(c * w)) * w))
+
+    def f(w: Any, x: Any) -> Any:
+        return ns.lax.scan(lambda c, _: (body(w, c), None), x, None, length=length)[0].sum()
+
+    x = np.ones((64, 64), np.float32)
+    memory = ns.jit(ns.grad(f)).lower(x, x).compile().memory_analysis()
+    return memory.temp_size_in_bytes / x.nbytes
+
+
+def test_memory_grows_with_the_residuals_and_remat_reduces_it() -> None:
+    plain = {n: temporaries(minijax, lambda f: f, n) for n in (16, 32)}
+    saved = {n: temporaries(minijax, minijax.checkpoint, n) for n in (16, 32)}
+    # per step: c and the three cosines or their arguments, against c alone
+    assert round((plain[32] - plain[16]) / 16) == 5
+    assert round((saved[32] - saved[16]) / 16) == 1
+    assert saved[32] < plain[32] / 3
+    assert saved[32] == pytest.approx(temporaries(jax, jax.checkpoint, 32), abs=0.1)
+
+
+def test_staged_once_per_signature() -> None:
+    calls = []
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        return jnp.sin(x)
+
+    g = minijax.checkpoint(f)
+    for _ in range(3):
+        g(1.0)
+        minijax.grad(g)(1.0)
+        minijax.jit(g)(1.0)
+    assert len(calls) == 1
+    g(np.ones(3, np.float32))
+    assert len(calls) == 2
+    h = minijax.checkpoint(lambda n, x: f(x) * n, static_argnums=0)
+    for n in (2, 2, 3, 2):
+        h(n, 1.0)
+    assert len(calls) == 4
+    assert float(h([1.0][0], 1.0)) == pytest.approx(np.sin(1.0))
+
+
+def test_a_static_argument_may_be_anything() -> None:
+    g = minijax.checkpoint(lambda x, options: x * options["scale"], static_argnums=1)
+    assert float(minijax.grad(g)(2.0, {"scale": 3.0})) == 3.0
+    assert float(g(2.0, {"scale": 4.0})) == 8.0
+
+
+def test_unused_results_are_not_computed_again() -> None:
+    f = minijax.checkpoint(lambda x, y: (jnp.sin(jnp.sin(x)), jnp.exp(jnp.exp(y))))
+    (backward,) = remat_eqns(lambda x, y: f(x, y)[0], 1.0, 2.0)
+    assert count(backward.params["jaxpr"].jaxpr, "exp") == 0
+    assert len(backward.invars) == 2
+
+
+# ---------------------------------------------------------------------------------------------- residuals by name
+
+
+def residuals(ns: Any, fun: Any, *args: Any, capsys: Any) -> list[str]:
+    ns.ad_checkpoint.print_saved_residuals(fun, *args)
+    lines = capsys.readouterr().out.splitlines()
+    return sorted(re.sub(r" from \S+:\d+.*", "", line) for line in lines)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_saved_residuals_are_jaxs(policy: Any, capsys: Any) -> None:
+    found, expected = (
+        residuals(ns, ns.checkpoint(layers(ns), policy=policy_of(ns, policy)), W, X, capsys=capsys)
+        for ns in (minijax, jax)
+    )
+    assert found == expected and expected
+
+
+def test_saved_residuals_without_checkpoint(capsys: Any) -> None:
+    def program(ns: Any) -> Any:
+        return lambda p, n: 3.0 * p["x"] * n + ns.numpy.sin(p["x"]) * ns.numpy.arange(3.0)
+
+    args = {"x": X}, 2
+    found, expected = (residuals(ns, program(ns), *args, capsys=capsys) for ns in (minijax, jax))
+    assert found == expected
+    assert "f32[3] output of cos" in expected and "f32[] from a literal" in expected
+
+
+def test_residuals_name_the_line(capsys: Any) -> None:
+    minijax.ad_checkpoint.print_saved_residuals(sines, 1.0)
+    assert re.search(r"f32\[\] output of cos from .*test_checkpoint\.py:\d+:\d+ \(sines\)", capsys.readouterr().out)
+
+
+# ---------------------------------------------------------------------------------------------- name and barrier
+
+
+def test_checkpoint_name_is_the_identity() -> None:
+    tree = {"a": X, "b": (1.0, 2)}
+    found = name_of(minijax)(tree, "n")
+    np.testing.assert_array_equal(found["a"], X)
+    assert (float(found["b"][0]), int(found["b"][1])) == (1.0, 2)
+
+    def program(ns: Any) -> Any:
+        return lambda x: (name_of(ns)({"a": ns.numpy.sin(x)}, "n")["a"] * x).sum()
+
+    check_program(program, [X])
+    check_jaxprs(program, [X], ["plain", "jvp", "grad", "vmap"])
+
+
+def test_optimization_barrier_agrees_with_jax() -> None:
+    def program(ns: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            a, b = ns.lax.optimization_barrier((ns.numpy.sin(x), {"y": y * 2.0}))
+            return (a * b["y"]).sum()
+
+        return f
+
+    check_program(program, [X, X + 1])
+    check_jaxprs(program, [X, X + 1], ["plain", "jvp", "grad", "vmap", "second order"])
+    text = minijax.jit(program(minijax)).lower(X, X).as_text()
+    assert text.count("stablehlo.optimization_barrier") == 1
+
+
+# ---------------------------------------------------------------------------------------------- errors
+
+ERRORS = {
+    "static position out of range": (
+        lambda ns: ns.checkpoint(lambda x: x, static_argnums=(3,))(1.0),
+        "static_argnums.* greater than or equal to `-len\\(args\\)` .*got \\(3,\\), while `len\\(args\\)` = 1",
+    ),
+    "static positions in a list": (
+        lambda ns: ns.checkpoint(lambda x: x, static_argnums=[0])(1.0),
+        "the `static_argnums` argument .* must be an int.* got value \\[0\\]",
+    ),
+    "prevent_cse of another type": (
+        lambda ns: ns.checkpoint(lambda x: x, prevent_cse=3)(1.0),
+        "prevent_cse must be a bool or tuple of bools, got type\\(prevent_cse\\)=<class 'int'>",
+    ),
+    "branches on a tracer": (
+        lambda ns: ns.checkpoint(lambda x: x if x > 0 else -x)(1.0),
+        "(?s)Attempted boolean conversion.*Consider using the `static_argnums` parameter for `jax.remat` or",
+    ),
+    "no array": (lambda ns: ns.checkpoint(lambda x: x)("a"), "(?s)'a' of type <class 'str'> is not a valid JAX type"),
+    "no array returned": (
+        lambda ns: ns.checkpoint(lambda x: "a")(1.0),
+        "traced for checkpoint.* returned a value of type <class 'str'>.*, which is not a valid JAX type",
+    ),
+    "a policy's answer": (
+        lambda ns: ns.grad(ns.checkpoint(lambda x: ns.numpy.sin(x), policy=lambda *a, **k: 3))(1.0),
+        "Value returned by a remat policy should be a bool or `ad_checkpoint.Recompute`.* Got 3 of type <class 'int'>",
+    ),
+    "answers that cannot be joined": (
+        lambda ns: ns.grad(
+            ns.checkpoint(
+                lambda x: ns.numpy.sin(x),
+                policy=ns.checkpoint_policies.save_from_both_policies(lambda *a, **k: 3, lambda *a, **k: True),
+            )
+        )(1.0),
+        "The return value of the policies should be a boolean. Got: 3 and True",
+    ),
+    "reverse mode through a loop": (
+        lambda ns: ns.grad(ns.checkpoint(lambda x: ns.lax.while_loop(lambda c: c < 9.0, lambda c: c * 2.0, x)))(1.0),
+        "Reverse-mode differentiation does not work for lax.while_loop",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_jaxs(name: str) -> None:
+    call, words = ERRORS[name]
+    with pytest.raises(Exception, match=words) as expected:
+        call(jax)
+    with pytest.raises(Exception, match=words) as found:
+        call(minijax)
+    assert type(found.value).__name__ == type(expected.value).__name__
+
+
+def test_errors_of_our_own() -> None:
+    with pytest.raises(TypeError, match="Expected a callable value, got 3"):
+        minijax.checkpoint(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the policy of jax.checkpoint must be callable, got 3"):
+        minijax.checkpoint(sines, policy=3)  # type: ignore[arg-type]
+    with pytest.raises(NotImplementedError, match="save_and_offload_only_these_names: offloading"):
+        minijax.checkpoint_policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=[], names_which_can_be_offloaded=["a"], offload_src="device", offload_dst="host"
+        )
+    offload = minijax.ad_checkpoint.Offloadable("device", "pinned_host")
+    with pytest.raises(NotImplementedError, match="offloads the result of 'sin' to 'pinned_host'"):
+        minijax.grad(minijax.checkpoint(sines, policy=lambda *a, **k: offload))(1.0)
+
+
+def test_save_from_both_policies() -> None:
+    policies = minijax.checkpoint_policies
+    both = policies.save_from_both_policies(policies.dots_saveable, policies.save_only_these_names("first"))
+    (backward,) = remat_eqns(minijax.checkpoint(layers(minijax), policy=both), W, X)
+    assert len(backward.invars) == 3 + 3
+
+
+def test_the_names_are_jaxs() -> None:
+    assert vars(minijax.checkpoint_policies).keys() == vars(jax.checkpoint_policies).keys()
+    assert minijax.remat is minijax.checkpoint
+    assert shown(minijax.make_jaxpr(minijax.remat(sines))(1.0)).splitlines()[1].startswith("v1:float32[]* = remat2[")
+
+
+def test_debugging_happens_again_with_the_computation() -> None:
+    def calls(ns: Any, policy: Any, wrap: Any) -> int:
+        seen: list[float] = []
+
+        def f(x: Any) -> Any:
+            y = ns.numpy.sin(x)
+            ns.debug.callback(lambda y: seen.append(float(y)), y)
+            return ns.numpy.sin(y * x)
+
+        g = ns.checkpoint(wrap(ns, f), policy=policy_of(ns, policy))
+        ns.block_until_ready(ns.jit(ns.grad(g))(1.0))
+        ns.debug.effects_barrier() if hasattr(ns.debug, "effects_barrier") else ns.effects_barrier()
+        return len(seen)
+
+    for policy, wrap, expected in (
+        (None, lambda ns, f: f, 2),
+        (None, lambda ns, f: ns.jit(f), 2),
+        ("everything_saveable", lambda ns, f: f, 1),
+    ):
+        assert calls(minijax, policy, wrap) == calls(jax, policy, wrap) == expected
+
+
+def test_equal_policies_are_one() -> None:
+    policies = minijax.checkpoint_policies
+    assert policies.save_only_these_names("a", "b") == policies.save_only_these_names("b", "a")
+    assert hash(policies.save_only_these_names("a")) == hash(policies.save_only_these_names("a"))
+    assert policies.save_only_these_names("a") != policies.save_any_names_but_these("a")
+    assert len({policies.dots_saveable, policies.checkpoint_dots, policies.dots_with_no_batch_dims_saveable}) == 2
+    assert str(policies.save_any_names_but_these("a")) == str(jax.checkpoint_policies.save_any_names_but_these("a"))

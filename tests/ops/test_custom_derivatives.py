@@ -1,0 +1,559 @@
+"""``custom_jvp``, ``custom_vjp`` and their helpers: programs against JAX's values and jaxprs, printing, and what
+only our implementation promises (closures under vmap, nothing kept alive, rules watched).
+
+Most rules here are wrong on purpose, by a factor: so the tests see whether the rule was used.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import re
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.custom_derivatives
+import numpy as np
+import pytest
+
+import minijax
+from minijax import errors
+from minijax.core import observe
+from minijax.core.trace import stack_depth
+from minijax.ir.jaxpr import subjaxprs
+from minijax.ir.typecheck import typecheck_jaxpr
+from tests.ops.agreement import NAMES, check_jaxprs, check_program
+
+ONE = np.float32(1.25)
+VECTOR = np.array([0.5, -1.5, 2.5], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_on_the_stack() -> Any:
+    yield
+    assert stack_depth() == 0
+
+
+def rules(ns: Any) -> Any:
+    """``ns.custom_derivatives``, imported."""
+    return importlib.import_module(f"{ns.__name__}.custom_derivatives")
+
+
+# --- functions -----------------------------------------------------------------------------------------------------
+
+
+def sine_jvp(ns: Any, factor: float = 2.0) -> Callable[..., Any]:
+    jnp = ns.numpy
+
+    @ns.custom_jvp
+    def f(x, y):
+        return jnp.sin(x) * y
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        return f(x, y), jnp.cos(x) * dx * y * factor + jnp.sin(x) * dy * factor**2
+
+    return f
+
+
+def sine_vjp(ns: Any, factor: float = 2.0, call_itself: bool = False) -> Callable[..., Any]:
+    """A forward pass that calls the function has no forward-mode derivative, and so no second derivative by ``jvp``."""
+    jnp = ns.numpy
+
+    @ns.custom_vjp
+    def h(x, y):
+        return jnp.sin(x) * y
+
+    def h_fwd(x, y):
+        return h(x, y) if call_itself else jnp.sin(x) * y, {"of x": (jnp.cos(x), jnp.sin(x)), "y": y, "nothing": None}
+
+    def h_bwd(residuals, g):
+        cos_x, sin_x = residuals["of x"]
+        return cos_x * g * residuals["y"] * factor, sin_x * g * factor**2
+
+    h.defvjp(h_fwd, h_bwd)
+    return h
+
+
+def scaled_jvp(ns: Any, y: Any) -> Callable[..., Any]:
+    @ns.custom_jvp
+    def g(x):
+        return x * y
+
+    g.defjvps(lambda t, ans, x: 3 * t * y)
+    return g
+
+
+def scaled_vjp(ns: Any, y: Any) -> Callable[..., Any]:
+    @ns.custom_vjp
+    def g(x):
+        return x * y
+
+    g.defvjp(lambda x: (x * y, (y,)), lambda residuals, ct: (3 * ct * residuals[0],))
+    return g
+
+
+def of_tree(ns: Any) -> Callable[..., Any]:
+    """Trees in, trees out, an argument without a rule, a default, a float0 tangent."""
+    jnp = ns.numpy
+
+    @ns.custom_jvp
+    def f(tree, n, bias=2.0):
+        return {"a": tree["w"] * n + bias, "b": (jnp.sin(tree["v"]), n)}
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        tree, n, bias = primals
+        dtree, dn, _ = tangents
+        assert dn.dtype == ns.dtypes.float0
+        return f(*primals), {"a": dtree["w"] * n * 2, "b": (jnp.cos(tree["v"]) * dtree["v"] * 3, dn)}
+
+    def fun(x):
+        out = f({"w": x, "v": x + 1}, 3)
+        return (out["a"] * out["b"][0]).sum()
+
+    return fun
+
+
+def symbolic(ns: Any) -> Callable[..., Any]:
+    cd = rules(ns)
+
+    @ns.custom_jvp
+    def f(x, y):
+        return x * y, y
+
+    @functools.partial(f.defjvp, symbolic_zeros=True)
+    def f_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        assert type(dy) is cd.SymbolicZero and dy.shape == () and dy.dtype == np.float32
+        return f(x, y), (dx * y * 5, cd.zero_from_primal(y, symbolic_zeros=True))
+
+    return lambda x: sum(part.sum() for part in f(x, 2.0)[:1])
+
+
+def symbolic_vjp(ns: Any) -> Callable[..., Any]:
+    cd = rules(ns)
+
+    @ns.custom_vjp
+    def f(x, y):
+        return x * y, x
+
+    def fwd(x, y):
+        assert isinstance(x, cd.CustomVJPPrimal) and x.perturbed and not y.perturbed
+        x, y = cd.custom_vjp_primal_tree_values((x, y))
+        return (x * y, x), y
+
+    def bwd(y, cts):
+        assert type(cts[1]) is cd.SymbolicZero
+        return cts[0] * y * 5, None
+
+    f.defvjp(fwd, bwd, symbolic_zeros=True)
+    return lambda x: f(x, 2.0)[0].sum()
+
+
+def with_function(ns: Any) -> Callable[..., Any]:
+    @functools.partial(ns.custom_jvp, nondiff_argnums=(0,))
+    def apply(fun, x):
+        return fun(x)
+
+    @apply.defjvp
+    def apply_jvp(fun, primals, tangents):
+        return apply(fun, *primals), 2 * tangents[0] * primals[0]
+
+    return lambda x: apply(ns.numpy.sin, x).sum()
+
+
+def vjp_with_function(ns: Any) -> Callable[..., Any]:
+    @functools.partial(ns.custom_vjp, nondiff_argnames=("fun",))
+    def apply(x, fun):
+        return fun(x)
+
+    apply.defvjp(lambda x, fun: (fun(x), x), lambda fun, x, ct: (ct * fun(x) * 2,))
+    return lambda x: apply(x, ns.numpy.sin).sum()
+
+
+def gradient_of(ns: Any) -> Callable[..., Any]:
+    @ns.custom_gradient
+    def f(x, y):
+        s = ns.numpy.sin(x)
+        return s * y, lambda g: (g * s * 7, (g * x).sum())
+
+    return lambda x: f(x, 2.0).sum()
+
+
+def converted(ns: Any) -> Callable[..., Any]:
+    """A higher-order function whose argument closes over what is differentiated."""
+
+    @functools.partial(ns.custom_vjp, nondiff_argnums=(0,))
+    def run(fun, x, *args):
+        return fun(x, *args) * 2
+
+    def fwd(fun, x, *args):
+        return fun(x, *args) * 2, (x, args)
+
+    def bwd(fun, residuals, ct):
+        x, args = residuals
+        return ns.vjp(fun, x, *args)[1](ct * 10)
+
+    run.defvjp(fwd, bwd)
+
+    def fun(y):
+        converted, values = ns.closure_convert(lambda x: ns.numpy.sin(x) * y, 1.0)
+        return run(converted, 1.0, *values).sum()
+
+    return fun
+
+
+def in_scan(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
+    f = make(ns, 1.0)  # custom_jvp loses its rule in second derivatives: it had better be right
+
+    def fun(x, xs):
+        carry, ys = ns.lax.scan(lambda c, a: (f(c, a), f(a, c)), x, xs)
+        return carry + ys.sum()
+
+    return fun
+
+
+def in_cond(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
+    f = make(ns)
+    return lambda x: ns.lax.cond(x > 1, lambda z: f(z, 2.0), lambda z: f(3.0, z), x)
+
+
+def mapped_inside(ns: Any, make: Callable[..., Any], jitted: bool) -> Callable[..., Any]:
+    f = make(ns)
+    f = ns.jit(f) if jitted else f
+    return lambda x, xs: ns.vmap(f, in_axes=(None, 0))(x, xs).sum() + ns.vmap(f, in_axes=(0, None))(xs, x).sum()
+
+
+def closing_over_mapped(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
+    """The function and its rule close over what two enclosing vmaps map."""
+    ys = ns.numpy.arange(3.0)
+
+    def inner(x):
+        return ns.vmap(lambda y: ns.vmap(lambda z: make(ns, y + z)(x * z))(ys))(ys)
+
+    return lambda x: inner(x).sum()
+
+
+def remat(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
+    f = make(ns)
+    return ns.checkpoint(lambda x: ns.numpy.sin(f(x, x)))
+
+
+# name -> (program, arguments, whether it has a forward mode)
+PROGRAMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...], bool]] = {
+    "jvp": (lambda ns: lambda x, y: sine_jvp(ns)(x, y).sum(), (VECTOR, ONE), True),
+    "vjp": (lambda ns: lambda x, y: sine_vjp(ns)(x, y).sum(), (VECTOR, VECTOR), False),
+    "jvp in jit": (lambda ns: lambda x, y: ns.jit(sine_jvp(ns))(x, y).sum(), (VECTOR, ONE), True),
+    "vjp in jit": (lambda ns: lambda x, y: ns.jit(sine_vjp(ns))(x, y).sum(), (VECTOR, VECTOR), False),
+    "trees": (of_tree, (VECTOR,), True),
+    "symbolic zeros": (symbolic, (VECTOR,), True),
+    "symbolic zeros of vjp": (symbolic_vjp, (VECTOR,), False),
+    "nondiff_argnums": (with_function, (VECTOR,), True),
+    "nondiff_argnums of vjp": (vjp_with_function, (VECTOR,), False),
+    "custom_gradient": (gradient_of, (VECTOR,), False),
+    "closure_convert": (converted, (ONE,), False),
+    "jvp in scan": (lambda ns: in_scan(ns, sine_jvp), (ONE, VECTOR), True),
+    "vjp in scan": (lambda ns: in_scan(ns, sine_vjp), (ONE, VECTOR), False),
+    "jvp in cond": (lambda ns: in_cond(ns, sine_jvp), (ONE,), True),
+    "vjp in cond": (lambda ns: in_cond(ns, sine_vjp), (ONE,), False),
+    "jvp mapped": (lambda ns: mapped_inside(ns, sine_jvp, False), (ONE, VECTOR), True),
+    "vjp mapped": (lambda ns: mapped_inside(ns, sine_vjp, False), (ONE, VECTOR), False),
+    "jvp mapped in jit": (lambda ns: mapped_inside(ns, sine_jvp, True), (ONE, VECTOR), True),
+    "vjp mapped in jit": (lambda ns: mapped_inside(ns, sine_vjp, True), (ONE, VECTOR), False),
+    "jvp closing over mapped": (lambda ns: closing_over_mapped(ns, scaled_jvp), (ONE,), True),
+    "vjp closing over mapped": (lambda ns: closing_over_mapped(ns, scaled_vjp), (ONE,), False),
+    "jvp in checkpoint": (lambda ns: remat(ns, sine_jvp), (ONE,), True),
+    "vjp in checkpoint": (lambda ns: remat(ns, sine_vjp), (ONE,), False),
+    "library": (lambda ns: lambda x: (ns.nn.relu(x) + ns.nn.softplus(x) * ns.numpy.sinc(x)).sum(), (VECTOR,), True),
+}
+
+REVERSE = tuple(name for name in NAMES if name != "jvp")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_under_every_transformation(name: str) -> None:
+    program, args, forward = PROGRAMS[name]
+    check_program(program, args, eager=NAMES if forward else REVERSE)
+
+
+# JAX's scan, while and remat leave out steps of their own; what these do to a custom function is tested above.
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if not re.search("scan|cond|checkpoint|library", n)])
+def test_jaxprs_under_every_transformation(name: str) -> None:
+    program, args, forward = PROGRAMS[name]
+    names = [n for n in (NAMES if forward else REVERSE) if n != "second order"]
+    if "gradient" in name or "convert" in name:
+        names = ["plain", "vmap"]
+    check_jaxprs(program, args, names)
+
+
+# --- printing ------------------------------------------------------------------------------------------------------
+
+
+def with_constant(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
+    return make(ns, ns.numpy.arange(3.0))
+
+
+PRINTED: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = {
+    "jvp": (sine_jvp, (ONE, ONE)),
+    "vjp": (lambda ns: sine_vjp(ns, call_itself=True), (ONE, ONE)),
+    "twice": (lambda ns: lambda x: sine_jvp(ns)(sine_jvp(ns)(x, 1.0), 2.0), (ONE,)),
+    "vmap": (lambda ns: ns.vmap(sine_vjp(ns), (0, None)), (VECTOR, ONE)),
+    "vmap of jit": (lambda ns: ns.vmap(ns.jit(sine_jvp(ns))), (VECTOR, VECTOR)),
+    "grad of jit": (lambda ns: ns.grad(ns.jit(sine_jvp(ns))), (ONE, ONE)),
+    "grad of jit of vjp": (lambda ns: ns.grad(ns.jit(sine_vjp(ns, call_itself=True))), (ONE, ONE)),
+    "grad of grad": (lambda ns: ns.grad(ns.grad(sine_vjp(ns, call_itself=True))), (ONE, ONE)),
+    "linear": (lambda ns: lambda x: ns.jvp(ns.jit(sine_vjp(ns)), (x, x), (x, x)), (ONE,)),
+    "constant": (lambda ns: with_constant(ns, scaled_jvp), (VECTOR,)),
+    "constant of vjp": (lambda ns: with_constant(ns, scaled_vjp), (VECTOR,)),
+    "scan": (lambda ns: lambda x, xs: ns.lax.scan(lambda c, a: (sine_jvp(ns)(c, a), None), x, xs), (ONE, VECTOR)),
+    "partial": (lambda ns: with_rule(ns.custom_jvp(functools.partial(lambda a, x: a * x, 2.0))), (ONE,)),
+}
+
+
+def with_rule(f: Any) -> Any:
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    return f
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_printed_as_jax_prints(name: str) -> None:
+    program, args = PRINTED[name]
+    closed = minijax.make_jaxpr(program(minijax))(*args)
+    typecheck_jaxpr(closed)
+    theirs = re.sub(r" +out_sharding=None|out_sharding=None ", "", str(jax.make_jaxpr(program(jax))(*args)))
+    assert str(closed) == re.sub(r"\n +_split_transpose=False", "", theirs)
+
+
+# --- what only minijax promises ------------------------------------------------------------------------------------
+
+
+def test_a_plain_call_is_a_call_of_the_function() -> None:
+    seen: list[Any] = []
+
+    @minijax.custom_jvp
+    def f(x):
+        seen.append(x)
+        return x * 2 if x > 0 else "negative".count("e") * x  # Python control flow on the value
+
+    f.defjvps(lambda t, ans, x: t)
+    assert float(f(3.0)) == 6.0 and float(f(-3.0)) == -6.0
+    assert [type(x).__name__ for x in seen] == ["LiteralArray", "LiteralArray"]
+    assert f.__name__ == "f" and "custom_jvp" in repr(f)
+
+
+def test_the_function_is_not_called_where_the_rule_is() -> None:
+    calls: list[str] = []
+
+    @minijax.custom_jvp
+    def f(x):
+        calls.append("f")
+        return x
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        calls.append("rule")
+        return primals[0] * 2, tangents[0] * 3
+
+    value, tangent = minijax.jvp(f, (1.0,), (1.0,))
+    assert (float(value), float(tangent), calls) == (2.0, 3.0, ["rule"])
+
+
+def test_staged_once_and_its_rule_once() -> None:
+    calls: list[str] = []
+
+    @minijax.custom_jvp
+    def f(x):
+        calls.append("f")
+        return minijax.numpy.sin(x)
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        calls.append("rule")
+        return minijax.numpy.sin(primals[0]), tangents[0] * 3
+
+    g = minijax.jit(f)
+    for _ in range(3):
+        g(1.0)
+        assert float(minijax.grad(g)(1.0)) == 3.0
+    assert calls == ["f", "rule"]
+
+
+def test_second_derivatives_through_scan() -> None:
+    """As in JAX, a custom_vjp function keeps its rule when scan is split, and a custom_jvp function loses it."""
+
+    def second(ns: Any, f: Callable[..., Any], scan: bool) -> Any:
+        def fun(x):
+            if scan:
+                return ns.lax.scan(lambda c, a: (f(c, a), None), x, VECTOR)[0]
+            for a in VECTOR:
+                x = f(x, a)
+            return x
+
+        return ns.grad(ns.grad(fun))(ONE)
+
+    for make in (sine_jvp, functools.partial(sine_vjp, call_itself=True)):
+        in_scan, straight = second(minijax, make(minijax), True), second(minijax, make(minijax), False)
+        np.testing.assert_allclose(in_scan, second(jax, make(jax), True), rtol=1e-5)
+        assert np.isclose(in_scan, straight, rtol=1e-5) == (make is not sine_jvp)
+
+
+@pytest.mark.parametrize("make", [sine_jvp, sine_vjp])
+def test_pruned_results_keep_the_rule(make: Callable[..., Any]) -> None:
+    """Dead-code elimination drops a result of the call; the others are still differentiated by the rule."""
+    two = two_results(make is sine_vjp)
+
+    def body(c, a):
+        kept, dropped = two(c)
+        return kept * a, dropped
+
+    def fun(x):
+        return minijax.lax.scan(body, x, minijax.numpy.asarray(VECTOR))[0]
+
+    def straight(x):
+        for a in VECTOR:
+            x = body(x, a)[0]
+        return x
+
+    np.testing.assert_allclose(minijax.grad(fun)(ONE), minijax.grad(straight)(ONE), rtol=1e-5)
+    once = minijax.jit(lambda x: two(x)[0])
+    closed = minijax.make_jaxpr(minijax.grad(lambda x: once(x) * 2))(ONE)
+    typecheck_jaxpr(closed)
+    assert float(minijax.grad(once)(ONE)) == 5.0
+
+
+def two_results(reverse: bool) -> Callable[..., Any]:
+    if reverse:
+        v = minijax.custom_vjp(lambda x: (x * 2, x * 3))
+        v.defvjp(lambda x: (v(x), None), lambda residuals, cts: (5 * cts[0] + 7 * cts[1],))
+        return v
+    f = minijax.custom_jvp(lambda x: (x * 2, x * 3))
+    f.defjvp(lambda primals, tangents: (f(*primals), (5 * tangents[0], 7 * tangents[0])))
+    return f
+
+
+@pytest.mark.parametrize("make", [sine_jvp, sine_vjp])
+@pytest.mark.parametrize("used", [(True, False), (False, True), (True, True)])
+def test_dead_code_elimination(make: Callable[..., Any], used: tuple[bool, ...]) -> None:
+    """The pruned equation is well typed, and evaluates and differentiates as before."""
+    from minijax.interpreters.partial_eval import dce_jaxpr
+    from minijax.ir.evaluate import eval_closed
+    from minijax.ir.jaxpr import ClosedJaxpr
+
+    closed = minijax.make_jaxpr(two_results(make is sine_vjp))(ONE)
+    pruned, used_in = dce_jaxpr(closed.jaxpr, used)
+    typecheck_jaxpr(pruned)
+    assert used_in == [True]
+    again = ClosedJaxpr(pruned, [])
+    values, slopes = np.array([2.0, 3.0]) * ONE, np.array([5.0, 7.0])
+    np.testing.assert_allclose(eval_closed(again, ONE), values[list(used)])
+    np.testing.assert_allclose(minijax.grad(lambda x: sum(eval_closed(again, x)))(ONE), slopes[list(used)].sum())
+    mapped = minijax.vmap(minijax.grad(lambda x: sum(eval_closed(again, x))))(VECTOR)
+    np.testing.assert_allclose(mapped, np.full(3, slopes[list(used)].sum()))
+    [inner] = [sub for eqn in pruned.eqns for sub in subjaxprs(eqn.params)]
+    assert len(inner.eqns) == sum(used)
+
+
+def test_a_backward_pass_may_close_over_what_is_mapped() -> None:
+    """It runs when that vmap has ended. JAX calls its tracers escaped then."""
+
+    def scaled(y):
+        f = minijax.custom_vjp(lambda x: x * y)
+        f.defvjp(lambda x: (x * y, None), lambda residuals, ct: (3 * ct * y,))
+        return f
+
+    def fun(x):
+        return minijax.vmap(lambda y: scaled(y)(x))(minijax.numpy.asarray(VECTOR)).sum()
+
+    assert float(minijax.grad(fun)(2.0)) == float(minijax.jit(minijax.grad(fun))(2.0)) == 3 * VECTOR.sum()
+
+
+def test_a_rule_in_a_loop_may_close_over_what_is_mapped() -> None:
+    def fun(y):
+        return minijax.grad(lambda x: minijax.lax.scan(lambda c, a: (scaled_jvp(minijax, y)(c), a), x, VECTOR)[0])(1.0)
+
+    np.testing.assert_allclose(minijax.vmap(fun)(VECTOR), (3 * VECTOR) ** 3, rtol=1e-5)
+
+
+def test_a_result_that_ignores_what_is_mapped_but_whose_tangent_does_not() -> None:
+    g = minijax.custom_jvp(lambda x: 2.0)
+    g.defjvp(lambda primals, tangents: (2.0, tangents[0]))
+    np.testing.assert_array_equal(minijax.grad(lambda x: minijax.vmap(g)(x).sum())(VECTOR), np.ones(3))
+    assert float(minijax.vmap(g, out_axes=None)(VECTOR)) == 2.0
+    with pytest.raises(ValueError, match="result 0 of the function does not depend on the mapped arguments"):
+        minijax.grad(lambda x: minijax.jit(minijax.vmap(g))(x).sum())(VECTOR)
+
+
+def test_collectives_inside() -> None:
+    def of_axis(ns: Any) -> Any:
+        f = sine_vjp(ns)
+        return ns.vmap(ns.grad(lambda x: f(x, ns.lax.psum(x, "i"))), axis_name="i")
+
+    np.testing.assert_allclose(of_axis(minijax)(VECTOR), of_axis(jax)(VECTOR), rtol=1e-5)
+
+
+def test_a_backward_pass_keeps_no_more_than_its_residuals() -> None:
+    f = minijax.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, None), lambda residuals, ct: (ct * 2,))
+    x = minijax.numpy.arange(1000.0)
+    alive = weakref.ref(x)
+    _, pullback = minijax.vjp(f, x)
+    del x
+    gc.collect()
+    assert alive() is None
+    assert float(pullback(minijax.numpy.ones(1000))[0][0]) == 2.0
+
+
+def test_the_users_rules_are_seen_by_observers() -> None:
+    class Seen(observe.Observer):
+        def __init__(self) -> None:
+            self.rules: list[tuple[str, str, str]] = []
+
+        def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
+            if table.startswith("custom"):
+                self.rules.append((table, primitive.name, rule.__name__))
+
+    seen = Seen()
+    with observe.watching(seen):
+        minijax.grad(sine_vjp(minijax))(1.0, 2.0)
+        minijax.grad(sine_jvp(minijax))(1.0, 2.0)
+    assert seen.rules == [
+        ("custom_vjp fwd", "custom_vjp_call", "h_fwd"),
+        ("custom_vjp bwd", "custom_vjp_call", "h_bwd"),
+        ("custom_jvp rule", "custom_jvp_call", "f_jvp"),
+    ]
+
+
+def test_equations_come_from_the_lines_of_the_rule() -> None:
+    f = sine_jvp(minijax)
+    closed = minijax.make_jaxpr(lambda x, t: minijax.jvp(f, (x, x), (t, t)))(ONE, ONE)
+    functions = {errors.summarize(eqn.source).rpartition("(")[2] for eqn in closed.eqns}
+    assert {name.rpartition(".")[2] for name in functions} == {"f_jvp)"}
+
+
+def test_a_method_can_be_custom() -> None:
+    class Model:
+        scale = 3.0
+
+        @functools.partial(minijax.custom_jvp, nondiff_argnums=(0,))
+        def apply(self, x):
+            return x * self.scale
+
+        @apply.defjvp
+        def apply_jvp(self, primals, tangents):
+            return self.apply(*primals), tangents[0] * 5
+
+    assert float(minijax.grad(Model().apply)(1.0)) == 5.0
+    assert float(minijax.grad(lambda x: Model().apply(x=x))(1.0)) == 5.0
+
+
+def test_names_are_those_of_jax() -> None:
+    ours, theirs = minijax.custom_derivatives, jax.custom_derivatives
+    missing = {n for n in dir(theirs) if not n.startswith("_")} - set(dir(ours)) - {"linear_call", "remat_opt_p"}
+    assert not missing
+    for name in ("custom_jvp", "custom_vjp", "custom_gradient", "closure_convert"):
+        assert getattr(minijax, name) is getattr(ours, name)

@@ -1,0 +1,364 @@
+"""``custom_linear_solve`` and ``custom_root``: solved by anything, differentiated as what they solve."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.core.trace import stack_depth
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ir.typecheck import JaxprTypeError, typecheck_jaxpr
+from tests.ops.agreement import NAMES, check_jaxprs, check_program
+
+A = np.array([[4.0, 1.0], [0.5, 3.0]], np.float32)
+B = np.array([1.0, -2.0], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def stack_is_empty() -> Any:
+    yield
+    assert stack_depth() == 0
+
+
+def cramer(ns: Any, matvec: Any, b: Any) -> Any:
+    """Two equations, solved with the columns that ``matvec`` gives."""
+    one, two = ns.numpy.array([1.0, 0.0], "float32"), ns.numpy.array([0.0, 1.0], "float32")
+    p, q = matvec(one), matvec(two)
+    det = p[0] * q[1] - q[0] * p[1]
+    return ns.numpy.stack([(b[0] * q[1] - b[1] * q[0]) / det, (p[0] * b[1] - p[1] * b[0]) / det])
+
+
+def by_diagonal(ns: Any, matvec: Any, b: Any) -> Any:
+    """No solution at all, but one without array constants, whose order among the operands JAX chooses otherwise."""
+    return b / matvec(ns.numpy.ones_like(b))
+
+
+def jacobi(ns: Any, matvec: Any, b: Any) -> Any:
+    """A loop whose length depends on the data: nothing that reverse mode could go through."""
+    def unfinished(state: Any) -> Any:
+        return (abs(matvec(state[0]) - b).sum() > 1e-6) & (state[1] < 60)
+
+    def step(state: Any) -> Any:
+        return state[0] + (b - matvec(state[0])) / 3.5, state[1] + 1
+
+    return ns.lax.while_loop(unfinished, step, (b * 0.0, 0))
+
+
+def programs(solver: Any) -> dict[str, Any]:
+    """Programs of ``(a, b)``, by name; each is a function of a namespace."""
+    rows: dict[str, Any] = {}
+
+    def row(fun: Any) -> None:
+        rows[fun.__name__] = lambda ns: functools.partial(fun, ns)
+
+    @row
+    def two_equations(ns: Any, a: Any, b: Any) -> Any:
+        solve = functools.partial(solver, ns)
+        return (ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), b, solve, solve) ** 2).sum()
+
+    @row
+    def symmetric(ns: Any, a: Any, b: Any) -> Any:
+        s = ns.numpy.dot(a.T, a)
+        solve = functools.partial(solver, ns)
+        return (ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(s, x), b, solve, symmetric=True) ** 2).sum()
+
+    @row
+    def a_constant_matrix(ns: Any, a: Any, b: Any) -> Any:
+        solve = functools.partial(solver, ns)
+        return ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(A, x), a[0] * b, solve, solve).sum()
+
+    @row
+    def a_constant_right_side(ns: Any, a: Any, b: Any) -> Any:
+        solve = functools.partial(solver, ns)
+        x = ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), ns.numpy.ones(2, "float32"), solve, solve)
+        return (x * b).sum()
+
+    @row
+    def trees(ns: Any, a: Any, b: Any) -> Any:
+        def matvec(x: Any) -> Any:
+            y = ns.numpy.dot(a, ns.numpy.stack([x["p"], x["q"][0]]))
+            return {"p": y[0], "q": [y[1]]}
+
+        def solve(matvec: Any, b: Any) -> Any:
+            p, q = matvec({"p": 1.0, "q": [0.0]}), matvec({"p": 0.0, "q": [1.0]})
+            det = p["p"] * q["q"][0] - q["p"] * p["q"][0]
+            first = (b["p"] * q["q"][0] - b["q"][0] * q["p"]) / det
+            return {"p": first, "q": [(p["p"] * b["q"][0] - p["q"][0] * b["p"]) / det]}
+
+        x = ns.lax.custom_linear_solve(matvec, {"p": b[0], "q": [b[1] * b[0]]}, solve, solve)
+        return x["p"] * x["q"][0]
+
+    @row
+    def auxiliary_output(ns: Any, a: Any, b: Any) -> Any:
+        solve = functools.partial(jacobi, ns)
+        x, steps = ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), b, solve, solve, has_aux=True)
+        return (x * x).sum() * (steps > 0)
+
+    @row
+    def a_loop_without_derivative(ns: Any, a: Any, b: Any) -> Any:
+        solve = lambda f, y: jacobi(ns, f, y)[0]  # noqa: E731
+        return (ns.lax.custom_linear_solve(lambda x: ns.numpy.dot(a, x), b, solve, solve) ** 2).sum()
+
+    @row
+    def in_jit(ns: Any, a: Any, b: Any) -> Any:
+        return ns.jit(rows["two_equations"](ns))(a, b)
+
+    @row
+    def in_scan(ns: Any, a: Any, b: Any) -> Any:
+        solve = functools.partial(solver, ns)
+
+        def body(x: Any, _: Any) -> Any:
+            return ns.lax.custom_linear_solve(lambda y: ns.numpy.dot(a, y), ns.numpy.sin(x), solve, solve), None
+
+        return ns.lax.scan(body, b, None, length=2)[0].sum()
+
+    @row
+    def in_checkpoint(ns: Any, a: Any, b: Any) -> Any:
+        return ns.checkpoint(rows["two_equations"](ns))(a, b)
+
+    return rows
+
+
+PROGRAMS = programs(cramer)
+UNSOLVED = programs(by_diagonal)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_agree_with_jax(name: str) -> None:
+    compiles = any(word in name for word in ("jit", "scan", "loop", "auxiliary"))
+    check_program(PROGRAMS[name], [A, B], ("grad",) if compiles else NAMES, ("vmap of grad", "second order"))
+
+
+@pytest.mark.parametrize("name", sorted(set(UNSOLVED) - {"a_constant_matrix"}))
+def test_jaxprs_agree_with_jax(name: str) -> None:
+    check_jaxprs(UNSOLVED[name], [A, B], ["plain", "jvp", "grad", "vmap", "vmap of one", "vmap of grad"])
+
+
+def diagonal_solve(ns: Any) -> Any:
+    def f(a: Any, b: Any) -> Any:
+        solve = lambda matvec, y: y / matvec(ns.numpy.ones_like(y))  # noqa: E731
+        return ns.lax.custom_linear_solve(lambda x: a * x, b, solve, solve)
+
+    return f
+
+
+def test_printed_as_jax_prints_it() -> None:
+    batch = np.ones((3, 2), np.float32)
+    for wrap, b in ((lambda ns, f: f, B), (lambda ns, f: ns.vmap(f, in_axes=(None, 0)), batch)):
+        found, expected = (str(ns.make_jaxpr(wrap(ns, diagonal_solve(ns)))(B, b)) for ns in (minijax, jax))
+        assert found == expected.replace("np.int64(1)", "1")
+        assert "const_lengths=_LinearSolveTuple(matvec=1, vecmat=1, solve=1, transpose_solve=1)" in found
+
+
+def test_the_gradient_solves_the_transposed_equation() -> None:
+    def f(b: Any) -> Any:
+        solve = functools.partial(cramer, minijax)
+        return minijax.lax.custom_linear_solve(lambda x: jnp.dot(A, x), b, solve, solve)[0]
+
+    np.testing.assert_allclose(minijax.grad(f)(B), np.linalg.solve(A.T, [1.0, 0.0]), rtol=1e-5)
+    names = [e.primitive.name for e in minijax.make_jaxpr(minijax.grad(f))(B).eqns]
+    assert names.count("custom_linear_solve") == 2
+
+
+def test_complex_equations_are_transposed_not_conjugated() -> None:
+    def program(ns: Any) -> Any:
+        a = np.array([1.0 + 2.0j, 3.0 - 1.0j], np.complex64)
+        solve = lambda matvec, y: y / matvec(ns.numpy.ones_like(y))  # noqa: E731
+        f = lambda b: ns.lax.custom_linear_solve(lambda x: a * x, b, solve, solve)  # noqa: E731
+        return ns.vjp(f, B.astype(np.complex64))[1](a)[0]
+
+    np.testing.assert_allclose(program(minijax), program(jax), rtol=1e-6)
+
+
+def test_scalars_and_integers() -> None:
+    def halved(ns: Any, b: Any) -> Any:
+        return ns.lax.custom_linear_solve(lambda x: 2.0 * x, b, lambda f, y: y / 2.0)
+
+    for b in (3.0, np.float32(3.0)):
+        found, expected = (str(ns.make_jaxpr(functools.partial(halved, ns))(b).out_avals) for ns in (minijax, jax))
+        assert found.replace(", weak_type=True", "") == expected.replace(", weak_type=True", "")
+        assert float(minijax.jit(functools.partial(halved, minijax))(b)) == 1.5
+    assert float(halved(minijax, 3)) == 1.5
+
+
+def test_the_auxiliary_output_has_no_derivative() -> None:
+    def f(b: Any) -> Any:
+        solve = lambda matvec, y: (y / 2.0, {"first": y[0], "count": 7})  # noqa: E731
+        return minijax.lax.custom_linear_solve(lambda x: 2.0 * x, b, solve, has_aux=True)
+
+    (x, aux), (dx, daux) = minijax.jvp(f, (B,), (B,))
+    np.testing.assert_allclose(dx, B / 2)
+    assert (float(aux["first"]), int(aux["count"])) == (1.0, 7)
+    assert float(daux["first"]) == 0.0 and daux["count"].dtype == minijax.dtypes.float0
+    batched, more = minijax.vmap(f)(np.stack([B, B]))
+    assert (batched.shape, more["first"].shape, more["count"].shape) == ((2, 2), (2,), (2,))
+
+
+def test_typecheck_refuses_operands_that_do_not_fit() -> None:
+    closed = minijax.make_jaxpr(diagonal_solve(minijax))(B, B)
+    (eqn,) = closed.eqns
+    typecheck_jaxpr(closed)
+    swapped = JaxprEqn(eqn.primitive, eqn.invars[:-1] + [closed.jaxpr.invars[0]], dict(eqn.params), eqn.outvars)
+    typecheck_jaxpr(ClosedJaxpr(closed.jaxpr.replace(eqns=[swapped])))
+    fewer = JaxprEqn(eqn.primitive, eqn.invars[:-1], dict(eqn.params), eqn.outvars)
+    with pytest.raises(JaxprTypeError, match="the jaxpr of matvec expects"):
+        typecheck_jaxpr(ClosedJaxpr(closed.jaxpr.replace(eqns=[fewer])))
+
+
+ERRORS = {
+    "matvec's tree": (
+        lambda ns, solve: ns.lax.custom_linear_solve(lambda x: {"a": x}, B, solve, solve),
+        r"matvec\(\) output pytree structure must match b, got PyTreeDef\(\{'a': \*\}\) and PyTreeDef\(\*\)",
+    ),
+    "matvec's shape": (
+        lambda ns, solve: ns.lax.custom_linear_solve(lambda x: x[0], B, solve, solve),
+        r"matvec\(\) output shapes must match b, got \[\(\)\] and \[\(2,\)\]",
+    ),
+    "solve's tree": (
+        lambda ns, solve: ns.lax.custom_linear_solve(lambda x: x, B, lambda f, x: (x, 1), solve),
+        r"solve\(\) output shapes must match b, got \[\(2,\), \(\)\] and \[\(2,\)\]",
+    ),
+    "transpose_solve's shape": (
+        lambda ns, solve: ns.lax.custom_linear_solve(lambda x: x, B, solve, lambda f, x: x[:1]),
+        r"transpose_solve\(\) output shapes must match b, got \[\(1,\)\] and \[\(2,\)\]",
+    ),
+    "the tree beside the auxiliary output": (
+        lambda ns, solve: ns.lax.custom_linear_solve(lambda x: x, B, lambda f, x: ({"a": x}, 1), has_aux=True),
+        r"solve\(\) output pytree structure must match b, got PyTreeDef\(\{'a': \*\}\) and PyTreeDef\(\*\)",
+    ),
+    "no transpose_solve": (
+        lambda ns, solve: ns.grad(lambda b: ns.lax.custom_linear_solve(lambda x: x, b, solve).sum())(B),
+        "transpose_solve required for backwards mode automatic differentiation of custom_linear_solve",
+    ),
+    "matvec is not linear": (
+        lambda ns, solve: ns.lax.custom_linear_solve(ns.numpy.sin, B, solve, solve),
+        r"Transpose rule \(for reverse-mode differentiation\) for 'sin' not implemented",
+    ),
+    "f's tree": (
+        lambda ns, solve: ns.lax.custom_root(lambda x: {"a": x}, 1.0, solve, solve),
+        r"f\(\) output pytree structure must match initial_guess, got PyTreeDef\(\{'a': \*\}\) and PyTreeDef\(\*\)",
+    ),
+    "the root's tree": (
+        lambda ns, solve: ns.lax.custom_root(lambda x: x, 1.0, lambda f, x: {"a": x}, solve),
+        r"solve\(\) output pytree structure must match initial_guess, got PyTreeDef\(\{'a': \*\}\)",
+    ),
+    "tangent_solve's tree": (
+        lambda ns, solve: ns.lax.custom_root(lambda x: x, 1.0, solve, lambda g, y: {"a": y}),
+        r"tangent_solve\(\) output pytree structure must match x, got PyTreeDef\(\{'a': \*\}\) and PyTreeDef\(\*\)",
+    ),
+    "a root without auxiliary output": (
+        lambda ns, solve: ns.lax.custom_root(lambda x: x, 1.0, solve, solve, has_aux=True),
+        r"solve\(\) produced a pytree with structure PyTreeDef\(\*\), but a pytree tuple with auxiliary output was "
+        "expected because has_aux was set to True",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_jaxs(name: str) -> None:
+    call, words = ERRORS[name]
+    for ns in (jax, minijax):
+        with pytest.raises(Exception, match=words) as raised:
+            call(ns, lambda f, x: x)
+        if ns is jax:
+            expected = type(raised.value).__name__
+    assert type(raised.value).__name__ == expected
+
+
+def test_arguments_of_the_wrong_kind() -> None:
+    identity = lambda f, x: x  # noqa: E731
+    solve: Any = minijax.lax.custom_linear_solve
+    root: Any = minijax.lax.custom_root
+    with pytest.raises(TypeError, match="the argument b\\['p'\\] is 'no' of type <class 'str'>, which is not a valid"):
+        solve(lambda x: x, {"p": "no"}, identity)
+    with pytest.raises(TypeError, match="the argument initial_guess is 'no' of type <class 'str'>"):
+        root(lambda x: x, "no", identity, identity)
+    bad = (lambda: solve(3, B, identity), lambda: solve(identity, B, 3), lambda: root(identity, B, identity, 3))
+    for call in bad:
+        with pytest.raises(TypeError, match="Expected a callable value, got 3"):
+            call()
+
+
+# ---------------------------------------------------------------------------------------------- roots
+
+
+def newton(ns: Any, f: Any, x: Any) -> Any:
+    """Newton's method for each element by itself, in a loop."""
+
+    def step(x: Any) -> Any:
+        value, slope = ns.jvp(f, (x,), (ns.numpy.ones_like(x),))
+        return x - value / slope
+
+    return ns.lax.while_loop(lambda x: (abs(f(x)) > 1e-5).any(), step, x)
+
+
+def cube_roots(ns: Any) -> Any:
+    def f(a: Any) -> Any:
+        solve = functools.partial(newton, ns)
+        divide = lambda g, y: y / g(ns.numpy.ones_like(y))  # noqa: E731
+        x = ns.lax.custom_root(lambda x: x * x * x - a, ns.numpy.ones_like(a), solve, divide)
+        return (x * a).sum()
+
+    return f
+
+
+def plain_square_root(ns: Any) -> Any:
+    def f(a: Any) -> Any:
+        solve = lambda f, x: x - f(x) / 2.0  # noqa: E731
+        divide = lambda g, y: y / g(ns.numpy.ones_like(y))  # noqa: E731
+        return ns.lax.custom_root(lambda x: x * x - a, ns.numpy.ones_like(a), solve, divide).sum()
+
+    return f
+
+
+@pytest.mark.parametrize("program", [cube_roots, plain_square_root])
+def test_roots_agree_with_jax(program: Any) -> None:
+    a = np.array([2.0, 8.0, 0.5], np.float32)
+    check_program(program, [a], ("plain", "grad"), ("vmap of grad", "second order"))
+
+
+def test_the_jaxpr_of_a_root_is_jaxs() -> None:
+    a = np.array([2.0, 8.0, 0.5], np.float32)
+    check_jaxprs(plain_square_root, [a], ["jvp", "grad"])
+    for ns in (minijax, jax):
+        (eqn,) = [e for e in ns.make_jaxpr(plain_square_root(ns))(a).eqns if e.primitive.name == "custom_jvp_call"]
+        assert len(eqn.invars) == 4
+
+
+def test_the_derivative_of_a_root_is_the_implicit_one() -> None:
+    def root(a: Any) -> Any:
+        solve = functools.partial(newton, minijax)
+        return minijax.lax.custom_root(lambda x: x * x - a, 1.0, solve, lambda g, y: y / g(1.0))
+
+    assert float(root(9.0)) == pytest.approx(3.0, rel=1e-5)
+    assert float(minijax.grad(root)(9.0)) == pytest.approx(1 / 6, rel=1e-4)
+    assert float(minijax.grad(minijax.grad(root))(9.0)) == pytest.approx(-1 / 108, rel=1e-4)
+    assert float(minijax.jit(minijax.grad(root))(9.0)) == pytest.approx(1 / 6, rel=1e-4)
+
+
+def test_trees_and_auxiliary_output_of_a_root() -> None:
+    def root(a: Any) -> Any:
+        def f(x: Any) -> Any:
+            return {"p": x["p"] - a, "q": x["q"] * 2.0 - x["p"] * a}
+
+        def solve(f: Any, x: Any) -> Any:
+            p = x["p"] - f(x)["p"]
+            return {"p": p, "q": x["q"] - f({"p": p, "q": x["q"]})["q"] / 2.0}, {"steps": 1, "where": x["p"]}
+
+        def tangent_solve(g: Any, y: Any) -> Any:
+            p = y["p"]
+            return {"p": p, "q": (y["q"] - g({"p": p, "q": 0.0})["q"]) / 2.0}
+
+        return minijax.lax.custom_root(f, {"p": 1.0, "q": 1.0}, solve, tangent_solve, has_aux=True)
+
+    x, aux = root(3.0)
+    assert (float(x["p"]), float(x["q"]), int(aux["steps"])) == (3.0, 4.5, 1)
+    (_, _), (dx, daux) = minijax.jvp(root, (3.0,), (1.0,))
+    assert (float(dx["p"]), float(dx["q"]), float(daux["where"])) == (1.0, 3.0, 0.0)
+    assert daux["steps"].dtype == minijax.dtypes.float0

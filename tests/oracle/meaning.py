@@ -1,0 +1,113 @@
+"""What a jaxpr computes, as one digest per result: equal digests, equal programs but for order and dead code.
+
+Coarser than ``normalise``, for second derivatives of control flow: there the two libraries agree in every equation,
+but not always in which residual of a loop or branch comes first. A result is a term over the arguments: primitive,
+parameters, operands, types. Terms go through calls and into branches and loop bodies, so a permutation of what a loop
+carries or stacks does not show, and a different equation anywhere does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from .normalise import CALLS, SHARDING_PARAMS, show_param, show_type, show_value
+
+Term = tuple[str, ...]  # a sum of summands; one for all but ``add_any``
+
+
+def digest(*parts: Any) -> str:
+    """A short text that differs when the parts differ."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def meaning(jaxpr: Any) -> list[str]:
+    """The digests of the results of a ``Jaxpr`` or ``ClosedJaxpr`` of either library."""
+    opened = getattr(jaxpr, "jaxpr", jaxpr)
+    arguments = [(digest("argument", i, show_type(v.aval)),) for i, v in enumerate(opened.invars)]
+    return [digest(*term) for term in results(jaxpr, arguments)]
+
+
+def results(jaxpr: Any, arguments: list[Term]) -> list[Term]:
+    opened = getattr(jaxpr, "jaxpr", jaxpr)
+    environment = dict(zip(opened.invars, arguments, strict=True))
+    for var, value in zip(opened.constvars, getattr(jaxpr, "consts", ()), strict=True):
+        environment[var] = (digest("constant", show_value(value), show_type(var.aval)),)
+
+    def term(atom: Any) -> Term:
+        if hasattr(atom, "val"):
+            return (digest("literal", show_value(atom.val), show_type(atom.aval)),)
+        return environment[atom]
+
+    for eqn in opened.eqns:
+        operands = [term(a) for a in eqn.invars]
+        outs = equation(eqn, operands)
+        environment.update(zip(eqn.outvars, outs, strict=True))
+    return [term(a) for a in opened.outvars]
+
+
+def equation(eqn: Any, operands: list[Term]) -> list[Term]:
+    """The terms of an equation's results."""
+    name, params = eqn.primitive.name, eqn.params
+    if name in CALLS:
+        return results(params[CALLS[name]], operands)
+    if name == "add_any":
+        return [tuple(sorted(operands[0] + operands[1]))]
+    if name == "empty2":  # nobody reads it; where a derivative goes through it, JAX writes the zero that it stands for
+        return [(digest("literal", show_value(eqn.params["dtype"].type(0)), show_type(eqn.outvars[0].aval)),)]
+    if name == "cond":
+        return cond(params["branches"], *operands)
+    if name == "scan":
+        return scan(params, operands)
+    if name == "while":
+        return while_loop(params, operands)
+    if name in ("checkpoint", "remat2", "custom_jvp_call", "custom_vjp_call"):
+        inner = params.get("jaxpr") or params.get("call_jaxpr")
+        return [(digest(name, term),) for term in results(inner, operands)]
+    shown = [(k, show_param(v)) for k, v in sorted(params.items()) if v is not None and k not in SHARDING_PARAMS]
+    whole = digest(name, shown, operands)
+    return [(digest(whole, i, show_type(v.aval)),) for i, v in enumerate(eqn.outvars)]
+
+
+def carried(label: str, initial: list[Term]) -> list[Term]:
+    """What stands for a carried value inside the body: its initial value says which it is."""
+    return [(digest(label, term),) for term in initial]
+
+
+# the result of a cond -> its index, and what it is in each branch
+_chosen: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
+
+
+def cond(branches: Any, index: Term, *operands: Term) -> list[Term]:
+    """A branch that reads a result of an earlier cond on the same index reads what that branch made of it.
+
+    So it does not show which residuals of the branches share a place.
+    """
+    outs = []
+    for k, branch in enumerate(branches):
+        seen = [_chosen[o][1][k] if o in _chosen and _chosen[o][0] == index else o for o in operands]
+        outs.append(results(branch, seen))
+    terms: list[Term] = [(digest("cond", index, of_branches),) for of_branches in zip(*outs, strict=True)]
+    _chosen.update((term, (index, made)) for term, made in zip(terms, zip(*outs, strict=True), strict=True))
+    return terms
+
+
+def scan(params: Any, operands: list[Term]) -> list[Term]:
+    n, k = params["num_consts"], params["num_consts"] + params["num_carry"]
+    elements = [(digest("element", term),) for term in operands[k:]]
+    outs = results(params["jaxpr"], [*operands[:n], *carried("carried", operands[n:k]), *elements])
+    updates = outs[: k - n]
+    how = (params["length"], params["reverse"], params["unroll"])
+    loop = digest("scan", how, sorted(zip(operands[n:k], updates, strict=True)))
+    last = [(digest(loop, "last", start, out),) for start, out in zip(operands[n:k], updates, strict=True)]
+    return last + [(digest(loop, "stacked", out),) for out in outs[k - n :]]
+
+
+def while_loop(params: Any, operands: list[Term]) -> list[Term]:
+    m, n = params["cond_nconsts"], params["body_nconsts"]
+    initial = operands[m + n :]
+    inside = carried("carried", initial)
+    going = results(params["cond_jaxpr"], [*operands[:m], *inside])
+    updates = results(params["body_jaxpr"], [*operands[m : m + n], *inside])
+    loop = digest("while", going, sorted(zip(initial, updates, strict=True)))
+    return [(digest(loop, "last", start, out),) for start, out in zip(initial, updates, strict=True)]
