@@ -31,7 +31,7 @@ from minijax.core.observe import observers
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
-from minijax.ops.call import Compiled, compiled, jit_p, lowered_text, timed
+from minijax.ops.call import Compiled, compiled, jit_p, lowered, timed
 from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef_is_leaf, treedef_tuple
 
 # fun -> its staged signatures, shared by every jit(fun) with the same options, alive as long as the function is
@@ -372,7 +372,7 @@ class Traced:
     def lower(self) -> Lowered:
         """The StableHLO program."""
         donated = self._staged.params["donated_invars"]
-        return Lowered(self, lowered_text(self.jaxpr, self.fun_name, donated))
+        return Lowered(self, lowered(self.jaxpr, self.fun_name, donated).text)
 
 
 class Lowered:

@@ -210,11 +210,6 @@ def default_float_dtype(x64: bool = False) -> np.dtype:
     return default_dtype("f", x64)
 
 
-def default_complex_dtype(x64: bool = False) -> np.dtype:
-    """complex64, or complex128 in 64-bit mode."""
-    return default_dtype("c", x64)
-
-
 def canonicalize_dtype(dtype: Any, x64: bool = False) -> np.dtype:
     """``dtype`` (anything ``np.dtype`` accepts) with 64-bit types halved unless ``x64``.
 

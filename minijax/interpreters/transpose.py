@@ -7,10 +7,11 @@ later in the program; equations without a cotangent are skipped, and zeros stay 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from minijax.core import observe
+from minijax.core.lists import partition
 from minijax.core.names import transposed
 from minijax.core.primitive import RuleTable, bad_result
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
@@ -113,6 +114,31 @@ def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence
     in_vars = [v for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is UndefinedPrimal]
     found = iter(backward_pass(linear, known, jaxpr.outvars, cts, in_vars))
     return [next(found) if type(x) is UndefinedPrimal else None for x in args]
+
+
+class CallOperands(NamedTuple):
+    """What the transpose rule of a call is given, taken apart."""
+
+    linear: list[bool]
+    nonzero: list[bool]
+    # the operands that are not linear, and the cotangents that are not zero: the operands of the transposed call
+    known: list[Any]
+    given: list[Any]
+
+
+def call_operands(cts: Sequence[Any], args: Sequence[Any]) -> CallOperands:
+    """Which operands are linear and which cotangents nonzero, and those that have a value."""
+    linear = [type(x) is UndefinedPrimal for x in args]
+    nonzero = [type(ct) is not Zero for ct in cts]
+    return CallOperands(linear, nonzero, partition(linear, args)[0], partition(nonzero, cts)[1])
+
+
+def operand_cotangents(args: Sequence[Any], arrives: Sequence[bool], found: Iterable[Any]) -> list[Any]:
+    """A call's cotangents: None for what is known, and those ``found`` for the linear operands at which one arrives."""
+    at, values = iter(arrives), iter(found)
+    return [
+        None if type(x) is not UndefinedPrimal else next(values) if next(at) else zero_of(x.aval) for x in args
+    ]
 
 
 def transpose_jaxpr(

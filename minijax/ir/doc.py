@@ -148,9 +148,6 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
     return pieces[0] if len(pieces) == 1 else _Concat(tuple(pieces))
 
 
-NIL = concat(())
-
-
 def segments(doc: Doc, width: int = 80) -> Iterator[tuple[str, str]]:
     """The document as ``(role, text)`` pairs, in order; the texts joined are the string.
 

@@ -10,7 +10,7 @@ Variables are identities (no names): the printer allots names. Subjaxprs live in
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
@@ -205,11 +205,6 @@ def is_effectful(eqn: JaxprEqn) -> bool:
     if primitive.effectful or primitive.keeps_signatures:
         return primitive.effectful
     return any(map(is_effectful, (e for sub in subjaxprs(eqn.params) for e in sub.eqns)))
-
-
-def used_vars(atoms: Iterable[Any]) -> list[Var]:
-    """The variables among ``atoms``, literals left out."""
-    return [a for a in atoms if type(a) is not Literal]
 
 
 def _unprinted(jaxpr: Any) -> str:

@@ -27,6 +27,7 @@ from minijax.core.trace import Tracer, base_main, state
 from minijax.ops.convert import convert_element_type_p, convert_numpy
 from minijax.ops.elementwise import ne_p
 from minijax.ops.select import select
+from minijax.ops.shape import broadcast_shapes
 
 BOOL = np.dtype(bool)
 SCALARS = (bool, int, float, complex)
@@ -253,19 +254,6 @@ def promote(
 
 
 # ------------------------------------------------------------------------------------ shapes
-
-
-def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which arrays of these shapes meet. ValueError if there is none."""
-    rank = max(map(len, shapes), default=0)
-    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
-    out = []
-    for sizes in zip(*padded, strict=True):
-        wide = {d for d in sizes if d != 1}
-        if len(wide) > 1:
-            raise ValueError(f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}")
-        out.append(wide.pop() if wide else 1)
-    return tuple(out)
 
 
 def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:

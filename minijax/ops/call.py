@@ -10,7 +10,7 @@ import operator
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from minijax.core import dtypes, observe
 from minijax.core.array import Array, as_array, device_array, get_aval, set_fetch
 from minijax.core.lists import partition, split_list
 from minijax.core.primitive import Primitive
-from minijax.core.structural import UndefinedPrimal, Zero, zero_of
+from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import follow_axes, replicas_needed
@@ -31,7 +31,7 @@ from minijax.interpreters.partial_eval import (
     partial_eval_rules,
     split_now,
 )
-from minijax.interpreters.transpose import transpose_jaxpr, transpose_rules
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
@@ -268,20 +268,26 @@ def to_buffer(x: Any) -> Any:
         return buffer
 
 
-def lowered_text(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> str:
+class Module(NamedTuple):
+    """A lowered jaxpr: its StableHLO, and the Python functions that it calls by their index."""
+
+    text: str
+    host_callbacks: list[Any]
+
+
+def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Module:
     """The StableHLO module of ``closed``, written once."""
     key = ("stablehlo", name, tuple(donated))
-    text = closed.memo.get(key)
-    if text is None:
+    module = closed.memo.get(key)
+    if module is None:
         with timed("lower", name):
             callbacks: list[Any] = []
             replicas = replicas_needed(closed)
             text = lower_closed(closed, name, donated, replicas, platform=pjrt.platform, host_callbacks=callbacks)
-            closed.memo[key] = text
-            closed.memo["host_callbacks", name, tuple(donated)] = callbacks
+            module = closed.memo[key] = Module(text, callbacks)
         if observe.on_lowered:
-            observe.emit(observe.on_lowered, name, text)
-    return text
+            observe.emit(observe.on_lowered, name, module.text)
+    return module
 
 
 def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Compiled:
@@ -289,10 +295,9 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Co
     key = ("executable", tuple(donated))
     program = closed.memo.get(key)
     if program is None:
-        text = lowered_text(closed, name, donated)
-        callbacks = closed.memo["host_callbacks", name, tuple(donated)]
+        module = lowered(closed, name, donated)
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
-        program = closed.memo[key] = kind(closed, name, donated, text, callbacks)
+        program = closed.memo[key] = kind(closed, name, donated, module.text, module.host_callbacks)
     return program
 
 
@@ -388,17 +393,9 @@ dce_rules[jit_p] = jit_dce
 
 
 def jit_transpose(cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
-    linear = [type(x) is UndefinedPrimal for x in args]
-    nonzero = [type(ct) is not Zero for ct in cts]
-    given = [ct for ct in cts if type(ct) is not Zero]
-    transposed, nonzero_out = transpose_jaxpr(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
-    known = [x for x in args if type(x) is not UndefinedPrimal]
-    found = iter(jit_p.bind(*known, *given, jaxpr=transposed, name=name))
-    arrives = iter(nonzero_out)
-    return [
-        None if not lin else next(found) if next(arrives) else zero_of(x.aval)
-        for x, lin in zip(args, linear, strict=True)
-    ]
+    linear, nonzero, known, given = call_operands(cts, args)
+    transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
+    return operand_cotangents(args, arrives, jit_p.bind(*known, *given, jaxpr=transposed, name=name))
 
 
 transpose_rules[jit_p] = jit_transpose

@@ -27,7 +27,7 @@ from minijax.interpreters.partial_eval import (
 )
 from minijax.interpreters.recompute import Split, allows, recompute_rules, split_by_policy
 from minijax.interpreters.stage import stage
-from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
+from minijax.interpreters.transpose import backward_pass_closed, call_operands, operand_cotangents, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, is_effectful
@@ -427,19 +427,11 @@ def _transposed(
 def remat_transpose(
     cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
 ) -> list[Any]:
-    linear = [type(x) is UndefinedPrimal for x in args]
-    nonzero = [type(ct) is not Zero for ct in cts]
-    given = [ct for ct in cts if type(ct) is not Zero]
-    transposed, nonzero_out = _transposed(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
-    known = [x for x in args if type(x) is not UndefinedPrimal]
+    linear, nonzero, known, given = call_operands(cts, args)
+    transposed, arrives = _transposed(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
     if isinstance(prevent_cse, tuple):
         prevent_cse = tuple(partition(linear, prevent_cse)[0]) + (True,) * len(given)
-    found = iter(_bind(transposed, [*known, *given], prevent_cse, params))
-    arrives = iter(nonzero_out)
-    return [
-        None if not lin else next(found) if next(arrives) else zero_of(x.aval)
-        for x, lin in zip(args, linear, strict=True)
-    ]
+    return operand_cotangents(args, arrives, _bind(transposed, [*known, *given], prevent_cse, params))
 
 
 transpose_rules[remat_p] = remat_transpose

@@ -34,7 +34,7 @@ from minijax.interpreters.partial_eval import (
 from minijax.interpreters.program import program, program_makers
 from minijax.interpreters.recompute import Policy, Split, recompute_rules, split_by_policy
 from minijax.interpreters.stage import stage
-from minijax.interpreters.transpose import transpose_jaxpr, transpose_rules
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, bdim_at_front, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful, keep_together, subjaxprs
@@ -386,25 +386,15 @@ dce_rules[cond_p] = cond_dce
 
 def cond_transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: Branches) -> list[Any]:
     assert type(index) is not UndefinedPrimal, "cond is not linear in its index"
-    linear = [type(x) is UndefinedPrimal for x in operands]
-    nonzero = [type(ct) is not Zero for ct in cts]
-    given = [ct for ct in cts if type(ct) is not Zero]
+    linear, nonzero, known, given = call_operands(cts, operands)
     ct_avals = [get_aval(ct) for ct in given]
     transposed, arrives = keep_together(
         branches,
         ("cond transpose", tuple(linear), tuple(nonzero), tuple(ct_avals)),
         lambda: _transpose(branches, linear, nonzero, ct_avals),
     )
-    known = [x for x in operands if type(x) is not UndefinedPrimal]
-    found = iter(cond_p.bind(index, *known, *given, branches=transposed) if any(arrives) else ())
-    arrived = iter(arrives)
-    return [
-        None,
-        *[
-            None if not lin else next(found) if next(arrived) else Zero(x.aval)
-            for x, lin in zip(operands, linear, strict=True)
-        ],
-    ]
+    found = cond_p.bind(index, *known, *given, branches=transposed) if any(arrives) else ()
+    return [None, *operand_cotangents(operands, arrives, found)]
 
 
 def _transpose(

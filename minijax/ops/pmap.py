@@ -22,9 +22,9 @@ from minijax.backend import pjrt
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.lists import merge, partition
+from minijax.core.lists import partition
 from minijax.core.primitive import Primitive
-from minijax.core.structural import UndefinedPrimal, Zero, full, zero_of
+from minijax.core.structural import Zero, full, zero_of
 from minijax.core.trace import check_alive, state
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import axis_binders, follow_axes, replicas_needed, replication
@@ -37,7 +37,7 @@ from minijax.interpreters.partial_eval import (
     split_now,
 )
 from minijax.interpreters.stage import stage
-from minijax.interpreters.transpose import transpose_jaxpr, transpose_rules
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
@@ -327,9 +327,7 @@ dce_rules[pmap_p] = pmap_dce
 
 def pmap_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     """Cotangents of what all instances share are summed over them; that of a result all share is a share each."""
-    linear = [type(x) is UndefinedPrimal for x in args]
-    nonzero = [type(ct) is not Zero for ct in cts]
-    given = [ct for ct in cts if type(ct) is not Zero]
+    linear, nonzero, known, given = call_operands(cts, args)
     jaxpr, name, size = params["jaxpr"], params["axis_name"], params["global_axis_size"]
     linear_axes = [axis for axis, lin in zip(params["in_axes"], linear, strict=True) if lin]
     ct_axes = _chosen(nonzero, params["out_axes"])
@@ -337,21 +335,15 @@ def pmap_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     if key not in jaxpr.memo:
         with bound_axis(name, size):
             jaxpr.memo[key] = _transposed(jaxpr, linear, nonzero, linear_axes, ct_axes, name, size)
-    transposed, nonzero_out = jaxpr.memo[key]
-    known, _ = partition(linear, args)
-    outs = _bind(
+    transposed, arrives = jaxpr.memo[key]
+    found = _bind(
         [*known, *given],
         params,
         jaxpr=transposed,
         in_axes=(*partition(linear, params["in_axes"])[0], *ct_axes),
-        out_axes=_chosen(nonzero_out, linear_axes),
+        out_axes=_chosen(arrives, linear_axes),
     )
-    found = iter(outs)
-    arrived = [
-        next(found) if nz else zero_of(x.aval)
-        for nz, x in zip(nonzero_out, partition(linear, args)[1], strict=True)
-    ]
-    return merge(linear, [None] * len(known), arrived)
+    return operand_cotangents(args, arrives, found)
 
 
 def _transposed(

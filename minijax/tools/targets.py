@@ -95,11 +95,6 @@ class Target(Frozen):
             raise UsageError(f"%{command} needs values to run with: {self.title} has an argument that is only a type")
         return self
 
-    def with_args(self, args: tuple[Any, ...]) -> Target:
-        """The same at other arguments."""
-        return Target(self.fun, args, self.kwargs, self.names, self.title, self.loose)
-
-
 def spec(text: str) -> ShapeDtypeStruct | None:
     """``f32[3,4]`` as a type, or None if it is no such text."""
     match = re.fullmatch(_SPEC, text)
