@@ -35,6 +35,7 @@ __all__ = [
     "matmul_precision",
     "numpy_rank_promotion",
     "rank_promotion",
+    "set_nan_checks",
     "trace_key",
     "traceback_filtering",
     "x64_enabled",
@@ -88,7 +89,24 @@ _keys: dict[tuple[Any, ...], TraceKey] = {}
 
 
 def _intern_key(values: tuple[Any, ...]) -> TraceKey:
+    if values[1]:
+        _start_nan_checks()
     return _keys.setdefault(values, TraceKey(values))
+
+
+def _no_checks() -> None:
+    """Stands for what makes evaluation check its results, until evaluation is there."""
+
+
+_start_nan_checks: Callable[[], None] = _no_checks
+
+
+def set_nan_checks(start: Callable[[], None]) -> None:
+    """Install what is called when some thread first turns ``debug_nans`` on: until then nobody pays for it."""
+    global _start_nan_checks
+    _start_nan_checks = start
+    if any(key.values[1] for key in _keys.values()):
+        start()
 
 
 class _ThreadState(threading.local):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -26,6 +26,7 @@ __all__ = [
     "JaxprTypeError",
     "KeyReuseError",
     "NonConcreteBooleanIndexError",
+    "RecompilationError",
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
@@ -77,6 +78,24 @@ def _package_folders(package: str) -> tuple[str, ...]:
 
 
 _FOLDERS = _package_folders(_PACKAGE)
+# Of what a front end runs the user's code with, such as IPython: neither minijax nor the user's.
+_machinery: tuple[str, ...] = ()
+
+
+def set_machinery(paths: Iterable[str]) -> None:
+    """Take these files, and all in these folders, for what runs the user's code: no line of it is the user's."""
+    global _machinery
+    _machinery = tuple(map(os.path.abspath, paths))
+    _is_user.clear()
+
+
+def _is_machinery(path: str) -> bool:
+    return any(path == each or path.startswith(each + os.sep) for each in _machinery)
+
+
+def is_own_file(filename: str) -> bool:
+    """Whether code of this file name is minijax's own."""
+    return os.path.abspath(filename).startswith(_FOLDERS)
 
 
 class _FileKinds(dict[str, bool]):
@@ -86,7 +105,8 @@ class _FileKinds(dict[str, bool]):
     """
 
     def __missing__(self, filename: str) -> bool:
-        is_user = not filename.startswith("<frozen ") and not os.path.abspath(filename).startswith(_FOLDERS)
+        path = os.path.abspath(filename)
+        is_user = not (filename.startswith("<frozen ") or path.startswith(_FOLDERS) or _is_machinery(path))
         if len(self) > 4096:
             self.clear()
         self[filename] = is_user
@@ -194,6 +214,12 @@ def _origin(tracer: Any) -> str:
     return "" if origin_msg is None else str(origin_msg()).strip()
 
 
+def _advice(tracer: Any, kind: str, default: str) -> str:
+    """One next action, fitting the construct at the user's line if the tracer can tell; ``default`` otherwise."""
+    advise = getattr(tracer, "_advice", None)
+    return default if advise is None else str(advise(kind))
+
+
 def _message(what: str, tracer: Any, action: str) -> str:
     where = source_line()
     parts = [what, _origin(tracer), "" if where == "<unknown>" else f"It happened at {where}.", action]
@@ -223,7 +249,9 @@ class ConcretizationTypeError(JAXTypeError):
             _message(
                 f"{what}\n{context.strip()}" if context.strip() else what,
                 tracer,
-                "Pass the value as a static argument (static_argnums of jit), or keep it an array.",
+                _advice(
+                    tracer, "value", "Pass the value as a static argument (static_argnums of jit), or keep it an array."
+                ),
             )
         )
 
@@ -237,8 +265,12 @@ class TracerBoolConversionError(ConcretizationTypeError):
             _message(
                 f"Attempted boolean conversion of {_describe(tracer)}.",
                 tracer,
-                "Use jnp.where, lax.cond or lax.while_loop in place of Python control flow, or pass the "
-                "value as a static argument (static_argnums of jit).",
+                _advice(
+                    tracer,
+                    "bool",
+                    "Use jnp.where, lax.cond or lax.while_loop in place of Python control flow, or pass the "
+                    "value as a static argument (static_argnums of jit).",
+                ),
             ),
         )
 
@@ -265,8 +297,12 @@ class TracerIntegerConversionError(JAXTypeError):
             _message(
                 f"The __index__() method was called on {_describe(tracer)}.",
                 tracer,
-                "Pass the integer as a static argument (static_argnums of jit), or turn the list being "
-                "indexed into an array with jnp.array.",
+                _advice(
+                    tracer,
+                    "index",
+                    "Pass the integer as a static argument (static_argnums of jit), or turn the list being "
+                    "indexed into an array with jnp.array.",
+                ),
             )
         )
 
@@ -299,6 +335,19 @@ class InconclusiveDimensionOperation(Exception):
 
 class JaxprTypeError(TypeError):
     """A jaxpr is not well typed; the message names the equation."""
+
+
+class RecompilationError(RuntimeError):
+    """Something was about to be traced or compiled where ``tools.no_recompile`` forbids it.
+
+    Args:
+      message: what, why, where and what to do.
+      reason: why the cache missed; an ``api.misses.Miss`` holds the differences one by one.
+    """
+
+    def __init__(self, message: str, reason: str = ""):
+        super().__init__(message)
+        self.reason = reason
 
 
 class JaxRuntimeError(RuntimeError):

@@ -5,7 +5,6 @@ The functions are those of :mod:`minijax.pytree`.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from minijax.pytree import tree_all as all
@@ -46,4 +45,6 @@ def static(**kwargs: Any) -> Any:
     Args:
       **kwargs: the arguments of ``dataclasses.field``; ``metadata`` gets the entry ``static=True``.
     """
+    import dataclasses  # 2 ms, which only those who declare dataclasses pay
+
     return dataclasses.field(**kwargs | {"metadata": {**(kwargs.get("metadata") or {}), "static": True}})

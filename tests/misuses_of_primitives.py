@@ -90,6 +90,17 @@ def derivative_rule_returns_one_value(ns):
 
 
 @misuse(
+    "Error interpreting argument to mul as a JAX value",
+    "at position 1",
+    advice=("known to be zero", "ad.instantiate_zeros(t)"),
+)
+def derivative_rule_computes_with_a_symbolic_zero(ns):
+    p = complete(ns)
+    tables(ns, "ad").primitive_jvps[p] = lambda primals, tangents: (p.bind(*primals), ns.lax.mul(2.0, tangents[1]))
+    ns.jvp(lambda x: p.bind(x, 1.0, 1.0), (1.0,), (1.0,))
+
+
+@misuse(
     "cannot unpack non-iterable NoneType object",
     here=True,
     advice=("must return (out, out_dim)", "multiply_add was defined at", "the rule is"),

@@ -59,7 +59,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
         )
     check_args(leaves, "jvp", fun, in_tree)
     flat = FlatFun(fun, in_tree, "jvp", has_aux)
-    seeds = [_check_tangent(p, t) for p, t in zip(leaves, tangent_leaves, strict=True)]
+    seeds = [check_tangent(p, t) for p, t in zip(leaves, tangent_leaves, strict=True)]
     outs, tangents_out = jvp_flat(flat, leaves, seeds, describe(fun))
     value = tree_unflatten(flat.out_tree, outs)
     tangent = tree_unflatten(flat.out_tree, [instantiate_zeros(t) for t in tangents_out])
@@ -77,7 +77,11 @@ def lower_aux(aux: Any) -> Any:
     return tree_map(primal, aux)
 
 
-def _check_tangent(primal: Any, tangent: Any) -> Any:
+def check_tangent(primal: Any, tangent: Any) -> Any:
+    """``tangent`` as jvp takes it for ``primal``, a symbolic zero for an integer.
+
+    TypeError or ValueError if it does not fit.
+    """
     aval = get_aval(primal)
     expected = aval.to_tangent_aval()
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
@@ -143,9 +147,19 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     check_args(leaves, "linearize", fun, in_tree)
     flat = FlatFun(fun, in_tree, "linearize", has_aux)
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
+    linear = linear_function(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
+    value = tree_unflatten(flat.out_tree, outs)
+    return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
+
+
+def linear_function(
+    program: LinearProgram, avals: Sequence[ShapedArray], in_tree: Any, out_avals: Sequence[ShapedArray], out_tree: Any
+) -> Callable[..., Any]:
+    """``program`` as a function of tangents of trees; its attribute ``jaxpr`` is the program.
+
+    ``avals`` and ``in_tree`` are those of the primals as ``(args, {})``, ``out_avals`` and ``out_tree`` the value's.
+    """
     closed = program.closed()
-    out_tree, avals = flat.out_tree, avals_of(leaves)
-    out_avals = avals_of(outs)
 
     def linear(*tangents: Any) -> Any:
         tangent_leaves, tangent_tree = tree_flatten((tangents, {}))
@@ -172,11 +186,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         return tree_unflatten(out_tree, tangent_outs)
 
     linear.jaxpr = closed  # type: ignore[attr-defined]
-    value = tree_unflatten(out_tree, outs)
-    return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
+    return linear
 
 
-def _one_like(aval: ShapedArray) -> Any:
+def one_like(aval: ShapedArray) -> Any:
+    """The cotangent one of a scalar of type ``aval``."""
     return LiteralArray(aval.dtype.type(1), aval)
 
 
@@ -295,7 +309,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
 # ---------------------------------------------------------------------------------------------- gradients
 
 
-def _check_scalar(out: Any) -> ShapedArray:
+def check_scalar(out: Any) -> ShapedArray:
+    """The type of ``out``, if it is one scalar: TypeError, in JAX's words, otherwise."""
     leaves, tree = tree_flatten(out)
     if len(leaves) != 1 or tree.num_nodes != 1:
         raise TypeError(
@@ -412,9 +427,9 @@ def _value_and_grad(
     flat = FlatFun(fun_of_leaves, tree_structure((tuple(leaves), {})), transform, has_aux, describe(fun))
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
     value = tree_unflatten(flat.out_tree, outs)
-    aval = _check_scalar(value)
+    aval = check_scalar(value)
     check_output(transform, aval, holomorphic)
-    gradient = tree_unflatten(tree, pull_back(program, avals_of(leaves), [_one_like(aval)]))
+    gradient = tree_unflatten(tree, pull_back(program, avals_of(leaves), [one_like(aval)]))
     return ((value, lower_aux(flat.aux)), gradient) if has_aux else (value, gradient)
 
 

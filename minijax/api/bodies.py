@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from minijax.api.flat import FlatFun, check_callable, describe
+from minijax.api import misses
+from minijax.api.flat import FlatFun, check_callable, describe, fun_name
 from minijax.config import trace_key
+from minijax.core import observe
 from minijax.core.avals import ShapedArray
+from minijax.core.guards import check, guards
+from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -40,13 +44,38 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
         found = _bodies.setdefault(fun, {})
     except TypeError:  # no weak reference, or no hash
         found = {}
+    if observe.observers:
+        found = observe.staging_cache(found)
     body = found.get(key)
+    if observe.on_cache and " at " in describe(fun):  # it is the user's
+        reason = "" if body else _explain(fun, key, transform)
+        observe.emit(observe.on_cache, "body", fun_name(fun), body is not None, key, reason)
     if body is None:
+        if guards:
+            check("traced", fun_name(fun), lambda: _explain(fun, key, transform))
         flat = FlatFun(fun, in_tree, transform)
         closed = stage(flat, avals, describe(fun), label=transform)
         body = Body(closed, flat.out_tree)
-        if not any(isinstance(c, Tracer) for c in closed.consts):
-            if len(found) >= MAX_SIGNATURES:
-                del found[next(iter(found))]
-            found[key] = body
+        outer = [c for c in closed.consts if isinstance(c, Tracer)]
+        if outer:
+            misses.note_closed_over(fun, key, outer)
+        else:
+            misses.store(found, key, body, fun, transform, MAX_SIGNATURES)
     return body
+
+
+def _explain(fun: Callable[..., Any], key: Any, transform: str) -> misses.Miss:
+    """Why ``key`` is not among the signatures of ``fun``."""
+    try:
+        found = _bodies.get(fun, {})
+    except TypeError:  # no weak reference, or no hash
+        found = {}
+    if key in found:
+        return misses.RETRACED
+    return misses.explain(fun, key, _signature(key), map(_signature, misses.latest(found)), transform)
+
+
+def _signature(key: Any) -> misses.Signature:
+    """A key of the staging cache in the form that is compared."""
+    tree, avals, settings, axes = key
+    return misses.Signature(tree, avals, (), settings, axes)

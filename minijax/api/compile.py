@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minijax.api import misses
 from minijax.api.flat import (
     FlatFun,
     check_args,
@@ -18,46 +19,27 @@ from minijax.api.flat import (
     describe,
     fun_name,
     int_or_ints,
-    leaf_names,
     named_like,
 )
 from minijax.api.repeated import MISSED, Known, Repeat
+from minijax.api.stages import Lowered, Staged, Traced
 from minijax.backend import pjrt
 from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
 from minijax.core.array import get_aval, is_array_like, numpy_aval
-from minijax.core.avals import ShapedArray, ShapeDtypeStruct
+from minijax.core.guards import check, guards
 from minijax.core.observe import observers
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
-from minijax.ops.call import Compiled, compiled, jit_p, lowered, timed
-from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef_is_leaf, treedef_tuple
+from minijax.ops.call import jit_p, timed
+from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
 
 # fun -> its staged signatures, shared by every jit(fun) with the same options, alive as long as the function is
 _staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Staged]]] = weakref.WeakKeyDictionary()
 
 # Beyond this many signatures of one function, the earliest is forgotten.
 MAX_SIGNATURES = 4096
-
-
-class Staged:
-    """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
-
-    __slots__ = ("closed", "outer", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat")
-
-    def __init__(
-        self, closed: ClosedJaxpr, outer: list[Any], in_tree: Any, out_tree: Any, params: dict[str, Any]
-    ) -> None:
-        self.closed = closed
-        self.outer = outer
-        # of the dynamic (args, kwargs)
-        self.in_tree = in_tree
-        self.out_tree = out_tree
-        self.one_leaf = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
-        self.params = params
-        self.program: Compiled | None = None
-        self.repeat: Repeat | None = None
 
 
 class JitFunction:
@@ -144,7 +126,8 @@ class JitFunction:
         staged, leaves, avals = self._find(args, kwargs, static)
         program = staged.program
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
-        if program is None or unusual:
+        checked = settings.values[1]  # debug_nans: results are looked at where they are evaluated
+        if program is None or unusual or checked:
             outs = jit_p.bind(*staged.outer, *leaves, **staged.params)
             if not staged.outer:
                 program = staged.closed.memo.get(("executable", tuple(staged.params["donated_invars"])))
@@ -152,7 +135,7 @@ class JitFunction:
         else:
             outs = program(*leaves)
         value = tree_unflatten(staged.out_tree, outs)
-        if program is None or not program.repeatable:
+        if program is None or not program.repeatable or checked:
             return value, leaves, avals, None
         if len(state.stack) > 1 or state.axis_env or observers or pjrt.others_in_use:
             return value, leaves, avals, None
@@ -176,6 +159,29 @@ class JitFunction:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
     ) -> tuple[Staged, list[Any], list[Any]]:
         """The staged signature of this call, made if it is new, and the dynamic leaves and their types."""
+        key, leaves, avals = self._key(args, kwargs, static)
+        cache = observe.staging_cache(self.cache) if observers else self.cache
+        staged = self._get(cache, key)
+        if observe.on_cache:
+            reason = "" if staged else self._explain(key)
+            observe.emit(observe.on_cache, "staging", fun_name(self.fun), staged is not None, key, reason)
+        if staged is None:
+            if guards:
+                check("traced", fun_name(self.fun), lambda: self._explain(key))
+            if not all(map(is_array_like, leaves)):  # such as an array of strings
+                check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
+            staged = self._stage(avals, static, args, kwargs)
+            # an outer tracer belongs to one run of an outer transformation, and so does what closes over it
+            if staged.outer:
+                misses.note_closed_over(self.fun, key, staged.outer)
+            else:
+                misses.store(cache, key, staged, self.fun, "jit", MAX_SIGNATURES)
+        return staged, leaves, avals
+
+    def _key(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], list[Any], list[Any]]:
+        """The key of a call's signature, and the dynamic leaves and their types."""
         # without keyword arguments, flattening the positional ones alone takes a third of the time
         leaves, args_tree = tree_flatten(args)
         kwargs_tree = None
@@ -190,24 +196,13 @@ class JitFunction:
                 if not is_array_like(x):
                     check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
                 avals.append(get_aval(x))
-        key = (args_tree, kwargs_tree, tuple(avals), static, trace_key(), state.axis_env)
+        return (args_tree, kwargs_tree, tuple(avals), static, trace_key(), state.axis_env), leaves, avals
+
+    def _get(self, cache: dict[Any, Staged], key: tuple[Any, ...]) -> Staged | None:
         try:
-            staged = self.cache.get(key)
+            return cache.get(key)
         except TypeError:
-            raise unhashable_static(static, self.subject, "jit") from None
-        if observe.on_cache:
-            reason = "" if staged else self._explain(key)
-            observe.emit(observe.on_cache, "staging", fun_name(self.fun), staged is not None, key, reason)
-        if staged is None:
-            if not all(map(is_array_like, leaves)):  # such as an array of strings
-                check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
-            staged = self._stage(avals, static, args, kwargs)
-            # an outer tracer belongs to one run of an outer transformation, and so does what closes over it
-            if not staged.outer:
-                if len(self.cache) >= MAX_SIGNATURES:
-                    del self.cache[next(iter(self.cache))]
-                self.cache[key] = staged
-        return staged, leaves, avals
+            raise unhashable_static(key[3], self.subject, "jit") from None
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Dynamic args and kwargs, and the static ones as part of the key."""
@@ -220,35 +215,17 @@ class JitFunction:
         dynamic = tuple(a for i, a in enumerate(args) if i not in at)
         return dynamic, {k: v for k, v in kwargs.items() if k not in named}, static
 
-    def _explain(self, key: tuple[Any, ...]) -> str:
+    def _explain(self, key: tuple[Any, ...]) -> misses.Miss:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""
-        if not self.cache:
-            return "first call"
-        args_tree, kwargs_tree, avals, static, settings, axes = key
-        call_tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
-        names = leaf_names(self._with_static(static), call_tree)
-
-        def differences(other: tuple[Any, ...]) -> list[str]:
-            out = []
-            if other[:2] != (args_tree, kwargs_tree):
-                out.append("the arguments have another tree structure")
-            elif other[2] != avals:
-                out.extend(
-                    f"argument {name} is {_type_text(b)}, was {_type_text(a)}"
-                    for name, a, b in zip(names, other[2], avals, strict=True)
-                    if a is not b
-                )
-            if other[3] != static:
-                out.append("a static argument has another value")
-            if other[4] != settings:
-                out.append("the configuration changed")
-            if other[5] != axes:
-                out.append("it is mapped over other named axes")
-            return out
-
-        found = [differences(k) for k in self.cache]
-        nearest: list[str] = min(found, key=len)
-        return "; ".join(nearest)
+        try:
+            other_options = any(cache is not self.cache and cache for cache in list(_staged.get(self.fun, {}).values()))
+        except TypeError:  # no weak reference, or no hash
+            other_options = False
+        if key in self.cache:
+            return misses.RETRACED
+        earlier = map(_signature, misses.latest(self.cache))
+        with_static = self._with_static(key[3])
+        return misses.explain(self.fun, key, _signature(key), earlier, "jit", with_static, other_options)
 
     # ------------------------------------------------------------------------------------------ staging
 
@@ -307,8 +284,17 @@ class JitFunction:
         """The shapes and dtypes of the outputs at these arguments."""
         return self.trace(*args, **kwargs).out_info
 
+    def explain_cache_miss(self, *args: Any, **kwargs: Any) -> misses.Miss | None:
+        """Why a call with these arguments would be traced; None if it is cached. Nothing is run."""
+        static: tuple[Any, ...] = ()
+        if self.takes_static:
+            args, kwargs, static = self._split(args, kwargs)
+        key, _, _ = self._key(args, kwargs, static)
+        return self._explain(key) if self._get(self.cache, key) is None else None
+
     def clear_cache(self) -> None:
         """Forget every staged and compiled signature."""
+        misses.note_cleared(self.fun)
         self.cache.clear()
         self.known.clear()
 
@@ -319,9 +305,11 @@ class JitFunction:
         return f"<jit of {self.subject}>"
 
 
-def _type_text(aval: ShapedArray) -> str:
-    """``f32[3]``, and whether it is weakly typed: what can differ between two signatures."""
-    return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
+def _signature(key: tuple[Any, ...]) -> misses.Signature:
+    """A key of the staging cache in the form that is compared."""
+    args_tree, kwargs_tree, avals, static, settings, axes = key
+    tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
+    return misses.Signature(tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
 
 
 def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Exception:
@@ -353,98 +341,6 @@ def open_over_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     jaxpr = closed.jaxpr
     opened = Jaxpr([v for v, _ in kept], [*lifted, *jaxpr.invars], jaxpr.outvars, jaxpr.eqns, jaxpr.debug_name)
     return ClosedJaxpr(opened, [c for _, c in kept]), outer
-
-
-class Traced:
-    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on."""
-
-    def __init__(self, name: str, staged: Staged) -> None:
-        self.fun_name = name
-        self._staged = staged
-        self.jaxpr = staged.closed
-
-    @property
-    def out_info(self) -> Any:
-        """The outputs' shapes and dtypes, as a tree of ``ShapeDtypeStruct``s."""
-        leaves = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
-        return tree_unflatten(self._staged.out_tree, leaves)
-
-    def lower(self) -> Lowered:
-        """The StableHLO program."""
-        donated = self._staged.params["donated_invars"]
-        return Lowered(self, lowered(self.jaxpr, self.fun_name, donated).text)
-
-
-class Lowered:
-    """A StableHLO program: ``as_text()`` shows it, ``compile()`` goes on."""
-
-    def __init__(self, traced: Traced, text: str) -> None:
-        self._traced = traced
-        self._text = text
-
-    def as_text(self, dialect: str | None = None) -> str:
-        """The module as MLIR text. ValueError for a dialect other than 'stablehlo'."""
-        if dialect not in (None, "stablehlo"):
-            raise ValueError(f"unknown dialect {dialect!r}: minijax lowers to 'stablehlo'")
-        return self._text
-
-    @property
-    def out_info(self) -> Any:
-        return self._traced.out_info
-
-    def compile(self) -> CompiledFunction:
-        """The program compiled by XLA."""
-        traced = self._traced
-        donated = traced._staged.params["donated_invars"]
-        return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, donated))
-
-
-class CompiledFunction:
-    """A compiled program: callable on arguments of its types; shows its HLO, costs and memory."""
-
-    def __init__(self, traced: Traced, program: Compiled) -> None:
-        self._traced = traced
-        self._program = program
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on arguments of the trees and types it was compiled for; TypeError for others, and for tracers."""
-        leaves, in_tree = tree_flatten((args, kwargs))
-        if in_tree != self._traced._staged.in_tree:
-            raise TypeError(
-                f"Function compiled with input pytree does not match the input pytree it was called with: {in_tree} "
-                f"instead of {self._traced._staged.in_tree}. Pass what was passed to lower, without the static "
-                "arguments."
-            )
-        for x in leaves:
-            if isinstance(x, Tracer):
-                raise TypeError(
-                    "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
-                    f"Detected argument of Tracer type {type(x)}. Transform the function before lowering it."
-                )
-        expected = self._traced.jaxpr.in_avals
-        found = [get_aval(x) for x in leaves]
-        if [(a.shape, a.dtype) for a in found] != [(a.shape, a.dtype) for a in expected]:
-            raise TypeError(
-                "Argument types differ from the types for which this computation was compiled: expected "
-                f"{[str(a) for a in expected]}, got {[str(a) for a in found]}."
-            )
-        return tree_unflatten(self._traced._staged.out_tree, self._program(*leaves))
-
-    def as_text(self) -> str:
-        """The optimised HLO."""
-        return self._program.executable.hlo_text()
-
-    def cost_analysis(self) -> dict[str, Any]:
-        """XLA's estimates: flops, bytes accessed, ..."""
-        return self._program.executable.cost_analysis()
-
-    def memory_analysis(self) -> Any:
-        """XLA's memory plan: argument_size_in_bytes, output_size_in_bytes, temp_size_in_bytes, ..."""
-        return self._program.executable.memory_analysis()
-
-    @property
-    def out_info(self) -> Any:
-        return self._traced.out_info
 
 
 def jit(

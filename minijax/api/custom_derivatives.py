@@ -9,8 +9,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from minijax.api.flat import (
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import add_tangents, zeros
 from minijax.core.trace import Tracer, state
@@ -97,12 +97,17 @@ def _real_zero(x: Any) -> Any:
     return zeros(get_aval(x).to_tangent_aval())
 
 
-@dataclass(slots=True)
 class CustomVJPPrimal:
     """An input as a forward rule with ``symbolic_zeros=True`` sees it: its value, and whether it is differentiated."""
 
-    value: Any
-    perturbed: bool
+    __slots__ = ("value", "perturbed")
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value = value
+        self.perturbed = perturbed
+
+    def __repr__(self) -> str:
+        return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed!r})"
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:

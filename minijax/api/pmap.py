@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from minijax.api import misses
 from minijax.api.batching import check_axes, describe_sizes
 from minijax.api.compile import open_over_tracers, unhashable_static
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, int_or_ints, named_like
@@ -14,6 +15,8 @@ from minijax.backend import pjrt
 from minijax.config import trace_key
 from minijax.core import observe
 from minijax.core.array import get_aval
+from minijax.core.guards import check, guards
+from minijax.core.named import NamedTuple
 from minijax.core.trace import state
 from minijax.interpreters.stage import stage
 from minijax.ops.call import timed
@@ -92,34 +95,61 @@ class PmapFunction:
             raise TypeError("pmap(f).lower must be called outside of other transformations: f closes over a tracer.")
         return PmapLowered(fun_name(self.fun), staged)
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Staged, list[Any]]:
-        dynamic, static, in_axes = self._split(args)
+    def _key(
+        self, dynamic: tuple[Any, ...], static: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], list[Any]]:
+        """The key of a call's signature, and its dynamic leaves."""
         leaves, in_tree = tree_flatten((dynamic, kwargs))
         try:
             avals = tuple([x.aval for x in leaves])
         except AttributeError:
             check_args(leaves, "pmap", self._with_static(static), in_tree)
             avals = tuple(map(get_aval, leaves))
-        key = (in_tree, avals, static, trace_key(), state.axis_env)
-        try:
-            staged = self.cache.get(key)
-        except TypeError:
-            raise unhashable_static((static, ()), self.subject, "pmapped") from None
+        return (in_tree, avals, static, trace_key(), state.axis_env), leaves
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Staged, list[Any]]:
+        dynamic, static, in_axes = self._split(args)
+        key, leaves = self._key(dynamic, static, kwargs)
+        in_tree, avals, *_ = key
+        cache = observe.staging_cache(self.cache) if observe.observers else self.cache
+        staged = self._get(cache, key)
         if observe.on_cache:
-            reason = "" if staged else "new signature" if self.cache else "first call"
+            reason = "" if staged else self._explain(key)
             observe.emit(observe.on_cache, "staging", fun_name(self.fun), staged is not None, key, reason)
         if staged is None:
+            if guards:
+                check("traced", fun_name(self.fun), lambda: self._explain(key))
             axes = self._in_axes(in_axes, dynamic, leaves)
             local, total = self._sizes(leaves, axes, in_tree, static)
             params, outer, out_tree = self._stage(in_tree, avals, axes, local, total, static)
             params["donated_invars"] = (*[False] * len(outer), *self._donated(len(args), dynamic, kwargs))
             staged = Staged(params, outer, in_tree, out_tree)
             # an outer tracer belongs to one run of an outer transformation, and so does what closes over it
-            if not outer:
-                if len(self.cache) >= MAX_SIGNATURES:
-                    del self.cache[next(iter(self.cache))]
-                self.cache[key] = staged
+            if outer:
+                misses.note_closed_over(self.fun, key, outer)
+            else:
+                misses.store(cache, key, staged, self.fun, "pmap", MAX_SIGNATURES)
         return staged, leaves
+
+    def explain_cache_miss(self, *args: Any, **kwargs: Any) -> misses.Miss | None:
+        """Why a call with these arguments would be traced; None if it is cached. Nothing is run."""
+        dynamic, static, _ = self._split(args)
+        key, _ = self._key(dynamic, static, kwargs)
+        return self._explain(key) if self._get(self.cache, key) is None else None
+
+    def _get(self, cache: dict[Any, Staged], key: tuple[Any, ...]) -> Staged | None:
+        try:
+            return cache.get(key)
+        except TypeError:
+            raise unhashable_static((key[2], ()), self.subject, "pmapped") from None
+
+    def _explain(self, key: tuple[Any, ...]) -> misses.Miss:
+        """Why ``key`` was not found: what differs from the nearest earlier signature."""
+        if key in self.cache:
+            return misses.RETRACED
+        earlier = [misses.Signature(*each) for each in misses.latest(self.cache)]
+        signature = misses.Signature(*key)
+        return misses.explain(self.fun, key, signature, earlier, "pmap", self._with_static(signature.static))
 
     def _stage(
         self, in_tree: Any, avals: Sequence[Any], axes: Sequence[int | None], local: int, total: int, static: Any

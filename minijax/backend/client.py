@@ -146,14 +146,18 @@ def jaxlib_suffices() -> bool:
     return not plugin_installed()
 
 
-def _start() -> Runtime:
-    """Make the client. Errors are those of jax: a platform that cannot be started is a RuntimeError."""
+def load() -> tuple[Any, Any]:
+    """jaxlib's extension module and its ``xla_client``, imported: what can be done before anybody needs a client."""
     # jaxlib reads it once, when loaded. Without it every new client logs its devices to stderr. jax does the
     # same.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    return importlib.import_module("jaxlib._jax"), importlib.import_module("jaxlib.xla_client")
+
+
+def _start() -> Runtime:
+    """Make the client. Errors are those of jax: a platform that cannot be started is a RuntimeError."""
     alone = membership is not None or jaxlib_suffices()
-    xla = importlib.import_module("jaxlib._jax")
-    xla_client = importlib.import_module("jaxlib.xla_client")
+    xla, xla_client = load()
     if not alone:
         client = importlib.import_module("jax.extend.backend").get_backend()
         return Runtime(xla, xla_client, client, from_jax=True)

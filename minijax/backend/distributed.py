@@ -10,9 +10,10 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from minijax.backend import client
+from minijax.core.named import NamedTuple
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
 

@@ -19,7 +19,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from minijax import pytree_core
 from minijax.backend.client import Runtime, jax_is_imported, runtime
 from minijax.backend.pjrt import put
 from minijax.core.array import Array, LiteralArray, get_aval
+from minijax.core.named import NamedTuple
 
 __all__ = ["FastPath", "fast_path", "flatten", "host_call", "leaves", "x64_agrees"]
 
@@ -183,7 +184,8 @@ def fast_path(
     if not all([_as_is(leaf, aval, agrees) for leaf, aval in zip(leaves, in_avals, strict=True)]):
         return None
     sharding = runtime().sharding
-    n_in, n_out = len(leaves), len(program.out_avals)
+    # what is said of the inputs is said of the constants too, which come first
+    n_in, n_out = len(consts) + len(leaves), len(program.out_avals)
     return FastPath(
         xla_executable=program.loaded,
         out_pytree_def=_registries().buffers.flatten(_Results(n_out, finish))[1],

@@ -64,6 +64,7 @@ __all__ = [
     "put",
     "put_shards",
     "shards",
+    "text_costs",
     "to_numpy",
     "transfer",
 ]
@@ -374,6 +375,7 @@ class Executable:
         "out_avals",
         "loaded",
         "device",
+        "origin",
         "_run",
         "_handlers",
         "_error",
@@ -393,6 +395,8 @@ class Executable:
         self.out_avals = tuple(out_avals)
         self.loaded = loaded
         self.device = device
+        # gives the jaxpr that it was compiled from, and which equation each line of the module comes from; for tools
+        self.origin: Callable[[], Any] | None = None
         self._run = loaded.execute_sharded
         self._handlers = [rt.xla.array_result_handler(aval, sharding, True, True) for aval in self.out_avals]
         self._error = rt.error
@@ -468,6 +472,11 @@ class Executable:
         return "\n\n".join(module.to_string() for module in self.loaded.hlo_modules())
 
 
+# A front end puts here what calls a function on another thread and waits for it in a way that signals can interrupt:
+# XLA itself looks at no signal for as long as it compiles.
+run_elsewhere: Callable[[Callable[[], Any]], Any] | None = None
+
+
 def compile(
     module_text: str | bytes,
     *,
@@ -501,18 +510,34 @@ def compile(
     ids = np.array([[each.id] for each in assigned])
     options = rt.compile_options(num_replicas, ids)
     device_list = rt.xla.DeviceList(tuple(assigned))
-    try:
+
+    def work() -> Any:
         if host_callbacks:
             module = _parse_module(module_text)
-            loaded = rt.client.compile_and_load(module, device_list, options, list(host_callbacks))
-        else:
-            loaded = rt.client.compile_and_load(module_text, device_list, options)
+            return rt.client.compile_and_load(module, device_list, options, list(host_callbacks))
+        return rt.client.compile_and_load(module_text, device_list, options)
+
+    try:
+        loaded = work() if run_elsewhere is None else run_elsewhere(work)
     except rt.error as error:
         raise compile_error(error, name) from None
     if out_avals is None:
         out_avals = _read_out_avals(rt, loaded)
     sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
     return Executable(rt, loaded, name, out_avals, sharding, assigned[0] if num_replicas == 1 else None)
+
+
+def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
+    """XLA's estimate for a StableHLO module as it stands, nothing compiled: see ``Executable.cost_analysis``.
+
+    CompileError if XLA does not accept the module.
+    """
+    rt = runtime()
+    try:
+        computation = rt.xla.mlir.mlir_module_to_xla_computation(module_text, use_tuple_args=False, return_tuple=False)
+        return dict(rt.xla.hlo_module_cost_analysis(rt.client, computation.get_hlo_module()))
+    except rt.error as error:
+        raise compile_error(error, name) from None
 
 
 def _parse_module(module_text: str | bytes) -> Any:

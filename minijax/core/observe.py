@@ -34,6 +34,8 @@ on_lowered: Hook = []
 on_compiled: Hook = []
 on_executed: Hook = []
 on_transfer: Hook = []
+# ``rule`` again, for the rules that users gave their functions: few, so that who counts can afford to listen.
+on_custom_rule: Hook = []
 # Everybody who overrides a bind hook or ``rule``: the one list that ``bind`` tests.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
@@ -87,6 +89,9 @@ class Observer:
     def transfer(self, direction: str, aval: Any) -> None:
         """An array moved: 'to_device' or 'to_host'."""
 
+    def custom_rule(self, table: str, rule: Callable[..., Any]) -> None:
+        """A rule that a user wrote for a function is about to be applied: 'custom_jvp rule', 'custom_vjp fwd', ..."""
+
 
 HOOKS: dict[str, Hook] = {
     "main_push": on_main_push,
@@ -103,6 +108,7 @@ HOOKS: dict[str, Hook] = {
     "compiled": on_compiled,
     "executed": on_executed,
     "transfer": on_transfer,
+    "custom_rule": on_custom_rule,
 }
 
 # Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.
@@ -169,6 +175,48 @@ class watching:
 
     def __exit__(self, *exc: object) -> None:
         unsubscribe(self.observer)
+
+
+# --- recording cached traces anew -------------------------------------------------------------------------------
+
+
+class _Retracing(threading.local):
+    """Of one thread: id of a staging cache -> the cache, and what stands in for it; None while nobody retraces."""
+
+    def __init__(self) -> None:
+        self.caches: dict[int, tuple[Any, Any]] | None = None
+
+
+_retracing = _Retracing()
+
+
+class retracing:
+    """Context manager: on this thread every staging cache looks empty, once, to whoever asks ``staging_cache``.
+
+    What is staged in the block is kept until its end, and the caches themselves stay as they are.
+    """
+
+    def __enter__(self) -> None:
+        self.outer, _retracing.caches = _retracing.caches, {}
+
+    def __exit__(self, *exc: object) -> None:
+        _retracing.caches = self.outer
+
+
+# Why a cache missed that was made to look empty.
+RETRACED = "traced anew for the recording"
+
+
+def staging_cache(cache: Any) -> Any:
+    """``cache``, or what stands in for it in ``retracing``: a dictionary that was empty when the block began.
+
+    To be asked by ``if observers:``, so that a cache that nobody watches is found as fast as ever.
+    """
+    caches = _retracing.caches
+    if caches is None:
+        return cache
+    # the cache is kept along, so that its id stays its own
+    return caches.setdefault(id(cache), (cache, {}))[1]
 
 
 def emit(hook: Hook, *args: Any) -> None:

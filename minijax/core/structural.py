@@ -26,6 +26,11 @@ class Zero:
     """The tangent or cotangent that is known to be zero, of type ``aval``; no array is made for it."""
 
     __slots__ = ("aval",)
+    # the next action where a primitive is given one, which ends the error message
+    refusal_advice = (
+        "It is a tangent that is known to be zero: ask whether type(t) is ad.Zero, or make an array of it with "
+        "ad.instantiate_zeros(t) (minijax.interpreters.ad)."
+    )
 
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax import errors
-from minijax.core import observe
+from minijax.core import observe, operands, provenance
 from minijax.core.primitive import Primitive, Rule, RuleTable
 
 _bind_watched = observe.bind_watched
@@ -133,10 +133,34 @@ class Tracer:
         """Where the user's program made this tracer, if that is known (see ``errors.source_info``)."""
         return None
 
+    def _birth_text(self) -> str:
+        """Where this tracer was made, as text; '' if that is not known."""
+        birth = self._birth()
+        return "" if birth is None else errors.summarize(birth)
+
+    def _made_by(self) -> tuple[Sequence[Any], Any] | None:
+        """The equations recorded so far and this tracer's variable, if its trace records any."""
+        return None
+
+    def _inside(self) -> Tracer | None:
+        """The tracer that this one holds in the place of a value, if it does."""
+        return None
+
+    def _level(self) -> tuple[str, Any]:
+        """For error messages: what this tracer is at its level, and the value it holds there, None if none."""
+        return f"a {self._trace.main!r} tracer", None
+
     def _origin_msg(self) -> str:
-        """One sentence for error messages: which function is being transformed."""
+        """For error messages: which function is being transformed, and how this value came about."""
+        return "\n".join(part for part in (self._origin(), provenance.story(self)) if part)
+
+    def _origin(self) -> str:
         main = self._trace.main
         return f"The error occurred while tracing the function {main.subject} for {main.label}." if main.subject else ""
+
+    def _advice(self, kind: str) -> str:
+        """For error messages: what to do where Python wanted a truth value ('bool'), an 'index' or a 'value'."""
+        return provenance.advice(kind, self._trace.main.label)
 
     def _details(self) -> str:
         """What this tracer holds, for its repr."""
@@ -218,17 +242,37 @@ class new_main:
         self.main = push_main(*self.make)
         return self.main
 
-    def __exit__(self, *exc: object) -> None:
-        pop_main(self.main)
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        try:
+            if error is not None:
+                operands.annotate(error, traceback, state.stack)
+        finally:  # Ctrl-C can come while the note is written
+            pop_main(self.main)
 
 
-def reset_stack() -> None:
-    """Bring this thread back at evaluation: for front ends, after an exception that came at a bad moment."""
-    if len(state.stack) > 1:
-        pop_main(state.stack[1])
-    state.dynamic = base_main.trace
-    state.axis_env = ()
+def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
+    """Bring this thread back at evaluation: for front ends, after an exception that came at a bad moment.
+
+    A front end that keeps interpreters on the stack between inputs gives the innermost of them, ``above`` which
+    everything goes, and the mapped axes they bind.
+    """
+    keep = 1 if above is None else above.level + 1
+    if len(state.stack) > keep:
+        pop_main(state.stack[keep])
+    state.dynamic = next(m.trace for m in reversed(state.stack) if m.dynamic)
+    state.axis_env = axis_env
     state.source = None
+
+
+def push_again(main: MainTrace) -> None:
+    """Put ``main``, which was popped, back on top, and its tracers back to life: what popping it was for failed."""
+    assert main.level == len(state.stack), "the interpreters above it are still on the stack"
+    state.stack.append(main)
+    main.alive = True
+    if main.dynamic:
+        state.dynamic = main.trace
+    if observe.on_main_push:
+        observe.emit(observe.on_main_push, main)
 
 
 def stack_depth() -> int:
@@ -296,10 +340,11 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
     for position, arg in enumerate(args):
         if arg is x:
             del error.refused
+            instead = getattr(type(x), "refusal_advice", "Pass an array or a number.")
             error.args = (
                 f"Error interpreting argument to {primitive.name} as a JAX value. The problematic value is of type "
                 f"{type(x)} and was passed to {primitive.name} at position {position}: {x!r} is not a valid JAX type. "
-                "Pass an array or a number.",
+                f"{instead}",
             )
             return
 
@@ -331,8 +376,14 @@ def raise_dead(args: Sequence[Any], primitive: Primitive | None = None) -> None:
     for x in args:
         if isinstance(x, Tracer) and not x._trace.main.alive:
             main = x._trace.main
-            detail = f"It was used by the primitive {primitive.name}." if primitive is not None else ""
-            raise errors.escaped_tracer_error(x, main.label, main.subject, x._birth(), detail)
+            details = [f"It was used by the primitive {primitive.name}."] if primitive is not None else []
+            born, holder = x._birth_text(), provenance.held_as(x)
+            if born.startswith("input "):
+                details.insert(0, f"The leaked value is {born}.")
+                born = ""
+            if holder:
+                details.append(f"It escaped through {holder}.")
+            raise errors.escaped_tracer_error(x, main.label, main.subject, born or None, " ".join(details))
 
 
 def check_alive(x: Any) -> Any:

@@ -16,9 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.array import Array, as_array, is_array_like, not_an_array
+from minijax.config import debug_nans_enabled, set_nan_checks
+from minijax.core import dtypes
+from minijax.core.array import Array, as_array, get_aval, is_array_like, not_an_array
 from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, impl_rules
-from minijax.core.trace import Trace, check_alive, set_base_trace
+from minijax.core.trace import Trace, check_alive, set_base_trace, state
+from minijax.errors import source_info, summarize
+from minijax.ir.evaluate import eval_closed
 
 # primitive -> function of NumPy values and params, giving NumPy value(s)
 numpy_rules = RuleTable(
@@ -76,3 +80,60 @@ class EvalTrace(Trace):
 
 
 set_base_trace(EvalTrace)
+
+
+# ---------------------------------------------------------------------------------------------- debug_nans
+
+_evaluate = EvalTrace.process_primitive
+
+
+def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """``EvalTrace.process_primitive`` once some thread has turned ``debug_nans`` on."""
+    out = _evaluate(self, primitive, args, params)
+    if debug_nans_enabled():
+        for x in out if primitive.multiple_results else (out,):
+            if _has_nan(x):
+                raise _nan_error(primitive, args, params)
+    return out
+
+
+def _check_nans() -> None:
+    EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
+
+
+set_nan_checks(_check_nans)
+
+
+def _has_nan(x: Any) -> bool:
+    if not dtypes.is_inexact(get_aval(x).dtype):
+        return False
+    value = np.asarray(x._value() if isinstance(x, Array) else x)
+    return bool(np.isnan(value).any())
+
+
+def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> FloatingPointError:
+    """What to raise for ``primitive``, whose result has a NaN; a compiled call is made again step by step first."""
+    closed = params.get("jaxpr")
+    if primitive.name == "jit" and closed is not None and not any(params.get("donated_invars", ())):
+        try:
+            eval_closed(closed, *args)
+        except FloatingPointError as error:
+            return error
+    name = f"jit({params.get('name')})" if primitive.name == "jit" else primitive.name
+    place = summarize(state.source or source_info(3))
+    lines = [f"invalid value (nan) encountered in {name}", f"It happened at {place}."]
+    lines += [f"  operand {i}: {_extremes(x)}" for i, x in enumerate(args)]
+    lines.append("Keep its operands where it is defined; %nan at the prompt, or in IPython, shows how they came about.")
+    return FloatingPointError("\n".join(lines))
+
+
+def _extremes(x: Any) -> str:
+    """``f32[3]: from -1.0 to 1.0``; the type alone of what can no longer be read."""
+    kind = get_aval(x).str_short()
+    try:
+        value = np.asarray(as_array(x)._value())
+    except RuntimeError:  # it was donated
+        return kind
+    if not value.size:
+        return kind
+    return f"{kind}: {value}" if value.ndim == 0 else f"{kind}: from {value.min()} to {value.max()}"

@@ -46,6 +46,12 @@ class JVPTracer(Tracer):
         primal = self.primal
         return primal.to_concrete_value() if isinstance(primal, Tracer) else primal
 
+    def _inside(self) -> Tracer | None:
+        return self.primal if isinstance(self.primal, Tracer) else None
+
+    def _level(self) -> tuple[str, Any]:
+        return f"{self._trace.main!r} adds a tangent", self.primal
+
     def _details(self) -> str:
         return f"(primal={self.primal!r}, tangent={self.tangent!r})"
 

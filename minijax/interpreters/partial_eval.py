@@ -57,6 +57,13 @@ class PartialEvalTracer(Tracer):
         self.aval = var.aval
         self.variable = var
 
+    def _made_by(self) -> tuple[Sequence[JaxprEqn], Var]:
+        return self._trace.eqns, self.variable  # type: ignore[attr-defined]
+
+    def _birth(self) -> Any:
+        defining = (eqn for eqn in reversed(self._made_by()[0]) if any(v is self.variable for v in eqn.outvars))
+        return next((eqn.source for eqn in defining), None)
+
     def _details(self) -> str:
         return "(unknown)"
 

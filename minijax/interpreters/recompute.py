@@ -9,8 +9,9 @@ equation that the policy allows (or that acts on the world, which happens once).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_jaxpr_rules
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful

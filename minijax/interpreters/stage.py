@@ -42,8 +42,19 @@ class JaxprTracer(Tracer):
         eqn = self._equation()
         return None if eqn is None else eqn.source
 
-    def _origin_msg(self) -> str:
-        origin = super()._origin_msg()
+    def _birth_text(self) -> str:
+        inputs = self._trace.builder.in_vars  # type: ignore[attr-defined]
+        index = next((i for i, v in enumerate(inputs) if v is self.variable), None)
+        return super()._birth_text() if index is None else f"input {index} of that function"
+
+    def _level(self) -> tuple[str, Any]:
+        return f"a variable of the jaxpr of {self._trace.main!r}", None
+
+    def _made_by(self) -> tuple[Sequence[JaxprEqn], Var]:
+        return self._trace.builder.eqns, self.variable  # type: ignore[attr-defined]
+
+    def _origin(self) -> str:
+        origin = super()._origin()
         if not origin:
             return ""
         names = self._trace.builder.arguments_behind(self.variable)  # type: ignore[attr-defined]
@@ -185,6 +196,8 @@ def stage(
     finally:
         builder.name_inputs = None  # a leaked tracer must not keep the function
         state.source = outer_source
+    if kind != "staged":
+        closed.memo["made_by"] = kind
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, kind, closed, name)
     return closed

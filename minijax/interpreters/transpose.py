@@ -8,10 +8,11 @@ later in the program; equations without a cotangent are skipped, and zeros stay 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from minijax.core import observe
 from minijax.core.lists import partition
+from minijax.core.named import NamedTuple
 from minijax.core.names import transposed
 from minijax.core.primitive import RuleTable, bad_result
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of

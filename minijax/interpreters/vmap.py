@@ -7,11 +7,12 @@ without the batch axis; ``val`` is the physical value, with it; a value without 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from minijax.core import structural
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, new_main, records_below, state
 from minijax.errors import source_info
@@ -57,6 +58,13 @@ class BatchTracer(Tracer):
         aval = get_aval(self.val)
         d = self.batch_dim
         return ShapedArray(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
+
+    def _inside(self) -> Tracer | None:
+        return self.val if isinstance(self.val, Tracer) else None
+
+    def _level(self) -> tuple[str, Any]:
+        size = get_aval(self.val).shape[self.batch_dim]
+        return f"{self._trace.main!r} maps axis {self.batch_dim} of size {size}", self.val
 
     def _details(self) -> str:
         return f"(val={self.val!r}, batch_dim={self.batch_dim})"

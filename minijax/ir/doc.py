@@ -81,6 +81,21 @@ class _Concat(Doc):
         self.noted = any([child.noted for child in children])
 
 
+class _Rows(_Concat):
+    """Items that may be cut short: ``children`` alternates items and separators, and ends by what is left out."""
+
+    __slots__ = ("left_out",)
+
+    def __init__(self, children: tuple[Doc, ...], left_out: int) -> None:
+        super().__init__(children)
+        self.left_out = left_out
+
+    @property
+    def count(self) -> int:
+        """The items that are not left out."""
+        return (len(self.children) + (self.left_out == 0)) // 2
+
+
 class _Nest(Doc):
     __slots__ = ("indent", "child")
 
@@ -146,6 +161,62 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
             pieces.append(separator)
         pieces.append(doc)
     return pieces[0] if len(pieces) == 1 else _Concat(tuple(pieces))
+
+
+def rows(separator: Doc, docs: Iterable[Doc], left_out: int = 0) -> Doc:
+    """The documents, equations of a jaxpr, with ``separator`` between each two, followed by how many were ``left_out``.
+
+    ``cut_rows`` can leave out more of them.
+    """
+    pieces: list[Doc] = []
+    for doc in docs:
+        pieces += [doc, separator]
+    if left_out:
+        pieces.append(text(f"... ({left_out} more equations)", "comment"))
+    else:
+        pieces = pieces[:-1]
+    return _Rows(tuple(pieces), left_out)
+
+
+def cut_rows(doc: Doc, most: int) -> Doc:
+    """``doc`` with at most the first ``most`` of each ``rows`` in it."""
+    cut: dict[int, Doc] = {}
+    todo = [(doc, False)]
+    while todo:
+        node, below_done = todo.pop()
+        if id(node) in cut:
+            continue
+        below = _children(node)
+        if not below_done and below:
+            if type(node) is _Rows and node.count > most:
+                below = below[: 2 * most]
+            todo.append((node, True))
+            todo += [(child, False) for child in below]
+            continue
+        cut[id(node)] = _cut_node(node, most, cut)
+    return cut[id(doc)]
+
+
+def _cut_node(node: Doc, most: int, cut: dict[int, Doc]) -> Doc:
+    """``node`` of what its children have become in ``cut``."""
+    below = _children(node)
+    if type(node) is _Rows and node.count > most:
+        kept = [cut[id(child)] for child in below[: 2 * most : 2]]
+        return rows(below[1], kept, node.left_out + node.count - most)
+    if all(cut[id(child)] is child for child in below):
+        return node
+    if type(node) is _Nest:
+        return _Nest(node.indent, cut[id(node.child)])
+    if type(node) is _Group:
+        return _Group(cut[id(node.child)])
+    children = tuple([cut[id(child)] for child in below])
+    return _Rows(children, node.left_out) if type(node) is _Rows else _Concat(children)
+
+
+def _children(node: Doc) -> tuple[Doc, ...]:
+    if isinstance(node, _Concat):
+        return node.children
+    return (node.child,) if isinstance(node, (_Nest, _Group)) else ()
 
 
 def segments(doc: Doc, width: int = 80) -> Iterator[tuple[str, str]]:

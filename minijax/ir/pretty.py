@@ -155,9 +155,7 @@ def format_jaxpr(
     max_eqns: int | None = None,
 ) -> str:
     """``jaxpr`` as text; the options are those of ``jaxpr_document``, ``width`` is in columns."""
-    document = jaxpr_document(
-        jaxpr, style=style, source_info=source_info, name_stack=name_stack, max_eqns=max_eqns
-    )
+    document = jaxpr_document(jaxpr, style=style, source_info=source_info, name_stack=name_stack, max_eqns=max_eqns)
     return pp.to_string(document, width)
 
 
@@ -249,9 +247,7 @@ class Printer:
     def document(self) -> Doc:
         """The whole page: shared jaxprs, then the program."""
         pages = [
-            pp.concat(
-                (pp.text("let ", "keyword"), pp.text(name, "var"), _EQUALS, self._lambda(jaxpr), _SPACE)
-            )
+            pp.concat((pp.text("let ", "keyword"), pp.text(name, "var"), _EQUALS, self._lambda(jaxpr), _SPACE))
             + pp.concat((pp.text("in", "keyword"), _BREAK))
             for jaxpr, name in self.shared.items()
         ]
@@ -314,7 +310,7 @@ class Printer:
             _punctuation(". "),
             _LET,
         )
-        eqns = pp.join(_EQN_BREAK, _cut(jaxpr.eqns, self.max_eqns, self.equation))
+        eqns = _rows(_EQN_BREAK, jaxpr.eqns, self.max_eqns, self.equation)
         outs = self._atoms(jaxpr.outvars, _COMMA)
         close = _punctuation(",)" if len(jaxpr.outvars) == 1 else ")")
         body = (*head, pp.nest(2, _BREAK + eqns), _BREAK, _IN, _punctuation("("), outs, close)
@@ -354,12 +350,9 @@ class Printer:
         return pp.concat((pp.text(key, "param-name"), _punctuation("="), shown))
 
 
-def _cut(eqns: Sequence[JaxprEqn], most: int | None, show: Callable[[JaxprEqn], Doc]) -> Iterator[Doc]:
-    if most is None or len(eqns) <= most:
-        yield from map(show, eqns)
-        return
-    yield from map(show, eqns[:most])
-    yield pp.text(f"... ({len(eqns) - most} more equations)", "comment")
+def _rows(separator: Doc, eqns: Sequence[JaxprEqn], most: int | None, show: Callable[[JaxprEqn], Doc]) -> Doc:
+    shown = eqns if most is None else eqns[:most]
+    return pp.rows(separator, map(show, shown), len(eqns) - len(shown))
 
 
 def _alphabetic_names() -> Iterator[str]:
@@ -471,16 +464,14 @@ class _TutorialPrinter:
 
         comma = _punctuation(", ")
         binders = pp.join(comma, map(binder, [*jaxpr.constvars, *jaxpr.invars]))
-        eqns = pp.join(_BREAK, _cut(jaxpr.eqns, self.max_eqns, equation))
+        eqns = _rows(_BREAK, jaxpr.eqns, self.max_eqns, equation)
         outs = pp.join(comma, map(atom, jaxpr.outvars))
         body = (_BREAK, pp.text("let ", "keyword"), pp.align(eqns), _BREAK, _IN, _punctuation("( "), outs)
         head = (_punctuation("{ "), _LAMBDA, binders, _punctuation(" ."))
         return pp.concat((*head, pp.nest(2, pp.concat(body)), _punctuation(" ) }")))
 
     def _pair(self, key: str, value: Any) -> Doc:
-        return pp.concat(
-            (pp.text(key, "param-name"), _punctuation("="), pp.text(_value_text(value), "param-value"))
-        )
+        return pp.concat((pp.text(key, "param-name"), _punctuation("="), pp.text(_value_text(value), "param-value")))
 
 
 def _tutorial_names() -> Iterator[str]:

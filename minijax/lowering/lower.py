@@ -15,6 +15,7 @@ from typing import Any
 
 from minijax.core.primitive import RuleTable
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from minijax.lowering.places import ModulePlaces, Places
 from minijax.lowering.text import FunctionWriter, mlir_type
 
 lowering_rules = RuleTable(
@@ -43,6 +44,8 @@ class ModuleWriter:
         # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign
         self.authored: dict[Any, str] = {}
         self.bindings: Any = None
+        # notes which equation each line comes from, if anybody wants to know
+        self.places: Places | None = None
 
     def add_host_callback(self, function: Callable[..., Any]) -> int:
         """The index by which a custom call of this module calls ``function``."""
@@ -104,7 +107,8 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
     """Write the equations of ``jaxpr`` into ``ctx``; returns the names of its outputs."""
     env: dict[Any, str] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
-    for eqn in jaxpr.eqns:
+    places = ctx.module.places
+    for eqn in jaxpr.eqns if places is None else places.each(ctx, jaxpr):
         names = [ctx.constant(v.val, v.aval) if type(v) is Literal else env[v] for v in eqn.invars]
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)
@@ -128,15 +132,17 @@ def lower_closed(
     platform: Callable[[], str] = lambda: "unknown",
     host_callbacks: list[Callable[..., Any]] | None = None,
     axes: Sequence[tuple[Any, int]] = (),
+    places: Places | None = None,
 ) -> str:
     """The StableHLO module of ``closed``. ``@main`` takes its constants first, then its inputs.
 
     ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
     appended to ``host_callbacks``: they must be handed to the compiler with it. ``axes`` are the names and sizes of the
-    mapped axes that ``replicas`` copies are laid out along.
+    mapped axes that ``replicas`` copies are laid out along. With ``places``, lines are marked: see ``lower_places``.
     """
     module = ModuleWriter(f"jit_{name}", platform)
     module.replicas, module.axes = replicas, tuple(axes)
+    module.places = places
     if host_callbacks is not None:
         module.host_callbacks = host_callbacks
     writer = FunctionWriter(module)
@@ -155,3 +161,11 @@ def lower_closed(
         f"mhlo.num_replicas = {replicas} : i32}} {{"
     )
     return module.text(_function_text("public", "main", signature, writer, jaxpr, outs), header)
+
+
+def lower_places(
+    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), replicas: int = 1, **options: Any
+) -> ModulePlaces:
+    """The text that ``lower_closed`` gives for the same arguments, and which equation each line of it comes from."""
+    places = Places(name)
+    return ModulePlaces(lower_closed(closed, name, donated, replicas, places=places, **options), places)

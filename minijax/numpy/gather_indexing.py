@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from minijax import config, errors, lax
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import dtype_name
+from minijax.core.named import NamedTuple
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
 from minijax.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers

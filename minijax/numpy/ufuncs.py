@@ -14,7 +14,7 @@ import numpy as np
 from minijax import lax
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import LiteralArray, scalar_aval
+from minijax.core.array import LiteralArray, as_array, scalar_aval
 from minijax.core.avals import ShapedArray
 from minijax.numpy.promotion import BOOL, SCALARS, const, convert, ensure, nonzero, promote, typed_scalar
 from minijax.ops import elementwise as ew
@@ -35,13 +35,13 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     else None.
     """
     kind = type(value)
-    if aval.weak_type or aval.dtype == dtypes.float0:
+    if aval.dtype == dtypes.float0:
         return None
     own = scalar_aval(kind)
-    met = dtypes.lattice_result((aval.dtype, False), (own.dtype, own.weak_type), x64=x64_enabled())
-    if met != (aval.dtype, False):
+    there = (aval.dtype, aval.weak_type)
+    if dtypes.lattice_result(there, (own.dtype, own.weak_type), x64=x64_enabled()) != there:
         return None
-    scalar = typed_scalar(value, aval.dtype)
+    scalar = typed_scalar(value, *there)
     # 0.0 and -0.0 are equal, so they are not remembered; NaN would never be found again
     if value == value and (value or kind is int or kind is bool):
         if len(_constants) >= MAX_CONSTANTS:
@@ -96,6 +96,8 @@ def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = 
         try:
             direct = x.aval.dtype.kind in kinds
         except AttributeError:
+            if type(x) is float and "f" in kinds:
+                return bind(as_array(x))
             direct = False
         return bind(x) if direct else bind(*promote(name, x, to=to))
 

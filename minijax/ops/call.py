@@ -6,18 +6,21 @@ of the call is a call of the transformed jaxpr, made once and kept with it.
 
 from __future__ import annotations
 
+import functools
 import operator
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from minijax.backend import pjrt
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, as_array, device_array, get_aval, set_fetch
+from minijax.core.guards import check, guards
 from minijax.core.lists import partition, split_list
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import check_alive
@@ -36,7 +39,8 @@ from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
-from minijax.lowering.lower import lower_closed, lowering_rules
+from minijax.lowering.lower import lower_closed, lower_places, lowering_rules
+from minijax.lowering.places import ModulePlaces
 from minijax.lowering.text import mlir_type
 
 jit_p = follow_axes(Primitive("jit", multiple_results=True))
@@ -112,6 +116,7 @@ class Compiled:
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
         with timed("compile", name):
             self.executable = self._compile(closed, text, host_callbacks)
+        self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated)
         self.const_buffers = [to_buffer(c) for c in closed.consts]
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
@@ -290,22 +295,54 @@ def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Mod
     return module
 
 
+def lowered_places(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> ModulePlaces:
+    """Which equation each line of the module comes from: see ``lowering.places``. Found once."""
+    key = ("places", name, tuple(donated))
+    places = closed.memo.get(key)
+    if places is None:
+        replicas = replicas_needed(closed)
+        places = closed.memo[key] = lower_places(
+            closed, name, donated, replicas, platform=pjrt.platform, host_callbacks=[]
+        )
+    return places
+
+
+def _origin(closed: weakref.ref[ClosedJaxpr], name: str, donated: Sequence[bool]) -> Any:
+    """What an executable was compiled from: the jaxpr and its module's places. None if the jaxpr is gone."""
+    alive = closed()
+    return None if alive is None else (alive, lowered_places(alive, name, donated))
+
+
 def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Compiled:
     """``closed``, compiled once."""
     key = ("executable", tuple(donated))
     program = closed.memo.get(key)
     if program is None:
+        if guards or observe.on_cache:
+            _announce(closed, name, key)
         module = lowered(closed, name, donated)
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
         program = closed.memo[key] = kind(closed, name, donated, module.text, module.host_callbacks)
     return program
 
 
+# What made a program that no user's call was staged to, in words.
+_MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
+
+
+def _announce(closed: ClosedJaxpr, name: str, key: Any) -> None:
+    """Tell guards that ``closed`` is about to be compiled; and observers, if no cache of functions has told them."""
+    made_by = closed.memo.get("made_by", "")
+    reason = f"the {_MADE_BY.get(made_by, made_by)} of {name} is compiled for the first time" if made_by else ""
+    if guards:
+        check("compiled", name, lambda: reason or "its program is run for the first time")
+    if reason and observe.on_cache:
+        observe.emit(observe.on_cache, "compilation", name, False, key, reason)
+
+
 @jit_p.def_impl
 def jit_impl(*args: Any, jaxpr: ClosedJaxpr, name: str, donated_invars: Sequence[bool] = ()) -> list[Array]:
     return compiled(jaxpr, name, donated_invars)(*args)
-
-
 
 
 # ---------------------------------------------------------------------------------------------- transformations
@@ -349,6 +386,7 @@ def _split(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
         inputs = [place.get(v) for v in residuals]
         made = [v for v, i in zip(residuals, inputs, strict=True) if i is None]
         known = ClosedJaxpr(known.jaxpr.replace(outvars=[*outs, *made]), known.consts)
+        known.memo["made_by"], unknown.memo["made_by"] = "partial_eval", "linear part"
         jaxpr.memo[key] = known, unknown, unknown_out, inputs
     return jaxpr.memo[key]
 
@@ -362,9 +400,7 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     fresh = iter(made)
     residuals = [next(fresh) if i is None else known_in[i] for i in inputs]
     now = JaxprEqn(jit_p, known_in, {"jaxpr": known_jaxpr, "name": name}, [*known_out, *made], eqn.source)
-    then = JaxprEqn(
-        jit_p, [*residuals, *unknown_args], {"jaxpr": unknown_jaxpr, "name": name}, later_out, eqn.source
-    )
+    then = JaxprEqn(jit_p, [*residuals, *unknown_args], {"jaxpr": unknown_jaxpr, "name": name}, later_out, eqn.source)
     return ([now] if now.outvars or is_effectful(now) else []), [then]
 
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 from minijax.core import dtypes, observe
 from minijax.core.array import as_array, get_aval
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import MainTrace, Trace, Tracer, bind_at, check_alive, pop_main, state
@@ -29,7 +30,7 @@ from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
 from minijax.interpreters.vmap import AxisData, BatchTrace, batch, match_axis
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 from minijax.ir.pretty import Params, Printer, parse_rules, pp_rules, unread_functions
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
@@ -102,6 +103,8 @@ class Written(Function):
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
         if observe.on_rule and self.rule is not None:
             observe.emit(observe.on_rule, self.about.label, self.primitive, self.rule)
+        if observe.on_custom_rule and self.rule is not None:
+            observe.emit(observe.on_custom_rule, self.about.label, self.rule)
         # what the user's function records comes from its own lines, not from that of the call
         outer_source, state.source = state.source, None
         try:
@@ -420,9 +423,10 @@ def pruned_call(closed: ClosedJaxpr, used: Sequence[bool]) -> ClosedJaxpr:
     return closed.memo[key]
 
 
-def function_name(closed: ClosedJaxpr) -> str:
-    """The name of the function that ``closed`` was staged from."""
-    return closed.jaxpr.debug_name.partition(" at ")[0]
+def function_name(program: ClosedJaxpr | Jaxpr) -> str:
+    """The name of the function that ``program`` was staged from."""
+    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+    return jaxpr.debug_name.partition(" at ")[0]
 
 
 def zero_flags(tangents: Sequence[Any], symbolic_zeros: bool) -> tuple[bool, ...]:

@@ -17,10 +17,11 @@ can only be transposed, by ``bwd``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_of
 from minijax.interpreters.jvp import jvp_rules

@@ -10,13 +10,14 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
 from minijax.core.structural import moveaxis
 from minijax.ir.pretty import readable
 from minijax.lowering.text import array_text, dims_text, mlir_type

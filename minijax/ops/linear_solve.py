@@ -8,10 +8,11 @@ in its last operands, which have the types of ``b``, and its own constants are o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from minijax.core.array import as_array
 from minijax.core.lists import split_list
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp, jvp_rules

@@ -11,7 +11,9 @@ instance; ``donated_invars``; and ``devices``, or None for the first ones.
 
 from __future__ import annotations
 
+import functools
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +24,7 @@ from minijax.backend import pjrt
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.guards import check, guards
 from minijax.core.lists import partition
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, full, zero_of
@@ -43,7 +46,7 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from minijax.ir.pretty import Params, parse_rules, pp_rules
 from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lower_closed, lowering_rules
+from minijax.lowering.lower import lower_closed, lower_places, lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import timed
 from minijax.ops.elementwise import div_p
@@ -124,6 +127,16 @@ parse_rules[pmap_p] = pmap_read
 # ---------------------------------------------------------------------------------------------- evaluation
 
 
+def _origin(
+    closed: weakref.ref[ClosedJaxpr], name: str, donated: Sequence[bool], replicas: int, axes: Sequence[tuple[Any, int]]
+) -> Any:
+    """What a program was compiled from: the jaxpr and its module's places. None if the jaxpr is gone."""
+    alive = closed()
+    if alive is None:
+        return None
+    return alive, lower_places(alive, name, donated, replicas, platform=pjrt.platform, host_callbacks=[], axes=axes)
+
+
 class PmapProgram:
     """A jaxpr of one instance, compiled for ``count`` replicas, and its constants on all their devices."""
 
@@ -141,6 +154,9 @@ class PmapProgram:
         donated = params["donated_invars"]
         self.donated = [i for i, d in enumerate(donated) if d]
         callbacks: list[Any] = []
+        axes = [(params["axis_name"], size)]
+        if guards:
+            check("compiled", name, lambda: "its program is run for the first time")
         with timed("lower", name):
             self.text = lower_closed(
                 closed,
@@ -149,7 +165,7 @@ class PmapProgram:
                 replicas=count,
                 platform=pjrt.platform,
                 host_callbacks=callbacks,
-                axes=[(params["axis_name"], size)],
+                axes=axes,
             )
         if observe.on_lowered:
             observe.emit(observe.on_lowered, name, self.text)
@@ -169,6 +185,7 @@ class PmapProgram:
         # the devices that hold the results: of an instance's replicas, which all compute the same, the first
         holders = tuple(self.devices[:: self.repeat])
         self.layouts = [DeviceLayout(holders, axis) for axis in self.out_axes]
+        self.executable.origin = functools.partial(_origin, weakref.ref(closed), name, donated, count, axes)
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
 

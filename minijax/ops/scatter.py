@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.structural import UndefinedPrimal, Zero, full, instantiate_zeros, zero_tangent
 from minijax.interpreters.stage import stage

@@ -7,13 +7,14 @@ A ``ShardedArray`` is an ``Array``: whoever asks for its value or its one-device
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from minijax.backend import pjrt
 from minijax.core.array import Array, device_array
 from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
 
 _HOST: Any = Array.__dict__["_np"]
 _DEVICE: Any = Array.__dict__["_buffer"]

@@ -474,3 +474,15 @@ def test_without_jax_and_with_jax_imported_later():
         """
     )
     assert out.split() == ["2", "False", "5", "4", "False"]
+
+
+@pytest.mark.parametrize("given", [2.0, np.float32(2), ONES * 2, {"a": ONES * 2, "b": 1.0}])
+def test_what_is_closed_over_is_no_obstacle(given, ordinary, capfd):
+    """The program takes the arrays that the function closes over before its arguments; so does the shortcut."""
+    kept, other = minijax.device_put(ONES * 3), minijax.device_put(ONES)
+    jitted = minijax.jit(lambda x: [kept * leaf + other for leaf in minijax.tree.leaves(x)])
+    for _ in range(5):
+        for found, leaf in zip(jitted(given), minijax.tree.leaves(given), strict=True):
+            np.testing.assert_array_equal(found, 3 * ONES * leaf + 1)
+    assert len(ordinary) <= 2
+    assert capfd.readouterr().err == ""  # XLA would say that arguments are missing

@@ -103,7 +103,7 @@ def test_jit_announces_its_phases_once():
     assert seen.seen[:5] == [("miss", "first call"), "trace", "lower", "compile", "run"]
     assert seen.seen[5:7] == [("hit", ""), "run"]
     verdict, reason = seen.seen[7]
-    assert verdict == "miss" and reason == "argument x is f32[], was f32[] (weak_type)"
+    assert verdict == "miss" and reason == "x: f32[] (weak_type) became f32[]"
 
 
 def test_an_observer_that_raises_is_removed_and_the_program_goes_on():
@@ -170,3 +170,17 @@ def test_nobody_listening_costs_nothing_measurable(monkeypatch):
     pairs = [(clock(trace_module.bind), clock(without)) for _ in range(61)]
     ratio = sorted(a / b for a, b in pairs)[len(pairs) // 2]
     assert ratio < 1.10, f"bind with the seam takes {ratio:.3f} of bind without it"
+
+
+def test_a_staging_cache_looks_empty_once_while_retracing():
+    cache = {"key": "old"}
+    assert observe.staging_cache(cache) is cache
+    with observe.retracing():
+        standing_in = observe.staging_cache(cache)
+        assert standing_in == {} and observe.staging_cache(cache) is standing_in
+        standing_in["key"] = "new"
+        with observe.retracing():
+            assert observe.staging_cache(cache) == {}
+        assert observe.staging_cache(cache) == {"key": "new"}
+        assert observe.staging_cache({}) is not standing_in
+    assert observe.staging_cache(cache) is cache and cache == {"key": "old"}

@@ -1,0 +1,148 @@
+"""The stages of a jitted call that can be looked at: staged (``Traced``), StableHLO (``Lowered``), executable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minijax.api.repeated import Repeat
+from minijax.backend import pjrt
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.lowering.places import ModulePlaces
+from minijax.ops.call import Compiled, compiled, lowered, lowered_places
+from minijax.pytree import tree_flatten, tree_unflatten, treedef_is_leaf
+
+
+class Staged:
+    """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
+
+    __slots__ = ("closed", "outer", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat")
+
+    def __init__(
+        self, closed: ClosedJaxpr, outer: list[Any], in_tree: Any, out_tree: Any, params: dict[str, Any]
+    ) -> None:
+        self.closed = closed
+        self.outer = outer
+        # of the dynamic (args, kwargs)
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.one_leaf = treedef_is_leaf(out_tree) and out_tree.num_leaves == 1
+        self.params = params
+        self.program: Compiled | None = None
+        self.repeat: Repeat | None = None
+
+
+class Traced:
+    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on."""
+
+    def __init__(self, name: str, staged: Staged) -> None:
+        self.fun_name = name
+        self._staged = staged
+        self.jaxpr = staged.closed
+
+    @property
+    def out_info(self) -> Any:
+        """The outputs' shapes and dtypes, as a tree of ``ShapeDtypeStruct``s."""
+        leaves = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
+        return tree_unflatten(self._staged.out_tree, leaves)
+
+    def lower(self) -> Lowered:
+        """The StableHLO program."""
+        donated = self._staged.params["donated_invars"]
+        return Lowered(self, lowered(self.jaxpr, self.fun_name, donated).text)
+
+
+class Lowered:
+    """A StableHLO program: ``as_text()`` shows it, ``compile()`` goes on."""
+
+    def __init__(self, traced: Traced, text: str) -> None:
+        self._traced = traced
+        self._text = text
+        self.jaxpr = traced.jaxpr
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as MLIR text; ``debug_info`` adds the location of each operation in the user's program.
+
+        ValueError for a dialect other than 'stablehlo'.
+        """
+        if dialect not in (None, "stablehlo"):
+            raise ValueError(f"unknown dialect {dialect!r}: minijax lowers to 'stablehlo'")
+        return self.places().located_text() if debug_info else self._text
+
+    def places(self) -> ModulePlaces:
+        """Which equation each line of the module comes from."""
+        traced = self._traced
+        return lowered_places(traced.jaxpr, traced.fun_name, traced._staged.params["donated_invars"])
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """XLA's estimates for the module as it stands, before optimisation: flops, bytes accessed, ..."""
+        return pjrt.text_costs(self._text, name=self._traced.fun_name)
+
+    @property
+    def out_info(self) -> Any:
+        return self._traced.out_info
+
+    def compile(self) -> CompiledFunction:
+        """The program compiled by XLA."""
+        traced = self._traced
+        donated = traced._staged.params["donated_invars"]
+        return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, donated))
+
+
+class CompiledFunction:
+    """A compiled program: callable on arguments of its types; shows its HLO, costs and memory."""
+
+    def __init__(self, traced: Traced, program: Compiled) -> None:
+        self._traced = traced
+        self._program = program
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arguments of the trees and types it was compiled for; TypeError for others, and for tracers."""
+        leaves, in_tree = tree_flatten((args, kwargs))
+        if in_tree != self._traced._staged.in_tree:
+            raise TypeError(
+                f"Function compiled with input pytree does not match the input pytree it was called with: {in_tree} "
+                f"instead of {self._traced._staged.in_tree}. Pass what was passed to lower, without the static "
+                "arguments."
+            )
+        for x in leaves:
+            if isinstance(x, Tracer):
+                raise TypeError(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                    f"Detected argument of Tracer type {type(x)}. Transform the function before lowering it."
+                )
+        expected = self._traced.jaxpr.in_avals
+        found = [get_aval(x) for x in leaves]
+        if [(a.shape, a.dtype) for a in found] != [(a.shape, a.dtype) for a in expected]:
+            raise TypeError(
+                "Argument types differ from the types for which this computation was compiled: expected "
+                f"{[str(a) for a in expected]}, got {[str(a) for a in found]}."
+            )
+        return tree_unflatten(self._traced._staged.out_tree, self._program(*leaves))
+
+    def as_text(self) -> str:
+        """The optimised HLO; its metadata names equations and the user's lines, as JAX's does."""
+        return self.places().hlo_text(self._program.executable.hlo_text())
+
+    def places(self) -> ModulePlaces:
+        """Which equation each line of the module that was compiled comes from."""
+        traced = self._traced
+        return lowered_places(traced.jaxpr, traced.fun_name, traced._staged.params["donated_invars"])
+
+    def raw_text(self) -> str:
+        """The optimised HLO as XLA gives it: its metadata names lines of the StableHLO text."""
+        return self._program.executable.hlo_text()
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """XLA's estimates: flops, bytes accessed, ..."""
+        return self._program.executable.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """XLA's memory plan: argument_size_in_bytes, output_size_in_bytes, temp_size_in_bytes, ..."""
+        return self._program.executable.memory_analysis()
+
+    @property
+    def out_info(self) -> Any:
+        return self._traced.out_info

@@ -1,0 +1,129 @@
+"""What the operands of a failed operation are at each level of the interpreter stack: a note on the error.
+
+An operation inside of transformations fails on physical shapes, which may be none that the user has written:
+``vmap`` of a function of ``f32[3]`` computes on ``f32[8,3]``. ``annotate`` is called when an error leaves an
+interpreter, so the programs that do not fail pay nothing.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator, Sequence
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from minijax import errors
+from minijax.core.array import get_aval
+
+_MOST_OPERANDS = 6
+_MOST_NAMES = 200
+_LONGEST_TEXT = 60
+_NOTED = "_has_operands"
+
+
+def annotate(error: BaseException, tb: TracebackType | None = None, stack: Sequence[Any] = ()) -> None:
+    """Add a note to ``error`` if it is about shapes or types and came from an operation on tracers.
+
+    The note names the user's line, and each operand with its logical and physical type at every level. An error gets
+    one such note, from the innermost interpreter that it leaves; ``stack`` is the stack then. Errors that the user's
+    own code raised get none, and neither does an error whose operands cannot be looked at.
+    """
+    if not isinstance(error, (TypeError, ValueError)) or isinstance(error, errors.JAXTypeError):
+        return
+    try:
+        if not hasattr(error, _NOTED):
+            _annotate(error, tb, stack)
+    except Exception:  # of a class of the user's, whose attributes raise: the error itself is what matters
+        return
+
+
+def _annotate(error: BaseException, tb: TracebackType | None, stack: Sequence[Any]) -> None:
+    frames = list(_frames(error.__traceback__ if tb is None else tb))
+    if not frames or errors.is_user_file(frames[-1][0].f_code.co_filename):
+        return
+    user = [i for i, (frame, _) in enumerate(frames) if errors.is_user_file(frame.f_code.co_filename)]
+    operands = list(_operands(frames[user[-1] + 1][0] if user else _binding(frames)))
+    if not any(hasattr(x, "_trace") for x in operands):
+        return
+    place, text = _place(*frames[user[-1]]) if user else (_equation(frames), "")
+    names = _names(frames[user[-1]][0]) if user else {}
+    what = f"The operands of `{text}`" if text else "The operands"
+    lines = [f"{what} at {place}, level by level:"]
+    for i, x in enumerate(operands[:_MOST_OPERANDS]):
+        lines.append(f"  {names.get(id(x), f'operand {i}')}: {levels_text(x)}")
+    if len(stack) > 2:
+        lines.append(f"  the levels: {' ▸ '.join(map(repr, stack))}")
+    setattr(error, _NOTED, True)
+    error.add_note("\n".join(lines))
+
+
+def levels_text(x: Any) -> str:
+    """``f32[3]; vmap:1 maps axis 0 of size 8, physically f32[8,3]`` for a tracer; a type for anything else."""
+    parts = [type_text(x)]
+    while hasattr(x, "_trace"):
+        was = type_text(x)
+        said, x = x._level()
+        parts.append(said if x is None or type_text(x) == was else f"{said}, physically {type_text(x)}")
+    return "; ".join(parts)
+
+
+def type_text(x: Any) -> str:
+    """``f32[3]``, or the class of what is no array."""
+    try:
+        return get_aval(x).str_short()
+    except TypeError:
+        return type(x).__name__
+
+
+def _frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while tb is not None:
+        yield tb.tb_frame, tb.tb_lasti
+        tb = tb.tb_next
+
+
+def _operands(frame: FrameType | None) -> Iterator[Any]:
+    """The arguments of the function that ``frame`` runs that are arrays or tracers, lists of them taken apart."""
+    if frame is None:
+        return
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
+    for name in code.co_varnames[:count]:
+        value = frame.f_locals.get(name)
+        for x in value if isinstance(value, (tuple, list)) else (value,):
+            if hasattr(x, "dtype") and hasattr(x, "shape"):
+                yield x
+
+
+def _binding(frames: list[tuple[FrameType, int]]) -> FrameType | None:
+    """The frame that gave an operation to an interpreter: what failed in a jaxpr has no frame of the user's."""
+    return next((frame for frame, _ in frames if frame.f_code.co_name == "bind"), None)
+
+
+def _equation(frames: list[tuple[FrameType, int]]) -> str:
+    eqns = [frame.f_locals.get("eqn") for frame, _ in frames if frame.f_code.co_name == "bind_eqn"]
+    return errors.summarize(getattr(eqns[0], "source", None) if eqns else None)
+
+
+def _place(frame: FrameType, offset: int) -> tuple[str, str]:
+    """The user's line and, if it is known, the text of the call there."""
+    code: CodeType = frame.f_code
+    line, column = errors.position((code, offset))
+    text = ""
+    for index, (start, end, first, last) in enumerate(code.co_positions()):
+        if index == offset // 2:
+            if start is not None and start == end and first is not None:
+                source = linecache.getline(code.co_filename, start).encode()
+                text = source[first:last].decode(errors="replace").strip()
+            break
+    text = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
+    return f"{code.co_filename}:{line}{'' if column is None else f':{column}'} ({code.co_qualname})", text
+
+
+def _names(frame: FrameType) -> dict[int, str]:
+    """id of a value -> the name of the variable that holds it."""
+    found: dict[int, str] = {}
+    for count, (name, value) in enumerate(frame.f_locals.items()):
+        if count >= _MOST_NAMES:
+            break
+        found.setdefault(id(value), name)
+    return found

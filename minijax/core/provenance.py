@@ -1,0 +1,366 @@
+"""Where a traced value comes from, and what to write in place of the Python that asked for it: for error messages.
+
+``story`` tells the lines of the user's program that lead from a function's arguments to a tracer. Where the function
+is being staged they are read off its equations; where nothing is recorded (``vmap`` outside of ``jit``) they are read
+off the source of the function that is running. ``advice`` looks at the construct that wanted the value: an ``if``, a
+``range``, a shape. Nothing here runs before an error is certain.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import os
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+from minijax import errors
+
+# Lines of a story; of a longer one the middle is left out.
+MOST_LINES = 5
+_LONGEST_LINE = 70
+# Equations that are looked at, the latest.
+_MOST_EQUATIONS = 20_000
+# Longer files are not parsed for an error message.
+_LONGEST_SOURCE = 1_000_000
+
+# (file, line, what happens there)
+Step = tuple[str, int, str]
+
+
+def story(tracer: Any) -> str:
+    """Lines of text that tell how ``tracer`` came from the arguments; '' if that is not known."""
+    made = tracer._made_by()
+    inner = tracer
+    told: list[str] = []
+    while made is None:
+        inner = inner._inside()
+        if inner is None:
+            break
+        made = inner._made_by()
+    if made is not None:
+        if inner is not tracer:
+            told.append(f"It holds a {inner._trace.main!r} tracer. {inner._origin()}".rstrip())
+        steps = list(_steps(*made))
+    else:
+        steps, names = _steps_in_source(errors.user_frame(), tracer)
+        if names:
+            arguments = f"argument{'s' * (len(names) > 1)} {' and '.join(names)}"
+            told.append(f"This value depends on the value{'s' * (len(names) > 1)} of the {arguments}.")
+    if steps:
+        told.append("This is how it came about:")
+        told += [f"  {each}" for each in _shown(steps)]
+    return "\n".join(told)
+
+
+def _shown(steps: list[Step]) -> Iterator[str]:
+    for file, line, what in shortened(steps):
+        if not line:
+            yield what
+            continue
+        text = linecache.getline(file, line).strip()
+        text = text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + "..."
+        yield f"{os.path.basename(file)}:{line}  {text}" + (f"   ({what})" if what else "")
+
+
+def shortened(steps: list[Step]) -> list[Step]:
+    """At most ``MOST_LINES`` steps: the first and the last ones."""
+    if len(steps) <= MOST_LINES:
+        return steps
+    ahead = MOST_LINES // 2
+    left_out = len(steps) - 2 * ahead
+    return [*steps[:ahead], ("", 0, f"({left_out} lines in between)"), *steps[-ahead:]]
+
+
+# --- from equations -----------------------------------------------------------------------------------------
+
+
+def _steps(eqns: Sequence[Any], var: Any) -> Iterator[Step]:
+    """The lines of the equations that ``var`` depends on; of many, those of a shortest path to an input."""
+    behind = slice_of(eqns, var)
+    lines = list(_by_line(behind))
+    return iter(lines if len(lines) <= MOST_LINES else _by_line(_shortest(behind, var)))
+
+
+def slice_of(eqns: Sequence[Any], var: Any) -> list[Any]:
+    """The equations that ``var`` depends on, in order."""
+    wanted = {id(var)}
+    found = []
+    for eqn in reversed(eqns[-_MOST_EQUATIONS:]):
+        if any(id(v) in wanted for v in eqn.outvars):
+            found.append(eqn)
+            wanted.update(map(id, eqn.invars))
+    found.reverse()
+    return found
+
+
+def _shortest(eqns: Sequence[Any], var: Any) -> list[Any]:
+    """The equations on a path as short as can be from a variable that none of ``eqns`` defines to ``var``."""
+    # id of a variable -> how many equations a path to it has, and the operand it comes through
+    length: dict[int, tuple[int, Any, Any]] = {}
+    for eqn in eqns:
+        operands = [v for v in eqn.invars if not hasattr(v, "val")]
+        if operands:
+            nearest = min(operands, key=lambda v: length[id(v)][0] if id(v) in length else 0)
+            steps = length[id(nearest)][0] if id(nearest) in length else 0
+            length.update((id(v), (steps + 1, eqn, nearest)) for v in eqn.outvars)
+    path = []
+    while id(var) in length:
+        _, eqn, var = length[id(var)]
+        path.append(eqn)
+    path.reverse()
+    return path
+
+
+def _by_line(eqns: Iterable[Any]) -> Iterator[Step]:
+    """Equations of one line after another as one step that names their primitives."""
+    place, names = ("", 0), [""]
+    # id of a code -> the line of each instruction: to look for one instruction takes as long as to read them all
+    lines: dict[int, list[int | None]] = {}
+    for eqn in eqns:
+        if eqn.source is None:
+            continue
+        code, offset = eqn.source[:2]
+        if id(code) not in lines:
+            lines[id(code)] = [each[0] for each in code.co_positions()]
+        at = (code.co_filename, lines[id(code)][offset // 2] or code.co_firstlineno)
+        if at == place:
+            names.append(eqn.primitive.name)
+            continue
+        if place[1]:
+            yield (*place, ", ".join(names))
+        place, names = at, [eqn.primitive.name]
+    if place[1]:
+        yield (*place, ", ".join(names))
+
+
+# --- from source --------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _module(code: CodeType) -> ast.Module | None:
+    source = "".join(linecache.getlines(code.co_filename))
+    return _parsed(source) if source and len(source) <= _LONGEST_SOURCE else None
+
+
+def _function(code: CodeType) -> ast.AST | None:
+    """The syntax of the function whose code it is."""
+    module = _module(code)
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def _steps_in_source(frame: FrameType | None, tracer: Any) -> tuple[list[Step], list[str]]:
+    """The assignments of the running function that lead to the tracer, and the parameters that they begin with."""
+    function: Any = None if frame is None else _function(frame.f_code)
+    if frame is None or function is None:
+        return [], []
+    here, kind = frame.f_lineno, type(tracer).__mro__[-2]  # the class of all tracers
+    traced = {name for name, x in frame.f_locals.items() if isinstance(x, kind) or _holds(x, kind)}
+    names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+    wanted = {n.id for n in names if n.lineno <= here <= (n.end_lineno or n.lineno)} & traced
+    found: list[Step] = [(frame.f_code.co_filename, here, "")]
+    assigned = [n for n in ast.walk(function) if isinstance(n, (ast.Assign, ast.AugAssign, ast.AnnAssign))]
+    for node in sorted(assigned, key=lambda n: -n.lineno):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        written = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        if node.lineno < here and written & wanted and node.value is not None:
+            found.append((frame.f_code.co_filename, node.lineno, ""))
+            wanted |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)} & traced
+    found.reverse()
+    of = function.args
+    parameters = [a.arg for a in (*of.posonlyargs, *of.args, of.vararg, *of.kwonlyargs, of.kwarg) if a is not None]
+    return found, [name for name in parameters if name in wanted]
+
+
+def _holds(x: Any, kind: type) -> bool:
+    """Whether a container of the user's holds a tracer at its top."""
+    if type(x) is dict:
+        x = x.values()
+    elif type(x) not in (list, tuple):
+        return False
+    return any(isinstance(each, kind) for each in x)
+
+
+# --- what to write instead ----------------------------------------------------------------------------------
+
+_BOOL = {
+    "if": "Use lax.cond in place of this `if`, or jnp.where to choose between arrays",
+    "while": "Use lax.while_loop in place of this `while`",
+    "assert": "Use debug.callback to look at the value while the program runs, or leave this `assert` out",
+    "and": "Use & and | (jnp.logical_and, jnp.logical_or) in place of `and` and `or`",
+    "not": "Use ~ (jnp.logical_not) in place of `not`",
+    "chain": "Use (a < x) & (x < b) in place of a comparison of three",
+    "max": "Use jnp.maximum or jnp.max in place of Python's max",
+    "min": "Use jnp.minimum or jnp.min in place of Python's min",
+    "sorted": "Use jnp.sort in place of Python's sorted",
+    "any": "Use jnp.any in place of Python's any",
+    "all": "Use jnp.all in place of Python's all",
+    "in": "Use jnp.any(xs == x) in place of `in`",
+    "for": "Use jnp.where in place of this condition",
+    "": "Use jnp.where, lax.cond or lax.while_loop in place of Python control flow",
+}
+_INDEX = {
+    "range": "Use lax.fori_loop (or lax.scan) in place of this loop over range",
+    "subscript": "Use jnp.array on what is indexed here: an array takes a traced index, a list does not (lax.switch "
+    "chooses among functions)",
+    "": "Use jnp.array to turn the list being indexed into an array, or lax.fori_loop for a loop",
+}
+_OTHER = {
+    "float": "Use x.astype(float) where another dtype is wanted, and leave float() out",
+    "int": "Use x.astype(int) where another dtype is wanted, and leave int() out",
+    "complex": "Use x.astype(complex) where another dtype is wanted, and leave complex() out",
+}
+_TABLES = {"bool": _BOOL, "index": _INDEX, "value": _OTHER}
+
+
+def advice(kind: str, label: str) -> str:
+    """One next action for a tracer of the transformation ``label`` whose truth value ('bool'), integer ('index') or
+    'value' Python wanted at the user's line."""
+    frame = errors.user_frame()
+    table = _TABLES[kind]
+    construct = next((c for c in _constructs(frame) if c in table), "") if frame is not None else ""
+    if construct not in table:
+        first = _make_concrete(label)
+        return f"{first[0].upper()}{first[1:]}, or keep it an array."
+    return f"{table[construct]}; or {_make_concrete(label)}."
+
+
+def _make_concrete(label: str) -> str:
+    if label in ("jit", "make_jaxpr"):
+        return f"pass the value as a static argument (static_argnums of {label})"
+    if label == "pmap":
+        return "pass the value as a static argument (static_broadcasted_argnums of pmap)"
+    if label == "vmap":
+        return "leave the argument out of the batch (in_axes=None)"
+    return "work the value out before the function is transformed"
+
+
+def _constructs(frame: FrameType) -> Iterator[str]:
+    """What Python is doing at the instruction that ``frame`` is at, innermost first."""
+    position = _position(frame)
+    module = _module(frame.f_code)
+    if position is None or module is None:
+        return
+    path = _path_to(module, position)
+    if path and isinstance(path[0][0], ast.IfExp):  # Python gives the test's place so if it is a mere name
+        yield "if"
+    for node, parent in path:
+        yield from _called(node, parent)
+
+
+def _position(frame: FrameType) -> tuple[int, int, int, int] | None:
+    for index, position in enumerate(frame.f_code.co_positions()):
+        if index == frame.f_lasti // 2:
+            return None if None in position else position  # type: ignore[return-value]
+    return None
+
+
+def _span(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    start, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    if start is None or end is None:
+        return None
+    return (start, node.col_offset), (end, node.end_col_offset)  # type: ignore[attr-defined]
+
+
+def _path_to(module: ast.Module, position: tuple[int, int, int, int]) -> list[tuple[ast.AST, ast.AST]]:
+    """The nodes that hold the position, innermost first, each with its parent; no further out than one statement."""
+    first, last = (position[0], position[2]), (position[1], position[3])
+    path: list[tuple[ast.AST, ast.AST]] = []
+    node: ast.AST = module
+    while True:
+        for child in ast.iter_child_nodes(node):
+            span = _span(child)
+            if span is not None and span[0] <= first and last <= span[1]:
+                path.append((child, node))
+                node = child
+                break
+        else:
+            break
+    path.reverse()
+    for i, (node, _) in enumerate(path):
+        if isinstance(node, ast.stmt):
+            return path[: i + 1]
+    return path
+
+
+def _called(node: ast.AST, parent: ast.AST) -> Iterator[str]:
+    """Names of the construct that ``node`` is, or is an operand of."""
+    if isinstance(parent, (ast.If, ast.IfExp)) and node is parent.test:
+        yield "if"
+    elif isinstance(parent, ast.While) and node is parent.test:
+        yield "while"
+    elif isinstance(parent, ast.Assert):
+        yield "assert"
+    elif isinstance(parent, ast.comprehension):
+        yield "for"
+    if isinstance(node, ast.BoolOp) or isinstance(parent, ast.BoolOp):
+        yield "and"
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield "not"
+    elif isinstance(node, ast.Compare):
+        if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
+            yield "in"
+        elif len(node.ops) > 1:
+            yield "chain"
+    elif isinstance(node, ast.Subscript):
+        yield "subscript"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        yield node.func.id
+    if isinstance(node, (ast.If, ast.While, ast.Assert)):
+        yield type(node).__name__.lower()
+
+
+# --- what holds a tracer that escaped -----------------------------------------------------------------------
+
+_MOST_LOOKED_AT = 5000
+
+
+def held_as(x: Any) -> str:
+    """``acc[0]`` if a variable of the user's innermost function or module holds ``x``, or a container that does."""
+    frame = errors.user_frame()
+    if frame is None:
+        return ""
+    containers: list[tuple[str, Any]] = []
+    for space, kind in ((frame.f_locals, ""), (frame.f_globals, "the global ")):
+        for name, value in list(space.items()):
+            if value is x and kind and name[:1] != "_":
+                return kind + name
+            containers.append((f"{kind}{name}", value))
+    looked_at = 0
+    for name, value in containers:
+        for key, each in _parts(value):
+            looked_at += 1
+            if each is x:
+                return name + key
+            if looked_at > _MOST_LOOKED_AT:
+                return ""
+    return ""
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if type(value) in (list, tuple):
+        yield from ((f"[{i}]", each) for i, each in enumerate(value))
+    elif type(value) is dict:
+        yield from ((f"[{key!r}]", each) for key, each in value.items() if type(key) in (str, int))
+    elif not isinstance(value, (type, types.ModuleType)):
+        try:
+            own = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            return
+        if type(own) is dict:
+            yield from ((f".{key}", each) for key, each in own.items() if type(key) is str)

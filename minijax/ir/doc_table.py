@@ -1,0 +1,113 @@
+"""Documents as rows of JSON values, equal parts once, and back: how a recording keeps its jaxprs in a file.
+
+A row is ``["t", role, text]``, ``["b", role, flat]`` (a break), ``["n", text]`` (a note), ``["c", i, j, ...]`` (one
+after the other), ``["r", left out, i, j, ...]`` (equations), ``["i", columns or null, i]`` (indented or aligned) or
+``["g", i]`` (a group); i and j number earlier rows from 0. Neither way recurses: no document is too deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.ir.doc import ROLES, Doc, _Break, _children, _Concat, _Group, _Nest, _Note, _Rows, _Text
+
+# A file can say a great deal in a few rows that refer to each other; a document of more parts is refused.
+MOST_PARTS = 5_000_000
+
+_ROLES = frozenset(ROLES)
+
+
+class DocTable:
+    """Collects documents; ``rows`` is the table."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[Any]] = []
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def add(self, doc: Doc) -> int:
+        """The number of the row that stands for ``doc``."""
+        done: dict[int, int] = {}
+        todo = [(doc, False)]
+        while todo:
+            node, below_done = todo.pop()
+            if id(node) in done:
+                continue
+            below = _children(node)
+            if below and not below_done:
+                todo.append((node, True))
+                todo += [(child, False) for child in below]
+            else:
+                done[id(node)] = self._number(_row(node, [done[id(child)] for child in below]))
+        return done[id(doc)]
+
+    def _number(self, row: list[Any]) -> int:
+        key = tuple(row)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.rows)
+            self.rows.append(row)
+        return number
+
+
+def _row(node: Doc, below: list[int]) -> list[Any]:
+    if isinstance(node, _Rows):
+        return ["r", node.left_out, *below]
+    if isinstance(node, _Concat):
+        return ["c", *below]
+    if isinstance(node, _Nest):
+        return ["i", node.indent, *below]
+    if isinstance(node, _Group):
+        return ["g", *below]
+    if isinstance(node, _Note):
+        return ["n", node.text]
+    assert isinstance(node, (_Text, _Break))
+    return ["t" if isinstance(node, _Text) else "b", node.role, node.text]
+
+
+def read_table(rows: Any) -> list[Doc]:
+    """The documents of a table, one for each row. ValueError if it is none."""
+    if type(rows) is not list:
+        raise ValueError("the documents are no list")
+    docs: list[Doc] = []
+    parts: list[int] = []
+    for number, row in enumerate(rows):
+        below = [] if type(row) is not list or not row else _below(row)
+        if any(type(i) is not int or not 0 <= i < number for i in below):
+            raise ValueError(f"row {number} of the documents refers to what is no earlier row")
+        doc = _doc(row, [docs[i] for i in below])
+        if doc is None:
+            raise ValueError(f"row {number} of the documents is of no known kind")
+        parts.append(1 + sum([parts[i] for i in below]))
+        if parts[-1] > MOST_PARTS:
+            raise ValueError(f"a document has more than {MOST_PARTS:,} parts")
+        docs.append(doc)
+    return docs
+
+
+def _below(row: Sequence[Any]) -> Sequence[Any]:
+    return row[{"c": 1, "g": 1, "r": 2, "i": 2}.get(row[0], len(row)) if type(row[0]) is str else len(row) :]
+
+
+def _doc(row: Any, below: list[Doc]) -> Doc | None:
+    """The document of a row whose parts are ``below``; None if it is no row."""
+    if type(row) is not list or not row:
+        return None
+    match row:
+        case ["t", str(role), str(text)] if role in _ROLES:
+            return _Text(text, role)
+        case ["b", str(role), str(text)] if role in _ROLES:
+            return _Break(text, role)
+        case ["n", str(text)]:
+            return _Note(text)
+        case ["c", *_]:
+            return _Concat(tuple(below))
+        case ["r", int(left_out), *_] if type(left_out) is int and left_out >= 0:
+            return _Rows(tuple(below), left_out)
+        case ["i", None, _]:
+            return _Nest(None, below[0])
+        case ["i", int(indent), _] if type(indent) is int and 0 <= indent <= 1000:
+            return _Nest(indent, below[0])
+        case ["g", _]:
+            return _Group(below[0])
+    return None

@@ -1,0 +1,420 @@
+"""Why a cache missed: each kind of reason, by the argument's path; and what is remembered of what is gone."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import enable_x64, grad, jit, lax, vmap
+from minijax.api import compile as api_compile
+from minijax.api import misses
+from minijax.api.misses import Miss
+from minijax.config import trace_key
+from minijax.core import observe
+
+
+class Reasons(observe.Observer):
+    """The reasons that caches gave, '' for a hit."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
+        self.seen.append(reason)
+
+
+def reason_of(fun: Any, first: tuple[Any, ...], second: tuple[Any, ...], **kwargs: Any) -> Miss:
+    """Why the second call of ``fun`` misses after the first. Nothing is compiled."""
+    fun.trace(*first)
+    miss = fun.explain_cache_miss(*second, **kwargs)
+    assert isinstance(miss, Miss)
+    # what an observer is told is the same
+    with observe.watching(Reasons()) as watch:
+        fun.trace(*second, **kwargs)
+    assert watch.seen == [miss]
+    assert fun.explain_cache_miss(*second, **kwargs) is None
+    return miss
+
+
+def params(*sizes: int) -> dict[str, Any]:
+    return {"w": [jnp.ones(n) for n in sizes]}
+
+
+def step(params: Any, scale: Any = 1.0, *, n: int = 2) -> Any:
+    return params["w"][0] * scale * n
+
+
+class Plain:
+    """Hashable by identity, and always printed alike."""
+
+    def __repr__(self) -> str:
+        return "Plain()"
+
+
+def of_static(x: Any, option: Any) -> Any:
+    return x
+
+
+def static() -> Any:
+    return jit(of_static, static_argnums=1)
+
+
+# name -> (function, first arguments, second arguments, reason, the kind of advice)
+KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str, str]] = {
+    "shape": (
+        lambda: jit(step),
+        (params(3), 2.0),
+        (params(4), 2.0),
+        "params['w'][0]: f32[3] became f32[4]",
+        "Pad params['w'][0]",
+    ),
+    "two shapes": (
+        lambda: jit(step),
+        (params(3, 5), 2.0),
+        (params(4, 6), 2.0),
+        "params['w'][0]: f32[3] became f32[4]; params['w'][1]: f32[5] became f32[6]",
+        "Pad params['w'][0]",
+    ),
+    "dtype": (
+        lambda: jit(step),
+        (params(3), np.float32(2)),
+        (params(3), np.int32(2)),
+        "scale: f32[] became i32[]",
+        "jnp.asarray(scale, jnp.float32)",
+    ),
+    "weak type": (
+        lambda: jit(step),
+        (params(3), np.float32(2)),
+        (params(3), 2.0),
+        "scale: f32[] became f32[] (weak_type)",
+        "Pass jnp.float32(...) for scale",
+    ),
+    "new key": (
+        lambda: jit(step),
+        (params(3), 2.0),
+        ({**params(3), "b": 1.0}, 2.0),
+        "params['b']: it is new",
+        "in the same containers",
+    ),
+    "key gone": (
+        lambda: jit(step),
+        ({**params(3), "b": 1.0}, 2.0),
+        (params(3), 2.0),
+        "params['b']: it is gone",
+        "in the same containers",
+    ),
+    "one argument less": (
+        lambda: jit(step),
+        (params(3), 2.0),
+        (params(3),),
+        "scale: it is gone",
+        "in the same containers",
+    ),
+    "container": (
+        lambda: jit(step),
+        (params(3), 2.0),
+        ({"w": tuple(params(3)["w"])}, 2.0),
+        "params['w']: list became tuple",
+        "in the same containers",
+    ),
+    "array to container": (
+        lambda: jit(lambda x: x),
+        (1.0,),
+        ((1.0, 2.0),),
+        "x: an array became tuple",
+        "in the same containers",
+    ),
+    "static": (static, (1.0, 3), (1.0, 4), "option: 3 became 4", "make option dynamic"),
+    "static type": (
+        static,
+        (1.0, 1),
+        (1.0, True),
+        "option: 1 became True",
+        "make option dynamic",
+    ),
+    "unequal static": (
+        static,
+        (1.0, Plain()),
+        (1.0, Plain()),
+        "option: Plain() became another object that prints as Plain()",
+        "__eq__ and __hash__",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_reason(name: str) -> None:
+    make, first, second, reason, advice = KINDS[name]
+    api_compile._staged.pop(step, None)
+    api_compile._staged.pop(of_static, None)
+    miss = reason_of(make(), first, second)
+    assert str(miss) == reason
+    assert advice in miss.advice
+    assert miss.earlier == 1 and miss.differences
+
+
+def test_keyword_arguments_go_by_their_names() -> None:
+    def scaled(x: Any, *, factor: Any = 1.0) -> Any:
+        return x * factor
+
+    f = jit(scaled)
+    f.trace(1.0)
+    assert str(f.explain_cache_miss(1.0, factor=2.0)) == "factor: it is new"
+    f.trace(1.0, factor=2.0)
+    miss = f.explain_cache_miss(1.0, factor=jnp.ones(2))
+    assert str(miss) == "factor: f32[] (weak_type) became f32[2]" and miss.earlier == 2
+
+
+def test_the_nearest_signature_is_compared() -> None:
+    f = jit(lambda x, y: x)
+    for shape in ((3,), (4,), (5,)):
+        f.trace(jnp.ones(shape), jnp.ones(2))
+    miss = f.explain_cache_miss(jnp.ones(4), jnp.ones(7))
+    assert str(miss) == "y: f32[2] became f32[7]" and miss.earlier == 3
+
+
+def test_many_differences_are_counted() -> None:
+    f = jit(lambda xs: xs)
+    f.trace([jnp.ones(n) for n in range(20)])
+    miss = f.explain_cache_miss([jnp.ones(n + 1) for n in range(20)])
+    assert str(miss).endswith("; and 14 more") and len(miss.differences) == 20
+
+
+def test_first_call_settings_and_axes() -> None:
+    f = jit(lambda x: x)
+    assert str(f.explain_cache_miss(1.0)) == "first call"
+    x = np.ones(3, np.float32)
+    f.trace(x)
+    with enable_x64():
+        assert str(f.explain_cache_miss(x)) == "enable_x64 was False and is True"
+
+    found: list[Any] = []
+
+    def mapped(y: Any) -> Any:
+        found.append(f.explain_cache_miss(x))
+        return y
+
+    vmap(mapped, axis_name="i")(jnp.ones(2))
+    assert str(found[0]) == "mapped axes: none became 'i' of size 2"
+
+
+def test_a_function_made_anew_is_recognised() -> None:
+    reasons = []
+    for i in range(3):
+        f = jit(lambda x, i=i: x + i)
+        reasons.append(f.explain_cache_miss(1.0))
+        f.trace(1.0)
+    assert str(reasons[0]) == "first call"
+    here = f"<lambda> at {__file__}:"
+    assert here in str(reasons[1]) and str(reasons[1]).startswith("a new function")
+    assert str(reasons[1]).endswith("number 2 made there") and str(reasons[2]).endswith("number 3 made there")
+    assert "outside of the loop" in reasons[1].advice
+
+
+def test_partials_methods_and_wrappers_made_anew() -> None:
+    def power(x: Any, n: int) -> Any:
+        return x**n
+
+    class Model:
+        def apply(self, x: Any) -> Any:
+            return x
+
+    model = Model()
+    for make, words in (
+        (lambda: jit(functools.partial(power, n=2)), "a new functools.partial of power at"),
+        (lambda: jit(model.apply), "a new bound method apply at"),
+        (lambda: jit(grad(model.apply)), "a new function apply at"),
+    ):
+        make().trace(1.0)
+        assert str(make().explain_cache_miss(1.0)).startswith(words)
+
+
+def test_the_same_function_jitted_again_is_cached_and_other_options_are_told() -> None:
+    def f(x: Any, n: int = 1) -> Any:
+        return x * n
+
+    jit(f).trace(1.0)
+    assert jit(f).explain_cache_miss(1.0) is None
+    miss = jit(f, static_argnums=1).explain_cache_miss(1.0)
+    assert str(miss) == "f was transformed with other options before"
+
+
+def test_a_function_defined_again() -> None:
+    namespace: dict[str, Any] = {"In": ["", "def f(x): return x", "def f(x): return x + 1"]}
+    for number in (1, 2):
+        exec(compile(namespace["In"][number], f"<minijax-{number}>", "exec"), namespace)
+        miss = jit(namespace["f"]).explain_cache_miss(1.0)
+        jit(namespace["f"]).trace(1.0)
+    assert str(miss) == "f was defined again, before at <minijax-1>:1"
+    # another session that begins with the same inputs
+    other: dict[str, Any] = {"In": ["", "def f(x): return x"]}
+    exec(compile(other["In"][1], "<minijax-1>", "exec"), other)
+    assert str(jit(other["f"]).explain_cache_miss(1.0)) == "first call"
+
+
+def test_cleared_evicted_and_closed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = jit(lambda x: x)
+    f.trace(1.0)
+    f.clear_cache()
+    assert str(f.explain_cache_miss(1.0)) == "its cache was cleared"
+    f.trace(1.0)
+    monkeypatch.setattr(api_compile, "MAX_SIGNATURES", 2)
+    f.trace(jnp.ones(2))
+    f.trace(jnp.ones(3))
+    assert str(f.explain_cache_miss(1.0)) == "it was cached, and had to make room for other signatures"
+
+    found: list[Any] = []
+
+    def outer(x: Any) -> Any:
+        inner = jit(lambda y: x * y)
+        inner.trace(2.0)
+        found.append(inner.explain_cache_miss(2.0))
+        return x
+
+    grad(outer)(1.0)
+    assert str(found[0]).startswith("it closed over a jvp:2 tracer of type f32[] before")
+    assert "Pass it as an argument" in found[0].advice
+
+
+def test_a_first_call_after_a_clear_and_a_trace_is_not_cleared_for_ever() -> None:
+    f = jit(lambda x: x)
+    f.trace(1.0)
+    f.clear_cache()
+    f.trace(1.0)
+    assert str(f.explain_cache_miss(jnp.ones(2))) == "x: f32[] (weak_type) became f32[2]"
+
+
+def test_bodies_of_control_flow() -> None:
+    def body(c: Any, x: Any) -> Any:
+        return c + x.sum(), c
+
+    with observe.watching(Reasons()) as watch:
+        lax.scan(body, 0.0, jnp.ones((2, 3)))
+        lax.scan(body, 0.0, jnp.ones((2, 3)))
+        lax.scan(body, 0.0, jnp.ones((2, 4)))
+    assert watch.seen == ["first call", "", "x: f32[3] became f32[4]"]
+
+    with observe.watching(Reasons()) as watch:
+        for _ in range(2):
+            lax.scan(lambda c, x: (c, x), 0.0, jnp.ones(3))
+    assert watch.seen[0] == "first call" and watch.seen[1].startswith("a new function <lambda>")
+
+
+def test_pmap() -> None:
+    f = minijax.pmap(lambda x: x * 2.0)
+    assert str(f.explain_cache_miss(jnp.ones((1, 3)))) == "first call"
+    f(jnp.ones((1, 3)))
+    assert f.explain_cache_miss(jnp.ones((1, 3))) is None
+    assert str(f.explain_cache_miss(jnp.ones((1, 4)))) == "x: f32[1,3] became f32[1,4]"
+    f = minijax.pmap(lambda x, n: x, static_broadcasted_argnums=1)
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        f.explain_cache_miss(jnp.ones((1, 3)), [1])
+
+
+def test_nothing_of_the_users_is_kept_alive() -> None:
+    class Big:
+        pass
+
+    big = Big()
+    array = jnp.ones(3)
+
+    def f(x: Any, option: Any, of: Any = array) -> Any:
+        return x + of
+
+    jitted = jit(f, static_argnums=1)
+    jitted.trace(1.0, big)
+    assert jitted.explain_cache_miss(2, big)
+    jitted.clear_cache()
+    gone = [weakref.ref(each) for each in (big, array, f)]
+    del big, array, f, jitted
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 3
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(misses, "MOST_PLACES", 10)
+    for i in range(25):
+        namespace: dict[str, Any] = {}
+        exec(compile("def f(x): return x", f"<made {i}>", "exec"), namespace)
+        jit(namespace["f"]).trace(1.0)
+    assert len(misses._seen) <= 11 and len(misses._named) <= 11
+
+
+def test_hostile_reprs_do_not_matter() -> None:
+    class Hostile:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    f = static()
+    f.trace(1.0, Hostile())
+    assert "Hostile" in str(f.explain_cache_miss(1.0, Hostile()))
+
+
+def test_choosing_among_many_signatures_is_quick() -> None:
+    f = jit(lambda tree, n: tree["a"])
+    trees = [minijax.tree_util.tree_structure((({"a": 1.0, f"b{i}": 1.0}, 1.0), {})) for i in range(300)]
+    aval = jnp.ones(3).aval
+    old = [misses.Signature(tree, (aval,) * 3, (), trace_key(), ()) for tree in trees]
+    new = misses.Signature(trees[7], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
+    began = time.perf_counter()
+    miss = misses.explain(f.fun, "key", new, old, "jit")
+    assert time.perf_counter() - began < 0.5
+    assert miss.earlier == misses.MOST_COMPARED  # the latest are compared, and the 7th is not among them
+    new = misses.Signature(trees[290], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
+    assert str(misses.explain(f.fun, "key", new, old, "jit")) == "n: f32[3] became f32[4]"
+
+
+def test_a_function_that_comes_again_is_no_new_one() -> None:
+    def made(n: int) -> Any:
+        def f(x: Any) -> Any:
+            return x * n
+
+        return jit(f)
+
+    first = made(1)
+    first.trace(1.0)
+    with observe.watching(Reasons()) as watch, observe.retracing():
+        first.trace(1.0)
+    first.clear_cache()
+    first.trace(1.0)
+    jit(first.__wrapped__, inline=True).trace(1.0)
+    assert watch.seen == ["traced anew for the recording"]
+    assert "number 2 made there" in str(made(2).explain_cache_miss(1.0))
+
+
+def test_what_is_cached_again_is_not_explained_by_how_it_was_lost_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Any] = []
+    f = jit(lambda x: x * held[-1] if held else x)
+
+    def outer(y: Any) -> Any:
+        held.append(y)
+        return f.trace(2.0) and y
+
+    vmap(outer)(jnp.ones(3))
+    held.clear()
+    assert str(f.explain_cache_miss(2.0)).startswith("it closed over")
+    f.trace(2.0)
+    f.clear_cache()
+    assert str(f.explain_cache_miss(2.0)) == "its cache was cleared"
+    monkeypatch.setattr(api_compile, "MAX_SIGNATURES", 1)
+    for x in (1.0, jnp.ones(2), 1.0):
+        f.trace(x)
+    f.clear_cache()
+    assert str(f.explain_cache_miss(1.0)) == "its cache was cleared"
+
+
+def test_of_many_signatures_few_are_read() -> None:
+    f = jit(lambda x: x)
+    f.trace(1.0)
+    (key,) = f.cache
+    f.cache.update({(*key[:-1], i): f.cache[key] for i in range(1000)})
+    assert len(misses.latest(f.cache)) == misses.MOST_COMPARED and misses.latest(f.cache)[-1][-1] == 999

@@ -1,0 +1,69 @@
+"""The cheap ``NamedTuple`` is what typing's is: the same operations give the same results."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import typing
+from typing import Any
+
+import pytest
+
+from minijax import tree_util
+from minijax.core.named import NamedTuple
+
+
+class Cheap(NamedTuple):
+    """Documented."""
+
+    x: int
+    y: str
+    z: Any = None
+
+    def both(self) -> str:
+        return self.y * self.x
+
+
+class Typing(typing.NamedTuple):
+    x: int
+    y: str
+    z: Any = None
+
+    def both(self) -> str:
+        return self.y * self.x
+
+
+@pytest.mark.parametrize(
+    "args", [((2, "a"), {}), ((2, "a", 3), {}), ((2,), {"y": "b"}), ((), {"y": "b", "x": 1, "z": 4})]
+)
+def test_it_is_made_and_used_alike(args: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
+    cheap, like = Cheap(*args[0], **args[1]), Typing(*args[0], **args[1])
+    assert tuple(cheap) == tuple(like) and hash(cheap) == hash(like) and cheap == like
+    assert repr(cheap).replace("Cheap", "Typing") == repr(like)
+    assert (cheap.x, cheap.y, cheap.z, cheap.both()) == (like.x, like.y, like.z, like.both())
+    assert cheap._asdict() == like._asdict() and cheap._fields == like._fields
+    assert tuple(cheap._replace(z=9)) == tuple(like._replace(z=9)) and type(cheap._replace(z=9)) is Cheap
+    assert Cheap._make([1, "c", 2]) == Typing._make([1, "c", 2]) and Cheap._field_defaults == Typing._field_defaults
+    for again in (pickle.loads(pickle.dumps(cheap)), copy.copy(cheap), copy.deepcopy(cheap)):
+        assert again == cheap and type(again) is Cheap
+    assert not hasattr(cheap, "__dict__") and Cheap.__doc__ == "Documented."
+
+
+@pytest.mark.parametrize(
+    ("args", "named"), [((), {}), ((1,), {}), ((1, "a", 2, 3), {}), ((1, "a"), {"q": 1}), ((1, "a"), {"x": 1})]
+)
+def test_what_does_not_fit_is_refused(args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    for kind in (Cheap, Typing):
+        with pytest.raises(TypeError):
+            kind(*args, **named)
+
+
+def test_it_is_a_tree_and_a_pattern() -> None:
+    leaves, treedef = tree_util.tree_flatten(Cheap(1, "a", (2, 3)))
+    assert leaves == [1, "a", 2, 3]
+    assert type(tree_util.tree_unflatten(treedef, leaves)) is Cheap
+    match Cheap(1, "a"):
+        case Cheap(x, y, None):
+            assert (x, y) == (1, "a")
+        case _:
+            pytest.fail("the pattern does not match")

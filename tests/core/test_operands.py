@@ -1,0 +1,186 @@
+"""Errors about shapes inside of transformations: every operand at every level, and the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax.numpy as jnp
+from minijax import grad, jit, lax, vmap
+from minijax.core import operands
+from minijax.core.trace import stack_depth
+from minijax.extend.core import Primitive
+from minijax.interpreters import batching
+from minijax.tools.document import plain
+from minijax.tools.session import Session
+
+
+def add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+LINE = add.__code__.co_firstlineno + 1
+WHERE = f"The operands of `a + b` at {__file__}:{LINE}:11 (add), level by level:"
+A, B = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
+
+# name -> (call, JAX's words, lines of the note after the first)
+CASES: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
+    "vmap": (
+        lambda: vmap(add)(A, B),
+        "add got incompatible shapes for broadcasting: (8, 3), (8, 4).",
+        [
+            "  a: f32[3]; vmap:1 maps axis 0 of size 8, physically f32[8,3]",
+            "  b: f32[4]; vmap:1 maps axis 0 of size 8, physically f32[8,4]",
+        ],
+    ),
+    "one of them unbatched, the other along its last axis": (
+        lambda: vmap(add, in_axes=(None, 1))(A[0], B),
+        "add got incompatible shapes",
+        # NumPy leaves the addition to the tracer, which is asked with itself first
+        ["  b: f32[8]; vmap:1 maps axis 1 of size 4, physically f32[8,4]", "  a: f32[3]"],
+    ),
+    "vmap of vmap": (
+        lambda: vmap(vmap(add, in_axes=(0, None)), in_axes=(1, 0))(np.ones((5, 8, 3), np.float32), B),
+        "add got incompatible shapes",
+        [
+            "  a: f32[3]; vmap:2 maps axis 0 of size 5, physically f32[5,3]; "
+            "vmap:1 maps axis 1 of size 8, physically f32[5,8,3]",
+            "  b: f32[4]; vmap:1 maps axis 0 of size 8, physically f32[8,4]",
+            "  the levels: eval ▸ vmap:1 ▸ vmap:2",
+        ],
+    ),
+    "grad": (
+        lambda: grad(add)(A[0], B[0]),
+        "add got incompatible shapes for broadcasting: (3,), (4,).",
+        ["  a: f32[3]; jvp:2 adds a tangent", "  b: f32[4]", "  the levels: eval ▸ partial_eval:1 ▸ jvp:2"],
+    ),
+    "vmap of grad": (
+        lambda: vmap(grad(add), in_axes=(0, None))(A, B[0]),
+        "add got incompatible shapes",
+        [
+            "  a: f32[3]; jvp:3 adds a tangent; vmap:1 maps axis 0 of size 8, physically f32[8,3]",
+            "  b: f32[4]",
+            "  the levels: eval ▸ vmap:1 ▸ partial_eval:2 ▸ jvp:3",
+        ],
+    ),
+    "jit of vmap": (
+        lambda: jit(vmap(add))(A, B),
+        "add got incompatible shapes",
+        [
+            "  a: f32[3]; vmap:2 maps axis 0 of size 8, physically f32[8,3]; a variable of the jaxpr of jit:1",
+            "  b: f32[4]; vmap:2 maps axis 0 of size 8, physically f32[8,4]; a variable of the jaxpr of jit:1",
+            "  the levels: eval ▸ jit:1 ▸ vmap:2",
+        ],
+    ),
+    "scan": (
+        lambda: lax.scan(lambda c, x: (add(c, x), x), A[0], B),
+        "add got incompatible shapes for broadcasting: (3,), (4,).",
+        ["  a: f32[3]; a variable of the jaxpr of scan:1", "  b: f32[4]; a variable of the jaxpr of scan:1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_note(name: str) -> None:
+    call, words, lines = CASES[name]
+    with pytest.raises(TypeError) as raised:
+        call()
+    assert str(raised.value).startswith(words)
+    (note,) = raised.value.__notes__
+    assert note.splitlines() == [WHERE, *lines]
+    assert stack_depth() == 0
+
+
+def note_of(call: Callable[[], Any]) -> str:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        call()
+    assert stack_depth() == 0
+    (note,) = raised.value.__notes__
+    return note
+
+
+def test_functions_of_numpys_are_told_by_their_call() -> None:
+    note = note_of(
+        lambda: vmap(lambda m, v: jnp.dot(m, v))(np.ones((2, 3, 4), np.float32), np.ones((2, 5), np.float32))
+    )
+    assert note.startswith(f"The operands of `jnp.dot(m, v)` at {__file__}:")
+    assert "m: f32[3,4]; vmap:1 maps axis 0 of size 2, physically f32[2,3,4]" in note
+    note = note_of(lambda: vmap(lambda a: jnp.where(a > 0, a, jnp.ones(7)))(A))
+    assert "operand 0: bool[3]; vmap:1" in note and "operand 2: f32[7]" in note
+    note = note_of(lambda: vmap(lambda a: a.reshape(5))(A))
+    assert "`a.reshape(5)`" in note and "f32[8,3]" in note
+
+
+def test_in_a_jaxpr_that_is_evaluated_anew_the_line_is_the_equations() -> None:
+    p = Primitive("picky")
+    p.def_abstract_eval(lambda x: x)
+    # a rule that is the engine's and fails
+    batching.primitive_batchers[p] = lax.concatenate
+    inner = jit(lambda x: p.bind(x))
+    note = note_of(lambda: vmap(inner)(A))
+    assert note.startswith(f"The operands at {__file__}:{inner.__wrapped__.__code__.co_firstlineno}:")
+    assert note.splitlines()[1].startswith("  operand 0: f32[3]; vmap:3 maps axis 0 of size 8, physically f32[8,3]")
+
+
+def test_the_users_own_errors_get_no_note() -> None:
+    def f(x: Any) -> Any:
+        raise ValueError("mine")
+
+    def g(x: Any) -> Any:
+        return x.missing
+
+    for function, kind in ((f, ValueError), (g, AttributeError)):
+        with pytest.raises(kind) as raised:
+            vmap(function)(A)
+        assert not getattr(raised.value, "__notes__", [])
+
+
+def test_without_tracers_there_is_no_note() -> None:
+    with pytest.raises(TypeError) as raised:
+        vmap(lambda x: (jnp.ones(2) + jnp.ones(3)) * x)(A)
+    assert not getattr(raised.value, "__notes__", [])
+    with pytest.raises(TypeError) as raised:
+        jnp.ones(2) + jnp.ones(3)
+    assert not getattr(raised.value, "__notes__", [])
+
+
+def test_at_a_level_that_a_session_keeps_open() -> None:
+    session = Session({})
+    for each in ("import minijax.numpy as jnp", "%push vmap x=jnp.ones((3, 4))", "%push jvp y=2.0 dy=1.0"):
+        assert session.run_line(each).error is None
+    text = plain(session.run_line("x + jnp.ones(5) * y").shown, 200)
+    assert "  operand 1: f32[5]; jvp:2 adds a tangent" in text
+    assert "  x: f32[4]; vmap:1 maps axis 0 of size 3, physically f32[3,4]" in text
+    assert "the levels: eval ▸ vmap:1 ▸ jvp:2" in text
+    for _ in range(2):
+        assert session.run_line("%pop --drop").error is None
+
+
+class Trap:
+    """What is no array, and whose attributes raise."""
+
+    shape = ()
+
+    @property
+    def dtype(self) -> Any:
+        raise RuntimeError("no dtype today")
+
+
+def test_operands_that_cannot_be_looked_at_change_nothing() -> None:
+    for transform in (vmap, jit):
+        with pytest.raises(TypeError, match="Error interpreting argument to add") as raised:
+            transform(lambda x: lax.add(x, Trap()))(A)
+        assert not getattr(raised.value, "__notes__", []) and stack_depth() == 0
+
+
+def test_an_interrupt_while_the_note_is_written_leaves_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(x: Any) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(operands, "levels_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        vmap(jit(lambda x: x + jnp.ones(7)))(A)
+    assert stack_depth() == 0

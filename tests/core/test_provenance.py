@@ -1,0 +1,261 @@
+"""Why a value had to be concrete: the way it came, and the advice for the construct that wanted it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import errors, grad, jit, jvp, lax, make_jaxpr, vmap
+from minijax.core import provenance
+from minijax.core.trace import stack_depth
+
+
+def error_of(call: Callable[[], Any]) -> str:
+    with pytest.raises(errors.JAXTypeError) as raised:
+        call()
+    assert stack_depth() == 0
+    return str(raised.value)
+
+
+def branching(x: Any, y: Any) -> Any:
+    z = jnp.sin(x) * 2.0
+    unrelated = jnp.cos(x)
+    w = z + y["a"]
+    if w > 0:
+        return w
+    return unrelated
+
+
+LINE = branching.__code__.co_firstlineno
+Y = {"a": 2.0, "b": 3.0}
+YS = {"a": jnp.ones(3), "b": jnp.ones(3)}
+STEPS = [(LINE + 1, "z = jnp.sin(x) * 2.0"), (LINE + 3, 'w = z + y["a"]'), (LINE + 4, "if w > 0:")]
+
+
+def steps(message: str) -> list[tuple[int, str]]:
+    found = re.findall(r"^  test_provenance\.py:(\d+)  (.*?)(?:   \(.*\))?$", message, re.MULTILINE)
+    return [(int(line), text) for line, text in found]
+
+
+TRANSFORMED: dict[str, Callable[[], Any]] = {
+    "jit": lambda: jit(branching)(1.0, Y),
+    "make_jaxpr": lambda: make_jaxpr(branching)(1.0, Y),
+    "vmap": lambda: vmap(branching)(jnp.ones(3), YS),
+    "jit of grad": lambda: jit(grad(branching))(1.0, Y),
+    "grad of jit": lambda: grad(jit(branching))(1.0, Y),
+    "jit of jvp": lambda: jit(lambda x: jvp(lambda x: branching(x, Y), (x,), (x,)))(1.0),
+    "jit of vmap": lambda: jit(vmap(branching))(jnp.ones(3), YS),
+    "vmap of jit": lambda: vmap(jit(branching))(jnp.ones(3), YS),
+    "vmap of grad": lambda: vmap(grad(branching))(jnp.ones(3), YS),
+    "scan": lambda: lax.scan(lambda c, x: (branching(c, {"a": x}), x), 1.0, jnp.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_the_way_from_the_arguments(name: str) -> None:
+    message = error_of(TRANSFORMED[name])
+    assert message.startswith("Attempted boolean conversion of traced array with shape bool[].")
+    assert steps(message) == STEPS, message
+    assert f"It happened at {__file__}:{LINE + 4} (branching)." in message
+    last = message.splitlines()[-1]
+    assert last.startswith("Use lax.cond in place of this `if`, or jnp.where to choose between arrays; or ")
+
+
+@pytest.mark.parametrize(
+    "name", ["jit", "make_jaxpr", "vmap", "jit of grad", "grad of jit", "jit of vmap", "vmap of jit"]
+)
+def test_the_arguments_are_named(name: str) -> None:
+    message = error_of(TRANSFORMED[name])
+    wanted = {"vmap": "of the arguments x and y."}.get(name, "of the arguments x and y['a'].")
+    assert wanted in message
+
+
+def test_primitives_are_named_where_they_are_recorded() -> None:
+    assert f"  test_provenance.py:{LINE + 1}  z = jnp.sin(x) * 2.0   (sin, mul)" in error_of(TRANSFORMED["jit"])
+
+
+def test_in_grad_values_are_concrete() -> None:
+    assert float(grad(branching)(1.0, Y)) == pytest.approx(2 * np.cos(1.0), rel=1e-6)
+
+
+def test_what_holds_what() -> None:
+    message = error_of(TRANSFORMED["jit of vmap"])
+    assert f"while tracing the function branching at {__file__}:{LINE} for vmap." in message
+    assert "It holds a jit:1 tracer. The error occurred while tracing the function branching" in message
+
+
+def test_a_long_way_is_cut_in_the_middle() -> None:
+    def long(x: Any) -> Any:
+        a = x + 1
+        b = a * 2
+        c = b - 3
+        d = c * 4
+        e = d + 5
+        f = e * 6
+        return bool(f)
+
+    message = error_of(lambda: jit(long)(1))
+    told = message.splitlines()
+    begin = told.index("This is how it came about:")
+    assert len(told[begin + 1 : -2]) == provenance.MOST_LINES
+    assert "(2 lines in between)" in message and "a = x + 1" in message and "f = e * 6" in message
+
+
+def test_of_many_ways_a_short_one() -> None:
+    def many(x: Any, y: Any) -> Any:
+        a = x + 1
+        b = a * 2
+        c = b - 3
+        d = c * a
+        e = d + b
+        f = e * c
+        g = f + y
+        return 1 if g else 2
+
+    assert [text for _, text in steps(error_of(lambda: jit(many)(1, 2)))] == ["g = f + y"]
+
+
+def test_operations_on_constants() -> None:
+    def f(x: Any) -> Any:
+        n = jnp.ones(2).sum()
+        return x if n > 1 else -x
+
+    message = error_of(lambda: jit(f)(1.0))
+    assert "due to operations on constants" in message and "n = jnp.ones(2).sum()" in message
+
+
+# --- advice -------------------------------------------------------------------------------------------------
+
+
+def _while(x: Any) -> Any:
+    while x < 10:
+        x = x * 2
+    return x
+
+
+def _assert(x: Any) -> Any:
+    assert x > 0
+    return x
+
+
+def _range(x: Any) -> Any:
+    for _ in range(x):
+        pass
+    return x
+
+
+ADVICE: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "while": (_while, "Use lax.while_loop in place of this `while`"),
+    "assert": (_assert, "leave this `assert` out"),
+    "and": (lambda x: x > 0 and x < 5, "Use & and |"),
+    "not": (lambda x: not x, "Use ~ (jnp.logical_not)"),
+    "chain": (lambda x: 0 < x < 5, "Use (a < x) & (x < b)"),
+    "conditional expression": (lambda x: 1 if x else 2, "Use lax.cond in place of this `if`"),
+    "max": (lambda x: max(x, 2), "Use jnp.maximum"),
+    "min": (lambda x: min(x, 2), "Use jnp.minimum"),
+    "sorted": (lambda x: sorted([x, 2]), "Use jnp.sort"),
+    "any": (lambda x: any([x]), "Use jnp.any"),
+    "bool": (lambda x: bool(x), "Use jnp.where, lax.cond or lax.while_loop"),
+    "range": (_range, "Use lax.fori_loop"),
+    "list index": (lambda x: [1, 2, 3, 4][x], "Use jnp.array on what is indexed here"),
+    "shape": (
+        lambda x: jnp.zeros(x),
+        "Pass the value as a static argument (static_argnums of jit), or keep it an array.",
+    ),
+    "float": (lambda x: float(x), "Use x.astype(float)"),
+    "int": (lambda x: int(x), "Use x.astype(int)"),
+    "numpy": (lambda x: np.sin(x), "Use the function of the same name in minijax.numpy"),
+}
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_advice_fits_the_construct(name: str) -> None:
+    function, expected = ADVICE[name]
+    last = error_of(lambda: jit(function)(3)).splitlines()[-1]
+    assert expected in last, last
+    assert name == "numpy" or "static argument (static_argnums of jit)" in last
+
+
+def test_advice_fits_the_transformation() -> None:
+    assert "in_axes=None" in error_of(lambda: vmap(lambda x: 1 if x else 2)(jnp.arange(3))).splitlines()[-1]
+    assert "static_argnums of make_jaxpr" in error_of(lambda: make_jaxpr(lambda x: 1 if x else 2)(1)).splitlines()[-1]
+    message = error_of(lambda: lax.cond(True, lambda x: 1.0 if x else 2.0, lambda x: x, 1.0))
+    assert "before the function is transformed" in message.splitlines()[-1]
+
+
+def test_without_source_there_is_still_a_message() -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile("def f(x):\n    y = x * 2\n    if y > 0: return y\n    return x", "<nowhere>", "exec"), namespace)
+    message = error_of(lambda: jit(namespace["f"])(1.0))
+    assert "<nowhere>:2  " in message and message.splitlines()[-1].startswith("Use jnp.where")
+    message = error_of(lambda: vmap(namespace["f"])(jnp.ones(2)))
+    assert "This is how" not in message and "for vmap" in message
+
+
+# --- escaped tracers ----------------------------------------------------------------------------------------
+
+KEPT: dict[str, Any] = {}
+
+
+def test_an_escaped_tracer_says_what_it_is_and_how_it_got_out() -> None:
+    def f(x: Any) -> Any:
+        KEPT["x"], KEPT["y"] = x, x * 2
+        return x
+
+    jit(f)(1.0)
+    line = f.__code__.co_firstlineno + 1
+    message = error_of(lambda: KEPT["y"] + 1)
+    assert f"The leaked value was created at {__file__}:{line}:" in message
+    assert "It escaped through the global KEPT['y']." in message
+    message = error_of(lambda: KEPT["x"] + 1)
+    assert "The leaked value is input 0 of that function." in message
+    here = [KEPT["y"]]
+    with pytest.raises(errors.UnexpectedTracerError, match=r"It escaped through here\[0\]\."):
+        here[0] + 1
+    KEPT.clear()
+
+
+def test_holders_of_the_users_are_not_run() -> None:
+    class Trap:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    def f(x: Any) -> Any:
+        box.x = x  # type: ignore[attr-defined]
+        return x
+
+    box = Trap()
+    trap = Trap()
+    minijax.jit(f)(1.0)
+    with pytest.raises(errors.UnexpectedTracerError, match="It escaped through box.x"):
+        jnp.sin(box.x)
+    assert trap is not None
+
+
+def test_containers_of_the_users_are_not_run() -> None:
+    class Trap(list[Any]):
+        def __iter__(self) -> Any:
+            raise RuntimeError("iterated")
+
+    def f(x: Any) -> Any:
+        trap = Trap([x])
+        return trap if x > 0 else x
+
+    assert "This value depends on the value of the argument x." in error_of(lambda: vmap(f)(jnp.ones(3)))
+
+
+def test_lines_of_a_long_function_are_not_looked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace: dict[str, Any] = {"lax": lax}
+    body = "".join(f"    x{i + 1} = lax.sin(x{i})\n" for i in range(300))
+    exec(compile(f"def f(x0):\n{body}    return bool(x300)\n", "<long>", "exec"), namespace)
+    asked = []
+    position = errors.position
+    monkeypatch.setattr(errors, "position", lambda info: asked.append(info) or position(info))
+    message = error_of(lambda: jit(namespace["f"])(1.0))
+    assert "(296 lines in between)" in message and len(asked) < 10
