@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bench import measure
+import minijax
+import minijax.lax
+import minijax.numpy
+from tests.bench import measure, watching
 from tests.bench.__main__ import ALL_ROWS, main, measured
 from tests.bench.measure import Different, Growth, Result, Row, Settings, require_same
 
@@ -34,18 +38,14 @@ def work(ns: Any) -> measure.Thunk:
 
 
 def settings(subject: Any, reference: Any, **options: Any) -> Settings:
-    return Settings(
-        subject="subject", reference="jax", namespaces={"subject": subject, "jax": reference}, **options
-    )
+    return Settings(subject="subject", reference="jax", namespaces={"subject": subject, "jax": reference}, **options)
 
 
 def run(row: Row | Growth, subject: Any, reference: Any = None) -> Result:
     return measured(row, settings(subject, reference, seconds=0.3))
 
 
-@pytest.mark.parametrize(
-    ("cost", "verdict"), [(1.0, measure.MEETS), (3.0, measure.CLOSE), (9.0, measure.MISSES)]
-)
+@pytest.mark.parametrize(("cost", "verdict"), [(1.0, measure.MEETS), (3.0, measure.CLOSE), (9.0, measure.MISSES)])
 @pytest.mark.timing
 def test_the_ratio_is_measured_and_judged(cost: float, verdict: str) -> None:
     result = run(Row("row", "row", 0.4, work), library(cost), library(5.0))
@@ -107,3 +107,49 @@ def test_row_names_are_unique_and_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert len(set(keys)) == len(keys)
     assert main(["--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == keys
+
+
+def test_the_seam_is_taken_out_of_a_module() -> None:
+    source = """
+def bind(x):
+    if _bind_watched:
+        return observed(x)
+    if observe.on_rule and rule is not None:
+        announce()
+    elif x:
+        go()
+    cache = other(x) if observers else x
+    if known is None or observers or others:
+        slow()
+    if x or guards:
+        stay()
+"""
+    stripper = watching.Stripper()
+    assert ast.unparse(stripper.visit(ast.parse(source))).split("\n")[1:] == [
+        "    pass",
+        "    if x:",
+        "        go()",
+        "    cache = x",
+        "    if known is None or others:",
+        "        slow()",
+        "    if x or guards:",
+        "        stay()",
+    ]
+    assert stripper.removed == 4
+
+
+def test_an_engine_without_the_seam_runs_the_workloads() -> None:
+    engine = watching.Engine("strip")
+    try:
+        assert engine.removed > 20
+        assert engine.sample("make_jaxpr") > 0
+    finally:
+        engine.stop()
+
+
+def test_what_watching_costs_is_measured() -> None:
+    row = next(row for row in watching.WATCHING_ROWS if row.key == "watch.summary.make_jaxpr")
+    result = measured(row, Settings(subject="minijax", namespaces={"minijax": minijax}, seconds=0.1, rounds=1))
+    assert result.figure is not None and 0.5 < result.figure < 10.0
+    other = measured(row, Settings(subject="jax", namespaces={}))
+    assert other.verdict == measure.SKIPPED

@@ -5,9 +5,12 @@ documents (``document``); ``commands`` is the table of commands that IPython and
 is one user's state at either of them. Nothing here prints, and nothing here imports a front-end library.
 
 From Python: ``record(f, *args)`` runs a call and gives its result together with the recording.
+``no_recompile()`` raises, with the explanation, where something would be traced or compiled; ``explain_cache_miss(f,
+*args)`` tells what a call would find in the cache.
 """
 
+from minijax.tools.explain import CacheAnswer, explain_cache_miss, no_recompile
 from minijax.tools.recorder import Recorder, record
 from minijax.tools.recording import Recording
 
-__all__ = ["Recorder", "Recording", "record"]
+__all__ = ["CacheAnswer", "Recorder", "Recording", "explain_cache_miss", "no_recompile", "record"]

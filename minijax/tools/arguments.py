@@ -7,7 +7,6 @@ are looked for outside brackets and strings only, so ``f(x --y)`` is Python's.
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,6 +19,8 @@ class UsageError(Exception):
 
 def did_you_mean(word: str, words: Iterable[str], prefix: str = "") -> str:
     """`` Did you mean --check?`` for the nearest of ``words``, or nothing if none is near."""
+    import difflib  # 1 ms, and only mistakes need it
+
     known = list(words) if word else []
     close = [each for each in known if each.startswith(word)] or difflib.get_close_matches(word, known, 1)
     return f" Did you mean {prefix}{close[0]}?" if close else ""
@@ -30,7 +31,7 @@ class Param(Frozen):
 
     ``kind`` is 'text' (everything that is no option: an expression, words), 'flag' (an option without a
     value), 'int', 'ints' (``0`` or ``0,1``), 'expression' (a value in Python, evaluated by the command) or
-    'word'.
+    'word' (in quotes if it holds spaces).
     """
 
     name: str
@@ -108,7 +109,7 @@ def _value(name: str, param: Param, value: str) -> tuple[Any, str]:
         raise UsageError(f"%{name} {param.option} needs a value: {param.help}")
     if param.kind == "expression":
         return value, ""
-    word, _, rest = value.partition(" ")
+    word, rest = _word(name, param, value)
     if param.choices and word not in param.choices:
         hint = did_you_mean(word, param.choices)
         raise UsageError(f"%{name} {param.option} is one of {', '.join(param.choices)}, not {word!r}.{hint}")
@@ -121,6 +122,20 @@ def _value(name: str, param: Param, value: str) -> tuple[Any, str]:
             raise UsageError(f"%{name} {param.option} needs {_WANTED[param.kind]}, not {word!r}")
         return (numbers[0] if len(numbers) == 1 else numbers), rest.strip()
     return word, rest.strip()
+
+
+def _word(name: str, param: Param, value: str) -> tuple[str, str]:
+    """The first word of ``value``, and the rest; a word with spaces in it stands in quotes."""
+    if value[0] not in "\"'":
+        word, _, rest = value.partition(" ")
+        return word, rest
+    end = 1
+    while end < len(value) and value[end] != value[0]:
+        end += 2 if value[end] == "\\" else 1
+    try:
+        return str(ast.literal_eval(value[: end + 1])), value[end + 1 :]
+    except (SyntaxError, ValueError):
+        raise UsageError(f"%{name} {param.option}: the quotes of {value} do not match") from None
 
 
 _WANTED = {"int": "an integer", "ints": "an integer, or several with commas between"}

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from minijax.tools import commands_compile, commands_recording, commands_session, commands_transform
+from minijax.tools import (
+    commands_compare,
+    commands_compile,
+    commands_explain,
+    commands_export,
+    commands_live,
+    commands_programs,
+    commands_recording,
+    commands_rules,
+    commands_session,
+    commands_step,
+    commands_tour,
+    commands_transform,
+)
 from minijax.tools.arguments import UsageError, did_you_mean
 from minijax.tools.command import Command
 
@@ -11,7 +24,15 @@ COMMANDS: dict[str, Command] = {
     for command in (
         *commands_transform.COMMANDS,
         *commands_compile.COMMANDS,
+        *commands_programs.COMMANDS,
+        *commands_rules.COMMANDS,
+        *commands_compare.COMMANDS,
+        *commands_step.COMMANDS,
+        *commands_explain.COMMANDS,
+        *commands_live.COMMANDS,
         *commands_recording.COMMANDS,
+        *commands_export.COMMANDS,
+        *commands_tour.COMMANDS,
         *commands_session.commands(lambda: COMMANDS),
     )
 }

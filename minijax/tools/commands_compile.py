@@ -9,10 +9,10 @@ from minijax.api import block_until_ready, jit
 from minijax.api.compile import JitFunction
 from minijax.ir.jaxpr import is_effectful
 from minijax.tools import hlo, targets, views
-from minijax.tools.arguments import Arguments, Param
+from minijax.tools.arguments import Arguments, Param, UsageError
 from minijax.tools.command import NOTHING, Command, Result
 from minijax.tools.commands_transform import EXPR, value_lines
-from minijax.tools.document import Block, Code, Document, Row, line
+from minijax.tools.document import Block, Code, Document, Highlighter, Interactive, Row, line, text
 from minijax.tools.recorder import Recorder
 from minijax.tools.targets import Target
 
@@ -96,38 +96,84 @@ def bytes_text(count: float) -> str:
 
 def run_hlo(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
+    if args["line"] is not None and args["eqn"] is not None:
+        raise UsageError("%hlo takes --line or --eqn, not both")
     target = _target(session, "hlo", args)
     recorder = Recorder("summary", args["expr"])
-    blocks: list[Block] = []
+    optimized = args["stage"] == "optimized"
     with recorder:
         lowered = _jitted(target).lower(*target.args, **target.kwargs)
-        text = lowered.as_text()
-        if args["stage"] == "optimized":
-            compiled = lowered.compile()
-            text = compiled.as_text()
-            blocks += _costs(compiled)
-    shown = text if args["metadata"] else hlo.folded(text)
-    language = "hlo" if args["stage"] == "optimized" else "stablehlo"
-    if args["stage"] == "stablehlo":
-        counts = hlo.stablehlo_counts(text)
-        parts = ", ".join(f"{op.partition('.')[2] or op} {n}" for op, n in counts.most_common())
-        blocks.append(Row("ops", (line(parts),)))
-    return Result(Document((Code(shown.strip("\n"), language), *blocks)), text, recorder.recording)
+        compiled = lowered.compile() if optimized else None
+    text = lowered.as_text() if compiled is None else compiled.as_text()
+    value: Any = text
+    if args["links"] or args["line"] is not None or args["eqn"] is not None:
+        blocks, value = _linked(args, lowered, compiled)
+    elif compiled is not None:
+        blocks = [Code((text if args["metadata"] else hlo.folded(text)).strip("\n"), "hlo")]
+    else:
+        blocks = [Code(lowered.as_text(debug_info=args["metadata"]).strip("\n"), "stablehlo")]
+    if args["line"] is None and args["eqn"] is None:
+        if compiled is None:
+            counts = hlo.stablehlo_counts(text)
+            parts = ", ".join(f"{op.partition('.')[2] or op} {n}" for op, n in counts.most_common())
+            blocks.append(Row("ops", (line(parts or "none"),)))
+        blocks += _costs(lowered if compiled is None else compiled)
+    return Result(Document(tuple(blocks)), value, recorder.recording)
 
 
-def _costs(compiled: Any) -> list[Block]:
+def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:
+    """The program with its links, or what one line or equation became; and the linked programs."""
+    # 700 lines that only these options need; every session starts
+    from minijax.tools import link_views, links
+
+    programs = links.of_lowered(lowered, optimized=compiled is not None)
+    if args["eqn"] is not None:
+        most = len(programs.equations)
+        if not 1 <= args["eqn"] <= most:
+            there_are = f"the jaxpr has equations 1 to {most}" if most else "the jaxpr has no equations"
+            raise UsageError(f"%hlo --eqn {args['eqn']}: {there_are}")
+        return [*link_views.became(programs, (args["eqn"],))], programs
+    if args["line"] is not None:
+        numbers = programs.at_line(args["line"])
+        if not numbers:
+            lines = link_views.places_text(programs.equations) or "no line that is known"
+            raise UsageError(f"%hlo --line {args['line']}: no equation comes from that line; they come from {lines}")
+        return [*link_views.became(programs, numbers)], programs
+    pane = programs.stablehlo if compiled is None else programs.hlo
+    shown = None
+    if args["metadata"]:
+        full = lowered.as_text(debug_info=True) if compiled is None else compiled.as_text()
+        every = full.strip("\n").split("\n")
+        shown = [every[number - 1] for number in pane.numbers]
+
+    def markup(highlight: Highlighter | None) -> str:
+        # only a page needs this
+        from minijax.tools.widget_links import programs_html
+
+        return programs_html(programs, highlight)
+
+    drawn = link_views.annotated(programs, pane, shown)
+    blocks: list[Block] = [Interactive(markup, drawn), *link_views.missing_rows(programs)]
+    if compiled is None:
+        blocks.append(text("--stage optimized adds what XLA made of it", role="muted"))
+    return blocks, programs
+
+
+def _costs(program: Any) -> list[Block]:
+    """XLA's estimates for a lowered program, or a compiled one."""
     blocks: list[Block] = []
-    costs = compiled.cost_analysis()
+    costs = program.cost_analysis()
+    # XLA says -1 where it cannot tell, such as for a call back into Python
     parts = []
-    if "flops" in costs:
+    if costs.get("flops", -1) >= 0:
         parts.append(f"{costs['flops']:,.0f} flops")
-    if costs.get("transcendentals"):
+    if costs.get("transcendentals", 0) > 0:
         parts.append(f"{costs['transcendentals']:,.0f} transcendentals")
-    if "bytes accessed" in costs:
+    if costs.get("bytes accessed", -1) >= 0:
         parts.append(f"{bytes_text(costs['bytes accessed'])} accessed")
     if parts:
         blocks.append(Row("cost", (line(" · ".join(parts)),)))
-    memory = compiled.memory_analysis()
+    memory = program.memory_analysis() if hasattr(program, "memory_analysis") else None
     if memory is not None:
         sizes = [
             (name, getattr(memory, f"{field}_size_in_bytes", None))
@@ -168,11 +214,17 @@ COMMANDS = (
                 default="stablehlo",
                 choices=("stablehlo", "optimized"),
             ),
+            Param("links", "flag", "say which equation and whose line each operation comes from", default=False),
+            Param("line", "int", "only what this line of Python became"),
+            Param("eqn", "int", "only what this equation became, counted as the jaxpr prints them"),
             Param("metadata", "flag", "keep the metadata, which is left out otherwise", default=False),
         ),
         "The program that a call compiles to, before XLA has optimised it or after.\n\n"
-        "After XLA it comes with XLA's own estimates of cost and memory. Nothing is run.",
-        "%hlo f(3.0) --stage optimized",
+        "It comes with XLA's own estimates of its cost, after XLA of memory too. Nothing is run. --links ties every "
+        "operation to the equation of the jaxpr that it is for and to the line of Python that this comes from; "
+        "--line and --eqn show one line or equation in all of the programs. The value is then the linked programs, "
+        "which a notebook displays beside each other.",
+        "%hlo f(3.0) --stage optimized --links",
         run_hlo,
         cell=True,
         group="compile",

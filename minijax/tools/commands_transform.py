@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.api import grad, jvp, linearize, make_jaxpr, value_and_grad, vjp, vmap
+from minijax.api import grad, jvp, linearize, value_and_grad, vjp, vmap
 from minijax.config import enable_x64
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import jaxpr_document
-from minijax.pytree import tree_leaves, tree_map
-from minijax.tools import targets
+from minijax.pytree import tree_leaves, tree_map, tree_structure
+from minijax.tools import preview, targets
 from minijax.tools.arguments import Arguments, Param, UsageError, parse_expression
 from minijax.tools.command import Command, Result
-from minijax.tools.document import Block, Line, Program, Row, document, line
+from minijax.tools.document import Block, Indent, Line, Program, Row, Segment, document, joined, line
 from minijax.tools.hlo import plural
 from minijax.tools.recorder import Recorder
 from minijax.tools.targets import Target
@@ -25,11 +27,14 @@ if TYPE_CHECKING:
     from minijax.tools.session import Session
 
 EXPR = Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True)
+STATIC = Param("static", "ints", "the arguments that are no arrays but part of the function, counted from 0")
 _LONGEST = 12
 
 
 def value_lines(value: Any) -> tuple[Line, ...]:
     """A value's repr, cut after some lines."""
+    if getattr(value, "dtype", None) == dtypes.float0:
+        return (line(("value", "none"), ("muted", ": integers and booleans have no tangents")),)
     lines = repr(value).split("\n")
     if len(lines) > _LONGEST:
         lines[_LONGEST:] = [f"... {len(lines) - _LONGEST} more lines"]
@@ -66,12 +71,9 @@ def run_jaxpr(session: Session, args: Arguments) -> Result:
         target = targets.from_cell(session, "jaxpr", args["expr"], args.cell)
     else:
         target = targets.from_expression(session, "jaxpr", args["expr"])
-        if target.loose and not target.args:
-            value = target.call()
-            if isinstance(value, ClosedJaxpr):
-                return _shown_jaxpr(session, args, value, recorder)
+    target = targets.traceable("jaxpr", target, args["static"])
     with recorder:
-        closed = make_jaxpr(target.fun)(*target.args, **target.kwargs)
+        closed = targets.stage(target)
     return _shown_jaxpr(session, args, closed, recorder)
 
 
@@ -97,7 +99,7 @@ def _differentiable(x: Any) -> bool:
 
 def run_grad(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = targets.from_expression(session, "grad", args["expr"]).concrete("grad")
+    target = _target(session, "grad", args)
     argnums = args["argnums"]
     if argnums is None:
         # the variables of an expression are equals; of a call's arguments it is the first that grad takes
@@ -105,18 +107,54 @@ def run_grad(session: Session, args: Arguments) -> Result:
         argnums = active if target.loose and len(active) != 1 else active[0] if active else ()
     if not target.args or argnums == ():
         raise UsageError(f"%grad needs an argument to differentiate by, and {target.title} has none of float type")
+    _check_argnums(target, argnums)
     recorder = Recorder("summary", args["expr"])
     with recorder:
-        value, gradient = value_and_grad(target.fun, argnums)(*target.args, **target.kwargs)
+        value, gradient = value_and_grad(_scalar(target), argnums)(*target.args, **target.kwargs)
     blocks: list[Block] = [Row("value", value_lines(value))]
     chosen = argnums if isinstance(argnums, tuple) else (argnums,)
     parts = gradient if isinstance(argnums, tuple) else (gradient,)
-    for i, part in zip(chosen, parts, strict=True):
-        first, *others = value_lines(part)
-        blocks.append(Row("gradient", ((("var", target.names[i]), ("", "  "), *first), *others)))
+    blocks += named_rows("gradient", [target.names[i] for i in chosen], parts)
     if args["check"]:
         blocks.append(Row("check", (_finite_difference_line(target, chosen),)))
     return Result(document(*blocks), (value, gradient), recorder.recording)
+
+
+def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
+    """UsageError for an argument that is not there, or that nothing can be differentiated by."""
+    __tracebackhide__ = True
+    count = len(target.args)
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if len({i % count for i in numbers}) < len(numbers):
+        raise UsageError(f"%grad --argnums {','.join(map(str, numbers))}: an argument is given twice")
+    for i in numbers:
+        if not -count <= i < count:
+            has = f"{plural(count, 'argument')}, counted from 0"
+            raise UsageError(f"%grad --argnums {i}: there is no such argument; {target.title} has {has}")
+        if not _differentiable(target.args[i]):
+            types = type_texts(target.args[i])
+            raise UsageError(f"%grad --argnums {i}: the argument {target.names[i]} is {types}, not of float type")
+
+
+def _scalar(target: Target) -> Callable[..., Any]:
+    """The target's function; UsageError, when it is called, if it returns no scalar."""
+
+    @functools.wraps(target.fun)
+    def scalar(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        value = target.fun(*args, **kwargs)
+        leaves = tree_leaves(value)
+        if len(leaves) != 1 or leaves[0] is not value or np.shape(value) != ():
+            found = type_texts(value) or "nothing"
+            raise UsageError(f"%grad needs one scalar result, and {target.title} gives {found}: sum it, or take %vjp")
+        return value
+
+    return scalar
+
+
+def type_texts(tree: Any) -> str:
+    """``f32[3], i32[]``: the types of a tree's leaves."""
+    return ", ".join(get_aval(leaf).str_short(short_dtypes=True) for leaf in tree_leaves(tree))
 
 
 # What 64-bit central differences reach on functions of ordinary size, constants of 32 bits in them included.
@@ -168,36 +206,118 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
 # ---------------------------------------------------------------------------------
 
 
+def _target(session: Session, command: str, args: Arguments) -> Target:
+    """What the command works on: a function of values, without static arguments."""
+    __tracebackhide__ = True
+    target = targets.from_expression(session, command, args["expr"]).concrete(command)
+    target = targets.traceable(command, target)
+    # of f(x=3.0) the keywords are what is meant; beside positional arguments they are left as they are
+    return target if target.args else targets.positional(target)
+
+
+def _with_arguments(target: Target, command: str) -> Target:
+    __tracebackhide__ = True
+    if not tree_leaves(target.args):
+        raise UsageError(f"%{command} needs an argument, and {target.title} has none")
+    return target
+
+
+def named_rows(label: str, names: Sequence[str], values: Sequence[Any]) -> list[Block]:
+    """A row for each value, under the name of its argument."""
+    rows: list[Block] = []
+    for name, value in zip(names, values, strict=True):
+        first, *others = value_lines(value)
+        rows.append(Row(label, ((("var", name), ("", "  "), *first), *others)))
+        label = ""
+    return rows
+
+
 def run_jvp(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = targets.from_expression(session, "jvp", args["expr"]).concrete("jvp")
+    target = _with_arguments(_target(session, "jvp", args), "jvp")
     if args["tangents"] is None:
         tangents = tuple(tree_map(ones, x) for x in target.args)
     else:
-        tangents = given(session, "jvp", args["tangents"], len(target.args))
-        tangents = tuple(tree_map(_as_tangent, x, t) for x, t in zip(target.args, tangents, strict=True))
+        given_ones = given(session, "jvp", args["tangents"], len(target.args))
+        tangents = tuple(
+            _as_tangent("jvp --tangents", f"the tangent of {name}", x, t)
+            for name, x, t in zip(target.names, target.args, given_ones, strict=True)
+        )
     recorder = Recorder("summary", args["expr"])
     with recorder:
         out, tangent = jvp(_positional(target), target.args, tangents)
     blocks = [Row("primal", value_lines(out)), Row("tangent", value_lines(tangent))]
+    along = [tuple(map(_seed, tree_leaves(t))) for t in tangents]
+    blocks.append(Row("along", (joined(" · ", _named(target.names, along)),)))
     return Result(document(*blocks), (out, tangent), recorder.recording)
 
 
-def _as_tangent(x: Any, tangent: Any) -> Any:
-    """``tangent`` in the dtype that belongs to ``x``, if it is a plain number; as it is otherwise."""
-    if isinstance(tangent, (int, float)) and dtypes.is_inexact(get_aval(x).dtype):
-        return np.full(get_aval(x).shape, tangent, get_aval(x).dtype)
-    return tangent
+def _seed(tangent: Any) -> str:
+    """A tangent in brief; those of integers say that they have none."""
+    if getattr(tangent, "dtype", None) == dtypes.float0:
+        return "none"
+    return preview.value_text(tangent)
+
+
+def _named(names: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Segment]:
+    return [("", f"{name} {', '.join(each)}") for name, each in zip(names, texts, strict=True)]
+
+
+def _as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
+    """``tangent``, checked against ``x``: numbers are spread over arrays and take their dtype.
+
+    UsageError if the structures or shapes do not fit.
+    """
+    __tracebackhide__ = True
+    if tree_structure(tangent) != tree_structure(x):
+        if not isinstance(tangent, (int, float)):
+            raise UsageError(f"%{option}: {what} must be built like {what.rpartition(' ')[2]}: {type_texts(x)}")
+        return tree_map(lambda leaf: _leaf_tangent(option, what, leaf, tangent), x)
+    return tree_map(lambda leaf, t: _leaf_tangent(option, what, leaf, t), x, tangent)
+
+
+def _leaf_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
+    __tracebackhide__ = True
+    aval = get_aval(x)
+    if not dtypes.is_inexact(aval.dtype):
+        return ones(x)
+    if isinstance(tangent, (int, float)):
+        return np.full(aval.shape, tangent, aval.dtype)
+    try:
+        found = get_aval(tangent)
+    except TypeError:
+        raise UsageError(f"%{option}: {what} must be {aval.str_short()}, not {type(tangent).__name__}") from None
+    if found.shape != aval.shape:
+        raise UsageError(f"%{option}: {what} must be {aval.str_short()}, and is {found.str_short()}")
+    return tangent if found.dtype == aval.dtype else np.asarray(tangent).astype(aval.dtype)
 
 
 def _positional(target: Target) -> Any:
     """The target as a function of its positional arguments."""
-    return (lambda *xs: target.fun(*xs, **target.kwargs)) if target.kwargs else target.fun
+    if not target.kwargs:
+        return target.fun
+
+    @functools.wraps(target.fun)
+    def positional(*xs: Any) -> Any:
+        __tracebackhide__ = True
+        return target.fun(*xs, **target.kwargs)
+
+    return positional
+
+
+def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
+    """The jaxpr of a linear map, with the residuals that it holds counted."""
+    count = plural(len(closed.eqns), "equation")
+    held = f", {plural(len(closed.consts), 'residual')} held" if closed.consts else ""
+    return [
+        Row("linear", (line(("", count), ("muted", f"{held}; its jaxpr:")),)),
+        Indent(Program(jaxpr_document(closed, style=session.settings.style)), most=40, rest="(print(_) shows them)"),
+    ]
 
 
 def run_vjp(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = targets.from_expression(session, "vjp", args["expr"]).concrete("vjp")
+    target = _with_arguments(_target(session, "vjp", args), "vjp")
     recorder = Recorder("summary", args["expr"])
     with recorder:
         out, pullback = vjp(_positional(target), *target.args)
@@ -205,40 +325,71 @@ def run_vjp(session: Session, args: Arguments) -> Result:
             cotangent = tree_map(ones, out)
         else:
             value = session.evaluate(parse_expression("vjp", args["cotangent"]), {})
-            cotangent = _as_tangent(out, value) if isinstance(value, (int, float)) else value
+            cotangent = _as_tangent("vjp --cotangent", "the cotangent of the value", out, value)
         cotangents = pullback(cotangent)
-    blocks: list[Block] = [Row("value", value_lines(out))]
-    for name, ct in zip(target.names, cotangents, strict=True):
-        first, *others = value_lines(ct)
-        blocks.append(Row("pullback", ((("var", name), ("", "  "), *first), *others)))
+    blocks: list[Block] = [Row("value", value_lines(out)), *named_rows("pullback", target.names, cotangents)]
+    of = tuple(map(_seed, tree_leaves(cotangent)))
+    blocks.append(Row("of", (line(("", ", ".join(of)), ("muted", "  the cotangent of the value")),)))
+    blocks += _linear_rows(session, pullback.jaxpr)
     return Result(document(*blocks), (out, cotangents), recorder.recording)
 
 
 def run_vmap(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = targets.from_expression(session, "vmap", args["expr"]).concrete("vmap")
+    target = _with_arguments(_target(session, "vmap", args), "vmap")
     axes = {}
     for option in ("in_axes", "out_axes"):
         text = args[option]
         axes[option] = 0 if text is None else session.evaluate(parse_expression("vmap", text), {})
+    in_axes = axes["in_axes"]
+    each = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(target.args)
+    if len(each) != len(target.args):
+        raise UsageError(
+            f"%vmap --in-axes has {len(each)} axes for {plural(len(target.args), 'argument')}: one for each, None for "
+            "what is not mapped"
+        )
+    for name, x, axis in zip(target.names, target.args, each, strict=True):
+        _check_axis(name, x, axis)
     recorder = Recorder("summary", args["expr"])
     with recorder:
         out = vmap(_positional(target), **axes)(*target.args)
-    return Result(document(Row("mapped", value_lines(out))), out, recorder.recording)
+    shown = [(f"{type_texts(x)}, {_axis_text(axis)}",) for x, axis in zip(target.args, each, strict=True)]
+    blocks = [
+        Row("mapped", value_lines(out)),
+        Row("axes", (joined(" · ", _named(target.names, shown)),)),
+        Row("", (line(("muted", f"results: {type_texts(out)}, {_axis_text(axes['out_axes'])}")),)),
+    ]
+    return Result(document(*blocks), out, recorder.recording)
+
+
+def _check_axis(name: str, x: Any, axis: Any) -> None:
+    """UsageError for an axis that is no integer, or that the argument lacks; axes of trees are left to vmap."""
+    __tracebackhide__ = True
+    if axis is None or isinstance(axis, (tuple, list, dict)):
+        return
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise UsageError(f"%vmap --in-axes takes integers, None or a tuple of them, not {axis!r}")
+    for leaf in tree_leaves(x):
+        if not -np.ndim(leaf) <= axis < np.ndim(leaf):
+            raise UsageError(
+                f"%vmap: the argument {name} is {type_texts(leaf)}, which has no axis {axis} to map over; say with "
+                "--in-axes (0, None) which arguments are mapped"
+            )
+
+
+def _axis_text(axis: Any) -> str:
+    return "not mapped" if axis is None else f"axis {axis}"
 
 
 def run_linearize(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = targets.from_expression(session, "linearize", args["expr"]).concrete("linearize")
+    target = _with_arguments(_target(session, "linearize", args), "linearize")
     recorder = Recorder("summary", args["expr"])
     with recorder:
         out, linear = linearize(_positional(target), *target.args)
-    doc = jaxpr_document(linear.jaxpr, style=session.settings.style)
-    blocks: list[Block] = [
-        Row("value", value_lines(out)),
-        Row("linear", (line(f"a function of {plural(len(target.args), 'tangent')}; its jaxpr:"),)),
-        Program(doc),
-    ]
+    kind = f"a function of {plural(len(target.args), 'tangent')}, of {', '.join(target.names)}"
+    blocks: list[Block] = [Row("value", value_lines(out)), Row("tangent", (line(kind),))]
+    blocks += _linear_rows(session, linear.jaxpr)
     return Result(document(*blocks), (out, linear), recorder.recording)
 
 
@@ -247,6 +398,7 @@ COMMANDS = (
         "jaxpr",
         (
             EXPR,
+            STATIC,
             Param("style", "word", "how to print it", choices=("jax", "tutorial")),
             Param("source", "flag", "say after each equation which line it comes from", default=False),
             Param("names", "flag", "say after each equation which named scopes it is in", default=False),

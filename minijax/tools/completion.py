@@ -8,17 +8,17 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minijax.tools.commands import COMMANDS
+from minijax.tools.completion_words import FILES, WORDS, file_words, spec_words
+from minijax.tools.static import UNKNOWN, static_names, static_value
 
 if TYPE_CHECKING:
     from minijax.tools.session import Session
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.\w*)*$")
-_UNKNOWN = object()
 
 
 class Completion(NamedTuple):
@@ -32,6 +32,8 @@ class Completion(NamedTuple):
 def complete(session: Session, before: str) -> list[Completion]:
     """Completions for the text before the cursor (the whole input up to it, not only its last line)."""
     header, newline, _ = before.lstrip().partition("\n")
+    if header.startswith("?") and not newline:
+        return python_completions(session, header.lstrip("?"))
     if header.startswith("%") and not newline:
         return command_completions(session, before.lstrip())
     return python_completions(session, before)
@@ -57,9 +59,13 @@ def command_completions(session: Session, before: str) -> list[Completion]:
         return _starting(word, (option for option in options if option not in words[:-1]), "option")
     if previous in options and options[previous].choices:
         return _starting(word, options[previous].choices, "value")
-    if name == "help":
-        return _starting(word, COMMANDS, "command")
-    return python_completions(session, before)
+    if previous in FILES or name in FILES:
+        return _starting(word, file_words(word), "file")
+    before_word = [each for each in words[:-1] if each and not each.startswith("--")]
+    known = [*WORDS[name](before_word)] if name in WORDS else []
+    if known or name in WORDS and name != "push":
+        return _starting(word, known, "value")
+    return _starting(word, spec_words(word), "type") or python_completions(session, before)
 
 
 def _starting(prefix: str, words: Iterable[str], kind: str) -> list[Completion]:
@@ -78,7 +84,7 @@ def python_completions(session: Session, before: str) -> list[Completion]:
         found += _visible(names, prefix, "name")
         return found
     value = _resolve(session, path)
-    return [] if value is _UNKNOWN else _visible(static_names(value), prefix, "attribute")
+    return [] if value is UNKNOWN else _visible(static_names(value), prefix, "attribute")
 
 
 def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
@@ -90,78 +96,9 @@ def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
 
 
 def _resolve(session: Session, path: list[str]) -> Any:
-    value = session.namespace.get(path[0], getattr(builtins, path[0], _UNKNOWN))
+    value = session.namespace.get(path[0], getattr(builtins, path[0], UNKNOWN))
     for name in path[1:]:
-        if value is _UNKNOWN:
+        if value is UNKNOWN:
             break
         value = static_value(value, name)
     return value
-
-
-def _bases(kind: type) -> tuple[type, ...]:
-    """The classes that attributes are looked up in; a metaclass may intercept ``kind.__mro__``."""
-    return type.__getattribute__(kind, "__mro__")
-
-
-def _class_dict(kind: type) -> dict[str, Any]:
-    return type.__getattribute__(kind, "__dict__")
-
-
-def _own_dict(value: Any) -> dict[str, Any]:
-    """The instance's dict, unless its class makes ``__dict__`` something that would have to be run."""
-    for base in _bases(type(value)):
-        found = _class_dict(base).get("__dict__")
-        if found is not None and type(found) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
-            return {}
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return own if type(own) is dict else {}
-
-
-# ``isinstance`` asks an object for its ``__class__``, which a class can intercept: ``type`` cannot be.
-def _is_a(value: Any, kind: type) -> bool:
-    return issubclass(type(value), kind)
-
-
-def static_names(value: Any) -> set[str]:
-    """The attributes of ``value`` that can be seen without running anything of its class's."""
-    if _is_a(value, types.ModuleType):
-        return set(_own_dict(value))
-    names: set[str] = set()
-    if _is_a(value, type):
-        for base in _bases(value):
-            names.update(_class_dict(base))
-        return names
-    for base in _bases(type(value)):
-        names.update(_class_dict(base))
-    names.update(_own_dict(value))
-    return names
-
-
-def static_value(value: Any, name: str) -> Any:
-    """An attribute that can be had without running anything, or ``_UNKNOWN``."""
-    if _is_a(value, types.ModuleType):
-        return _own_dict(value).get(name, _UNKNOWN)
-    is_class = _is_a(value, type)
-    found: Any = next(
-        (d[name] for base in _bases(value if is_class else type(value)) if name in (d := _class_dict(base))),
-        _UNKNOWN,
-    )
-    kind = type(found)
-    if not is_class:
-        if kind is types.MemberDescriptorType:  # a slot
-            try:
-                return found.__get__(value)
-            except AttributeError:
-                return _UNKNOWN
-        own = _own_dict(value)
-        if name in own and not any("__set__" in _class_dict(base) for base in _bases(kind)):
-            return own[name]
-    if kind in (staticmethod, classmethod):
-        return found.__func__
-    plain = kind in (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType) or _is_a(found, type)
-    if not plain and any("__get__" in _class_dict(base) for base in _bases(kind)):
-        return _UNKNOWN  # a property or the like: its value takes running it
-    return found

@@ -8,7 +8,8 @@ A document is a tuple of blocks. Blocks hold text in *roles* ('primitive', 'erro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, zip_longest
 
 from minijax.ir import doc as pp
 from minijax.tools.frozen import Frozen
@@ -19,6 +20,18 @@ Line = tuple[Segment, ...]
 Highlighter = Callable[[str, str], Iterable[Segment]]
 
 LABEL_WIDTH = 9
+# A row's right part stands at the margin, but no further out than this.
+WIDEST = 100
+# Pages of so many columns show two texts beside each other.
+BESIDE = 100
+# The last column of a table is not narrower than this.
+_NARROWEST = 16
+# The marks of ``Columns`` and their roles.
+MARKS = {" ": "muted", "~": "warning", "-": "error", "+": "good"}
+# Before the line where a cursor stands, and before lines that belong to it elsewhere.
+MARK, LINK = "▶", "•"
+# Stands for a space at which no line is broken.
+UNBROKEN = "\xa0"
 
 
 class Text(Frozen):
@@ -39,10 +52,17 @@ class Program(Frozen):
 
 
 class Code(Frozen):
-    """Program text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'."""
+    """Program text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
+
+    The lines are numbered from ``first`` unless that is 0; those whose numbers are ``marked`` carry a mark (the role
+    of a mark is 'current'), those ``linked`` a lighter one.
+    """
 
     text: str
     language: str
+    first: int = 0
+    marked: tuple[int, ...] = ()
+    linked: frozenset[int] = frozenset()
 
 
 class Row(Frozen):
@@ -77,7 +97,47 @@ class Indent(Frozen):
     rest: str = ""
 
 
-Block = Text | Program | Code | Row | Table | Section | Indent
+class Pair(Frozen):
+    """What stands left and right in one row of ``Columns``; ``mark`` is ' ' (alike), '~' (changed), '-' (left only) or
+    '+' (right only).
+    """
+
+    mark: str
+    left: Line = ()
+    right: Line = ()
+
+
+class Columns(Frozen):
+    """Two texts beside each other, each under its title; on a narrow page one after the other, row by row, marked.
+
+    ``rows(width)`` gives the rows, laid out for columns of that width.
+    """
+
+    titles: tuple[Line, Line]
+    rows: Callable[[int], Sequence[Pair]]
+
+
+class Picture(Frozen):
+    """A drawing: ``markup`` (SVG, its text escaped by whoever made it) for a page of HTML, ``drawn`` elsewhere."""
+
+    markup: str
+    drawn: Block
+
+
+class Interactive(Frozen):
+    """A part of a page with a script of its own: ``markup(highlight)`` makes it; ``drawn`` stands for it elsewhere."""
+
+    markup: Callable[[Highlighter | None], str]
+    drawn: Block
+
+
+class Fitted(Frozen):
+    """Blocks that depend on the width of the page: ``make(width)`` gives them."""
+
+    make: Callable[[int], tuple[Block, ...]]
+
+
+Block = Text | Program | Code | Row | Table | Section | Indent | Columns | Picture | Interactive | Fitted
 
 
 class Document:
@@ -137,15 +197,29 @@ def length(segments: Iterable[Segment]) -> int:
     return sum(len(piece) for _, piece in segments)
 
 
+def unbroken(text: str) -> str:
+    """``text`` as one word for ``wrapped``, which shows its spaces as such: ``0.2 ms`` does not lose its unit."""
+    return text.replace(" ", UNBROKEN)
+
+
+def _plain_spaces(segments: Iterable[Segment]) -> Line:
+    return tuple((role, piece.replace(UNBROKEN, " ")) for role, piece in segments)
+
+
 def wrapped(segments: Line, width: int, hanging: int = 0) -> Iterator[Line]:
     """``segments`` as lines of at most ``width`` columns, broken at spaces; too long a word stays whole.
 
     The lines after the first begin with ``hanging`` spaces.
     """
     if length(segments) <= width:
-        yield segments
+        yield _plain_spaces(segments)
         return
-    words = [(role, word) for role, piece in segments for word in re.findall(r"\s+|\S+", piece)]
+    for each in _broken(segments, width, hanging):
+        yield _plain_spaces(each)
+
+
+def _broken(segments: Line, width: int, hanging: int) -> Iterator[Line]:
+    words = [(role, word) for role, piece in segments for word in re.findall(r"[ \t]+|[^ \t]+", piece)]
     current: list[Segment] = []
     column = 0
     begun = False  # whether the line holds anything but its indentation
@@ -157,10 +231,10 @@ def wrapped(segments: Line, width: int, hanging: int = 0) -> Iterator[Line]:
             continue
         # pieces of different roles without a space between them stay together
         together = len(word)
-        for _, following in words[i + 1 :]:
-            if following.isspace():
-                break
-            together += len(following)
+        after = i + 1
+        while after < len(words) and not words[after][1].isspace():
+            together += len(words[after][1])
+            after += 1
         free = not i or words[i - 1][1].isspace()
         if free and begun and column + together > width:
             while current and current[-1][1].isspace():
@@ -200,13 +274,20 @@ def split_lines(segments: Iterable[Segment]) -> Iterator[Line]:
 def code_lines(block: Code, highlight: Highlighter | None) -> Iterator[Line]:
     """The lines of ``block``, highlighted if that is possible."""
     segments = [("", block.text)] if highlight is None else highlight(block.text, block.language)
-    return split_lines(segments)
+    return _numbered(block, split_lines(segments)) if block.first else split_lines(segments)
+
+
+def _numbered(block: Code, lines: Iterable[Line]) -> Iterator[Line]:
+    digits = len(str(block.first + block.text.count("\n")))
+    for number, each in enumerate(lines, block.first):
+        mark = ("current", MARK) if number in block.marked else ("linked", LINK if number in block.linked else " ")
+        yield (mark, ("muted", f"{number:>{digits}} "), *each)
 
 
 def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Iterator[Line]:
     if isinstance(block, Text):
         for each in block.lines:
-            yield from wrapped(each, width, block.hanging) if block.wrap else [each]
+            yield from wrapped(each, width, block.hanging) if block.wrap else [_plain_spaces(each)]
     elif isinstance(block, Program):
         yield from split_lines(pp.segments(block.doc, width))
     elif isinstance(block, Code):
@@ -214,7 +295,7 @@ def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Ite
     elif isinstance(block, Row):
         yield from _row_lines(block, width)
     elif isinstance(block, Table):
-        yield from _table_lines(block)
+        yield from _table_lines(block, width)
     elif isinstance(block, Indent):
         margin = ("", " " * block.columns)
         lines = list(_block_lines(block.block, max(width - block.columns, 20), highlight))
@@ -223,6 +304,13 @@ def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Ite
             yield (margin, *each)
         if most < len(lines):
             yield (margin, ("muted", f"... {len(lines) - most} more lines {block.rest}".rstrip()))
+    elif isinstance(block, Columns):
+        yield from (_beside if width >= BESIDE else _below)(block, width)
+    elif isinstance(block, Picture | Interactive):
+        yield from _block_lines(block.drawn, width, highlight)
+    elif isinstance(block, Fitted):
+        for inner in block.make(width):
+            yield from _block_lines(inner, width, highlight)
     else:
         yield block.title
         for inner in block.blocks:
@@ -230,21 +318,56 @@ def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Ite
                 yield (("", "  "), *each)
 
 
+def _beside(block: Columns, width: int) -> Iterator[Line]:
+    """Two columns with the marks between them."""
+    half = (width - 3) // 2
+    for pair in (Pair(" ", *block.titles), *block.rows(half)):
+        sides = [list(_hung(each, half)) for each in (pair.left, pair.right)]
+        for left, right in zip_longest(*sides, fillvalue=()):
+            gap = ("", " " * (half - length(left) + 1))
+            yield (*left, gap, (MARKS[pair.mark], pair.mark if pair.mark != " " else "│"), ("", " "), *right)
+
+
+def _hung(each: Line, width: int) -> Iterator[Line]:
+    """A line of a program, broken where it is too long: what goes on stands further in than it began."""
+    start = "".join(piece for _, piece in each)
+    return wrapped(each, width, min(len(start) - len(start.lstrip()) + 4, width // 2))
+
+
+def _below(block: Columns, width: int) -> Iterator[Line]:
+    """One column: rows that are alike once, of the others the left lines before the right ones."""
+    for role, mark, title in (("error", "- ", block.titles[0]), ("good", "+ ", block.titles[1])):
+        yield from wrapped(((role, mark), *title), width, 4)
+    for alike, run in groupby(block.rows(width - 2), key=lambda pair: pair.mark == " "):
+        pairs = list(run)
+        parts = [(" ", "", [pair.right for pair in pairs])] if alike else []
+        if not alike:
+            parts += [("-", "error", [pair.left for pair in pairs if pair.mark != "+"])]
+            parts += [("+", "good", [pair.right for pair in pairs if pair.mark != "-"])]
+        for mark, role, lines in parts:
+            for each in lines:
+                for i, piece in enumerate(_hung(each, width - 2)):
+                    yield ((role, mark if i == 0 else " "), ("", " "), *piece)
+
+
 def _row_lines(row: Row, width: int) -> Iterator[Line]:
     label: Segment = ("label", f" {row.label:<{LABEL_WIDTH}}")
     indent = LABEL_WIDTH + 1
     room = width - indent
     lines = [piece for each in row.body for piece in wrapped(each, room, 2)] or [()]
-    gap = room - length(lines[0]) - length(row.right)
+    # on a very wide page the margin is nearer, where the eye still finds it
+    gap = max(min(room, WIDEST), length(lines[0]) + 2 + length(row.right)) - length(lines[0]) - length(row.right)
+    if length(lines[0]) + length(row.right) + gap > room:
+        gap = 0
     if row.right and gap >= 2:
         lines[0] = (*lines[0], ("", " " * gap), *row.right)
     elif row.right:
-        lines.append(row.right)
+        lines += wrapped(row.right, room, 2)
     for i, each in enumerate(lines):
         yield (label if i == 0 else ("", " " * indent), *each)
 
 
-def _table_lines(table: Table) -> Iterator[Line]:
+def _table_lines(table: Table, width: int) -> Iterator[Line]:
     cells = [*table.rows, tuple(("heading", name) for name in table.header)]
     widths = [max(len(row[i][1]) for row in cells) for i in range(len(table.header))]
     right = [
@@ -263,4 +386,11 @@ def _table_lines(table: Table) -> Iterator[Line]:
             ]
         while out and not out[-1][1].strip():
             out.pop()
-        yield tuple(out)
+        # the last column is the one with words in it; what is too long goes on below its beginning
+        yield from wrapped(tuple(out), width, _hanging(widths, width))
+
+
+def _hanging(widths: list[int], width: int) -> int:
+    """Where the last column of a table begins, if that leaves room to go on there."""
+    before = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    return before if width - before >= _NARROWEST else 4

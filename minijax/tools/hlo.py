@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+
+from minijax.tools.frozen import Frozen
 
 # The patterns are compiled by ``re`` at their first use: few sessions use them all, and every session starts.
 # ``%3 = stablehlo.add ...``, ``%3:2 = "stablehlo.sort"(...``, ``%3 = call @f(...)``
 _STABLEHLO_OP = r'(?m)^\s*(?:%[\w#:, %]+ = )?"?((?:stablehlo|chlo|func|mhlo)\.[\w.]+|call)\b'
 _NOT_WORK = {"func.func", "func.return", "stablehlo.return"}
 # ``  ROOT %fusion.1 = f32[8]{0} fusion(...), kind=kLoop``; with or without the percent sign
-_HLO_INSTRUCTION = r"(?m)^\s+(?:ROOT )?%?[\w.-]+ = (?:\([^=]*?\)|\S+) ([\w-]+)\("
+_HLO_INSTRUCTION = r"(?m)^\s+(?:ROOT )?%?[\w.-]+ = .*?\s([a-z][\w-]*)\("
 _HLO_ENTRY = r"(?ms)^ENTRY [^\n]*\{\n(.*?)^\}"
 _NO_INSTRUCTION = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 
@@ -18,7 +21,15 @@ _METADATA = r',? metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}'
 _BACKEND_CONFIG = r',? backend_config=(?:\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\})*\}|"[^"]*")'
 _LOCATION = r"(?m)^#loc.*\n?| loc\((?:[^()]|\([^()]*\))*\)"
 # What XLA notes after the program for its own tools (tables of files, functions and stack frames).
-_TABLES = r"(?ms)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*\n?"
+_TABLE_NAMES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_TABLES = rf"(?m)^(?:{'|'.join(_TABLE_NAMES)})\n(?:.+\n)*\n?"
+# ``  ROOT %add.1 = f32[8]{0} add(%a, %b), ...``: no type has a word before a bracket, so the first one is the opcode.
+_INSTRUCTION = r"\s+(?:ROOT )?%?([\w.-]+) = .*?\s([a-z][\w-]*)\("
+_COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
+_CALLED = (
+    r"\b(?:calls|to_apply|body|condition|branch_computations|called_computations|true_computation|false_computation)"
+    r"=\{?(%[\w.-]+(?:, ?%[\w.-]+)*)"
+)
 
 
 def stablehlo_counts(text: str) -> Counter[str]:
@@ -36,6 +47,58 @@ def hlo_counts(text: str) -> Counter[str]:
     entry = re.search(_HLO_ENTRY, text)
     body = text if entry is None else entry[1]
     return Counter(op for op in re.findall(_HLO_INSTRUCTION, body) if op not in _NO_INSTRUCTION)
+
+
+class Instruction(Frozen):
+    """An instruction of HLO: where it stands, what it is, what it reads and what it calls."""
+
+    computation: str
+    name: str
+    opcode: str
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    metadata: str
+
+
+def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
+    """The instructions of a program in HLO, by the index of their line."""
+    head, begin = re.compile(_INSTRUCTION), re.compile(_COMPUTATION)
+    called, metadata = re.compile(_CALLED), re.compile(_METADATA)
+    found: dict[int, Instruction] = {}
+    computation = ""
+    for i, line in enumerate(lines):
+        match = head.match(line)
+        if match is None:
+            begins = begin.match(line)
+            computation = begins[1] if begins is not None else computation
+            continue
+        noted = metadata.search(line)
+        arguments = line[match.end() : line.find(")", match.end())]
+        found[i] = Instruction(
+            computation,
+            match[1],
+            match[2],
+            tuple(re.findall(r"%([\w.-]+)", arguments)),
+            tuple(name.strip(" %") for each in called.findall(line) for name in each.split(",")),
+            "" if noted is None else noted[0],
+        )
+    return found
+
+
+def table_lines(lines: Sequence[str]) -> set[int]:
+    """The indices of the lines that are XLA's tables of files, functions and stack frames."""
+    found: set[int] = set()
+    inside = False
+    for i, line in enumerate(lines):
+        inside = bool(line) and (inside or line in _TABLE_NAMES)
+        if inside:
+            found.add(i)
+    return found
+
+
+def folded_line(line: str) -> str:
+    """A line of HLO without metadata and backend configuration."""
+    return re.sub(_BACKEND_CONFIG, "", re.sub(_METADATA, "", line))
 
 
 def folded(text: str) -> str:

@@ -1,32 +1,45 @@
 """One user's session with the microscope: names, inputs and outputs, the last recording, and running a line.
 
 A session knows no front end. A front end gives it a line and shows the ``Outcome``. After any exception,
-Ctrl-C's included, the interpreter stack is back at evaluation and everything else is as it was.
+Ctrl-C's included, the interpreter stack is back at evaluation, or at the levels that %push opened (``live``), and
+everything else is as it was.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from minijax.core.trace import reset_stack
+import numpy as np
+
+from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools import source, views
 from minijax.tools.arguments import UsageError
-from minijax.tools.command import NOTHING, Result
-from minijax.tools.commands import find
-from minijax.tools.document import Document, Program, document, line, text
+from minijax.tools.command import NOTHING, Result, Step
+from minijax.tools.document import Document, Highlighter, Program, document, line, text
 from minijax.tools.frozen import Frozen
+from minijax.tools.live import Live
 from minijax.tools.recorder import Recorder
 from minijax.tools.recording import Recording
 from minijax.tools.settings import Settings
-from minijax.tools.targets import SPECS
+from minijax.tools.targets import BOOL, SPECS, SpecType, subscribed_bools
 from minijax.tools.tracebacks import error_document, last_user_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from minijax.tools.live_kinds import Level
+    from minijax.tools.tour import Tour
 
 # Recordings of earlier lines that a session remembers.
 MOST_RECORDINGS = 50
+# Inputs of which it remembers what they showed.
+MOST_LOGGED = 1000
+# Characters of a value that a prompt shows.
+MOST_SHOWN = 20_000
 
 
 class Outcome(Frozen):
@@ -40,6 +53,7 @@ class Outcome(Frozen):
       summary: the panels; empty if nothing was traced.
       recording: what the engine did.
       command: whether the input was a command, so that ``shown`` is what it said rather than a value.
+      step: what to open a stepper on, in place of showing ``shown``, where there is a screen to do it on.
     """
 
     number: int
@@ -49,6 +63,18 @@ class Outcome(Frozen):
     summary: Document = Document()
     recording: Recording | None = None
     command: bool = False
+    step: Step | None = None
+
+
+class Entry(Frozen):
+    """An input and what it showed, as documents: the value (or the error that ended it), and the panels."""
+
+    number: int
+    source: str
+    shown: Document
+    panels: Document
+    failed: bool = False
+    recording: Recording | None = None
 
 
 class Session:
@@ -65,14 +91,64 @@ class Session:
         self.settings = settings or Settings()
         self.recording: Recording | None = None
         self.recordings: list[Recording] = []
+        # whether something has run since ``recording`` that nobody watched (IPython's cells, unless asked for)
+        self.unwatched = False
         self.inputs: list[str] = [""]
         self.outputs: dict[int, Any] = {}
+        self.log: list[Entry] = []
+        # what colours programs, for pages that commands write: front ends set it, for the lexer is theirs to import
+        self.highlight: Highlighter | None = None
+        # how a front end calls the places of a page that a command writes, where it has names of its own for them
+        self.renamed_places: Callable[[str], str] | None = None
+        # where the running command stands, to be noted in its file name, where a front end has inputs of its own
+        self.origin: Callable[[], str] | None = None
+        # what a front end calls commands whose own names it cannot give them
+        self.renamed_commands: dict[str, str] = {}
         # names of a calling function's, for commands given inside one (IPython's local scope)
         self.local_names: dict[str, Any] = {}
+        self.live = Live(self.namespace)
+        # the guided tour, while one is under way
+        self.tour: Tour | None = None
         self._sources = 0
         # the file name under which tracebacks find the command being run
         self._filename = "<minijax>"
         self._flags = 0
+
+    # --- the pushed levels
+    # --------------------------------------------------------------------------------------
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that %push opened, outermost first."""
+        return tuple(self.live.levels)
+
+    def prompt_label(self) -> str:
+        """What a prompt says of the pushed levels: the innermost one, ``jvp:1``, or nothing."""
+        return self.live.levels[-1].label if self.live.levels else ""
+
+    def command_name(self, name: str) -> str:
+        """What a command is called in this front end."""
+        return self.renamed_commands.get(name, name)
+
+    def restore(self) -> None:
+        """Bring the interpreter stack back to the pushed levels, or to evaluation: after anything that went wrong."""
+        self.live.restore()
+
+    def note(self, code: str, value: Any = NOTHING) -> tuple[Document, Document]:
+        """Tell the pushed levels that ``code`` has run, and that its last expression was worth ``value``.
+
+        Returns what to show of it: the tracer it assigned, and the programs it added equations to. Both are empty
+        where nothing is pushed. Front ends that run Python themselves (IPython) call this after each cell.
+        """
+        if not self.live.levels:
+            return Document(), Document()
+        # only needed once something is pushed
+        from minijax.tools.live_views import growth, tracer_document
+
+        name = self.live.note(code, value, NOTHING)
+        silent = code.rstrip().endswith(";") or not name
+        shown = Document() if silent else tracer_document(self.live, self.namespace[name])
+        return shown, growth(self.live)
 
     # --- names and expressions
     # -----------------------------------------------------------------------------------
@@ -91,14 +167,23 @@ class Session:
         """
         __tracebackhide__ = True
         specs = {name: value for name, value in SPECS.items() if name not in self.namespace}
+        bools = [] if self.has("bool") else subscribed_bools(node)
         expression = ast.fix_missing_locations(ast.Expression(node))
-        code = compile(expression, self._filename, "eval", dont_inherit=True)
+        for name in bools:
+            name.id = BOOL
+            specs[BOOL] = SpecType("bool")
+        try:
+            code = compile(expression, self._filename, "eval", dont_inherit=True)
+        finally:  # the caller may go on with its tree
+            for name in bools:
+                name.id = "bool"
         return eval(code, self.namespace, {**specs, **self.local_names, **extra})
 
     def new_source(self, code: str) -> str:
         """Register ``code`` for tracebacks; returns its file name."""
         self._sources += 1
-        filename = f"<minijax-cell-{self._sources}>"
+        origin = "" if self.origin is None else self.origin()
+        filename = f"<minijax-cell-{self._sources}{origin}>"
         source.register(filename, code)
         return filename
 
@@ -110,6 +195,21 @@ class Session:
 
         Raises SystemExit if the user's code does; everything else is in the ``Outcome``.
         """
+        outcome = self._run(code)
+        failed = outcome.error is not None
+        self.keep(Entry(outcome.number, code, outcome.shown, outcome.summary, failed, outcome.recording))
+        return outcome
+
+    def keep(self, entry: Entry) -> None:
+        """Keep what an input showed, for ``%export``; of older inputs without the recording."""
+        self.log.append(entry)
+        holding = [i for i, each in enumerate(self.log) if each.recording is not None]
+        for i in holding[:-MOST_RECORDINGS]:
+            old = self.log[i]
+            self.log[i] = Entry(old.number, old.source, old.shown, old.panels, old.failed)
+        del self.log[:-MOST_LOGGED]
+
+    def _run(self, code: str) -> Outcome:
         number = len(self.inputs)
         self.inputs.append(code)
         self.namespace.setdefault("In", self.inputs)
@@ -119,13 +219,15 @@ class Session:
             if source.is_command(code):
                 return self._finish(number, self._command(code, number))
             value = self._python(code, number, recorder)
-            shown = Document() if value is NOTHING else self.value_document(value)
-            return self._finish(number, Result(shown, value, recorder.recording))
+            assigned, grown = self.note(code, value)
+            shown = assigned if value is NOTHING else self.value_document(value)
+            done = self._finish(number, Result(shown, value, recorder.recording))
+            return done if not grown else Outcome(number, value, shown, None, grown + done.summary, done.recording)
         except SystemExit:
-            reset_stack()
+            self.restore()
             raise
         except BaseException as error:
-            reset_stack()
+            self.restore()
             return self._failed(number, error, recorder)
 
     def _python(self, code: str, number: int, recorder: Recorder) -> Any:
@@ -143,12 +245,12 @@ class Session:
     def _command(self, code: str, number: int) -> Result:
         filename = f"<minijax-{number}>"
         source.register(filename, code)
-        header, _, body = code.strip("\n").lstrip().partition("\n")
+        header, _, body = source.as_command(code).strip("\n").lstrip().partition("\n")
         is_cell = header.startswith("%%")
         name, line = [*header.lstrip("%").split(None, 1), "", ""][:2]
         silent = not is_cell and line.rstrip().endswith(";")
         result = self.run_command(name, line.rstrip().rstrip(";"), body if is_cell else None, filename=filename)
-        return Result(Document(), result.value, result.recording) if silent else result
+        return Result(Document(), result.value, result.recording, result.step, result.error) if silent else result
 
     def run_command(
         self,
@@ -165,7 +267,11 @@ class Session:
             user's code pass.
         """
         __tracebackhide__ = True
+        # imported here: a dozen modules, and a prompt, or a program that uses no command, must not wait for them
+        from minijax.tools.commands import find
+
         command = find(name, cell is not None)
+        self.live.check_command(name)
         self.local_names = local_names or {}
         self._filename = filename or self.new_source(f"%{name} {line}")
         try:
@@ -175,6 +281,28 @@ class Session:
         if result.recording is not None:
             self.remember(result.recording)
         return result
+
+    def run_inner(self, code: str) -> Outcome:
+        """Run an input from within a command: as ``run_line``, but under the number of the line that runs already."""
+        number = len(self.inputs) - 1
+        recorder = Recorder("summary", code)
+        command = source.is_command(code)
+        try:
+            if command:
+                result = self._command(code, number)
+                shown = result.document
+                return Outcome(number, result.value, shown, result.error, Document(), result.recording, True)
+            value = self._python(code, number, recorder)
+            assigned, grown = self.note(code, value)
+            shown = assigned if value is NOTHING else self.value_document(value)
+            self.remember(recorder.recording)
+            return Outcome(number, value, shown, None, grown + self.panels(recorder.recording), recorder.recording)
+        except SystemExit:
+            self.restore()
+            raise
+        except BaseException as error:
+            self.restore()
+            return Outcome(number, NOTHING, self.error_document(error), error, Document(), recorder.recording, command)
 
     def _finish(self, number: int, result: Result) -> Outcome:
         value = result.value
@@ -186,8 +314,9 @@ class Session:
         summary = Document()
         if result.recording is not None and not command:
             self.remember(result.recording)
-            summary = views.summary(result.recording, self.settings.panels, style=self.settings.style)
-        return Outcome(number, value, result.document, None, summary, result.recording, command)
+            summary = self.panels(result.recording)
+        shown = result.document if result.error is None else result.document + self.error_document(result.error)
+        return Outcome(number, value, shown, result.error, summary, result.recording, command, result.step)
 
     def _failed(self, number: int, error: BaseException, recorder: Recorder) -> Outcome:
         recording = recorder.recording
@@ -197,6 +326,7 @@ class Session:
 
     def remember(self, recording: Recording) -> None:
         """Make ``recording`` the last one."""
+        self.unwatched = False
         if recording.traced or self.recording is None:
             self.recording = recording
             self.recordings.append(recording)
@@ -204,6 +334,11 @@ class Session:
 
     # --- showing
     # -------------------------------------------------------------------------------------------------
+
+    def panels(self, recording: Recording) -> Document:
+        """The panels of a line, as the user wants them."""
+        chosen = self.settings
+        return views.summary(recording, chosen.panels, style=chosen.style, full=chosen.full, keys=chosen.panel_keys)
 
     def error_document(self, error: BaseException) -> Document:
         """What to show of an exception."""
@@ -218,4 +353,18 @@ class Session:
         """A value as the prompt shows it: its repr, jaxprs in colour."""
         if isinstance(value, (ClosedJaxpr, Jaxpr)):
             return document(Program(jaxpr_document(value, style=self.settings.style)))
-        return document(text(repr(value), wrap=False))
+        if self.live.levels and isinstance(value, Tracer):
+            # only needed once something is pushed
+            from minijax.tools.live_views import tracer_document
+
+            return tracer_document(self.live, value)
+        columns = self.settings.columns
+        if not columns:
+            return document(text(repr(value), wrap=False))
+        with np.printoptions(linewidth=min(columns, np.get_printoptions()["linewidth"])):
+            said = repr(value)
+        rest = len(said) - MOST_SHOWN
+        if rest <= 0:
+            return document(text(said, wrap=False))
+        more = text(f"... {rest:,} more characters: print(_) shows them", role="muted")
+        return document(text(said[:MOST_SHOWN], wrap=False), more)

@@ -19,11 +19,35 @@ from types import CodeType
 # Inputs whose source tracebacks can show; the earliest are forgotten.
 MOST_REGISTERED = 5000
 _registered: list[str] = []
+INDENT = "    "
+# The statements after which a block cannot go on.
+_LAST = ("return", "raise", "break", "continue", "pass")
 
 
 def is_command(source: str) -> bool:
-    """Whether ``source`` is a command line or cell."""
-    return source.lstrip().startswith("%")
+    """Whether ``source`` is a command line or cell, or a question such as ``f?``."""
+    return source.lstrip().startswith("%") or is_question(source)
+
+
+def is_question(source: str) -> bool:
+    """Whether ``source`` asks about a name, or for help: ``f?``, ``f??``, ``?f``, ``%grad?``, ``?``."""
+    asked = source.strip()
+    before, after = len(asked) - len(asked.lstrip("?")), len(asked) - len(asked.rstrip("?"))
+    if not asked.strip("?"):
+        return 0 < len(asked) <= 2
+    if (before and after) or not 0 < before + after <= 2:
+        return False
+    return all(part.isidentifier() for part in asked.strip("?").strip().lstrip("%").split("."))
+
+
+def as_command(source: str) -> str:
+    """``source``, or the command that a question stands for: ``%doc f`` for ``f?``."""
+    if not is_question(source):
+        return source
+    name = source.replace("?", " ").strip()
+    if not name or name.startswith("%"):
+        return f"%help {name}".rstrip()
+    return f"%doc {name}" + (" --source" if "??" in source else "")
 
 
 def status(source: str) -> str:
@@ -39,6 +63,8 @@ def status(source: str) -> str:
             code = codeop.compile_command(source, "<input>", "exec")
     except (SyntaxError, ValueError, OverflowError):
         return "invalid"
+    except (RecursionError, MemoryError):
+        return "complete"  # nested too deeply for the compiler, which running it will tell
     if code is None:
         return "incomplete"
     lines = source.split("\n")
@@ -58,6 +84,8 @@ def syntax_error(source: str) -> SyntaxError | None:
         return error
     except (ValueError, OverflowError) as error:
         return SyntaxError(str(error))
+    except (RecursionError, MemoryError):
+        pass
     return None
 
 
@@ -65,7 +93,11 @@ def next_indent(source: str) -> str:
     """The white space that the line after ``source`` begins with."""
     last = source.split("\n")[-1]
     indent = last[: len(last) - len(last.lstrip())]
-    return indent + "    " if last.rstrip().endswith(":") else indent
+    if last.rstrip().endswith(":"):
+        return indent + INDENT
+    words = last.split(None, 1)
+    ends = bool(words) and words[0] in _LAST and _closed(source)
+    return indent.removesuffix(INDENT) if ends else indent
 
 
 def inputs(source: str) -> Iterator[str]:
@@ -76,7 +108,8 @@ def inputs(source: str) -> Iterator[str]:
     while i < len(lines):
         line = lines[i]
         i += 1
-        if not line.startswith("%") or not _closed("\n".join(buffer)):
+        is_ours = line.startswith("%") or (line.rstrip().endswith("?") or line.startswith("?")) and is_question(line)
+        if not is_ours or not _closed("\n".join(buffer)):
             buffer.append(line)
             continue
         yield from _statements("\n".join(buffer))
@@ -99,6 +132,8 @@ def _closed(source: str) -> bool:
         ast.parse(source)
     except SyntaxError:
         return status(source) == "invalid"
+    except (ValueError, RecursionError, MemoryError):
+        pass
     return True
 
 
@@ -108,7 +143,7 @@ def _statements(source: str) -> Iterator[str]:
         return
     try:
         body = ast.parse(source).body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         yield source.strip("\n")  # running it tells what is wrong
         return
     lines = source.split("\n")

@@ -11,18 +11,23 @@ arrays and floats are the arguments, and all else (functions, trip counts, flags
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minijax.api import make_jaxpr
+from minijax.api.compile import JitFunction
 from minijax.core import dtypes
 from minijax.core.array import Array, is_array_like
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.trace import Tracer
-from minijax.pytree import tree_leaves
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
 from minijax.tools.arguments import UsageError, parse_expression
 from minijax.tools.frozen import Frozen
 
@@ -58,6 +63,8 @@ class SpecType:
 
     def __getitem__(self, shape: Any) -> ShapeDtypeStruct:
         dims = shape if isinstance(shape, tuple) else (shape,)
+        if not all(hasattr(type(x), "__index__") and 0 <= operator.index(x) < 1 << 63 for x in dims):
+            raise UsageError(f"{self.name}[{', '.join(map(repr, dims))}] is no type: dimensions are integers from 0 on")
         return ShapeDtypeStruct(dims, dtypes.from_short_name(self.name))
 
     def __repr__(self) -> str:
@@ -65,6 +72,23 @@ class SpecType:
 
 
 SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"}
+# ``bool`` stays Python's own: only where a command's expression subscribes it is it a type, under this name,
+# which nothing of the user's can hide.
+BOOL = "bool the type"
+_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def subscribed_bools(node: ast.AST) -> list[ast.Name]:
+    """The ``bool`` of each ``bool[3]`` in an expression, but for those in scopes of their own, such as a lambda's."""
+    found: list[ast.Name] = []
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id == "bool":
+            found.append(each.value)
+        if not isinstance(each, _SCOPES):
+            todo += ast.iter_child_nodes(each)
+    return found
 
 
 class Target(Frozen):
@@ -95,13 +119,14 @@ class Target(Frozen):
             raise UsageError(f"%{command} needs values to run with: {self.title} has an argument that is only a type")
         return self
 
+
 def spec(text: str) -> ShapeDtypeStruct | None:
     """``f32[3,4]`` as a type, or None if it is no such text."""
     match = re.fullmatch(_SPEC, text)
-    if match is None:
+    pieces = [] if match is None else [piece.strip() for piece in match[2].split(",") if piece.strip()]
+    if match is None or not all(map(str.isdigit, pieces)):
         return None
-    dims = [int(piece) for piece in match[2].split(",") if piece.strip()]
-    return ShapeDtypeStruct(dims, dtypes.from_short_name(match[1]))
+    return SpecType(match[1])[tuple(map(int, pieces))]
 
 
 def expression_text(text: str) -> str:
@@ -111,6 +136,14 @@ def expression_text(text: str) -> str:
 
 def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     return fun, args, kwargs
+
+
+def captured(session: Session, node: ast.Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The function and the arguments of a call, evaluated; the call is not made."""
+    __tracebackhide__ = True
+    name = "capture call"  # no identifier: nothing of the user's can be hidden by it
+    capturing = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
+    return session.evaluate(capturing, {name: _capture})  # type: ignore[no-any-return]
 
 
 def is_value(x: Any) -> bool:
@@ -144,21 +177,22 @@ def from_expression(session: Session, command: str, text: str) -> Target:
 
 def _from_call(session: Session, node: ast.Call, text: str) -> Target | None:
     __tracebackhide__ = True
-    name = "capture call"  # no identifier: nothing of the user's can be hidden by it
-    captured = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
-    fun, args, kwargs = session.evaluate(captured, {name: _capture})
+    fun, args, kwargs = captured(session, node)
     if not callable(fun):
         raise UsageError(f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called")
-    # x.sum() is a function of x, not a call without arguments
-    if isinstance(getattr(fun, "__self__", None), (Array, Tracer)):
+    # x.sum() and x.at[0].set(y) are functions of x, not calls without it
+    owner = getattr(fun, "__self__", None)
+    if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith("minijax.numpy"):
         return None
     names = argument_names(fun, len(args))
     if len(node.args) == len(args):  # no stars: what has no name of its own is called as the user calls it
         pairs = list(zip(names, node.args, strict=True))
         names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
+    whole = Target(fun, tuple(args), kwargs, names, text.strip())
     if all(map(_traceable, (*args, *kwargs.values()))):
-        return Target(fun, tuple(args), kwargs, names, text.strip())
-    return _with_fixed(fun, args, kwargs, names, text.strip())
+        return whole
+    places = [i for i, x in enumerate(args) if not _is_input(x)]
+    return with_fixed(whole, places, [name for name, x in kwargs.items() if not _is_input(x)])
 
 
 def _traceable(x: Any) -> bool:
@@ -173,33 +207,106 @@ def _is_input(x: Any) -> bool:
     return bool(leaves) and _traceable(x) and not all(isinstance(leaf, (bool, int)) for leaf in leaves)
 
 
-def _with_fixed(
-    fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], names: Sequence[str], title: str
-) -> Target:
-    """``fun`` as a function of those of its arguments that can be inputs, the others fixed."""
-    places = [i for i, x in enumerate(args) if _is_input(x)]
-    keywords = {name: x for name, x in kwargs.items() if _is_input(x)}
-    fixed = {name: x for name, x in kwargs.items() if name not in keywords}
+def with_fixed(target: Target, places: Collection[int], keywords: Collection[str] = ()) -> Target:
+    """``target`` as a function of its other arguments, those at ``places`` and of these ``keywords`` fixed."""
+    fun, args, kwargs = target.fun, target.args, target.kwargs
+    moving = [i for i in range(len(args)) if i not in places]
+    fixed = {name: x for name, x in kwargs.items() if name in keywords}
 
     def call(*inputs: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         whole = list(args)
-        for i, x in zip(places, inputs, strict=True):
+        for i, x in zip(moving, inputs, strict=True):
             whole[i] = x
         return fun(*whole, **fixed, **named)
 
     call.__name__ = getattr(fun, "__name__", type(fun).__name__)
-    return Target(call, tuple(args[i] for i in places), keywords, tuple(names[i] for i in places), title)
+    others = {name: x for name, x in kwargs.items() if name not in keywords}
+    names = tuple(target.names[i] for i in moving)
+    return Target(call, tuple(args[i] for i in moving), others, names, target.title, target.loose)
+
+
+def positional(target: Target) -> Target:
+    """The target with its keyword arguments made positional, in the order in which jaxprs have them."""
+    if not target.kwargs:
+        return target
+    keywords = sorted(target.kwargs)
+    count = len(target.args)
+
+    def fun(*args: Any) -> Any:
+        __tracebackhide__ = True
+        return target.fun(*args[:count], **dict(zip(keywords, args[count:], strict=True)))
+
+    fun.__name__ = getattr(target.fun, "__name__", type(target.fun).__name__)
+    args = (*target.args, *(target.kwargs[name] for name in keywords))
+    return Target(fun, args, {}, (*target.names, *keywords), target.title, target.loose)
+
+
+def traceable(command: str, target: Target, static: int | Sequence[int] | None = None) -> Target:
+    """``target`` as a function that can be staged: without its static arguments.
+
+    These are the ones that its ``jit`` names, and ``static``, a command's option, counted from 0.
+
+    Raises:
+      UsageError: there is no such argument.
+    """
+    numbers = () if static is None else (static,) if isinstance(static, int) else tuple(static)
+    count = len(target.args)
+    for i in numbers:
+        if not -count <= i < count:
+            has = f"{target.title} has {count}, counted from 0" if count else f"{target.title} has none"
+            raise UsageError(f"%{command} --static {i}: there is no such argument; {has}")
+    places = {i % count for i in numbers}
+    keywords: set[str] = set()
+    if isinstance(target.fun, JitFunction):
+        places |= {i % count for i in target.fun.static_argnums if -count <= i < count}
+        keywords = {name for name in target.fun.static_argnames if name in target.kwargs}
+    return with_fixed(target, places, keywords) if places or keywords else target
+
+
+def stage(target: Target) -> ClosedJaxpr:
+    """The jaxpr of a target; its value, if that is a jaxpr, as of ``make_jaxpr(f)(x)``."""
+    __tracebackhide__ = True
+    if getattr(getattr(target.fun, "__code__", None), "co_qualname", "").startswith("make_jaxpr."):
+        return _made_jaxpr(target)
+    is_jaxpr = False
+
+    @functools.wraps(target.fun)
+    def program(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        nonlocal is_jaxpr
+        value = target.fun(*args, **kwargs)
+        is_jaxpr = isinstance(value, ClosedJaxpr)
+        return () if is_jaxpr else value
+
+    closed = make_jaxpr(program)(*target.args, **target.kwargs)
+    # of the values themselves: what a tracer stands for now may be an argument that is no array
+    return _made_jaxpr(target) if is_jaxpr else closed
+
+
+def _made_jaxpr(target: Target) -> ClosedJaxpr:
+    __tracebackhide__ = True
+    value = target.call()
+    return value if isinstance(value, ClosedJaxpr) else value[0]
+
+
+def free_names(text: str) -> list[str]:
+    """The names that an expression takes from around it, in the order of the text; not the parameters of a lambda."""
+    import symtable  # costs half a millisecond, which every start would pay
+
+    todo = [symtable.symtable(text.strip(), "<expression>", "eval")]
+    found = set()
+    for table in todo:
+        found |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+        todo += table.get_children()
+    nodes = [node for node in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(node, ast.Name)]
+    nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+    return list(dict.fromkeys(node.id for node in nodes if node.id in found))
 
 
 def _from_variables(session: Session, node: ast.expr, text: str) -> Target:
     __tracebackhide__ = True
-    names = []
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and each.id not in names:
-            if is_value(session.lookup(each.id)):
-                names.append(each.id)
-    names.sort(key=lambda n: re.search(rf"\b{n}\b", text).start())  # type: ignore[union-attr]
+    names = [name for name in free_names(text) if is_value(session.lookup(name))]
     parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
     fun = session.evaluate(ast.Lambda(parameters, node), {})
     fun.__name__ = "expression"
@@ -216,6 +323,12 @@ def argument_names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
     return tuple(known[i] if i < len(known) else f"argument {i}" for i in range(count))
 
 
+def input_names(target: Target) -> list[str]:
+    """What the leaves of a target's arguments are called, in the order of its jaxpr's inputs: ``x``, ``p['w'][0]``."""
+    pairs = [*zip(target.names, target.args, strict=True), *sorted(target.kwargs.items())]
+    return [name + keystr(path) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
+
+
 def from_cell(session: Session, command: str, line: str, body: str) -> Target:
     """A cell as a function of the inputs named on its first line: ``x=f32[3] y z=2.0 + 1``.
 
@@ -225,24 +338,25 @@ def from_cell(session: Session, command: str, line: str, body: str) -> Target:
     __tracebackhide__ = True
     names: list[str] = []
     args: list[Any] = []
-    for name, text in _inputs(command, line):
-        if name in names:
-            raise UsageError(f"%%{command}: the input {name} is given twice")
+    for name, text in inputs(f"%%{command}", line):
         names.append(name)
-        args.append(_input_value(session, command, name, text))
+        args.append(input_value(session, f"%%{command}", name, text))
     fun = _cell_function(session, command, line, body, names)
     return Target(fun, tuple(args), {}, tuple(names), f"cell({', '.join(names)})", loose=True)
 
 
-def _inputs(command: str, line: str) -> list[tuple[str, str | None]]:
-    """The pieces of a cell's first line: names, and the texts after their equals signs."""
+def inputs(label: str, line: str) -> list[tuple[str, str | None]]:
+    """The pieces of a line of inputs, ``x=f32[3] y``: names, and the texts after their equals signs.
+
+    ``label`` is the command as its user writes it, for the UsageError about a word that is no name, or is there twice.
+    """
     starts = list(re.finditer(r"(?:^|\s)([A-Za-z_]\w*)\s*=(?!=)", line))
     out: list[tuple[str, str | None]] = []
 
     def bare(text: str) -> None:
         for word in text.replace(",", " ").split():
             if not word.isidentifier():
-                raise UsageError(f"%%{command}: {word!r} is no name; inputs are written as x=f32[3] y=2.0 z")
+                raise UsageError(f"{label}: {word!r} is no name; inputs are written as x=f32[3] y=2.0 z")
             out.append((word, None))
 
     bare(line[: starts[0].start()] if starts else line)
@@ -251,6 +365,10 @@ def _inputs(command: str, line: str) -> list[tuple[str, str | None]]:
         text, rest = _take_value(line[match.end() : end])
         out.append((match[1], text))
         bare(rest)
+    names = [name for name, _ in out]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{label}: the input {name} is given twice")
     return out
 
 
@@ -267,19 +385,21 @@ def _take_value(text: str) -> tuple[str, str]:
     return text.strip(), ""
 
 
-def _input_value(session: Session, command: str, name: str, text: str | None) -> Any:
+def input_value(session: Session, label: str, name: str, text: str | None) -> Any:
+    """The value, or the type, of one of the ``inputs``; without a text that of the user's variable."""
     __tracebackhide__ = True
     if text is None:
         if not session.has(name):
-            raise UsageError(f"%%{command}: there is no variable {name}; give its type: {name}=f32[3]")
+            raise UsageError(f"{label}: there is no variable {name}; give its type or value: {name}=f32[3]")
         return session.lookup(name)
     found = spec(text)
-    return session.evaluate(parse_expression(command, expression_text(text)), {}) if found is None else found
+    return session.evaluate(parse_expression(label[1:], expression_text(text)), {}) if found is None else found
 
 
 def _cell_function(session: Session, command: str, line: str, body: str, names: list[str]) -> Callable[..., Any]:
     filename = session.new_source(f"%%{command} {line}\n{body}")
-    tree = ast.parse(body, filename)
+    # the source is registered with the command's line before the body. Not ast.parse: its frame is not the user's
+    tree: Any = compile("\n" + body, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     if not tree.body:
         raise UsageError(f"%%{command} needs a body below its first line; its last expression is the function's value")
     last = tree.body[-1]
@@ -289,11 +409,10 @@ def _cell_function(session: Session, command: str, line: str, body: str, names: 
         tree.body.append(ast.copy_location(ast.Return(_assigned(command, last)), last))
     parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
     function = ast.FunctionDef("cell", parameters, tree.body, [], None)
-    function.lineno, function.col_offset = 0, 0
+    function.lineno, function.col_offset = 1, 0
     if "type_params" in ast.FunctionDef._fields:
         function.type_params = []  # type: ignore[attr-defined]
     module = ast.fix_missing_locations(ast.Module([function], []))
-    ast.increment_lineno(module, 1)
     scope: dict[str, Any] = {}
     exec(compile(module, filename, "exec", dont_inherit=True), session.namespace, scope)
     return scope["cell"]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 from collections.abc import Iterator
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from minijax import errors
 from minijax.config import config
+from minijax.core import operands
+from minijax.core.trace import state
 from minijax.tools.document import Document, Line, Text, document
+
+if TYPE_CHECKING:
+    import traceback
 
 # Frames that the user wrote; the rest is the engine's.
 _LONGEST = 40
@@ -20,6 +25,8 @@ _SESSION = os.path.join(errors._PACKAGE, "tools", "session.py")
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, bool]]:
     """Each frame from the outside in, and whether it is the user's."""
+    import traceback  # here and below: most sessions show no error, and starting one has a budget
+
     for summary in traceback.extract_tb(tb):
         yield summary, errors.is_user_file(summary.filename)
 
@@ -30,7 +37,7 @@ def last_user_place(error: BaseException) -> str:
     return places[-1] if places else ""
 
 
-def _is_internal(error: BaseException) -> bool:
+def is_internal(error: BaseException) -> bool:
     """Whether the engine raised ``error`` itself: a look-up that failed, say, and was handled."""
     frames = list(_frames(error.__traceback__))
     return bool(frames) and not frames[-1][1]
@@ -41,6 +48,8 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
 
     ``all_frames`` (or the setting ``traceback_filtering='off'``) shows the engine's frames too.
     """
+    # an error at a level that the session keeps open has left no interpreter
+    operands.annotate(error, None, state.stack)
     hide = not all_frames and config.read("traceback_filtering") != "off"
     lines: list[Line] = []
     chain: list[tuple[BaseException, str]] = []
@@ -55,7 +64,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
         elif (
             current.__context__ is not None
             and not current.__suppress_context__
-            and not (hide and _is_internal(current.__context__))
+            and not (hide and is_internal(current.__context__))
         ):
             current, link = current.__context__, "While handling it, another exception occurred:"
         else:
@@ -110,6 +119,8 @@ def _without_engine_frames(pieces: list[str]) -> list[str]:
 
 
 def _message(error: BaseException, hide: bool) -> Iterator[Line]:
+    import traceback
+
     pieces = "".join(traceback.format_exception_only(error)).rstrip("\n").split("\n")
     if hide:
         # XLA quotes the whole traceback of a callback that failed

@@ -4,9 +4,10 @@ terminal.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from minijax.tools import hlo
 from minijax.tools.document import (
@@ -17,33 +18,20 @@ from minijax.tools.document import (
     Program,
     Row,
     Segment,
-    Text,
-    document,
     joined,
     line,
+    unbroken,
 )
 from minijax.tools.hlo import plural
-from minijax.tools.recording import (
-    BindRecord,
-    CacheRecord,
-    EquationRecord,
-    ErrorRecord,
-    ExecutableRecord,
-    JaxprRecord,
-    ModuleRecord,
-    PhaseRecord,
-    Recording,
-    RuleRecord,
-    ScopeRecord,
-    TracerRecord,
-)
+from minijax.tools.recording import ExecutableRecord, JaxprRecord, ModuleRecord, Recording, TracerRecord
+from minijax.tools.settings import PANELS
 
-# The panels of a summary, in the order in which they are shown.
-PANELS = ("stack", "tracers", "jaxpr", "hlo", "cache", "time")
 # A summary's jaxprs, and the lines of each; ``%panels --all`` shows the rest.
 MOST_JAXPRS = 2
 MOST_LINES = 14
 MOST_TRACERS = 2
+# Longer values are broken where a line ends.
+_SHORT = 20
 
 # How the kinds of jaxpr are called in a summary; a kind that is not listed is shown by its own name.
 KINDS = {
@@ -64,12 +52,28 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
 
 
+def more(panel: str, keys: Mapping[str, str] = MappingProxyType({})) -> str:
+    """How to see what a panel leaves out: the front end's key, or else a command. ``F3``"""
+    return keys.get(panel, "%tracers" if panel == "tracers" else "%panels --all")
+
+
 def summary(
-    recording: Recording, panels: Iterable[str] = PANELS, everything: bool = False, style: str = "jax"
+    recording: Recording,
+    panels: Iterable[str] = PANELS,
+    everything: bool = False,
+    style: str = "jax",
+    full: Container[str] = (),
+    keys: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
     """The panels shown after a line. Nothing for a line that traced nothing.
 
-    ``everything`` leaves nothing out that was recorded; ``style`` is how jaxprs are printed.
+    Args:
+      recording: what was recorded of the line.
+      panels: which panels.
+      everything: leave nothing out that was recorded.
+      style: how jaxprs are printed, 'jax' or 'tutorial'.
+      full: the panels to leave nothing out of.
+      keys: the front end's key for each panel, which is said where something is left out.
     """
     if not recording.traced:
         return Document()
@@ -84,7 +88,7 @@ def summary(
         ("time", time_rows),
     ):
         if name in shown:
-            blocks += view(recording, everything)
+            blocks += view(recording, everything or name in full, more(name, keys))
     if recording.truncated:
         count = f"past {recording.events:,} events only counting went on; the counts are complete"
         blocks.append(Row("note", (line(("warning", count)),)))
@@ -98,13 +102,18 @@ def stack_line(labels: Iterable[str]) -> Line:
     return joined(" ▸ ", (("level", label) for label in labels))
 
 
-def stack_rows(recording: Recording, everything: bool = False) -> Iterator[Block]:
+def stack_rows(recording: Recording, everything: bool = False, rest: str = more("stack")) -> Iterator[Block]:
     """The deepest stack reached, and how much happened."""
     if not recording.scopes:
         return
     levels = plural(len(recording.stack), "level")
     binds = plural(recording.bind_count, "bind")
     yield Row("stack", (stack_line(recording.stack),), line(("muted", f"deepest; {levels} · {binds}")))
+    if recording.custom_rules:
+        rules = [("function", unbroken(f"{name}{f' ×{n}' if n > 1 else ''}")) for name, n in recording.custom_rules]
+        most = len(rules) if everything else 4
+        left_out = line(("muted", f"+{len(rules) - most} more ({rest})")) if len(rules) > most else ()
+        yield Row("rules", ((*joined(" · ", rules[:most]), ("muted", "  written by hand")),), left_out)
     if everything and recording.binds:
         parts = [("", f"{label} {count}") for label, count in recording.binds]
         yield Row("binds", (joined(" · ", parts),))
@@ -115,13 +124,19 @@ def tracer_line(record: TracerRecord) -> Line:
     fields = dict(record.fields)
     name = fields.pop("name", "")
     out: list[Segment] = [("var", name), ("", "  ")] if name else []
-    out += [("level", record.level), ("", " "), ("type", record.type)]
+    # what belongs together stays on one line, unless it is long
+    out += [("level", record.level), ("", unbroken(" ")), ("type", record.type)]
     for key, value in fields.items():
-        out += [("muted", f"  {key} "), ("value", value)] if value else [("muted", f"  {key}")]
+        short = unbroken if len(value) <= _SHORT else str
+        out += (
+            [("muted", "  "), ("muted", short(f"{key} ")), ("value", short(value))]
+            if value
+            else [("muted", f"  {key}")]
+        )
     return tuple(out)
 
 
-def tracer_rows(recording: Recording, everything: bool = False) -> Iterator[Block]:
+def tracer_rows(recording: Recording, everything: bool = False, rest: str = more("tracers")) -> Iterator[Block]:
     """The tracers, those that a variable of the user's names first."""
     if not recording.tracers:
         return
@@ -130,12 +145,9 @@ def tracer_rows(recording: Recording, everything: bool = False) -> Iterator[Bloc
     order = named + others
     shown = order if everything else named[:MOST_TRACERS] or order[:1]
     made = plural(recording.tracers_made, "tracer") + " made by operations"
-    right = (
-        ()
-        if len(order) <= len(shown) and not everything
-        else line(("muted", made if everything else "%tracers shows more"))
-    )
-    yield Row("tracers", tuple(map(tracer_line, shown)), right)
+    left_out = len(order) - len(shown)
+    said = made if everything else f"+{left_out} more ({rest})" if left_out else ""
+    yield Row("tracers", tuple(map(tracer_line, shown)), line(("muted", said)) if said else ())
 
 
 def jaxpr_title(record: JaxprRecord) -> Line:
@@ -145,39 +157,55 @@ def jaxpr_title(record: JaxprRecord) -> Line:
     return line(("heading", title), ("muted", f" · {plural(record.equations, 'equation')}"))
 
 
-def jaxpr_blocks(recording: Recording, everything: bool = False, style: str = "jax") -> Iterator[Block]:
+def jaxpr_blocks(
+    recording: Recording, everything: bool = False, rest: str = more("jaxpr"), style: str = "jax"
+) -> Iterator[Block]:
     """The jaxprs made, in the order of making; first choice have the outermost, which the others are parts of."""
     shown = recording.jaxprs
     if not everything:
         outermost = sorted(shown, key=lambda record: record.depth)[:MOST_JAXPRS]
         shown = tuple(record for record in shown if record in outermost)
     for i, record in enumerate(shown):
-        more = recording.jaxprs_made - len(shown) if i == len(shown) - 1 else 0
-        hint = f"+{more} more" + ("" if everything else " (%panels --all)")
-        yield Row("jaxpr", (jaxpr_title(record),), line(("muted", hint)) if more else ())
+        others = recording.jaxprs_made - len(shown) if i == len(shown) - 1 else 0
+        hint = f"+{others} more" + ("" if everything else f" ({rest})")
+        yield Row("jaxpr", (jaxpr_title(record),), line(("muted", hint)) if others else ())
         doc = record.document(style, None if everything else MOST_LINES)
         if doc is not None:
-            yield Indent(Program(doc), most=0 if everything else MOST_LINES, rest="(%panels --all)")
+            yield Indent(Program(doc), most=0 if everything else MOST_LINES, rest=f"({rest})")
 
 
-def hlo_rows(recording: Recording, everything: bool = False) -> Iterator[Block]:
-    """Operations before XLA and instructions after it, for each program compiled."""
-    after = list(recording.executables)
+def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, ExecutableRecord | None]]:
+    """Each program that was lowered or compiled: its name, before XLA, and after it; None for what is not known.
+
+    One function may be compiled several times: its modules and executables belong together in their order.
+    """
+    after: dict[str, deque[ExecutableRecord]] = {}
+    for program in recording.executables:
+        after.setdefault(program.name, deque()).append(program)
     for module in recording.modules:
-        text: list[Segment] = [("", plural(module.ops, "StableHLO op"))]
-        program = next((e for e in after if e.name == module.name), None)
+        compiled = after.get(module.name)
+        yield module.name, module, compiled.popleft() if compiled else None
+    for name, rest in after.items():
+        for program in rest:
+            yield name, None, program
+
+
+def hlo_rows(recording: Recording, everything: bool = False, rest: str = more("hlo")) -> Iterator[Block]:
+    """Operations before XLA and instructions after it, for each program compiled."""
+    for name, module, program in programs(recording):
+        text: list[Segment] = []
+        if module is not None:
+            text.append(("", plural(module.ops, "StableHLO op")))
         if program is not None:
-            after.remove(program)
-            text += [("muted", " → "), ("", hlo.optimized_text(Counter(dict(program.counts))))]
-        yield Row("hlo", (tuple(text),), line(("muted", module.name)))
-        if everything:
+            text += [("muted", " → ")] if text else []
+            text.append(("", hlo.optimized_text(Counter(dict(program.counts)))))
+        yield Row("hlo", (tuple(text),), line(("muted", name)))
+        if everything and module is not None:
             counts = [("", f"{op.rpartition('.')[2]} {n}") for op, n in module.counts]
             yield Row("", (joined(" · ", counts),))
-    for program in after:
-        yield Row("hlo", (line(hlo.optimized_text(Counter(dict(program.counts)))),), line(("muted", program.name)))
 
 
-def cache_rows(recording: Recording, everything: bool = False) -> Iterator[Block]:
+def cache_rows(recording: Recording, everything: bool = False, rest: str = more("cache")) -> Iterator[Block]:
     """Hits counted, misses with their reason."""
     lines: list[Line] = []
     for name in dict.fromkeys(record.name for record in recording.caches):
@@ -191,7 +219,7 @@ def cache_rows(recording: Recording, everything: bool = False) -> Iterator[Block
             lines.append(line(("good", "hit"), f"{times} {name}"))
     most = len(lines) if everything else 4
     if lines:
-        right = line(("muted", f"+{len(lines) - most} more (%panels --all)")) if len(lines) > most else ()
+        right = line(("muted", f"+{len(lines) - most} more ({rest})")) if len(lines) > most else ()
         yield Row("cache", tuple(lines[:most]), right)
 
 
@@ -208,69 +236,12 @@ def time_line(totals: dict[str, float]) -> Line:
     out: list[Segment] = []
     for phase, seconds in totals.items():
         out += [("muted", " · ")] if out else []
-        out += [("", f"{phase} "), ("time", seconds_text(seconds))]
+        out += [("", unbroken(f"{phase} ")), ("time", unbroken(seconds_text(seconds)))]
     return tuple(out)
 
 
-def time_rows(recording: Recording, everything: bool = False) -> Iterator[Block]:
+def time_rows(recording: Recording, everything: bool = False, rest: str = more("time")) -> Iterator[Block]:
     """What each phase took."""
     totals = phase_totals(recording)
     if totals:
         yield Row("time", (time_line(totals),))
-
-
-def log_document(recording: Recording, most: int = 200) -> Document:
-    """The tree of a full recording as an indented log, the first ``most`` records of it."""
-    lines: list[Line] = []
-    count = 0
-    for depth, node in recording.walk():
-        count += 1
-        if len(lines) < most:
-            lines.append((("", "  " * depth), *_log_line(node)))
-    if count > len(lines):
-        lines.append(line(("muted", f"... {count - len(lines)} more records (--most {count} shows them)")))
-    if recording.truncated:
-        lines.append(line(("warning", f"recording stopped at {recording.events:,} events")))
-    return document(Text(tuple(lines), wrap=False))
-
-
-def _outcome(node: BindRecord) -> list[Segment]:
-    """What a bind came to: its error or its results, if it has any."""
-    if node.error:
-        return [("error", f" raised {node.error}")]
-    return [("muted", " = "), ("value", node.out)] if node.out else []
-
-
-def _log_line(node: object) -> Line:
-    if isinstance(node, ScopeRecord):
-        return line(("level", node.level), ("muted", f" begins{' for ' + node.subject if node.subject else ''}"))
-    if isinstance(node, BindRecord):
-        out: list[Segment] = [("level", node.level), ("", " "), ("primitive", node.primitive)]
-        if node.params:
-            out.append(("param-value", f"[{' '.join(f'{k}={v}' for k, v in node.params)}]"))
-        out.append(("", f"({', '.join(node.args)})"))
-        out += _outcome(node)
-        if node.rule is not None:
-            out.append(("comment", f"  by {node.rule.table} rule {node.rule.name}"))
-        return tuple(out)
-    if isinstance(node, EquationRecord):
-        return line(("muted", "equation "), ("", node.text))
-    if isinstance(node, RuleRecord):
-        return line(
-            ("muted", f"{node.table.removesuffix(' rule')} rule of "),
-            ("primitive", node.primitive),
-            ("comment", f"  {node.name}"),
-        )
-    if isinstance(node, JaxprRecord):
-        return (("muted", "jaxpr "), *jaxpr_title(node))
-    if isinstance(node, PhaseRecord):
-        return line(("muted", f"{node.phase} took "), ("time", seconds_text(node.seconds)))
-    if isinstance(node, CacheRecord):
-        said = ("good", "hit") if node.hit else ("warning", f"miss: {node.reason}")
-        return line(("muted", f"{node.cache} cache of {node.name}: "), said)
-    if isinstance(node, ModuleRecord):
-        return line(("muted", f"lowered {node.name}: "), plural(node.ops, "StableHLO op"))
-    if isinstance(node, ExecutableRecord):
-        return line(("muted", f"compiled {node.name}: "), hlo.optimized_text(Counter(dict(node.counts))))
-    assert isinstance(node, ErrorRecord)
-    return line(("error", f"{node.type} "), f"at {node.where}: {node.message}")

@@ -24,9 +24,11 @@ from typing import Any
 from tests.bench import libraries
 from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings
 from tests.bench.startup import STARTUP_ROWS, Startup
+from tests.bench.watching import WATCHING_ROWS, Unwatched, Watched
 from tests.bench.workloads import PEERS, ROWS
 
-ALL_ROWS: list[Row | Growth | Startup] = [*ROWS, *STARTUP_ROWS]
+AnyRow = Row | Growth | Startup | Watched | Unwatched
+ALL_ROWS: list[AnyRow] = [*ROWS, *WATCHING_ROWS, *STARTUP_ROWS]
 WIDTH = max(len(row.title) for row in ALL_ROWS)
 
 
@@ -52,7 +54,7 @@ def pin() -> int:
     return core
 
 
-def chosen(rows: str | None) -> list[Row | Growth | Startup]:
+def chosen(rows: str | None) -> list[AnyRow]:
     if not rows:
         return ALL_ROWS
     starts = tuple(start.strip() for start in rows.split(","))
@@ -73,7 +75,7 @@ def make_settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def measured(row: Row | Growth | Startup, settings: Settings) -> Result:
+def measured(row: AnyRow, settings: Settings) -> Result:
     """The row's result; what goes wrong while measuring becomes its note, and the run goes on."""
     try:
         return row.run(settings)

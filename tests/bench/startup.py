@@ -22,12 +22,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.bench.measure import Different, Result, Settings, interleaved, quartiles, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-PROMPT = re.compile(rb"in \[\d*", re.IGNORECASE)  # IPython's ``In [1]:`` and minijax's ``in [1]:``
+PROMPT = re.compile(rb"in \[\d*|>>>", re.IGNORECASE)  # IPython's ``In [1]:``, minijax's ``in [1]:``, ptpython's
+# Front ends to compare with, where they are installed.
+PROGRAMS = ("ptpython",)
 ESCAPES = re.compile(rb"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 CURSOR_QUERY = b"\x1b[6n"
 PROMPT_TIMEOUT = 60.0
@@ -111,7 +114,7 @@ def python(code: str) -> list[str]:
 
 def program(name: str, *arguments: str) -> list[str]:
     """A console script of this environment, or the module behind it where the package is not installed."""
-    modules = {"minijax-repl": "minijax.repl", "ipython": "IPython"}
+    modules = {"minijax-repl": "minijax.repl", "ipython": "IPython", "ptpython": "ptpython"}
     script = Path(sys.executable).with_name(name)
     return [*([str(script)] if script.exists() else [sys.executable, "-m", modules[name]]), *arguments]
 
@@ -137,7 +140,8 @@ class Startup:
     def run(self, settings: Settings) -> Result:
         result = Result(self.key, self.title, self.budget, unit="ms")
         reference = self.reference or settings.reference
-        peers = [name for name in self.peers if name == "numpy" or name in settings.peers]
+        programs = [name for name in (*PROGRAMS, "numpy") if find_spec(name) is not None]
+        peers = [name for name in self.peers if name in (*programs, *settings.peers)]
         commands = {name: self.command(name) for name in (reference, *peers)}
         commands["subject"] = self.command(settings.subject)
         if self.net:
@@ -191,9 +195,12 @@ def first_jit(name: str) -> list[str]:
     return python(f"import {name}, {name}.numpy as np; print({name}.jit(lambda x: np.sin(x) * x)(3.0))")
 
 
-def repl(*arguments: str) -> Callable[[str], list[str]]:
+def repl(*arguments: str, empty_script: tuple[str, ...] = ()) -> Callable[[str], list[str]]:
+    """The command line of a front end. Those in ``empty_script`` have no ``-c`` and run an empty file instead."""
+
     def command(name: str) -> list[str]:
-        return program("minijax-repl" if name == "minijax" else "ipython", *arguments)
+        given = (os.devnull,) if name in empty_script else arguments
+        return program("minijax-repl" if name == "minijax" else name, *given)
 
     return command
 
@@ -206,8 +213,21 @@ STARTUP_ROWS: list[Startup] = [
     Startup("import", "import", 0.20, import_only, net=True, peers=("numpy", "autograd")),
     Startup("import.grad", "import and a first grad", 0.15, first_grad, net=True, peers=("autograd",)),
     Startup("import.jit", "import and a first jit call", 0.35, first_jit, net=True),
-    Startup("repl.exit", "minijax-repl -c pass, start to exit", 0.5, repl("-c", "pass"), reference="ipython"),
     Startup(
-        "repl.prompt", "minijax-repl, start to first prompt", 0.9, repl(), run_to_prompt, reference="ipython"
+        "repl.exit",
+        "minijax-repl -c pass, start to exit",
+        0.5,
+        repl("-c", "pass", empty_script=("ptpython",)),
+        reference="ipython",
+        peers=("ptpython",),
+    ),
+    Startup(
+        "repl.prompt",
+        "minijax-repl, start to first prompt",
+        0.9,
+        repl(),
+        run_to_prompt,
+        reference="ipython",
+        peers=("ptpython",),
     ),
 ]

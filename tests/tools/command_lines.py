@@ -1,6 +1,22 @@
-"""Command lines for every row of the table, good and bad, with what each must say in every front end."""
+"""Command lines for every row of the table, good and bad, with what each must say in every front end.
+
+Each area's lines stand in a file of their own, ``lines_<area>``, beside the commands' module of that area.
+"""
 
 from __future__ import annotations
+
+from tests.tools import (
+    lines_compile,
+    lines_explain,
+    lines_export,
+    lines_live,
+    lines_programs,
+    lines_recording,
+    lines_session,
+    lines_step,
+    lines_tour,
+    lines_transform,
+)
 
 # What every session has run before: names the lines below use.
 SETUP = (
@@ -11,97 +27,23 @@ SETUP = (
     "x = 3.0; v = jnp.arange(3.0)",
 )
 
-# (line, texts that the output must hold)
-GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("%jaxpr f(3.0)", ("{ lambda ; a:f32[]. let", "sin a", "sub")),
-    ("%jaxpr f(f32[3])", ("a:f32[3]",)),
-    ("%jaxpr f(f32[])", ("a:f32[]",)),
-    ("%jaxpr jnp.sin(x) * v", ("{ lambda ; a:f32[] b:f32[3]. let", "mul")),
-    ("%jaxpr v.sum()", ("reduce_sum[axes=(0,)]",)),
-    ("%jaxpr --style tutorial f(3.0)", ("a:float32[]",)),
-    ("%jaxpr f(3.0) --source", ("# ",)),
-    ("%jaxpr f(3.0) --most 1", ("(2 more equations)",)),
-    ("%%jaxpr x=f32[3] y=2.0\nz = jnp.sin(x)\nz * y", ("a:f32[3] b:f32[]", "mul")),
-    ("%%jaxpr x v\nw = x * v", ("a:f32[] b:f32[3]",)),
-    ("%grad f(3.0)", ("value", "-2.71776", "gradient", "x  Array(-2.979985")),
-    ("%grad f(3.0) --check", ("agrees with finite differences",)),
-    ("%grad f(x) * v.sum()", ("x  Array(", "v  Array(")),
-    ("%grad f(jnp.sin(3.0)) --argnums 0", ("gradient",)),
-    ("%jvp f(3.0)", ("primal", "tangent", "-2.979985")),
-    ("%jvp f(3.0) --tangents 2.0", ("-5.95997",)),
-    ("%vjp f(3.0)", ("pullback", "-2.979985")),
-    ("%vjp f(3.0) --cotangent 2.0", ("-5.95997",)),
-    ("%vmap f(v)", ("mapped", "0.68294")),
-    ("%vmap jnp.add(v, x) --in-axes (0, None)", ("[3., 4., 5.]",)),
-    ("%linearize f(3.0)", ("a function of 1 tangent", "{ lambda")),
-    ("%jit f(3.0)", ("value", "-2.71776", "again", "the best of")),
-    ("%jit f(f32[4])", ("StableHLO ops", "cache", "compiled and not run")),
-    ("%%jit x=3.0\njnp.sin(x) * 2.0", ("0.28224", "compile")),
-    ("%hlo f(f32[8])", ("stablehlo.sine", "tensor<8xf32>", "sine 1")),
-    ("%hlo f(f32[8]) --stage optimized", ("HloModule", "fusion", "cost", "memory")),
-    ("%hlo f(f32[8]) --stage=optimized --metadata", ("HloModule",)),
-    ("%%hlo x=f32[2]\nx + 1.0", ("stablehlo.add",)),
-    ("%stack", ("now", "eval")),
-    ("%tracers", ("",)),
-    ("%log grad(f)(3.0)", ("jvp:2 sin", "by jvp rule", "linearize took")),
-    ("%log f(3.0) --most 2", ("more records (--most",)),
-    ("%why", ("",)),
-    ("%panels", ("stack", "time")),
-    ("%panels stack time", ("jaxpr (off)",)),
-    ("%panels off", ("time (off)",)),
-    ("%panels on", ("stack",)),
-    ("%panels --all", ("",)),
-    ("%help", ("%jaxpr", "%x64", "%help NAME")),
-    ("%help grad", ("--argnums", "For example")),
-    ("%config", ("jax_enable_x64", "style")),
-    ("%config style tutorial", ("tutorial",)),
-    ("%config style jax", ("jax",)),
-    ("%config jax_numpy_rank_promotion warn", ("warn",)),
-    ("%config numpy_rank_promotion allow", ("allow",)),
-    ("%x64 on", ("on: 64-bit",)),
-    ("%x64 off", ("off: 64-bit",)),
-    ("%x64", ("off",)),
-    ("%history 3", ("",)),
-)
+AREAS = {
+    "transform": lines_transform,
+    "compile": lines_compile,
+    "step": lines_step,
+    "explain": lines_explain,
+    "programs": lines_programs,
+    "live": lines_live,
+    "export": lines_export,
+    "tour": lines_tour,
+    "recording": lines_recording,
+    "session": lines_session,
+}
+
+# area -> (line, texts that the output must hold), in the order in which one session runs them
+STORIES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {name: area.GOOD for name, area in AREAS.items()}
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = tuple(row for area in AREAS.values() for row in area.GOOD)
 
 # (line, what the usage error must say)
-BAD: tuple[tuple[str, str], ...] = (
-    ("%jaxpr", "needs EXPR"),
-    ("%jaxpr f", "f is a function: give it arguments"),
-    ("%jaxpr f(3.0) --stile tutorial", "Did you mean --style?"),
-    ("%jaxpr f(3.0) --style html", "is one of jax, tutorial"),
-    ("%jaxpr f(3.0) --most many", "needs an integer"),
-    ("%jaxpr f(3.0", "is none"),
-    ("%jaxpr x(3.0)", "cannot be called"),
-    ("%%jaxpr q\nq", "there is no variable q"),
-    ("%%jaxpr x=f32[3]\n", "needs a body"),
-    ("%%jaxpr x=f32[3]\nfor i in x: pass", "must end in an expression"),
-    ("%%jaxpr x=1.0 x=2.0\nx", "given twice"),
-    ("%grad", "needs EXPR"),
-    ("%grad f(3.0) --chek", "Did you mean --check?"),
-    ("%grad f(3.0) --argnums one", "needs an integer"),
-    ("%grad f(f32[3])", "needs values"),
-    ("%grad 1.0", "needs an argument to differentiate by"),
-    ("%%grad x=1.0\nx", "no cell form"),
-    ("%jvp f(3.0) --tangents 1.0, 2.0", "takes 1 value there"),
-    ("%jvp f(3.0) --tangents", "needs a value"),
-    ("%vjp f(3.0) --cotangent 1 +", "is none"),
-    ("%vmap", "needs EXPR"),
-    ("%linearize 1 +", "is none"),
-    ("%jit", "needs EXPR"),
-    ("%hlo f(3.0) --stage opt", "Did you mean optimized?"),
-    ("%stack now", "does not understand 'now'"),
-    ("%tracers --all", "has no options"),
-    ("%log", "needs EXPR"),
-    ("%why not", "does not understand"),
-    ("%panels stak", "not 'stak'"),
-    ("%help grd", "there is no command %grd"),
-    ("%config colour", "there is no setting colour"),
-    ("%config style html", "takes jax or tutorial"),
-    ("%config panels stak", "not 'stak'"),
-    ("%config jax_enable_x64 perhaps", "takes on or off"),
-    ("%config jax_numpy_rank_promotion perhaps", "rank_promotion"),
-    ("%x64 maybe", "takes on or off"),
-    ("%history all", "takes a number"),
-    ("%gard f(3.0)", "Did you mean %grad?"),
-)
+BAD: tuple[tuple[str, str], ...] = tuple(row for area in AREAS.values() for row in area.BAD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -13,6 +14,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 
 import minijax
+from minijax.core.trace import reset_stack, stack_depth
 from minijax.ipython_ext.magics import magic_name
 from minijax.repl import batch
 from minijax.repl.app import App
@@ -20,7 +22,7 @@ from minijax.tools.commands import COMMANDS
 from minijax.tools.document import plain
 from minijax.tools.session import Session
 from tests.repl.screen import RecordingOutput
-from tests.tools.command_lines import BAD, GOOD, SETUP
+from tests.tools.command_lines import BAD, GOOD, SETUP, STORIES
 
 # A front end: takes inputs, returns what it showed for the last of them.
 Run = Callable[[str], str]
@@ -33,7 +35,7 @@ def in_session() -> Iterator[Run]:
 
     def run(line: str) -> str:
         outcome = session.run_line(line)
-        return plain(outcome.shown) + plain(outcome.summary)
+        return plain(outcome.shown, 200) + plain(outcome.summary, 200)
 
     yield run
 
@@ -45,8 +47,8 @@ def in_batch() -> Iterator[Run]:
 
     def run(line: str) -> str:
         outcome = session.run_line(line)
-        assert batch.shown(outcome, True, 80) is not None  # in colour as well
-        return batch.shown(outcome, False, 200)
+        assert batch.Page(colour=True).shown(outcome, 80) is not None  # in colour as well
+        return batch.Page().shown(outcome, 200)
 
     yield run
 
@@ -73,6 +75,7 @@ def in_ipython() -> Iterator[Run]:
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "minijax")
+    shell.run_cell("%panels on")  # every cell is recorded, as every line is elsewhere
     for line in SETUP:
         assert shell.run_cell(line).success
 
@@ -82,11 +85,16 @@ def in_ipython() -> Iterator[Run]:
             line = line.replace(name, magic_name(COMMANDS[name]), 1)
         with capture_output() as captured:
             result = shell.run_cell(line)
+        if not line.startswith("%"):
+            return repr(result.result)
         if result.result is not None:
             html = result.result._repr_mimebundle_()["text/html"]
-            assert html.startswith('<div class="minijax">') and "<script" not in html
+            assert html.startswith('<div class="minijax ')
+            # scripts belong to steppers and linked programs only
+            assert "<script" not in html or 'data-mjw="' in html
             return repr(result.result)
-        return captured.stdout + captured.stderr
+        published = [output.data["text/plain"] for output in captured.outputs]
+        return "\n".join([captured.stdout, captured.stderr, *published])
 
     yield run
     shell.run_line_magic("unload_ext", "minijax")
@@ -103,26 +111,39 @@ IPYTHONS_OWN_WORDS = {
 FRONT_ENDS = {"session": in_session, "batch": in_batch, "prompt": in_prompt, "ipython": in_ipython}
 
 
-@pytest.fixture(scope="module", params=FRONT_ENDS)
+@pytest.fixture(params=FRONT_ENDS)
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """A front end with a session of its own."""
     yield from FRONT_ENDS[request.param]()
 
 
-@pytest.mark.parametrize(("line", "expected"), GOOD, ids=[line for line, _ in GOOD])
-def test_command(run: Run, line: str, expected: tuple[str, ...]) -> None:
-    shown = run(line)
-    for each in expected:
-        assert each in shown, shown
-    assert "Error" not in shown
+@pytest.fixture(scope="module", params=FRONT_ENDS)
+def mistyped(request: pytest.FixtureRequest) -> Iterator[tuple[str, Run]]:
+    """A front end whose session all the mistakes are made in, one after the other: it goes on."""
+    for run in FRONT_ENDS[request.param]():
+        yield request.param, run
+
+
+@pytest.mark.parametrize("area", STORIES)
+def test_commands(run: Run, area: str) -> None:
+    wrong = []
+    for line, expected in STORIES[area]:
+        shown = run(line)
+        wrong += [(line, each, shown) for each in expected if each not in shown]
+        wrong += [(line, "no error", shown)] if "Error" in shown and not any("Error" in e for e in expected) else []
+    assert not wrong, "\n\n".join(f"{line}\nshould say {each!r} and said\n{shown}" for line, each, shown in wrong)
+    assert stack_depth() == 0
 
 
 @pytest.mark.parametrize(("line", "expected"), BAD, ids=[line for line, _ in BAD])
-def test_bad_arguments(run: Run, line: str, expected: str, request: pytest.FixtureRequest) -> None:
-    if request.node.callspec.params["run"] == "ipython":
+def test_bad_arguments(mistyped: tuple[str, Run], line: str, expected: str) -> None:
+    front_end, run = mistyped
+    if front_end == "ipython":
         expected = IPYTHONS_OWN_WORDS.get(line, expected)
     shown = run(line)
     assert expected in " ".join(shown.split()), shown
     assert "Traceback" not in shown
+    assert "42" in run("6 * 7") and stack_depth() == 0
 
 
 def test_every_command_is_tried() -> None:
@@ -134,16 +155,21 @@ def test_every_command_is_tried() -> None:
     assert cells == {f"%%{name}" for name, command in COMMANDS.items() if command.cell}
 
 
-def test_examples_in_the_help_work() -> None:
-    for command in COMMANDS.values():
-        session = batch.new_session({})
-        session.run_line("def f(x): return sin(x) * 2. - x")
-        session.run_line("grad(f)(3.0)")
-        head, marker, cell = command.example.partition("%%")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_example_in_the_help_works(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = COMMANDS[name]
+    session = batch.new_session({})
+    session.run_line("def f(x): return sin(x) * 2. - x")
+    session.run_line("grad(f)(3.0)")
+    head, marker, cell = command.example.partition("%%")
+    try:
         for line in [*head.strip().split("\n"), *([marker + cell] if marker else [])]:
             outcome = session.run_line(line)
             assert outcome.error is None, (line, plain(outcome.shown))
-    minijax.config.update("jax_enable_x64", False)
+    finally:
+        minijax.config.update("jax_enable_x64", False)
+        reset_stack()
 
 
 def test_usage_and_help_derive_from_the_row() -> None:
@@ -151,8 +177,13 @@ def test_usage_and_help_derive_from_the_row() -> None:
     assert grad.usage == "%grad EXPR [--argnums INTS] [--check]"
     assert grad.summary == "Value and gradient of a call's function at its arguments."
     for command in COMMANDS.values():
-        assert command.help and command.example.startswith(f"%{command.name}") and command.group
+        assert command.help and f"%{command.name}" in command.example and command.group
         assert all(param.help for param in command.params)
+
+
+def test_the_overview_lists_every_command() -> None:
+    shown = plain(Session({}).run_line("%help").shown, 200)
+    assert [name for name in COMMANDS if f"  %{name} " not in shown] == []
 
 
 def test_values_of_commands_can_be_used() -> None:

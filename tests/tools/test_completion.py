@@ -78,12 +78,43 @@ def test_nothing_of_the_users_is_run(session):
 
 
 def test_commands_and_their_arguments(session):
-    assert texts(session, "%gr") == ["grad"]
+    assert texts(session, "%gr") == ["grad", "graph"]
     assert {"jaxpr", "jit", "hlo"} == set(texts(session, "%%"))
     assert texts(session, "%grad f(3.0) --") == ["--argnums", "--check"]
     assert texts(session, "%grad f(3.0) --check --") == ["--argnums"]
     assert texts(session, "%hlo f(3.0) --stage o") == ["optimized"]
-    assert texts(session, "%help j") == ["jaxpr", "jvp", "jit"]
+    assert texts(session, "%help j") == ["jaxpr", "jvp", "jit"] and texts(session, "%help ke") == ["keys"]
+    assert texts(session, "%config the") == ["theme"] and texts(session, "%config theme ") == [
+        "auto",
+        "light",
+        "dark",
+        "none",
+    ]
+    assert texts(session, "%config panels o") == ["on", "off"] and texts(session, "%config jax_enable_x64 o") == [
+        "on",
+        "off",
+    ]
+    assert texts(session, "%panels st") == ["stack"] and texts(session, "%panels stack st") == []
+    assert texts(session, "%rules sin") == ["sin", "sinh"]
+    assert texts(session, "%tour ba") == ["back"] and texts(session, "%x64 ") == ["on", "off"]
+    assert "jvp" in texts(session, "%push j") and "linearize" in texts(session, "%push li")
+    assert texts(session, "%push jaxpr z=f32") == ["z=f32[]", "z=f32[3]", "z=f32[2,3]"]
+    assert texts(session, "%%jaxpr z=f16") == ["z=f16[]", "z=f16[3]", "z=f16[2,3]"]
+    assert "grad" in texts(session, "%doc gr") and "grad" in texts(session, "?gr")
     assert "arange" in texts(session, "%jaxpr jnp.ar")
     assert texts(session, "%nothing ") == []
     assert "sin" in texts(session, "%%jaxpr x=f32[3]\ny = si")
+
+
+def test_files(session, tmp_path, monkeypatch):
+    (tmp_path / "page.html").write_text("")
+    (tmp_path / "pages").mkdir()
+    (tmp_path / ".hidden").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert texts(session, "%export pa") == ["page.html", "pages/"]
+    assert texts(session, "%export ") == ["page.html", "pages/"] and texts(session, "%export .h") == [".hidden"]
+    assert texts(session, "%export ~/page.") == ["~/page.html"]
+    assert texts(session, f"%export {tmp_path}/pages") == [f"{tmp_path}/pages/"]
+    assert texts(session, "%step --file pa") == ["page.html", "pages/"]
+    assert texts(session, "%export nowhere/x") == []

@@ -124,7 +124,7 @@ def test_the_outermost_programs_are_shown_first(session: Session, monkeypatch: p
     assert len(titles) == 2 and "jaxpr    <lambda> staged" in titles, titles
     assert "more (%panels --all)" in text and "reverse=True" in shown(session, "%panels --all")
     # and are kept where not all are
-    monkeypatch.setattr("minijax.tools.recorder.MOST_JAXPRS", 2)
+    monkeypatch.setattr("minijax.tools.recorder_summary.MOST_JAXPRS", 2)
     session.run_line(line.format("sinh"))
     assert "reverse=True" in shown(session, "%panels --all")
 

@@ -57,6 +57,17 @@ def test_wrapping_loses_nothing_but_space(pieces, width):
         assert length(each) <= width or len(words) <= 1 or each[-1][1].isspace() or length(each[:-1]) <= width
 
 
+def test_the_last_column_of_a_table_goes_on_below_its_own_beginning():
+    rows = ((("", "panels"), ("", "stack tracers jaxpr hlo".replace(" ", "\xa0")), ("", "those shown after a line")),)
+    lines = plain(document(Table(("name", "value", ""), rows)), 50).split("\n")
+    assert lines[1:] == [
+        "panels  stack tracers jaxpr hlo  those shown after",
+        " " * 33 + "a line",
+    ]
+    # where there is no room for words beside the others
+    assert plain(document(Table(("name", "value", ""), rows)), 40).split("\n")[2] == "    shown after a line"
+
+
 def test_tables_align_figures_right():
     doc = document(Table(("name", "ms"), ((("", "trace"), ("time", "1.5")), (("", "run"), ("time", "12.5")))))
     assert plain(doc) == "name     ms\ntrace   1.5\nrun    12.5"

@@ -19,9 +19,14 @@ from minijax.core import observe
 from minijax.core.array import Array
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer, stack_depth
-from minijax.tools import recorder as recorder_module
+from minijax.tools import recorder_summary
 from minijax.tools.recorder import Recorder, record
-from minijax.tools.recording import BindRecord, EquationRecord, RuleRecord, ScopeRecord
+from minijax.tools.recording import (
+    BindRecord,
+    EquationRecord,
+    RuleRecord,
+    ScopeRecord,
+)
 
 
 def f(x):
@@ -47,6 +52,18 @@ def test_summary_of_a_gradient():
     assert recording.tracers[0].fields[0] == ("name", "x")
     assert dict(recording.tracers[0].fields)["primal"] == "3.0"
     assert recording.tree == () and not recording.errors
+
+
+def test_a_summary_describes_each_tracer_once_and_by_its_name():
+    def f(x, y):
+        z = x * y
+        return z + x
+
+    with Recorder() as recorder:
+        minijax.vmap(f)(jnp.arange(3.0), jnp.arange(3.0))
+    fields = (("batched", "f32[3]"), ("axis", "0"))
+    seen = [(record.level, record.fields) for record in recorder.recording.tracers]
+    assert seen == [("vmap:1", ((("name", name),) if name else ()) + fields) for name in ("x", "y", "z", "")]
 
 
 def test_summary_of_a_jitted_call_and_of_the_second_one():
@@ -173,7 +190,7 @@ def test_no_tracer_or_array_can_be_reached_from_a_recording():
 
 
 def test_past_the_bound_it_counts_and_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recorder_module, "MOST_EVENTS", 40)
+    monkeypatch.setattr(recorder_summary, "MOST_EVENTS", 40)
 
     def long(x):
         for _ in range(100):
@@ -197,7 +214,7 @@ def test_a_long_chain_is_recorded_without_recursion():
 
 
 def test_very_long_jaxprs_are_kept_as_text(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recorder_module, "MOST_EQUATIONS", 2)
+    monkeypatch.setattr(recorder_summary, "MOST_EQUATIONS", 2)
     recording = watched(lambda: minijax.make_jaxpr(f)(1.0))
     assert recording.jaxprs[0].program is None
     assert "sin a" in str(recording.jaxprs[0].document())

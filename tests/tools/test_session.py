@@ -71,7 +71,7 @@ def test_a_compiled_line_tells_of_its_program_and_of_the_cache(session):
     again = plain(session.run_line("g(2.0)").summary)
     assert " cache    hit g" in again and "miss" not in again
     changed = plain(session.run_line("g(jnp.ones(2))").summary)
-    assert "miss g: argument" in changed and "f32[2]" in changed
+    assert "miss g: x: f32[] (weak_type) became f32[2]" in changed
 
 
 def test_errors_show_the_users_frames_and_the_engines_words(session):

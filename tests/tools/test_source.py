@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minijax.repl import batch
 from minijax.tools import source
 from minijax.tools.arguments import Param, UsageError, parse
 
@@ -93,6 +94,10 @@ def test_indentation_of_the_next_line() -> None:
     assert source.next_indent("if x:") == "    "
     assert source.next_indent("if x:\n    y = 1") == "    "
     assert source.next_indent("if x:\n    if y:") == "        "
+    assert source.next_indent("def f(x):\n    return x") == ""
+    assert source.next_indent("if x:\n    for y in x:\n        break") == "    "
+    assert source.next_indent("def f(x):\n    return (x,") == "    "
+    assert source.next_indent("def f(x):\n    returned = x") == "    "
 
 
 def test_few_sources_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,3 +159,41 @@ def test_wrong_arguments(line: str, words: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse("try", PARAMS, line)
     assert words in str(raised.value)
+
+
+def test_what_is_nested_too_deeply_is_left_to_running_it() -> None:
+    deep = "x = " + "-" * 20_000 + "1"
+    assert source.status(deep) == "complete" and source.syntax_error(deep) is None
+    assert list(source.inputs(deep + "\n%help\n2")) == [deep, "%help", "2"]
+    outcome = batch.new_session({}).run_line(deep)
+    assert type(outcome.error) in (RecursionError, MemoryError, SyntaxError)
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [
+        ("f?", "%doc f"),
+        ("f??", "%doc f --source"),
+        ("?f", "%doc f"),
+        ("??jnp.sin", "%doc jnp.sin --source"),
+        (" f? ", "%doc f"),
+        ("?", "%help"),
+        ("??", "%help"),
+        ("%grad?", "%help %grad"),
+        ("x = 1", "x = 1"),
+        ("# why?", "# why?"),
+        ("'a?", "'a?"),
+        ("f(x)?", "f(x)?"),
+        ("f???", "f???"),
+        ("1?", "1?"),
+        ("a\nb?", "a\nb?"),
+    ],
+)
+def test_questions(asked: str, command: str) -> None:
+    assert source.as_command(asked) == command
+    assert source.is_command(asked) == (asked != command)
+
+
+def test_questions_in_a_file() -> None:
+    text = "x = '''\nf?\n'''\nf?\n?\ny = 2\n"
+    assert list(source.inputs(text)) == ["x = '''\nf?\n'''", "f?", "?", "y = 2"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import minijax
 import minijax.numpy as jnp
 from minijax.tools import hlo
 from minijax.tools.document import plain
+from minijax.tools.log import log_document
+from minijax.tools.panel_data import panel_data
 from minijax.tools.recorder import Recorder
 from minijax.tools.recording import (
     CacheRecord,
@@ -16,7 +20,7 @@ from minijax.tools.recording import (
     Recording,
     TracerRecord,
 )
-from minijax.tools.views import PANELS, log_document, seconds_text, summary
+from minijax.tools.views import PANELS, seconds_text, summary
 
 SMALL = minijax.make_jaxpr(lambda x: jnp.sin(x) * 2.0)(1.0).jaxpr
 
@@ -49,7 +53,7 @@ MADE_UP = Recording(
 WIDE = """\
  stack    eval ▸ partial_eval:1 ▸ jvp:2              deepest; 3 levels · 7 binds
  tracers  x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]
-          %tracers shows more
+          +1 more (%tracers)
  jaxpr    linear part of f · 2 equations
           { lambda ; a:f32[]. let
               b:f32[] = sin a
@@ -179,3 +183,70 @@ def test_folding_keeps_the_program():
 
 def test_plurals():
     assert [hlo.plural(n, "fusion") for n in (0, 1, 2)] == ["0 fusions", "1 fusion", "2 fusions"]
+
+
+def test_a_front_ends_keys_stand_where_something_is_left_out():
+    shown = plain(summary(MADE_UP, keys={"tracers": "F3", "jaxpr": "F4"}), 80)
+    assert "+1 more (F3)" in shown and "+3 more (F4)" in shown and "%panels" not in shown
+
+
+def test_a_panel_can_be_whole_while_others_are_cut():
+    shown = plain(summary(MADE_UP, full=("tracers",)), 80)
+    assert "6 tracers made by operations" in shown and "+3 more (%panels --all)" in shown
+    assert " binds " not in shown and " binds " in plain(summary(MADE_UP, full=("stack",)), 80)
+
+
+def test_rules_that_a_user_wrote_are_named():
+    @minijax.custom_jvp
+    def f(x):
+        return jnp.sin(x)
+
+    @f.defjvp
+    def by_hand(primals, tangents):
+        return f(*primals), jnp.cos(primals[0]) * tangents[0]
+
+    with Recorder("summary") as recorder:
+        minijax.grad(lambda x: f(x) * f(x))(1.0)
+    assert recorder.recording.custom_rules == (("custom_jvp by_hand", 2),)
+    assert " rules    custom_jvp by_hand ×2  written by hand" in plain(summary(recorder.recording, ["stack"]), 80)
+    with Recorder("summary") as recorder:
+        f(1.0)
+    assert recorder.recording.custom_rules == ()
+
+
+def test_a_summary_as_data():
+    data = panel_data(MADE_UP)
+    assert json.loads(json.dumps(data)) == data
+    assert data["stack"] == ["eval", "partial_eval:1", "jvp:2"] and data["binds"] == {"eval": 4, "jvp:2": 3}
+    assert data["hlo"] == [{"name": "g", "before": {"stablehlo.sine": 5}, "after": {"fusion": 1}}]
+    assert data["jaxprs"][0]["text"].startswith("{ lambda ; a:f32[]. let") and data["jaxprs_made"] == 5
+    assert data["cache"][0] == {"cache": "staging", "name": "g", "hit": False, "reason": "first call"}
+    assert data["time"] == {"trace": 0.0002, "run": 9e-6}
+
+
+def test_programs_of_one_name_are_told_apart():
+    def module(at: int, ops: int) -> ModuleRecord:
+        return ModuleRecord(at, "g", ops, (("stablehlo.add", ops),), "")
+
+    def executable(at: int, fusions: int, name: str = "g") -> ExecutableRecord:
+        return ExecutableRecord(at, name, fusions, fusions, (("fusion", fusions),), "")
+
+    recording = Recording(
+        "summary",
+        modules=(module(1, 5), module(3, 7), module(5, 9)),
+        executables=(executable(2, 1), executable(4, 2), executable(6, 3, "h")),
+        executions=1,
+    )
+    assert [(each["name"], each["before"], each["after"]) for each in panel_data(recording)["hlo"]] == [
+        ("g", {"stablehlo.add": 5}, {"fusion": 1}),
+        ("g", {"stablehlo.add": 7}, {"fusion": 2}),
+        ("g", {"stablehlo.add": 9}, None),
+        ("h", None, {"fusion": 3}),
+    ]
+    lines = [" ".join(each.split()) for each in plain(summary(recording, ["hlo"]), 80).split("\n")]
+    assert lines == [
+        "hlo 5 StableHLO ops → 1 fusion g",
+        "hlo 7 StableHLO ops → 2 fusions g",
+        "hlo 9 StableHLO ops g",
+        "hlo 3 fusions h",
+    ]

@@ -1,0 +1,98 @@
+"""Small programs from which ``%check`` takes operands and parameters for primitives that need parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax import numpy as jnp
+from minijax.api import jit, make_jaxpr
+from minijax.core.primitive import Primitive
+from minijax.ir.jaxpr import ClosedJaxpr, Literal
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+_VECTOR = np.array([0.5, -1.25, 2.0], np.float32)
+_MATRIX = np.array([[0.3, 1.7, -0.4], [0.9, -1.1, 0.6]], np.float32)
+_FLAGS = np.array([True, False, True])
+_WHOLE = np.array([3, 1, 2], np.int32)
+_AT = np.array([2, 0], np.int32)
+
+# primitive's name -> a program that uses it, and what it is run with
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "argmax": (lambda x: jnp.argmax(x, 1), (_MATRIX,)),
+    "argmin": (lambda x: jnp.argmin(x, 1), (_MATRIX,)),
+    "bitcast_convert_type": (lambda x: lax.bitcast_convert_type(x, np.int32), (_VECTOR,)),
+    "broadcast_in_dim": (lambda x: jnp.broadcast_to(x, (2, 3)), (_VECTOR,)),
+    "concatenate": (lambda x, y: jnp.concatenate([x, y]), (_VECTOR, 2 * _VECTOR)),
+    "cond": (lambda p, x: lax.cond(p, jnp.sin, jnp.cos, x), (np.bool_(True), _VECTOR)),
+    "conj": (lambda x: jnp.conj(x), (_VECTOR + 1j * _VECTOR[::-1],)),
+    "convert_element_type": (lambda x: x.astype(np.float32), (_WHOLE,)),
+    "cumlogsumexp": (lambda x: lax.cumlogsumexp(x, 1), (_MATRIX,)),
+    "cummax": (lambda x: lax.cummax(x, 1), (_MATRIX,)),
+    "cummin": (lambda x: lax.cummin(x, 1), (_MATRIX,)),
+    "cumprod": (lambda x: lax.cumprod(x, 1), (_MATRIX,)),
+    "cumsum": (lambda x: lax.cumsum(x, 1), (_MATRIX,)),
+    "dot_general": (lambda x, y: x @ y, (_MATRIX, _MATRIX.T)),
+    "dynamic_slice": (lambda x, i: lax.dynamic_slice(x, (i,), (2,)), (_VECTOR, np.int32(1))),
+    "dynamic_update_slice": (
+        lambda x, y, i: lax.dynamic_update_slice(x, y, (i,)),
+        (_VECTOR, np.array([7.0], np.float32), np.int32(1)),
+    ),
+    "gather": (lambda x, i: x[i], (_VECTOR, _AT)),
+    "integer_pow": (lambda x: x**3, (_VECTOR,)),
+    "iota": (lambda x: x + lax.iota(np.float32, 3), (_VECTOR,)),
+    "jit": (lambda x: jit(jnp.sin)(x), (_VECTOR,)),
+    "pad": (lambda x: lax.pad(x, np.float32(0), [(1, 2, 0)]), (_VECTOR,)),
+    "reduce_and": (lambda x: jnp.all(x), (_FLAGS,)),
+    "reduce_max": (lambda x: jnp.max(x, 1), (_MATRIX,)),
+    "reduce_min": (lambda x: jnp.min(x, 1), (_MATRIX,)),
+    "reduce_or": (lambda x: jnp.any(x), (_FLAGS,)),
+    "reduce_precision": (lambda x: lax.reduce_precision(x, 5, 10), (_VECTOR,)),
+    "reduce_prod": (lambda x: jnp.prod(x, 1), (_MATRIX,)),
+    "reduce_sum": (lambda x: jnp.sum(x, 1), (_MATRIX,)),
+    "reshape": (lambda x: x.reshape(3, 2), (_MATRIX,)),
+    "rev": (lambda x: lax.rev(x, (0,)), (_VECTOR,)),
+    "round": (lambda x: jnp.round(x), (_VECTOR + np.float32(0.1),)),
+    "scan": (lambda c, xs: lax.scan(lambda c, x: (jnp.sin(c) * x, c + x), c, xs), (np.float32(0.75), _VECTOR)),
+    "scatter": (lambda x, i, y: x.at[i].set(y), (_VECTOR, _AT, _VECTOR[:2])),
+    "scatter-add": (lambda x, i, y: x.at[i].add(y), (_VECTOR, _AT, _VECTOR[:2])),
+    "scatter-max": (lambda x, i, y: x.at[i].max(y), (_VECTOR, _AT, 3 * _VECTOR[:2])),
+    "scatter-min": (lambda x, i, y: x.at[i].min(y), (_VECTOR, _AT, 3 * _VECTOR[:2])),
+    "scatter-mul": (lambda x, i, y: x.at[i].multiply(y), (_VECTOR, _AT, _VECTOR[:2])),
+    "slice": (lambda x: lax.slice(x, (1,), (3,)), (_VECTOR,)),
+    "sort": (lambda x: jnp.sort(x), (_VECTOR,)),
+    "split": (lambda x: lax.split(x, (1, 2)), (_VECTOR,)),
+    "squeeze": (lambda x: jnp.squeeze(x), (_VECTOR[None],)),
+    "top_k": (lambda x: lax.top_k(x, 2), (_VECTOR,)),
+    "transpose": (lambda x: x.T, (_MATRIX,)),
+    "while": (
+        lambda n, x: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x)),
+        (np.int32(3), _VECTOR),
+    ),
+}
+
+
+def call_of(primitive: Primitive) -> Call | None:
+    """The operands and parameters of ``primitive`` in its program, None if it has none."""
+    program = PROGRAMS.get(primitive.name)
+    if program is None:
+        return None
+    fun, args = program
+    return next((call for p, call in _calls(make_jaxpr(fun)(*args), args) if p is primitive), None)
+
+
+def _calls(closed: ClosedJaxpr, args: Sequence[Any]) -> Iterator[tuple[Primitive, Call]]:
+    """What ``closed`` binds at ``args``, evaluated equation by equation; jitted functions are entered."""
+    env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    env.update(zip(closed.jaxpr.invars, args, strict=True))
+    for eqn in closed.jaxpr.eqns:
+        operands = tuple(v.val if type(v) is Literal else np.asarray(env[v]) for v in eqn.invars)
+        yield eqn.primitive, (operands, eqn.params)
+        if eqn.primitive.name == "jit":
+            yield from _calls(eqn.params["jaxpr"], operands)
+        out = eqn.primitive.bind(*operands, **eqn.params)
+        env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))

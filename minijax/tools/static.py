@@ -1,0 +1,78 @@
+"""Attributes of objects, seen without running anything of theirs: no property, no ``__getattr__``, no ``__dir__``."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+# An attribute that is not there, or that would take running something.
+UNKNOWN = object()
+
+
+def _bases(kind: type) -> tuple[type, ...]:
+    """The classes that attributes are looked up in; a metaclass may intercept ``kind.__mro__``."""
+    return type.__getattribute__(kind, "__mro__")
+
+
+def _class_dict(kind: type) -> dict[str, Any]:
+    return type.__getattribute__(kind, "__dict__")
+
+
+def _own_dict(value: Any) -> dict[str, Any]:
+    """The instance's dict, unless its class makes ``__dict__`` something that would have to be run."""
+    for base in _bases(type(value)):
+        found = _class_dict(base).get("__dict__")
+        if found is not None and type(found) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            return {}
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
+
+
+# ``isinstance`` asks an object for its ``__class__``, which a class can intercept: ``type`` cannot be.
+def _is_a(value: Any, kind: type) -> bool:
+    return issubclass(type(value), kind)
+
+
+def static_names(value: Any) -> set[str]:
+    """The attributes of ``value`` that can be seen without running anything of its class's."""
+    if _is_a(value, types.ModuleType):
+        return set(_own_dict(value))
+    names: set[str] = set()
+    if _is_a(value, type):
+        for base in _bases(value):
+            names.update(_class_dict(base))
+        return names
+    for base in _bases(type(value)):
+        names.update(_class_dict(base))
+    names.update(_own_dict(value))
+    return names
+
+
+def static_value(value: Any, name: str) -> Any:
+    """An attribute that can be had without running anything, or ``UNKNOWN``."""
+    if _is_a(value, types.ModuleType):
+        return _own_dict(value).get(name, UNKNOWN)
+    is_class = _is_a(value, type)
+    found: Any = next(
+        (d[name] for base in _bases(value if is_class else type(value)) if name in (d := _class_dict(base))),
+        UNKNOWN,
+    )
+    kind = type(found)
+    if not is_class:
+        if kind is types.MemberDescriptorType:  # a slot
+            try:
+                return found.__get__(value)
+            except AttributeError:
+                return UNKNOWN
+        own = _own_dict(value)
+        if name in own and not any("__set__" in _class_dict(base) for base in _bases(kind)):
+            return own[name]
+    if kind in (staticmethod, classmethod):
+        return found.__func__
+    plain = kind in (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType) or _is_a(found, type)
+    if not plain and any("__get__" in _class_dict(base) for base in _bases(kind)):
+        return UNKNOWN  # a property or the like: its value takes running it
+    return found

@@ -1,0 +1,28 @@
+"""Command lines for ``tools/commands_explain.py``: see ``command_lines``."""
+
+from __future__ import annotations
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("%why", ("",)),
+    ("%why jit(f)(f32[7])", ("f would be traced", "advice")),
+    ("%leaks", ("",)),
+    ("%leaks --all", ("",)),
+    ("%nan f(3.0)", ("nothing: no operation of f(3.0)", "--grad")),
+    ("%nan jnp.log(v - 1.0)", ("first NaN made by log (forward)", "min -1", "at [0]: -1", "advice")),
+    ("%nan jnp.sqrt(x - 3.0) --grad", ("first infinity made by div (jvp rule of sqrt)", "equation", "inf")),
+    ("%nan grad(jnp.sqrt)(0.0)", ("jvp rule of sqrt",)),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%why not", "is none"),
+    ("%why f(3.0)", "is none: write jit(f)(x)"),
+    ("%why x", "needs a call of a jitted function"),
+    ("%leaks all", "does not understand 'all'"),
+    ("%nan", "needs EXPR"),
+    ("%nan f", "f is a function: give it arguments"),
+    ("%nan jnp.sum(bool[3])", "an argument that is only a type"),
+    ("%nan f(f32[3])", "needs values to run with"),
+    ("%nan f(3) --grad", "no floating-point argument"),
+    ("%nan f(3.0) --gard", "Did you mean --grad?"),
+    ("%nan f(3.0", "is none"),
+)

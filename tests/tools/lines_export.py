@@ -1,0 +1,28 @@
+"""Command lines for ``tools/commands_export.py``: see ``command_lines``."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(tempfile.gettempdir())
+# Several processes may run these lines at once: a file is always written with the same kind of thing.
+PAGE, DATA = FOLDER / "minijax-test-session.html", FOLDER / "minijax-test-session.json"
+RECORDING_PAGE, RECORDING = FOLDER / "minijax-test-recording.html", FOLDER / "minijax-test-recording.json"
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (f"%export {PAGE} --force", ("wrote ", str(PAGE), " kB")),
+    (f"%export {DATA} --session --force", ("wrote ", str(DATA))),
+    ("%log grad(f)(3.0)", ("jvp:2 sin",)),
+    (f"%export '{RECORDING_PAGE}' --recording --force", ("wrote the recording of grad(f)(3.0) to",)),
+    (f"%export {RECORDING} --recording --force", ("wrote the recording",)),
+    (f"%step --file {RECORDING} --text", ("jvp:2 sin",)),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%export", "%export needs FILE: a file whose name ends in .html (a page) or .json (data)"),
+    (f"%export {FOLDER}/session.txt", "writes a page (FILE.html) or data (FILE.json)"),
+    (f"%export {FOLDER}/no/such/folder/session.html", "there is no folder"),
+    (f"%export {FOLDER}/session.html --session --recording", "give --session or --recording, not both"),
+    (f"%export {FOLDER}/session.html --recordin", "Did you mean --recording?"),
+)

@@ -1,0 +1,52 @@
+"""Command lines for ``tools/commands_live.py``: see ``command_lines``."""
+
+from __future__ import annotations
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("%stack", ("now", "eval")),
+    ("%tracers", ("",)),
+    ("%tracers --all", ("",)),
+    ("%push jvp t=3. dt=2.", ("jvp:1", "JVPTracer<jvp:1>(primal=3.0, tangent=2.0)", "(primal, tangent)")),
+    ("%stack", ("eval ▸ jvp:1", "jvp of t f32[]", "1 live tracer (t)")),
+    ("%push vmap r=[1., 2., 3.] k=t --axis k=None --name rows", ("vmap:2", "f32[] from axis 0 of [1.0, 2.0, 3.0]")),
+    ("%tracers", ("vmap:2", "physical f32[3], batch axis 0", "jvp:1", "tangent  2.0")),
+    ("%push make_jaxpr z=f32[3]", ("jaxpr:3", "0 equations", "z is a")),
+    ("%pop z * r", ("closed", "mul", "gone: worth nothing outside jaxpr:3")),
+    ("%pop r * t", ("closed", "vmap of r, k", "batched")),
+    ("%pop t * t", ("primal", "Array(9.", "tangent", "Array(12.")),
+    ("%push value_and_grad x", ("value_and_grad:2", "what x held comes back at %pop")),
+    ("%pop jnp.sin(x) * x", ("value", "gradient", "what it was before %push")),
+    ("%push linearize x=3.", ("unknown",)),
+    ("%pop x * x", ("linear", "a function of tangents", "{ lambda")),
+    ("%push jit x=3.", ("JaxprTracer<jit:1>",)),
+    ("%push grad y=2.", ("grad:3",)),
+    ("%pop --drop", ("closed", "grad:3")),
+    ("%pop --all", ("closed", "jit:1")),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%stack now", "does not understand 'now'"),
+    ("%tracers --every", "has no option --every"),
+    ("%push", "needs WHAT"),
+    ("%push jv x=3.", "Did you mean jvp?"),
+    ("%push jvp", "needs a name and a value"),
+    ("%push jvp q", "there is no variable q"),
+    ("%push jvp x=1. x=2.", "given twice"),
+    ("%push jvp x='text'", "has to be an array"),
+    ("%push jvp x=f32[3]", "%push jaxpr takes types"),
+    ("%push jvp 3", "is no name"),
+    ("%push jvp x=3. --axis 1", "maps no axis"),
+    ("%push jvp x=[1., 2.] dx=[1.]", "the tangent of x must be f32[2], and dx is f32[1]"),
+    ("%push jvp p=(1., [2.]) dp=(1., [2])", "the tangent of p[1][0] must be f32[], and dp[1][0] is i32[]"),
+    ("%push jvp i=3 di=1", "must be float0[], and di is i32[]; leave it out"),
+    ("%push jvp p=(1., 2.) dp=1.", "has the structure of its primal"),
+    ("%push vmap x=3.", "has shape () and so no axis 0"),
+    ("%push vmap v --axis w=1", "w is not one of the names pushed"),
+    ("%push vmap v --axis one", "takes an axis"),
+    ("%push vmap v --axis 0,1", "2 axes for 1 names"),
+    ("%push vmap v --axis None", "needs a name that is mapped"),
+    ("%push vmap v w=jnp.ones(7)", "differ in size: v 3, w 7"),
+    ("%push pmap v --axis 1", "maps the first axis"),
+    ("%pop v", "nothing is pushed"),
+    ("%pop --all v", "nothing is pushed"),
+)

@@ -1,0 +1,52 @@
+"""Command lines for ``commands_programs``, ``commands_rules`` and ``commands_compare``: see ``command_lines``."""
+
+from __future__ import annotations
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("%diff f(3.0) --by grad", ("grad(f)", "# backward pass", "5 new", "residual", "4 B kept")),
+    ("%diff f(v) --by vmap,jvp --axis-size 2", ("vmap(jvp(f))", "f32[2,3]")),
+    ("%diff f(3.0) --by grad --most 2", ("of the first 2 equations of each",)),
+    ("%diff f(3.0) --with jnp.sin(x)", ("f(3.0)", "jnp.sin(x)", "2 gone")),
+    ("%graph f(3.0)", ("a:f32[]  x", "├─●", "= sin a", "result d")),
+    ("%graph jit(f)(3.0) --depth 1", ("◉", "jit f · 3 equations (--depth shows it)")),
+    ("%graph f(3.0) --most 1", ("2 more equations (--most 3 shows them)",)),
+    ("%rules", ("sin ", "scan ", "has a rule", "primitives")),
+    ("%rules sin", ("unary(", "minijax/ops/elementwise.py:", "not linear", "def unary_jvp")),
+    ("%rules sin scan", ("2 primitives",)),
+    ("%rules --missing", ("transpose", "not linear")),
+    ("%check neg(0.5)", ("✓ jvp", "right")),
+    ("%check neg f32[2]", ("f32[2] [", "right")),
+    ("%time f(3.0) --alone", ("trace", "compile", "first run", "each call", "eager", "█")),
+    ("%compare f(3.0)", ("the same · 3 equations", "Array(-2.71776", "jax", "each call")),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%diff", "needs EXPR"),
+    ("%diff f(3.0)", "needs either --by grad"),
+    ("%diff f(3.0) --by gard", "Did you mean grad?"),
+    ("%diff f(3.0) --by grad --with f(x)", "needs either --by grad"),
+    ("%diff f(v) --by grad", "grad needs one scalar result, and there is f32[3]"),
+    ("%diff f(3.0) --by grad --argnums 1", "it has 1 argument, counted from 0"),
+    ("%diff f(3.0) --by grad --most 0", "needs a positive number"),
+    ("%diff f(3.0) --by vmap --axis-size 0", "needs a positive number"),
+    ("%graph", "needs EXPR"),
+    ("%graph f(3.0) --most 0", "needs a positive number"),
+    ("%graph f(3.0) --file picture.png", "ends in .svg"),
+    ("%graph f(3.0) --file no-such-folder/x.svg", "cannot write"),
+    ("%rules sni", "Did you mean sin?"),
+    ("%rules f", "f is a function, not a primitive"),
+    ("%rules sin cos --full", "name it"),
+    ("%check", "needs PRIMITIVE"),
+    ("%check f(3.0)", "f is a function, not a primitive"),
+    ("%check sin('a')", "operand 0 is 'a'"),
+    ("%check sin(1, 2)", "sin takes 1 operand, not 2. It takes such as %check sin(f32[3])"),
+    ("%check sin(1)", "sin does not take i32[]: sin does not accept dtype int32"),
+    ("%check reduce_sum(f32[3])", "f32[3]: missing 1 required keyword-only argument: 'axes'. It takes such as"),
+    ("%check psum(f32[3])", "psum does not take f32[3]: "),
+    ("%check sin(1", "'(' was never closed"),
+    ("%check custom_jvp_call", "knows no operands"),
+    ("%time", "needs EXPR"),
+    ("%time f(3.0) --quick", "has no option --quick"),
+    ("%compare", "needs EXPR"),
+    ("%compare f(3.0) --static 3", "there is no such argument"),
+)

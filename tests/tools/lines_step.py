@@ -1,0 +1,30 @@
+"""Command lines for ``tools/commands_step.py``: see ``command_lines``."""
+
+from __future__ import annotations
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("%log grad(f)(3.0)", ("jvp:2 sin", "by jvp rule", "linearize took")),
+    ("%log f(3.0) --most 2", ("more records (--most",)),
+    ("%log jit(f)(3.0) --retrace", ("jit:1 begins for f", "jaxpr f staged")),
+    ("%step grad(f)(3.0) --text", ("jvp:2 sin", "by jvp rule", "linearize took")),
+    ("%step --text --most 1", ("more records (--most",)),  # the recording made just before
+    ("%step jit(f)(v) --text --into f --most 1", ("jit:1 begins for f", "more records")),
+    ("%step grad(f)(3.0) --text --at 1", ("jvp:2 sin",)),
+    ("%step f(x) * v --text", ("eval sin",)),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%log", "needs EXPR"),
+    ("%log f(3.0) --most 0", "--most needs a number from 1"),
+    ("%step f", "f is a function: give it arguments"),
+    ("%step f(3.0", "is none"),
+    ("%step f(f32[3])", "needs values"),
+    ("%step f(3.0) --most 0", "--most needs a number from 1"),
+    ("%step f(3.0) --most many", "needs an integer"),
+    ("%step f(3.0) --into nothing", "nothing called nothing was traced"),
+    ("%step f(3.0) --at 99", "no operation of that line was recorded"),
+    ("%step --file no/such/file.json", "cannot read no/such/file.json"),
+    ("%step --file", "needs a value"),
+    ("%step f(3.0) --file x.json", "not both"),
+    ("%step f(3.0) --txt", "Did you mean --text?"),
+)

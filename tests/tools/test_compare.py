@@ -1,0 +1,310 @@
+"""``%time`` and ``%compare``: programs carried over to real JAX, and what is said when they cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from minijax.repl import batch
+from minijax.tools import compare, realjax
+from minijax.tools.document import plain
+from minijax.tools.session import Session
+from minijax.tools.targets import from_expression, traceable
+
+SETUP = (
+    "import functools, dataclasses",
+    "def f(x): return jnp.sin(x) * 2.0 - x",
+    "x = 3.0; v = jnp.arange(3.0); scale = 2.0",
+    "def scaled(x): return f(x) * scale",
+    "def deep(x, n):\n    import minijax.numpy as jj\n    return x if n == 0 else jj.cos(deep(x, n - 1))",
+    "@custom_jvp\ndef safe(x): return jnp.log1p(x)",
+    "@safe.defjvp\ndef safe_jvp(p, t): return safe(p[0]), 5.0 * t[0]",
+    "@custom_jvp\ndef simple(x): return jnp.exp(x)",
+    "simple.defjvps(lambda t, ans, x: t * ans)",
+    "@custom_vjp\ndef back(x): return jnp.sin(x)",
+    "back.defvjp(lambda x: (back(x), x), lambda x, ct: (7.0 * ct,))",
+    "class Model:\n    def __init__(self, w): self.w = w\n    def __call__(self, x): return jnp.sum(tanh(self.w * x))",
+    "m = Model(v)",
+    "@tree_util.register_dataclass\n@dataclasses.dataclass\nclass Pair:\n    a: object\n    b: object",
+    "p = Pair(v, 2.0)",
+    "def with_pair(p, x): return jnp.dot(p.a, x) * p.b",
+    "gradient = grad(scaled); mapped = vmap(gradient, in_axes=0)",
+    "from minijax.extend.core import Primitive",
+    "from minijax.interpreters import ad",
+    "from minijax.core import ShapedArray",
+    "cube_p = Primitive('cube'); cube_p.def_impl(lambda x: x ** 3);",
+    "cube_p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype));",
+    "ad.primitive_jvps[cube_p] = lambda ps, ts: (cube_p.bind(*ps), 3.0 * ps[0] ** 2 * ts[0])",
+    "def cube(x): return cube_p.bind(x)",
+    "_, pull = vjp(f, x)",
+    "def either(x, ours): return pull(x)[0] if ours else jnp.sin(x)",
+)
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    made = batch.new_session({})
+    for code in SETUP:
+        outcome = made.run_line(code)
+        assert outcome.error is None, (code, outcome.error)
+    return made
+
+
+def both(session: Session, text: str) -> tuple[compare.Side, compare.Side]:
+    target = traceable("compare", from_expression(session, "compare", text))
+    return compare.ours(target), compare.theirs(target)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(3.0)",
+        "scaled(v)",
+        "jnp.sin(v) * x + scale",
+        "v.sum() + v.at[1].set(3.0)[1]",
+        "grad(f)(3.0)",
+        "gradient(3.0)",
+        "mapped(v)",
+        "jit(f)(v)",
+        "deep(x, 3)",
+        "jit(deep, static_argnums=1)(x, 3)",
+        "grad(safe)(2.0)",
+        "grad(simple)(2.0)",
+        "grad(back)(2.0)",
+        "m(v)",
+        "grad(m)(v)",
+        "with_pair(p, v)",
+        "functools.partial(jnp.add, 1.0)(v)",
+        "lax.scan(lambda c, y: (sin(c) * y, c), 1.0, v)",
+        "lax.cond(x > 1, sin, cos, x)",
+        "grad(cube)(2.0)",
+        "checkpoint(f)(x)",
+        "(lambda q: {'a': [f(q['b']), 1.0], 'c': None})({'b': v})",
+        "jnp.where(v > 1, v, jnp.float32(0))",
+        "either(2.0, False)",
+        "np.sum(v)",
+    ],
+)
+def test_programs_run_on_jax(session: Session, text: str) -> None:
+    ours, theirs = both(session, text)
+    mine, other = ours.call(), theirs.call()
+    leaves = jax.tree_util.tree_leaves(other)
+    assert all(isinstance(leaf, (jax.Array, float, int)) for leaf in leaves)
+    mine_leaves = realjax.jax_module().tree_util.tree_leaves(jax.tree_util.tree_map(np.asarray, mine))
+    for a, b in zip(mine_leaves, leaves, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
+
+
+def test_the_rules_are_the_users_own_on_jax_too(session: Session) -> None:
+    """5 and 7 are no derivatives of log1p and sin: the rules were carried over, not looked up."""
+    assert float(both(session, "grad(safe)(2.0)")[1].call()) == 5.0
+    assert float(both(session, "grad(back)(2.0)")[1].call()) == 7.0
+
+
+def test_nothing_of_the_users_is_changed(session: Session) -> None:
+    f = session.namespace["f"]
+    names = dict(f.__globals__)
+    both(session, "scaled(v)")[1].call()
+    assert dict(f.__globals__) == names and session.namespace["m"].__class__ is session.namespace["Model"]
+    assert "Array([" in repr(session.namespace["scaled"](session.namespace["v"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pull(1.0)", "VJP"),
+        ("either(2.0, True)", "VJP"),
+        ("minijax.tools.record(f, 3.0)", "record: a function of minijax's own"),
+    ],
+)
+def test_what_cannot_be_carried_over_is_named(session: Session, text: str, said: str) -> None:
+    with pytest.raises(realjax.Unmapped, match=said):
+        both(session, text)[1].call()
+    shown = plain(session.run_line(f"%compare {text}").shown, 200)
+    assert "cannot be carried over to JAX" in shown and said in shown and "minijax" in shown
+
+
+def test_jax_s_own_error_is_shown_and_the_session_goes_on(session: Session) -> None:
+    session.run_line("def odd(x): return x.nothing_jax_has if type(x).__module__.startswith('jax') else x")
+    shown = plain(session.run_line("%compare odd(v)").shown, 200)
+    assert "JAX raised AttributeError" in shown and session.run_line("1 + 1").value == 2
+
+
+def test_equal_jaxprs_are_shown_once(session: Session) -> None:
+    shown = plain(session.run_line("%compare grad(f)(f32[])").shown, 120)
+    assert "the same · 8 equations" in shown and shown.count("cos a") == 1 and "not run" in shown
+
+
+def test_different_jaxprs_stand_beside_each_other(session: Session) -> None:
+    session.run_line("def apart(x): return x + (1.0 if type(x).__module__.startswith('minijax') else 2.0) * jnp.sin(x)")
+    shown = plain(session.run_line("%compare apart(f32[3])").shown, 120)
+    assert "they differ" in shown and "minijax · 3 equations" in shown
+    assert any("1.0:f32[]" in each and "~" in each and "2.0:f32[]" in each for each in shown.split("\n"))
+
+
+def test_a_program_that_cannot_be_staged_is_compared_by_value(session: Session) -> None:
+    shown = plain(session.run_line("%compare int(x) + 1").shown, 120)
+    assert "the same, to the last bit" in shown and "none: ConcretizationTypeError" in shown and "eager" in shown
+
+
+def test_effects_happen_as_rarely_as_can_be(session: Session, capfd: pytest.CaptureFixture[str]) -> None:
+    session.run_line("calls = []")
+    session.run_line("def noisy(x): debug.callback(lambda y: calls.append(1), x); return x")
+    shown = plain(session.run_line("%time noisy(x) --alone").shown)
+    assert "run once only" in shown and "eager" not in shown and len(session.namespace["calls"]) == 1
+
+
+@pytest.mark.parametrize("command", ["%time", "%time --alone", "%compare"])
+def test_what_a_program_prints_is_not_repeated(
+    session: Session, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert session.run_line("def says(x):\n    print('said')\n    return sin(x)").error is None
+    shown = " ".join(plain(session.run_line(f"{command} says(x)").shown, 200).split())
+    assert 1 <= capsys.readouterr().out.count("said") <= 8
+    assert "what it prints is shown for the first runs" in shown and "eager" in shown
+    assert "what it prints" not in plain(session.run_line(f"{command} f(x)").shown, 200)
+
+
+def test_a_pytree_class_is_made_known_to_jax_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = []
+    register = jax.tree_util.register_pytree_node
+
+    def counting(cls, *functions):
+        known.append(cls)
+        register(cls, *functions)
+
+    monkeypatch.setattr(jax.tree_util, "register_pytree_node", counting)
+    for code in (
+        "factor = 2.0",
+        "class Base:\n    def power(self): return factor",
+        "@tree_util.register_pytree_node_class\nclass Node(Base):\n"
+        "    def __init__(self, a): self.a = a\n    def scaled(self): return self.a * self.power() * factor\n"
+        "    def tree_flatten(self): return (self.a,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, children): return cls(children[0] * factor / factor)",
+        "node = Node(v)",
+        "def use(n): return grad(lambda m: jnp.sum(m.scaled()))(n).a",
+    ):
+        assert session.run_line(code).error is None
+    assert both(session, "use(node)")[1].call().tolist() == [4.0] * 3
+    # what its names mean is looked up anew
+    session.run_line("factor = 3.0")
+    ours, theirs = both(session, "use(node)")
+    assert theirs.call().tolist() == ours.call().tolist() == [9.0] * 3
+    session.run_line("del Node.scaled; Node.scaled = lambda self: self.a")
+    assert both(session, "use(node)")[1].call().tolist() == [1.0] * 3
+    assert len(known) == 1 and len([each for each in realjax._nodes.values() if each.cls in known]) == 1
+
+
+def test_figures(session: Session) -> None:
+    outcome = session.run_line("%time f(v)")
+    names = {"trace", "compile", "jit", "eager"}
+    assert set(outcome.value) >= {*names, *(f"jax {name}" for name in names)}
+    assert all(0 < seconds < 60 for seconds in outcome.value.values())
+    for width in (40, 80, 200):
+        shown = plain(outcome.shown, width)
+        assert max(map(len, shown.split("\n"))) <= width and "█" in shown
+    assert set(session.run_line("%time f(f32[3]) --alone").value) == {"trace", "lower", "compile"}
+
+
+def test_bars_are_in_proportion() -> None:
+    lines = list(compare.bars({"minijax": {"eager": 1.0, "jit": 0.25}}, ("eager", "jit"), 80))
+    long, short = (next(piece for role, piece in each if role == "value") for each in lines)
+    assert abs(len(long) - 4 * len(short)) <= 2 and set(long) == {"█"}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([1.0, np.nan, np.inf], [1.0, np.nan, np.inf], (0.0, 0.0)),
+        ([1.0, 2.0], [1.0, 2.5], (0.5, 0.2)),
+        ([1.0], [np.nan], (np.inf, np.inf)),
+        ([np.inf], [-np.inf], (np.inf, np.inf)),
+        ([True], [False], (1.0, 1.0)),
+        ([1 + 1j], [1 + 1j], (0.0, 0.0)),
+    ],
+)
+def test_differences_of_arrays(a, b, expected) -> None:
+    assert compare.difference(np.array(a), np.array(b)) == expected
+
+
+def test_values_of_different_kinds_are_told() -> None:
+    def said(a, b) -> str:
+        return "".join(piece for _, piece in compare.value_row(a, b).body[0])
+
+    assert "JAX int32[]" in said(np.float32(1), np.int32(1))
+    assert "minijax gives 2 arrays, JAX 1" in said((1.0, 2.0), 1.0)
+    assert said({"a": np.ones(3)}, {"a": np.ones(3)}) == "the same, to the last bit"
+    assert said("same", "same") == "the same, to the last bit"
+    assert "only arrays are compared" in said(len, len) and "JAX a str" in said("one", "other")
+
+
+def test_functions_of_the_users_modules_are_carried_over(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "users_layers.py").write_text(
+        "import minijax.numpy as jnp\nfrom minijax import jit\nwidth = 3.0\n"
+        "def dense(x): return jnp.tanh(x) * width\nfast = jit(dense)\n"
+    )
+    (tmp_path / "users_model.py").write_text("import users_layers\ndef model(x): return users_layers.fast(x) + 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    session.run_line("import users_model")
+    theirs = both(session, "users_model.model(v)")[1].call()
+    assert isinstance(theirs, jax.Array)
+    np.testing.assert_allclose(np.asarray(theirs), np.tanh(np.arange(3.0)) * 3.0 + 1.0, rtol=1e-6)
+    import users_layers  # type: ignore[import-not-found]
+
+    assert users_layers.jnp.__name__ == "minijax.numpy"
+
+
+def test_a_primitive_is_carried_over_with_all_its_rules(session: Session) -> None:
+    for code in (
+        "from minijax.interpreters import batching, mlir",
+        "mlir.register_lowering(cube_p, mlir.lower_fun(lambda x: x ** 3, multiple_results=False))",
+        "batching.primitive_batchers[cube_p] = lambda args, dims: (cube_p.bind(*args), dims[0])",
+    ):
+        assert session.run_line(code).error is None
+    ours, theirs = both(session, "jit(vmap(grad(cube)))(v)")
+    assert np.asarray(theirs.call()).tolist() == np.asarray(ours.call()).tolist() == [0.0, 3.0, 12.0]
+
+
+def test_weak_types_and_x64_go_along(session: Session) -> None:
+    theirs = both(session, "f(x)")[1]
+    assert theirs.jaxpr().out_avals[0].weak_type and theirs.call().dtype == np.float32
+    session.run_line("%x64 on")
+    try:
+        shown = plain(session.run_line("%compare f(np.float64(3.0))").shown, 120)
+    finally:
+        session.run_line("%x64 off")
+    assert "dtype=float64" in shown and "the same · 3 equations" in shown and "JAX raised" not in shown
+
+
+@pytest.mark.parametrize("command", ["%time", "%compare"])
+def test_a_live_tracer_is_not_measured(command: str) -> None:
+    session = batch.new_session({})
+    assert session.run_line("%push jvp x=3. dx=1.").error is None
+    shown = " ".join(plain(session.run_line(f"{command} sin(x)").shown, 300).split())
+    assert "an argument of sin(x) is jvp:1 f32[]. Give it values, or close that level with %pop" in shown
+    session.run_line("%pop x")
+
+
+def test_the_first_call_is_no_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a clock that only the runs advance: the first compiles for 2 s, the others take 1 ms
+    clock, runs = [0.0], []
+
+    def run() -> None:
+        clock[0] += 0.001 if runs else 2.0
+        runs.append(None)
+
+    monkeypatch.setattr(compare.time, "perf_counter", lambda: clock[0])
+    assert compare._best(run, compare.Nowhere()) == pytest.approx(0.001) and 1 < len(runs) < 100
+    # what takes long is run once
+    slow: list[float] = []
+
+    def run_slowly() -> None:
+        clock[0] += 20.0
+        slow.append(20.0)
+
+    assert compare._best(run_slowly, compare.Nowhere()) == 20.0 and len(slow) == 1

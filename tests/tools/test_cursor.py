@@ -1,0 +1,312 @@
+"""Moving through a recording, and the state at each moment."""
+
+from __future__ import annotations
+
+import functools
+import time
+
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.tools.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Lives
+from minijax.tools.recorder import Recorder
+from minijax.tools.recording import (
+    BindRecord,
+    ErrorRecord,
+    LifeRecord,
+    Recording,
+    RuleRecord,
+    ScopeRecord,
+    TracerRecord,
+)
+
+
+def f(x):
+    y = jnp.sin(x)
+    return y * 2.0 - x  # line of the product
+
+
+LINE_OF_PRODUCT = f.__code__.co_firstlineno + 2
+
+
+def recording_of(fun) -> Recording:
+    recorder = Recorder("full")
+    try:
+        with recorder:
+            fun()
+    except (TypeError, ZeroDivisionError):
+        pass
+    return recorder.recording
+
+
+@functools.cache
+def gradient() -> Recording:
+    return recording_of(lambda: minijax.grad(f)(3.0))
+
+
+@functools.cache
+def chain(length: int) -> Recording:
+    def long(x):
+        for _ in range(length):
+            x = jnp.sin(x)
+        return x
+
+    return recording_of(lambda: minijax.grad(long)(1.0))
+
+
+def at(cursor: Cursor) -> tuple[str, str]:
+    """What the cursor is at, in brief."""
+    node = cursor.moment.node
+    return cursor.moment.kind, getattr(node, "primitive", "") or getattr(node, "level", "")
+
+
+def test_into_over_out_and_back():
+    cursor = Cursor(gradient())
+    assert cursor.moment.kind == BEGIN and not cursor.back()
+    assert cursor.into() and at(cursor) == (ENTER, "partial_eval:1")
+    assert cursor.into() and at(cursor) == (ENTER, "jvp:2")
+    assert cursor.into() and at(cursor) == (ENTER, "sin")
+    assert cursor.over() and at(cursor) == (LEAVE, "sin")
+    assert cursor.over() and at(cursor) == (ENTER, "mul")  # of a moment without an inside: to the next
+    assert cursor.into() and cursor.moment.depth == 3
+    assert cursor.out() and at(cursor) == (LEAVE, "mul") and cursor.moment.depth == 2
+    assert cursor.back_over() and at(cursor) == (ENTER, "mul")
+    assert cursor.back() and at(cursor) == (LEAVE, "sin")
+    assert cursor.back_out() and at(cursor) == (ENTER, "jvp:2")
+    assert cursor.out() and at(cursor) == (LEAVE, "partial_eval:1")  # what encloses the one just entered
+    assert cursor.out() and cursor.moment.kind == END
+    assert not cursor.into() and not cursor.over() and not cursor.out()
+    assert cursor.first() and cursor.position == 0
+    assert cursor.go(10_000) and cursor.moment.kind == END
+
+
+def test_over_and_back_over_are_inverse_at_the_top():
+    cursor = Cursor(gradient())
+    there = [cursor.position]
+    while cursor.over():
+        there.append(cursor.position)
+    back = [cursor.position]
+    while cursor.back_over():
+        back.append(cursor.position)
+    assert back == there[::-1]
+    assert len(there) < len(cursor.moments) / 2
+
+
+def test_to_a_bind_by_primitive_level_line_and_shape():
+    cursor = Cursor(gradient())
+    assert cursor.to_bind("mul", level="jvp:2")
+    node = cursor.moment.node
+    assert isinstance(node, BindRecord) and (node.primitive, node.level) == ("mul", "jvp:2")
+    first = cursor.position
+    assert cursor.to_bind("mul", level="eval") and cursor.position > first
+    assert cursor.to_bind(level="jvp", backwards=True) and cursor.position == first
+    cursor.first()
+    assert cursor.to_bind(place=str(LINE_OF_PRODUCT)) and cursor.position == first
+    assert cursor.to_bind(place=f"{__file__}:{LINE_OF_PRODUCT}")
+    assert not cursor.to_bind(place="1") and cursor.position > first
+    assert not cursor.to_bind("tanh") and not cursor.to_bind(shape="f32[7]")
+    cursor = Cursor(recording_of(lambda: minijax.vmap(f)(jnp.ones(3))))
+    assert cursor.to_bind(shape="f32[3]")
+    assert "f32[3]" in (*cursor.moment.node.types, *cursor.moment.node.in_types)
+    assert cursor.to_bind("sin", shape="[3]") and cursor.moment.node.level == "eval"
+
+
+def test_shapes_are_not_confused():
+    cursor = Cursor(recording_of(lambda: jnp.sin(jnp.ones((2, 3), jnp.bfloat16))))
+    assert not cursor.to_bind("sin", shape="f16[2,3]") and not cursor.to_bind("sin", shape="[3]")
+    assert cursor.to_bind("sin", shape="[2,3]")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_to_what_is_not_finite():
+    recording = recording_of(lambda: minijax.jvp(lambda x: jnp.log(x) * 0.0, (0.0,), (1.0,)))
+    cursor = Cursor(recording)
+    assert cursor.to_nonfinite()
+    assert at(cursor) == (LEAVE, "log") and cursor.moment.node.out == "-inf"
+    cursor.last()
+    assert cursor.to_nonfinite(backwards=True) and cursor.moment.node.primitive == "mul"
+    assert not Cursor(gradient()).to_nonfinite()
+
+
+def test_what_a_compiled_program_returned_is_looked_at_too():
+    cursor = Cursor(recording_of(lambda: minijax.jit(jnp.log)(0.0)))
+    assert cursor.to_nonfinite() and cursor.moment.node.out == "-inf"
+
+
+def test_to_an_error_and_back_out_of_it():
+    recording = recording_of(lambda: minijax.make_jaxpr(lambda x: jnp.dot(jnp.ones((2, 3)), jnp.sin(x)))(jnp.ones(4)))
+    cursor = Cursor(recording)
+    assert cursor.to_error()
+    node = cursor.moment.node
+    assert isinstance(node, ErrorRecord) and node.where == "dot_general in make_jaxpr:1" and node.type == "TypeError"
+    assert node.place.startswith(f"{__file__}:")
+    assert cursor.state().bind is not None and cursor.state().bind.primitive == "dot_general"
+    assert cursor.to_error() and at(cursor) == (LEAVE, "dot_general")
+    assert cursor.to_error() and cursor.moment.node.where == "the recorded call"
+    assert not cursor.to_error()
+    assert cursor.to_bind("sin", backwards=True)
+    assert cursor.to_error() and not Cursor(gradient()).to_error()
+
+
+def test_search_both_ways():
+    cursor = Cursor(gradient())
+    assert cursor.search("COS(") is False  # a record's texts, not how somebody prints them
+    assert cursor.search("Cos")
+    assert cursor.moment.node.primitive == "cos"
+    here = cursor.position
+    assert cursor.search("transpose") and isinstance(cursor.moment.node, RuleRecord)
+    assert cursor.search("cos", backwards=True) and cursor.position == here
+    assert not cursor.search("nowhere") and cursor.position == here
+
+
+def test_bookmarks():
+    cursor = Cursor(gradient())
+    cursor.to_bind("mul")
+    cursor.mark("product")
+    here = cursor.position
+    cursor.last()
+    assert not cursor.to_mark("unknown")
+    assert cursor.to_mark("product") and cursor.position == here
+    assert cursor.bookmarks == {"product": here}
+
+
+def test_the_state_inside_a_rule():
+    cursor = Cursor(gradient())
+    cursor.to_bind("mul", level="partial_eval")
+    state = cursor.state()
+    assert state.stack == ("eval", "partial_eval:1", "jvp:2")
+    assert [type(node) for node in state.path] == [ScopeRecord, ScopeRecord, BindRecord, BindRecord]
+    assert state.bind is state.path[-1]
+    assert state.place.startswith(f"{__file__}:{LINE_OF_PRODUCT - 1} ")
+    assert state.forced == "argument 0 is a partial_eval:1 tracer"
+    unknown = [life.tracer for life in state.tracers[1]]
+    assert [tracer.level for tracer in unknown] == ["partial_eval:1"]
+    (x,) = state.tracers[2]
+    assert (x.name, x.tracer.type, dict(x.tracer.fields)["primal"]) == ("x", "f32[]", "3.0")
+    assert state.programs == ()
+    cursor.into()
+    (program,) = cursor.state().programs
+    assert program.level == "partial_eval:1" and [e.primitive for e in program.equations] == ["mul"]
+    cursor.to_bind("sub", level="partial_eval")
+    cursor.over()
+    (program,) = cursor.state().programs
+    assert [e.primitive for e in program.equations] == ["mul", "mul", "sub"]
+    assert len(program.equations) == 3 and program.equations[-1].primitive == "sub"
+    assert [e.primitive for e in program.equations[:2]] == ["mul", "mul"]
+
+
+def test_the_rule_that_is_applied():
+    cursor = Cursor(gradient())
+    cursor.to_bind("cos")
+    assert cursor.state().rule.table == "numpy"
+    cursor.to_bind("mul", level="jvp")
+    assert (cursor.state().rule.table, cursor.state().rule.primitive) == ("jvp", "mul")
+    assert cursor.search("transpose", backwards=False)
+    rule = cursor.moment.node
+    assert cursor.state().rule is rule and rule.primitive == "sub"
+    assert rule.place.startswith(f"{__file__}:{LINE_OF_PRODUCT} ")
+    # until the backward pass ends
+    while cursor.moment.kind != END and getattr(cursor.moment.node, "phase", "") != "transpose":
+        state = cursor.state()
+        if state.bind is None:
+            assert state.rule is not None and state.rule.table == "transpose"
+        cursor.into()
+    assert cursor.state().rule is None
+
+
+def test_a_backward_pass_is_at_the_lines_of_the_forward_one():
+    cursor = Cursor(gradient())
+    cursor.search("transpose")
+    places = set()
+    while cursor.into():
+        if cursor.moment.kind == ENTER:
+            places.add(cursor.state().place.rpartition(":")[2])
+    assert f"{LINE_OF_PRODUCT} (f)" in places
+
+
+def test_tracers_die():
+    def short(x):
+        y = jnp.sin(x)
+        y = jnp.cos(y)
+        y = jnp.exp(y)
+        return y
+
+    recording = recording_of(lambda: minijax.jvp(short, (1.0,), (1.0,)))
+    cursor = Cursor(recording)
+    counts = []
+    while cursor.to_bind(level="jvp"):
+        counts.append([life.tracer.type for life in cursor.state().tracers[1]])
+    assert list(map(len, counts)) == [1, 2, 2]  # x; x and y; x and the next y
+    assert all(life.born < life.died for life in recording.lives if life.died >= 0)
+
+
+def test_lives_are_found_by_their_tree():
+    def life(born: int, died: int) -> LifeRecord:
+        return LifeRecord(TracerRecord(born, "jvp:1", "f32[]"), 1, born, died)
+
+    known = [life(born, died) for born, died in ((1, 4), (2, -1), (2, 3), (5, 9), (7, -1))]
+    lives = Lives(known)
+    for moment in range(11):
+        slowly = [each for each in known if each.born <= moment and (each.died < 0 or each.died > moment)]
+        assert list(lives.at(moment)) == slowly
+    assert Lives([]).at(3) == ()
+
+
+def test_an_empty_recording_has_a_beginning_and_an_end():
+    cursor = Cursor(Recording("full"))
+    assert [moment.kind for moment in cursor.moments] == [BEGIN, END]
+    state = cursor.state()
+    assert (state.stack, state.path, state.bind, state.tracers, state.programs) == (("eval",), (), None, ((),), ())
+    assert cursor.into() and not cursor.into() and cursor.back()
+
+
+def test_a_deep_tree_is_stepped_without_recursion():
+    node: BindRecord | None = None
+    for level in range(5000, 0, -1):
+        children = () if node is None else (node,)
+        node = BindRecord(level, 10_001 - level, "sin", "eval", 0, (), (), (), "", None, "", "", children)
+    assert node is not None
+    cursor = Cursor(Recording("full", tree=(node,), events=10_000))
+    cursor.go(5000)
+    assert len(cursor.state().path) == 5000
+    assert cursor.over() and cursor.back_over() and cursor.position == 5000
+    cursor.first()
+    cursor.into()
+    cursor.over()
+    assert cursor.into() and cursor.moment.kind == END
+
+
+@pytest.mark.timing
+def test_a_step_costs_the_same_anywhere():
+    """In a long recording, with a long jaxpr and many tracers, a state costs about what it costs in a short one."""
+
+    def microseconds(recording: Recording) -> float:
+        cursor = Cursor(recording)
+        cursor.go(len(cursor.moments) // 2)
+        began = time.process_time()
+        for _ in range(200):
+            cursor.into()
+            cursor.state()
+        return (time.process_time() - began) / 200 * 1e6
+
+    for _ in range(3):
+        short, long = (min(microseconds(chain(length)) for _ in range(3)) for length in (40, 1200))
+        if long < 4 * short:
+            return
+    pytest.fail(f"{long:.0f} us in a recording of {chain(1200).events} events, {short:.0f} us in a short one")
+
+
+def test_all_kinds_of_moments_have_texts():
+    cursor = Cursor(recording_of(lambda: minijax.jit(minijax.grad(f))(1.0)))
+    kinds = {(moment.kind, type(moment.node).__name__) for moment in cursor.moments}
+    assert {name for kind, name in kinds if kind == EVENT} >= {
+        "EquationRecord",
+        "JaxprRecord",
+        "CacheRecord",
+        "PhaseRecord",
+        "ModuleRecord",
+        "ExecutableRecord",
+        "RuleRecord",
+    }
+    assert cursor.search("stablehlo") and cursor.search("fusion")

@@ -1,0 +1,57 @@
+"""``%doc`` of what was typed at a prompt, which is in no file."""
+
+from __future__ import annotations
+
+import pytest
+
+from minijax.repl import batch
+from minijax.tools.document import plain
+from minijax.tools.session import Session
+
+SETUP = (
+    'class C:\n    """The first."""\n    def m(self): return 1',
+    "old, of_old = C, C()",
+    "import functools\n@functools.total_ordering\nclass C:\n    n = 3\n    def __lt__(self, other): return False",
+    "class Bare: n = 4",
+    "def make():\n    class Inner:\n        a = 1\n    return Inner",
+    "class Inner: pass",
+    "inner = make()",
+    "%push jaxpr z=f32[]",
+    "%pop z",
+    "dynamic = type('Nowhere', (), {})",
+)
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    made = batch.new_session({"__name__": "__main__"})
+    for code in SETUP:
+        outcome = made.run_line(code)
+        assert outcome.error is None, (code, outcome.error)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("C", "@functools.total_ordering\nclass C:\n    n = 3\n    def __lt__"),
+        ("old", 'class C:\n    """The first."""\n    def m(self): return 1'),
+        ("of_old", 'class C:\n    """The first."""'),
+        ("Bare", "class Bare: n = 4"),
+        ("inner", "    class Inner:\n        a = 1"),
+        ("Inner", "class Inner: pass"),
+    ],
+)
+def test_a_class_typed_at_the_prompt_has_its_source(session: Session, name: str, source: str) -> None:
+    shown = plain(session.run_line(f"{name}??").shown, 100)
+    assert source in shown and "source is not known" not in shown
+
+
+def test_where_a_class_was_typed(session: Session) -> None:
+    assert "from <minijax-3>:2" in plain(session.run_line("C?").shown, 100)
+    assert "from <minijax-5>:2" in plain(session.run_line("inner?").shown, 100)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "int", "inner.a"])
+def test_what_has_no_source_says_so(session: Session, name: str) -> None:
+    assert "its source is not known" in plain(session.run_line(f"{name}??").shown, 100)

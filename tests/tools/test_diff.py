@@ -1,0 +1,182 @@
+"""``%diff``: what is paired, what is marked, and the passes of a gradient."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from minijax import grad, make_jaxpr, vmap
+from minijax import numpy as jnp
+from minijax.repl import batch
+from minijax.tools import diff, passes
+from minijax.tools.document import Columns, Line, document, lay_out, length, line, plain
+from minijax.tools.html import to_html
+from minijax.tools.session import Session
+from minijax.tools.targets import Target
+from minijax.tools.theme import STYLES
+
+
+@pytest.fixture
+def session() -> Session:
+    made = batch.new_session({})
+    made.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
+    made.run_line("v = jnp.arange(3.0)")
+    return made
+
+
+def marks(session: Session, command: str) -> list[tuple[str, str, str]]:
+    """(mark, left, right) of each row, without indentation."""
+    (columns,) = [block for block in session.run_line(command).shown.blocks if isinstance(block, Columns)]
+    texts = [["".join(piece for _, piece in side).strip() for side in (p.left, p.right)] for p in columns.rows(60)]
+    return [(pair.mark, *both) for pair, both in zip(columns.rows(60), texts, strict=True)]  # type: ignore[misc]
+
+
+def test_a_gradient_beside_its_function_at_200_columns_and_at_40(session: Session) -> None:
+    outcome = session.run_line("%diff f(3.0) --by grad")
+    wide = plain(outcome.shown, 120).split("\n")
+    assert wide[0].split() == ["f", "·", "3", "equations", "│", "grad(f)", "·", "8", "equations"]
+    assert any(re.fullmatch(r" +b:f32\[\] = sin a +│ +b:f32\[\] = sin a", each) for each in wide)
+    assert any(re.fullmatch(r" {59}\+ +c:f32\[\] = cos a", each) for each in wide)
+    narrow = plain(outcome.shown, 40).split("\n")
+    assert narrow[:2] == ["- f · 3 equations", "+ grad(f) · 8 equations"]
+    assert narrow[3:9] == [
+        "      # forward pass",
+        "      b:f32[] = sin a",
+        "+     c:f32[] = cos a",
+        "      d:f32[] = mul b 2.0:f32[]",
+        "-     d:f32[] = sub c a",
+        "+     _:f32[] = sub d a",
+    ]
+    assert all(len(each) <= 40 for each in narrow)
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+def test_rows_fit_the_page(session: Session, width: int) -> None:
+    session.run_line("def g(x): return lax.scan(lambda c, y: (sin(c) * y, c), 1.0, x)[0]")
+    shown = session.run_line("%diff g(v) --by grad").shown
+    assert all(length(each) <= width for each in lay_out(shown, width))
+
+
+def test_renamed_variables_are_no_difference_and_rewired_ones_are(session: Session) -> None:
+    assert marks(session, "%diff f(3.0) --with f(4.0)") == [
+        (" ", *[text] * 2)
+        for text in (
+            "{ lambda ; a:f32[]. let",
+            "b:f32[] = sin a",
+            "c:f32[] = mul b 2.0:f32[]",
+            "d:f32[] = sub c a",
+            "in (d,) }",
+        )
+    ]
+    session.run_line("def left(x, y): return sin(x) - cos(y)")
+    session.run_line("def right(x, y): return sin(y) - cos(x)")
+    found = marks(session, "%diff left(1.0, 2.0) --with right(1.0, 2.0)")
+    # both read 'c = sin ...' and 'd = cos ...': of other variables
+    assert [mark for mark, left, _ in found if "sin" in left or "cos" in left] == ["~", "~"]
+    assert ("the same" in plain(session.run_line("%diff f(3.0) --with f(4.0)").shown)) is True
+
+
+def test_equations_stand_beside_what_they_were(session: Session) -> None:
+    found = marks(session, "%diff jit(f)(v) --by jvp")
+    assert (" ", "d:f32[3] = mul c 2.0:f32[]", "h:f32[3] = mul e 2.0:f32[]") in found
+    assert (" ", "b:f32[3] = sub d a", "c:f32[3] = sub h a") in found
+    assert ("+", "", "i:f32[3] = mul g 2.0:f32[]") in found
+    mapped = marks(session, "%diff f(v) --by vmap --axis-size 7")
+    assert ("~", "b:f32[3] = sin a", "b:f32[7,3] = sin a") in mapped
+
+
+@pytest.mark.parametrize(
+    ("by", "program"),
+    [
+        ("grad", lambda f: grad(f)),
+        ("vmap,grad", lambda f: vmap(grad(f))),
+        ("grad,grad", lambda f: grad(grad(f))),
+        ("vmap,vmap", lambda f: vmap(vmap(f))),
+    ],
+)
+def test_the_second_jaxpr_is_that_of_the_transformed_function(session: Session, by: str, program) -> None:
+    """Noting where the passes part changes nothing."""
+    before, after = session.run_line(f"%diff f(3.0) --by {by} --axis-size 2").value
+    f = session.namespace["f"]
+    shape = (2,) * by.count("vmap")
+    assert str(after) == str(make_jaxpr(program(f))(jnp.ones(shape) * 1.0 if shape else 3.0)).replace("\\n", "\n")
+    assert str(before) == str(make_jaxpr(f)(3.0))
+
+
+def made(fun, *args, by=("grad",), **options) -> passes.Passes:
+    target = Target(fun, args, {}, tuple("xyz"[: len(args)]), "fun")
+    found = passes.Transformed(target, by, **options).passes
+    assert found is not None
+    return found
+
+
+def test_the_passes_of_a_gradient() -> None:
+    found = made(lambda x, y: jnp.sum(jnp.sin(x) * y), jnp.ones(5), jnp.ones(5))
+    assert [eqn.primitive.name for eqn in found.forward] == ["sin", "cos", "mul", "reduce_sum"]
+    assert [eqn.primitive.name for eqn in found.backward] == ["broadcast_in_dim", "mul", "mul"]
+    # cos(x) and y, of 5 float32 each
+    assert len(found.residuals) == 2 and found.bytes == 40 and len(found.arguments) == 1
+    both = made(lambda x, y: jnp.sum(jnp.sin(x) * y), jnp.ones(5), jnp.ones(5), argnums=(0, 1))
+    assert len(both.residuals) == 3 and both.bytes == 60
+
+
+def test_the_cotangent_is_no_residual() -> None:
+    found = made(jnp.sin, jnp.ones(5), by=("vjp",))
+    assert [len(found.forward), len(found.residuals), len(found.backward)] == [2, 1, 1]
+    mapped = made(jnp.sin, jnp.ones(5), by=("vmap", "vjp"))
+    assert len(mapped.residuals) == 1
+
+
+def test_the_passes_inside_a_jitted_function_are_found() -> None:
+    found = made(lambda x: jnp.sin(x) * x, 3.0, by=("jit", "grad"))
+    assert [eqn.primitive.name for eqn in found.forward][:2] == ["sin", "cos"]
+    assert found.backward[-1].primitive.name == "add_any"
+
+
+def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session: Session) -> None:
+    """The transposed scan reads more like the function's own than the one of the forward pass does."""
+    session.run_line("def step(c, x): return c + tanh(x), c * x")
+    session.run_line("def scanned(xs): return lax.scan(step, 0., xs)[1].sum()")
+    shown = session.run_line("%diff scanned(jnp.ones(3)) --by grad").shown
+    (columns,) = [b for b in shown.blocks if isinstance(b, Columns)]
+    named = [(words(pair.left), words(pair.right)) for pair in columns.rows(200)]
+    backward = named.index(("", "# backward pass"))
+    scans = [i for i, (left, _) in enumerate(named) if "= scan[" in left]
+    assert len(scans) == 1 and scans[0] < backward and "= scan[" in named[scans[0]][1]
+    assert all(not left or left.startswith(("in ", "_:")) for left, _ in named[backward:])
+
+
+def words(segments: Line) -> str:
+    return "".join(piece for _, piece in segments).strip()
+
+
+def test_passes_have_their_colours_and_are_named_without(session: Session) -> None:
+    (columns,) = [b for b in session.run_line("%diff f(3.0) --by grad").shown.blocks if isinstance(b, Columns)]
+    roles: dict[str, set[str]] = {}
+    for pair in columns.rows(60):
+        text = "".join(piece for _, piece in pair.right).strip()
+        roles[text] = {role for role, piece in pair.right if piece.strip() and role}
+    assert roles["b:f32[] = sin a"] == {"forward"}
+    assert roles["c:f32[] = cos a"] == {"forward", "residual"}
+    assert roles["g:f32[] = mul f c"] == {"backward", "residual"}
+    assert roles["# backward pass"] == {"backward"}
+    assert not roles["in (h,) }"] & {"forward", "backward"}
+    assert {"forward", "backward", "residual"} <= STYLES.keys()
+
+
+def test_long_programs_are_cut(session: Session) -> None:
+    session.run_line("def long(x):\n    for _ in range(50): x = sin(x)\n    return x")
+    shown = plain(session.run_line("%diff long(1.0) --by grad --most 5").shown, 100)
+    assert "(45 more equations)" in shown and shown.count("= sin") <= 10
+
+
+def test_html_has_two_columns_and_escapes(session: Session) -> None:
+    session.run_line("def h(x): return x + 1.0\nh.__name__ = '<script>alert(1)</script>'")
+    html = to_html(session.run_line("%diff h(3.0) --by jit").shown)
+    assert "<script" not in html and "&lt;script&gt;" in html and html.count("<th") == 3
+
+
+def test_texts_can_be_compared() -> None:
+    block = diff.texts_side_by_side("a\nb\nc", "a\nx\nc", (line("l"), line("r")))
+    assert plain(document(block), 40).split("\n") == ["- l", "+ r", "  a", "- b", "+ x", "  c"]

@@ -1,0 +1,332 @@
+"""``no_recompile``, ``explain_cache_miss`` and ``%why``."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import grad, jit, lax, vmap
+from minijax.core.guards import guards
+from minijax.core.trace import stack_depth
+from minijax.errors import RecompilationError
+from minijax.tools import explain_cache_miss, no_recompile
+from minijax.tools.document import plain
+from minijax.tools.explain import why_document
+from minijax.tools.recording import JaxprRecord, PhaseRecord, Recording
+from minijax.tools.session import Session
+
+
+@pytest.fixture(autouse=True)
+def _all_is_as_it_was() -> Any:
+    yield
+    assert not guards and stack_depth() == 0
+
+
+def scaled(x: Any, factor: Any) -> Any:
+    return x * factor
+
+
+F = jit(scaled)
+X = np.ones(3, np.float32)
+F(X, 2.0)
+
+
+# --- no_recompile -------------------------------------------------------------------------------------------
+
+
+def test_cached_calls_pass_on_every_path() -> None:
+    pairs = jit(lambda tree: tree["a"] + tree["b"])
+    tree = {"a": jnp.ones(3), "b": jnp.ones(3)}
+    for _ in range(2):
+        pairs(tree), F(X, 2.0), F(jnp.asarray(X), 2.0)
+    with no_recompile() as block:
+        for _ in range(3):
+            pairs(tree), F(X, 2.0), F(jnp.asarray(X), 2.0)
+    assert block.misses == ()
+
+
+def test_a_retrace_raises_with_the_explanation() -> None:
+    with pytest.raises(RecompilationError) as raised, no_recompile():
+        F(np.ones(4, np.float32), 2.0)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "scaled would be traced in no_recompile."
+    assert lines[1] == "  Why: x: f32[3] became f32[4]"
+    assert lines[2].startswith(f"  Where: {__file__}:")
+    assert lines[-1].startswith("Pad x to one shape")
+    (difference,) = raised.value.reason.differences  # type: ignore[attr-defined]
+    assert difference == ("shape", "x", "f32[3]", "f32[4]")
+    # nothing was traced: it is still new
+    assert not explain_cache_miss(F, np.ones(4, np.float32), 2.0)
+
+
+def test_a_first_call_counts_too() -> None:
+    with pytest.raises(RecompilationError, match="Why: first call"), no_recompile():
+        jit(lambda x: x)(1.0)
+
+
+def test_what_was_only_traced_may_not_be_compiled() -> None:
+    f = jit(lambda x: x + 1.0)
+    f.trace(X)
+    with pytest.raises(RecompilationError, match="would be compiled in no_recompile"), no_recompile():
+        f(X)
+
+
+def test_the_programs_that_transformations_make() -> None:
+    f = jit(lambda x: jnp.sin(x))
+    f(1.0)
+    f(np.float32(1.0))
+    with pytest.raises(RecompilationError, match="the known part of <lambda> is compiled for the first time"):
+        with no_recompile():
+            grad(f)(1.0)
+    grad(f)(1.0)
+    with no_recompile():
+        grad(f)(2.0)
+    with pytest.raises(RecompilationError, match="the batched form of <lambda>"), no_recompile():
+        vmap(f)(jnp.ones(2))
+
+
+def test_a_lambda_made_anew_in_a_loop() -> None:
+    def body(c: Any, x: Any) -> Any:
+        return c, x
+
+    lax.scan(body, 0.0, X)
+    with no_recompile():
+        lax.scan(body, 0.0, X)
+    with pytest.raises(RecompilationError) as raised:
+        for i in range(2):
+            with no_recompile(allow=1 - i):
+                lax.scan(lambda c, x: (c, x), 0.0, X)
+    assert re.search(r"Why: a new function <lambda> at .*test_explain.py:\d+, number 2 made there", str(raised.value))
+
+
+def test_allow_counts_functions_with_all_that_belongs_to_them() -> None:
+    inner = jit(lambda x: x * 2.0)
+
+    def outer(x: Any) -> Any:
+        return lax.cond(x > 0, lambda y: inner(y), lambda y: y, x)
+
+    f, g = jit(outer), jit(lambda x: x - 1.0)
+    with no_recompile(allow=1) as block:
+        f(1.0)
+        f(2.0)
+        assert block.misses == ("outer was traced: first call",)
+        with pytest.raises(RecompilationError) as raised:
+            g(1.0)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "<lambda> would be traced after the 1 that no_recompile allows."
+    assert "  before that, outer was traced: first call" in lines
+
+
+def test_blocks_nest_and_are_reentrant() -> None:
+    block = no_recompile()
+    with block, block:
+        with pytest.raises(RecompilationError):
+            jit(lambda x: x)(1.0)
+        with pytest.raises(RecompilationError), no_recompile(allow=5):  # the outer block objects
+            jit(lambda x: x)(1.0)
+        assert len(guards) == 2
+    jit(lambda x: x).trace(1.0)
+
+
+def test_other_threads_are_not_concerned() -> None:
+    seen: list[Any] = []
+
+    def work() -> None:
+        try:
+            seen.append(float(jit(lambda x: x + 3.0)(1.0)))
+        except Exception as error:
+            seen.append(error)
+
+    with no_recompile():
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert seen == [4.0]
+
+
+def test_as_a_decorator_on_several_threads() -> None:
+    inside = threading.Barrier(2)
+
+    @no_recompile()
+    def work(number: float) -> None:
+        inside.wait()
+        F(X, number)
+        inside.wait()
+
+    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not guards
+    with pytest.raises(RecompilationError):
+        no_recompile()(jit(lambda x: x))(1.0)
+
+
+def test_in_a_function_that_is_being_transformed() -> None:
+    def f(x: Any) -> Any:
+        with no_recompile():
+            return jit(lambda y: y * y)(x)
+
+    for transformed in (grad(f), lambda x: vmap(f)(jnp.ones(2) * x), lambda x: minijax.jvp(f, (x,), (x,))):
+        with pytest.raises(RecompilationError):
+            transformed(1.0)
+        assert stack_depth() == 0
+    with pytest.raises(RecompilationError):
+        minijax.make_jaxpr(f)(1.0)
+    # what is traced on demand
+    with no_recompile():
+        minijax.make_jaxpr(lambda x: F(x, 3.0))(np.ones(7, np.float32))
+
+
+def test_bad_allowance() -> None:
+    for bad in (-1, 1.5, None):
+        with pytest.raises(ValueError, match="allow must be"):
+            no_recompile(bad)  # type: ignore[arg-type]
+
+
+def test_a_pmapped_function() -> None:
+    f = minijax.pmap(lambda x: x * 2.0)
+    x = jnp.ones((1, 2))
+    with pytest.raises(RecompilationError, match="first call"), no_recompile():
+        f(x)
+    f(x)
+    with no_recompile():
+        f(x)
+
+
+# --- explain_cache_miss -------------------------------------------------------------------------------------
+
+
+def test_explain_cache_miss() -> None:
+    assert explain_cache_miss(F, X, 2.0)
+    assert repr(explain_cache_miss(F, X, 2.0)) == "scaled is cached for these arguments"
+    answer = explain_cache_miss(F, X, np.float32(2.0))
+    assert not answer and not answer.hit
+    assert answer.reason == "factor: f32[] (weak_type) became f32[]"
+    assert answer.differences == (("weak_type", "factor", "f32[] (weak_type)", "f32[]"),)
+    assert repr(answer) == f"scaled would be traced: {answer.reason}\n{answer.advice}"
+    assert explain_cache_miss(F, minijax.ShapeDtypeStruct((3,), "float32"), 2.0)
+    with pytest.raises(TypeError, match="a function made by jit or pmap"):
+        explain_cache_miss(scaled, 1.0, 2.0)
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        explain_cache_miss(F, "text", 2.0)
+    with pytest.raises(ValueError, match="Non-hashable static"):
+        explain_cache_miss(jit(scaled, static_argnums=1), X, [1])
+
+
+# --- %why ---------------------------------------------------------------------------------------------------
+
+
+def shown(session: Session, *lines: str) -> str:
+    for each in lines:
+        outcome = session.run_line(each)
+    return plain(outcome.shown, 100)
+
+
+@pytest.fixture
+def session() -> Session:
+    made = Session({})
+    for each in (
+        "import minijax.numpy as jnp",
+        "from minijax import *",
+        "def f(params, n): return params['w'][0] * n",
+        "g = jit(f)",
+        "p = {'w': [jnp.ones(3)]}",
+    ):
+        assert made.run_line(each).error is None
+    return made
+
+
+def test_why_tells_reason_cost_and_advice(session: Session) -> None:
+    text = shown(session, "g(p, 2.0)", "%why")
+    assert "f was traced" in text and "first call" in text
+    assert re.search(r"cost +trace [\d.]+ .s · lower [\d.]+ .s · compile [\d.]+ .s", text)
+    text = shown(session, "g({'w': [jnp.ones(4)]}, 2.0)", "%why")
+    assert "why      params['w'][0]: f32[3] became f32[4]" in text
+    assert "advice   Pad params['w'][0] to one shape" in text
+    text = shown(session, "(g(p, 2.0), g(p, 3.0))", "%why")
+    assert text.split() == ["cached", "hit", "f", "×2"]
+    text = shown(session, "g.trace(p, 2)", "%why")
+    assert "nearest of 2 earlier signatures" in text and "n: f32[] (weak_type) became i32[] (weak_type)" in text
+    assert "compile" not in text.split("advice")[0]
+
+
+def test_why_tells_a_miss_that_repeats_once(session: Session) -> None:
+    text = shown(session, "for i in range(6): jit(lambda x: x + i).trace(1.0)", "%why")
+    assert [each.strip() for each in text.splitlines() if "traced" in each] == [
+        "<lambda> was traced",
+        "<lambda> was traced ×5",
+    ]
+    assert "number 6 made there" in text
+    text = shown(session, "h = jit(lambda x: x)", "for i in range(2, 6): h.trace(jnp.ones(i))", "%why")
+    assert "<lambda> was traced ×3" in text and "x: f32[4] became f32[5]" in text
+    names = [f"f_{'x' * i}" for i in range(15)]
+    text = shown(
+        session,
+        "".join(f"def {n}(x): return x\n" for n in names) + f"[jit(f).trace(1.0) for f in ({', '.join(names)})];",
+        "%why",
+    )
+    assert "and 3 more kinds of misses" in text
+
+
+def test_why_about_programs_that_transformations_made(session: Session) -> None:
+    shown(session, "h = jit(lambda x: jnp.sin(x))", "h(1.0)")
+    text = shown(session, "grad(h)(1.0)", "%why")
+    assert "<lambda> was compiled" in text and "the transpose of <lambda> is compiled for the first time" in text
+    assert "cached   hit <lambda>" in text
+
+
+def test_why_when_nothing_was_asked(session: Session) -> None:
+    assert "called no jitted function" in shown(session, "grad(lambda x: x * x)(1.0)", "%why")
+
+
+def test_why_of_a_call_that_is_not_made(session: Session) -> None:
+    assert "f would be traced" in shown(session, "%why g(p, 2.0)")
+    shown(session, "g(p, 2.0)")
+    assert shown(session, "%why g(p, 2.0)").split() == "cached hit f: nothing would be traced".split()
+    text = shown(session, "%why g({'w': [f32[9]]}, 2.0)")
+    assert "why      params['w'][0]: f32[3] became f32[9]" in text and "advice" in text
+    assert "nothing has been recorded yet" in plain(Session({}).run_line("%why").shown)
+
+
+def test_why_fits_narrow_pages(session: Session) -> None:
+    session.run_line("g.trace({'w': [jnp.ones(5)]}, 2.0)")
+    for width in (40, 80, 200):
+        lines = plain(session.run_line("%why").shown, width).splitlines()
+        assert max(map(len, lines)) <= width
+
+
+def test_a_recompilation_error_at_the_prompt(session: Session) -> None:
+    shown(session, "from minijax.tools import no_recompile")
+    text = shown(session, "with no_recompile(): g({'w': [jnp.ones(6)]}, 2.0)")
+    assert "RecompilationError: f would be traced in no_recompile." in text
+    assert "Where: <minijax-7>:1" in text and not guards
+
+
+def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter() -> None:
+    def interrupted(x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), no_recompile(allow=1):
+        jit(grad(interrupted))(1.0)
+    assert not guards and stack_depth() == 0
+    made = Session({"interrupted": interrupted})
+    made.run_line("import minijax.numpy as jnp")
+    for line in ("%nan interrupted(1.0)", "%nan interrupted(1.0) --grad"):
+        assert isinstance(made.run_line(line).error, KeyboardInterrupt)
+        assert stack_depth() == 0
+    assert "nothing" in plain(made.run_line("%nan jnp.sin(1.0)").shown)
+
+
+def test_a_program_is_not_said_to_be_what_another_function_became() -> None:
+    jaxprs = (JaxprRecord(1, "linear", "g at m.py:3", 1), JaxprRecord(2, "staged", "f at m.py:1", 1))
+    recording = Recording("summary", jaxprs=jaxprs, phases=(PhaseRecord(3, "compile", "f", 0.1, 0.1),))
+    text = plain(why_document(recording), 80)
+    assert "compiled for the first time: f staged" in text and "linear" not in text

@@ -1,0 +1,203 @@
+"""``%leaks``: live tracers whose transformation has ended, with what holds them."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minijax.core.trace import Tracer, stack_depth
+from minijax.tools import explain_leaks
+from minijax.tools.document import plain
+from minijax.tools.html import to_html
+from minijax.tools.session import Session
+
+SETUP = (
+    "import minijax.numpy as jnp",
+    "from minijax import grad, jit, make_jaxpr, vmap",
+    "kept = []",
+    "class Box: pass",
+    "box = Box()",
+)
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    gc.collect()
+    # what other tests have left behind is not of interest here
+    before = [x for x in gc.get_objects() if isinstance(x, Tracer) and not x._trace.main.alive]
+    for each in before:
+        each._trace.main.alive = True
+    made = Session({})
+    for line in SETUP:
+        assert made.run_line(line).error is None
+    yield made
+    for each in before:
+        each._trace.main.alive = False
+    assert stack_depth() == 0
+
+
+def leaks(session: Session, *lines: str, command: str = "%leaks") -> list[str]:
+    for each in lines:
+        session.run_line(each)
+    outcome = session.run_line(command)
+    assert outcome.error is None
+    return [" ".join(line.split()) for line in plain(outcome.shown, 200).splitlines()]
+
+
+NONE = ["no tracer outlived its transformation"]
+
+# name -> (lines, how it is held, where it was made)
+HELD: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "a list": (
+        ("def f(x):\n    y = jnp.sin(x)\n    kept.append(y)\n    return y", "jit(f).trace(1.0);"),
+        "global kept → [0]",
+        "<minijax-6>:2:8 (f)",
+    ),
+    "an attribute of an attribute": (
+        ("def f(x):\n    box.inner = Box()\n    box.inner.value = {'k': (1, x)}\n    return x", "jit(f).trace(1.0);"),
+        "global box → Box.inner → Box.value → ['k'] → [1]",
+        "input 0 of that function",
+    ),
+    "a global": (
+        ("def f(x):\n    global found\n    found = x * 2\n    return x", "make_jaxpr(f)(1.0);"),
+        "global found",
+        "<minijax-6>:3:12 (f)",
+    ),
+    "a closure": (
+        ("def f(x):\n    def inner(): return x\n    box.call = inner\n    return x", "jit(f).trace(1.0);"),
+        "global box → Box.call → variable x of f.<locals>.inner",
+        "input 0 of that function",
+    ),
+    "an attribute of a function": (
+        ("def f(x):\n    f.last = x\n    return x", "jit(f).trace(1.0);"),
+        "global f → f.last",
+        "input 0 of that function",
+    ),
+    "a class": (
+        ("def f(x):\n    Box.last = x\n    return x", "jit(f).trace(1.0);"),
+        "global Box → Box.last",
+        "input 0 of that function",
+    ),
+    "vmap": (
+        ("def f(x):\n    kept.append(x)\n    return x", "vmap(f)(jnp.ones(3));"),
+        "global kept → [0]",
+        "not known: vmap notes no lines",
+    ),
+    "grad": (
+        ("def f(x):\n    kept.append(x * x)\n    return x", "grad(f)(1.0);"),
+        "global kept → [0]",
+        "not known: jvp notes no lines",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_chain_and_birth(session: Session, name: str) -> None:
+    lines, held, born = HELD[name]
+    shown = leaks(session, *lines)
+    assert f"held by {held}" in shown, shown
+    assert f"made at {born}" in shown, shown
+    assert sum(line.startswith("leaked ") for line in shown) == 1
+    assert any(line.startswith("of ") and "of f at <minijax-6>:1" in line for line in shown)
+    assert leaks(session, "kept.clear(); box = Box = f = found = None") == NONE
+
+
+def test_a_module_of_the_users(session: Session) -> None:
+    module = types.ModuleType("users_module")
+    sys.modules["users_module"] = module
+    try:
+        lines = ("import users_module", "def f(x):\n    users_module.state = x\n    return x", "jit(f).trace(1.0);")
+        assert "held by users_module.state" in leaks(session, *lines)
+    finally:
+        del sys.modules["users_module"]
+
+
+def test_equal_leaks_are_counted(session: Session) -> None:
+    shown = leaks(session, "for i in range(20): jit(lambda x: kept.append(x)).trace(1.0)")
+    assert shown[0] == "leaked f32[] of jit:1 and 19 more like it"
+    shown = leaks(session, *(f"jit(lambda x: kept.append(x * {i})).trace(1.0);" for i in range(14)))
+    assert sum(line.startswith("leaked") for line in shown) == explain_leaks.MOST_LEAKS and shown[-1] == "and 3 more"
+
+
+def test_what_the_prompt_keeps_is_no_leak_of_the_users(session: Session) -> None:
+    lines = ("def f(x):\n    kept.append(x)\n    return x", "jit(f).trace(1.0);", "kept[0]")
+    shown = leaks(session, *lines)
+    at = shown.index("held by global kept → [0]")
+    assert shown[at + 1] == "also kept by _"
+    shown = leaks(session, "kept.clear()", command="%leaks --all")
+    assert "held by only the prompt: _, Out[8]. It goes when that does." in shown
+    shown = leaks(session, "1", "2", "3", command="%leaks --all")
+    assert "held by only the prompt: Out[8]. It goes when that does." in shown
+    assert leaks(session) == [
+        "your program keeps no tracer whose transformation has ended",
+        "1 kept only by the prompt (Out[8]); %leaks --all lists them too",
+    ]
+    assert leaks(session, "Out.clear()") == NONE
+
+
+def test_what_the_users_program_keeps_comes_first(session: Session) -> None:
+    lines = ["def f(x):\n    return x * 2, x", "def keep(x):\n    kept.append(x)\n    return x"]
+    # more that only the prompt keeps than is described, and then one that a list keeps
+    lines += [f"box.x = None; jit(lambda x: setattr(box, 'x', x * {i})).trace(1.0); box.x" for i in range(14)]
+    lines += ["%push jvp x=3.", "x * 2", "%pop _", "box.x = None", "jit(keep).trace(1.0);"]
+    shown = leaks(session, *lines)
+    assert shown[0] == "leaked f32[] of jit:1" and "held by global kept → [0]" in shown
+    assert sum(line.startswith("leaked") for line in shown) == 1
+    assert shown[-1].startswith("1") and "kept only by the prompt (" in shown[-1] and "Out[" in shown[-1]
+    every = leaks(session, command="%leaks --all")
+    assert every[0] == shown[0] and sum(line.startswith("leaked") for line in every) > 14
+    assert not any("kept only" in line for line in every)
+
+
+def test_the_last_exception(session: Session) -> None:
+    session.run_line("def f(x):\n    y = x * 2\n    raise ValueError('no')")
+    outcome = session.run_line("jit(f)(1.0)")
+    assert isinstance(outcome.error, ValueError)
+    shown = leaks(session, command="%leaks --all")
+    assert {line for line in shown if line.startswith("held by")} == {
+        "held by only the prompt: the last exception. It goes when that does."
+    }
+    del outcome
+    assert leaks(session) == NONE
+
+
+def test_live_tracers_are_none(session: Session) -> None:
+    found: list[Any] = []
+    session.namespace["look"] = lambda: found.append(explain_leaks.find(session.namespace))
+    session.run_line("def f(x):\n    look()\n    return x")
+    session.run_line("jit(f).trace(1.0);")
+    assert found == [(0, ())]
+
+
+def test_a_search_leaves_nothing_behind(session: Session) -> None:
+    leaks(session, "def f(x):\n    kept.append(x)\n    return x", "jit(f).trace(1.0);")
+    kept = session.namespace["kept"]
+    before = len(gc.get_referrers(kept[0]))
+    explain_leaks.find(session.namespace)
+    gc.collect()
+    assert len(gc.get_referrers(kept[0])) == before
+
+
+def test_hostile_keys_are_escaped(session: Session) -> None:
+    name = "<b>\\x1b[31m" * 20
+    lines = (f"def f(x):\n    kept.append({{'{name}': x}})\n    return x", "jit(f).trace(1.0);")
+    for each in lines:
+        assert session.run_line(each).error is None
+    document = session.run_line("%leaks").shown
+    assert "\x1b" not in plain(document, 200) and "['<b>\\x1b[31m" in plain(document, 200)
+    assert "<b>" not in to_html(document)
+
+
+def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(session: Session) -> None:
+    session.run_line("def f(x):\n    kept.extend([[[x]] for _ in range(9000)])\n    return x")
+    session.run_line("jit(f).trace(1.0);")
+    began = time.process_time()
+    total, found = explain_leaks.find(session.namespace)
+    assert time.process_time() - began < 3
+    assert total == 1 and found[0].chain == ("global kept", "[0]", "[0]", "[0]")

@@ -1,0 +1,379 @@
+"""``%nan``: the first operation that made a NaN or infinity, wherever it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax.numpy as jnp
+from minijax import checkpoint, custom_jvp, custom_vjp, errors, grad, jit, lax, make_jaxpr, vmap
+from minijax.core import observe
+from minijax.core.trace import stack_depth
+from minijax.tools import explain_nan
+from minijax.tools.document import plain
+from minijax.tools.explain_nan import Found, Search, find
+from minijax.tools.explain_nan_view import search_document
+from minijax.tools.session import Session
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@pytest.fixture(autouse=True)
+def _all_is_as_it_was() -> Any:
+    yield
+    assert stack_depth() == 0 and not observe.observers
+
+
+def f(x: Any) -> Any:
+    y = x - 1.0
+    return jnp.log(y).sum()
+
+
+LINE = f.__code__.co_firstlineno
+
+
+@custom_jvp
+def root(x: Any) -> Any:
+    return jnp.sqrt(x)
+
+
+root.defjvp(lambda p, t: (root(p[0]), t[0] * 0.5 / root(p[0])))
+
+
+@custom_vjp
+def halved(x: Any) -> Any:
+    return x * 0.5
+
+
+halved.defvjp(lambda x: (x * 0.5, x), lambda x, ct: (jnp.log(x - 2.0) * ct,))
+
+
+def body(c: Any, x: Any) -> Any:
+    return jnp.sqrt(c - x), c
+
+
+def turns(x: Any) -> Any:
+    return lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, jnp.sqrt(c[1]) - 1.0), (0, x))[1]
+
+
+XS = np.array([1.0, 0.0, 0.5, 2.0], np.float32)
+A = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+# name -> (function, arguments, backward?, 'nan' or 'inf', primitive, level, inside, batch, index of the element)
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], bool, str, str, str, tuple[str, ...], tuple[str, ...], Any]]
+CASES = {
+    "eager": (f, (XS,), False, "nan", "log", "forward", (), (), (1,)),
+    "infinity": (f, (XS[:1],), False, "inf", "log", "forward", (), (), (0,)),
+    "jit": (jit(f), (XS,), False, "nan", "log", "forward", ("jit f",), (), (1,)),
+    "jit in jit": (
+        jit(lambda x: jit(f)(x * 1.0)),
+        (XS,),
+        False,
+        "nan",
+        "log",
+        "forward",
+        ("jit <lambda>", "jit f"),
+        (),
+        (1,),
+    ),
+    "jvp rule": (
+        lambda x: jnp.sqrt(x).sum(),
+        (XS,),
+        True,
+        "inf",
+        "div",
+        "jvp rule of sqrt",
+        (),
+        (),
+        (1,),
+    ),
+    "transpose rule": (
+        lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0).sum(),
+        (XS,),
+        True,
+        "nan",
+        "mul",
+        "transpose rule of mul",
+        (),
+        (),
+        (1,),
+    ),
+    "grad itself": (grad(f), (XS[:1],), False, "inf", "log", "forward", (), (), (0,)),
+    "scan": (
+        lambda c: lax.scan(body, c, XS),
+        (np.float32(1.2),),
+        False,
+        "nan",
+        "sqrt",
+        "forward",
+        ("scan, iteration 3 of 4",),
+        (),
+        (),
+    ),
+    "scan backwards": (
+        lambda c: lax.scan(body, c, XS, reverse=True),
+        (np.float32(1.2),),
+        False,
+        "nan",
+        "sqrt",
+        "forward",
+        ("scan, iteration 3 of 4",),
+        (),
+        (),
+    ),
+    "scan in jit": (
+        jit(lambda c: lax.scan(body, c, XS)[0]),
+        (np.float32(1.2),),
+        False,
+        "nan",
+        "sqrt",
+        "forward",
+        ("jit <lambda>", "scan, iteration 3 of 4"),
+        (),
+        (),
+    ),
+    "while": (turns, (np.float32(4.0),), False, "nan", "sqrt", "forward", ("while, turn 3",), (), ()),
+    "cond": (
+        lambda x: lax.cond(x > 0, jnp.sin, jnp.log, x),
+        (np.float32(-1.0),),
+        False,
+        "nan",
+        "log",
+        "forward",
+        ("cond, branch 0 (false)",),
+        (),
+        (),
+    ),
+    "switch": (
+        lambda x: lax.switch(2, [jnp.sin, jnp.cos, jnp.log], x),
+        (np.float32(-1.0),),
+        False,
+        "nan",
+        "log",
+        "forward",
+        ("cond, branch 2",),
+        (),
+        (),
+    ),
+    "checkpoint": (checkpoint(f), (XS,), False, "nan", "log", "forward", ("checkpoint",), (), (1,)),
+    "custom_jvp": (root, (np.float32(-1.0),), False, "nan", "sqrt", "forward", ("custom_jvp_call",), (), ()),
+    "custom_vjp backward": (halved, (np.float32(1.0),), True, "nan", "log", "transpose rule of custom_lin", (), (), ()),
+    "vmap": (
+        vmap(lambda x: jnp.log(x - 0.5).sum()),
+        (A,),
+        False,
+        "nan",
+        "log",
+        "forward",
+        (),
+        ("vmap:2 index 0",),
+        (0, 0),
+    ),
+    "vmap of vmap along other axes": (
+        vmap(vmap(lambda x: jnp.sqrt(3.5 - x)), in_axes=1),
+        (A,),
+        False,
+        "nan",
+        "sqrt",
+        "forward",
+        (),
+        ("vmap:2 index 1", "vmap:3 index 1"),
+        (1, 1),
+    ),
+    "vmap of grad": (
+        vmap(grad(lambda x: jnp.sqrt(x) + 1.0)),
+        (XS,),
+        False,
+        "inf",
+        "div",
+        "jvp rule of sqrt",
+        (),
+        ("vmap:2 index 1",),
+        (1,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_first(name: str) -> None:
+    function, args, backward, what, primitive, level, inside, batch, index = CASES[name]
+    search = find(function, args, {}, backward)
+    found = search.nan if what == "nan" else search.inf
+    assert isinstance(found, Found), search
+    assert (found.what, found.primitive, found.inside) == (what, primitive, inside)
+    # the function is staged at level 1, so that its own interpreters begin at 2
+    assert (found.level, found.batch) == (level, batch)
+    made = next(out for out in found.outputs if out.bad)
+    assert made.index == index or made.size == 1
+    assert made.element in ("nan", "inf", "-inf")
+    assert not search.given
+    text = plain(search_document(search, name, backward), 120)
+    assert f"made by {primitive}" in text and "advice" in text
+
+
+def test_line_inputs_and_extremes() -> None:
+    found = find(f, (XS,), {}).nan
+    assert found is not None
+    assert errors.summarize(found.source).startswith(f"{__file__}:{LINE + 2}:")
+    (operand,) = found.inputs
+    assert (operand.name, operand.type, operand.smallest, operand.largest) == ("a", "f32[4]", "-1", "1")
+    assert operand.index == (1,) and operand.element == "-1"
+    (result,) = found.outputs
+    assert (result.name, result.bad, result.size, result.element) == ("b", 2, 4, "nan")
+
+
+def test_the_infinity_before_the_nan_is_told_too() -> None:
+    search = find(lambda x: (1.0 / x) * x, (XS,), {})
+    assert search.inf is not None and search.inf.primitive == "div"
+    assert search.nan is not None and search.nan.primitive == "mul" and search.bad_result
+
+
+def test_an_infinity_that_goes_away() -> None:
+    search = find(lambda x: 1.0 / (1.0 / x), (np.float32(0.0),), {})
+    assert search.inf is not None and search.nan is None and not search.bad_result
+    assert "finite: the infinity did not reach it" in plain(search_document(search, "f(x)", False))
+
+
+def test_nothing() -> None:
+    search = find(lambda x: jnp.sin(x), (XS,), {})
+    assert search.nan is None and search.inf is None and not search.bad_result and search.equations == 1
+    assert find(lambda n: n + 1, (3,), {}).equations == 1
+    assert find(lambda x: jnp.where(x > 0, -jnp.inf, x), (XS,), {}).inf is None  # it is written there
+
+
+def test_arguments_that_are_bad_to_begin_with() -> None:
+    x = np.array([1.0, np.nan, np.inf], np.float32)
+    search = find(lambda tree: tree["k"] * 2.0, ({"k": x},), {})
+    (given,) = search.given
+    assert given.name == "tree['k']" and given.index == (1,) and given.bad == 2
+    assert search.nan is None and search.bad_result
+    text = plain(search_document(search, "f(x)", False), 120)
+    assert "tree['k'] f32[3]  is not finite to begin with:  min 1  max inf  at [1]: nan" in text
+    # what goes wrong besides is found all the same
+    again = find(lambda x, y: jnp.log(y) + x, (x, np.float32(-1.0)), {}).nan
+    assert again is not None and again.primitive == "log"
+
+
+def test_a_function_whose_python_depends_on_values() -> None:
+    def g(x: Any) -> Any:
+        if jnp.sin(x) > 0:
+            return jit(lambda y: jnp.log(-y))(x)
+        return x
+
+    found = find(g, (1.0,), {}).nan
+    assert found is not None and (found.primitive, found.inside) == ("log", ("jit <lambda>",))
+    found = find(grad(g), (1.0,), {}).nan
+    assert found is not None and found.primitive in ("log", "jit")
+
+
+def test_other_types() -> None:
+    for value, primitive in ((jnp.bfloat16(100.0), "exp"), (jnp.float16(100.0), "exp"), (jnp.complex64(1000.0), "exp")):
+        found = find(jnp.exp, (value,), {}).inf or find(jnp.exp, (value,), {}).nan
+        assert found is not None and found.primitive == primitive
+
+
+def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain_nan, "MOST_EQUATIONS", 50)
+
+    def g(x: Any) -> Any:
+        x = lax.fori_loop(0, 100, lambda i, c: c * 0.5, x)
+        return lax.fori_loop(0, 10, lambda i, c: c - 1.0, jnp.log(x - 1.0))
+
+    search = find(g, (np.float32(1.0),), {})
+    assert search.hurried and search.nan is not None and search.nan.primitive == "log"
+    assert "loops were run as a whole" in plain(search_document(search, "g(x)", False))
+
+
+def test_an_exception_of_the_users_passes() -> None:
+    def g(x: Any) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        find(g, (1.0,), {})
+
+    def interrupted(x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find(interrupted, (1.0,), {})
+
+
+# --- at the prompt ------------------------------------------------------------------------------------------
+
+
+def shown(*lines: str) -> str:
+    session = Session({})
+    for each in ("import minijax.numpy as jnp", "from minijax import *", "x = jnp.array([1.0, 0.0])", *lines):
+        outcome = session.run_line(each)
+    return " ".join(plain(outcome.shown, 100).split())
+
+
+def test_what_the_arguments_compute_is_looked_at_too() -> None:
+    text = shown("%nan jnp.sin(jnp.log(x - 1.0))")
+    assert "first NaN made by log (forward)" in text and "<minijax-4>:1" in text
+
+
+def test_variables_are_named() -> None:
+    text = shown("bad = jnp.log(x)", "%nan bad * 2.0")
+    assert "given bad f32[2] is not finite to begin with:" in text
+
+
+def test_hints() -> None:
+    assert "--grad looks at the derivative too" in shown("%nan jnp.sqrt(x).sum()")
+    text = shown("%nan jnp.sqrt(x).sum() --grad")
+    assert "jvp rule of sqrt" in text and "guard the argument before the operation" in text
+
+
+def test_narrow_pages() -> None:
+    search: Search = find(f, (XS,), {})
+    for width in (40, 80):
+        lines = plain(search_document(search, "f(x)", False), width).splitlines()
+        # what has no space in it is not broken: the path of this file
+        assert all(len(line) <= width or __file__ in line for line in lines)
+
+
+def test_what_other_threads_do_is_no_part_of_the_search() -> None:
+    levels, walk = explain_nan._Levels(), explain_nan._Walk(explain_nan._Levels())
+    with observe.watching(levels), observe.watching(explain_nan._Evaluated(walk)):
+        other = threading.Thread(target=lambda: (make_jaxpr(grad(root))(1.0), jnp.log(jnp.zeros(2) - 1.0)))
+        other.start()
+        other.join()
+        assert not levels.rule_of and not levels.open and walk.nan is None
+        jaxpr = make_jaxpr(grad(root))(1.0)  # the same here is
+    assert any(id(eqn) in levels.rule_of for eqn in jaxpr.eqns)
+
+
+def test_a_new_equation_is_not_taken_for_one_that_is_gone() -> None:
+    levels = explain_nan._Levels()
+    with observe.watching(levels):
+        for i in range(20):
+            make_jaxpr(grad(lambda x, i=i: jnp.sin(x) * i))(1.0)
+            make_jaxpr(vmap(lambda x: jnp.sin(x) + 1.0))(jnp.ones(2))
+    assert len(levels.rule_of) >= 20 and len(levels.axes_of) >= 20
+    # each id is still that of what it was noted for
+    assert {id(each) for each in levels.kept} >= levels.rule_of.keys() | levels.axes_of.keys()
+    assert len({id(each) for each in levels.kept}) == len(levels.kept)
+
+
+def test_values_are_released_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chain(x: Any) -> Any:
+        for _ in range(30):
+            x = jnp.sin(x)
+        return x
+
+    kept: list[int] = []
+    look = explain_nan._Walk.look
+
+    def counting(self: Any, eqn: Any, env: dict[Any, Any], *rest: Any) -> None:
+        kept.append(len(env))
+        look(self, eqn, env, *rest)
+
+    monkeypatch.setattr(explain_nan._Walk, "look", counting)
+    found = explain_nan.find(jit(chain), (np.float32(1.0),), {})
+    assert found.nan is None and not found.bad_result
+    # an equation's operand and its result
+    assert len(kept) == 30 and max(kept) == 2

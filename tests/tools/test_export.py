@@ -1,0 +1,144 @@
+"""``%export``: what the files hold, and what is done to files that are there already."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from minijax.repl.batch import new_session
+from minijax.tools import export, storage
+from minijax.tools.document import plain
+from minijax.tools.session import MOST_LOGGED, MOST_RECORDINGS, Session
+
+
+def said(session: Session, line: str) -> str:
+    return plain(session.run_line(line).shown, 300)
+
+
+@pytest.fixture
+def session() -> Session:
+    made = new_session({})
+    for line in ("def f(x): return sin(x) * 2. - x", "grad(f)(3.)", "%log grad(f)(3.)", "1 / 0", "'<b>&amp;'"):
+        made.run_line(line)
+    return made
+
+
+def test_the_page_holds_every_input_and_what_it_showed(session: Session, tmp_path: Path) -> None:
+    assert "wrote 5 inputs to" in said(session, f"%export {tmp_path}/it.html")
+    page = (tmp_path / "it.html").read_text("utf-8")
+    text = re.sub(r"<[^>]*>", "", page)
+    for words in (
+        "def f(x): return sin(x) * 2. - x",
+        "Array(-2.979985",
+        "eval ▸ partial_eval:1 ▸ jvp:2",
+        "ZeroDivisionError: division by zero",
+        "in [5]:",
+        "&lt;b&gt;&amp;amp;",
+    ):
+        assert words in text, words
+    assert page.count("<summary>panels</summary>") == 1
+    assert page.count('class="minijax mjw ') == 1
+    assert "jvp:2 sin" in text
+
+
+def test_the_page_may_run_one_script_and_load_nothing(session: Session, tmp_path: Path) -> None:
+    said(session, f"%export {tmp_path}/it.html")
+    page = (tmp_path / "it.html").read_text("utf-8")
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
+    assert len(scripts) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy and "default-src 'none'" in policy[1] and f"script-src 'sha256-{digest}'" in policy[1]
+    page = re.sub(r'<script type="application/json">.*?</script>', "", page, flags=re.S)  # sources are quoted in it
+    assert not re.search(r"\bsrc=|\bhref=|url\(|@import|<link|<iframe", page)
+
+
+def test_the_data_of_a_session(session: Session, tmp_path: Path) -> None:
+    said(session, f"%export {tmp_path}/it.json")
+    data = json.loads((tmp_path / "it.json").read_text("utf-8"))
+    assert data["format"] == "minijax-session" and data["version"] == 1
+    inputs = data["inputs"]
+    assert [each["number"] for each in inputs] == [1, 2, 3, 4, 5]
+    assert inputs[1]["source"] == "grad(f)(3.)" and inputs[1]["showed"].startswith("Array(-2.979985")
+    assert inputs[1]["panels"]["stack"] == ["eval", "partial_eval:1", "jvp:2"]
+    assert [each["failed"] for each in inputs] == [False, False, False, True, False]
+    assert inputs[0]["panels"] is None and inputs[1]["recording"] is None
+    loaded = storage.from_json(inputs[2]["recording"])
+    assert plain(session.run_line("%log grad(f)(3.)").shown).split("took")[0] in plain(session.log[-1].shown)
+    assert loaded.bind_count == session.log[2].recording.bind_count  # type: ignore[union-attr]
+
+
+def test_a_recording_as_data_can_be_stepped_through(session: Session, tmp_path: Path) -> None:
+    assert "wrote the recording of grad(f)(3.) to" in said(session, f"%export {tmp_path}/it.json --recording")
+    assert "jvp:2 sin" in said(session, f"%step --file {tmp_path}/it.json --text")
+    assert "wrote the recording" in said(session, f"%export {tmp_path}/it.html --recording")
+    assert (tmp_path / "it.html").read_text("utf-8").count('class="minijax mjw ') == 1
+
+
+def test_files_that_exist(session: Session, tmp_path: Path) -> None:
+    path = tmp_path / "a name with spaces.html"
+    path.write_text("mine")
+    path.chmod(0o640)
+    assert "exists; --force writes over it" in said(session, f"%export {path}")
+    assert path.read_text() == "mine"
+    assert "wrote" in said(session, f"%export '{path}' --force")
+    assert path.read_text("utf-8").startswith("<!DOCTYPE html>") and path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == [path.name]
+    link = tmp_path / "link.html"
+    link.symlink_to(path)
+    said(session, f"%export {link} --force")
+    assert link.is_symlink()
+
+
+def test_the_ending_says_the_form_in_capitals_too(session: Session, tmp_path: Path) -> None:
+    assert session.run_line(f"%export {tmp_path}/A.JSON").error is None
+    assert json.loads((tmp_path / "A.JSON").read_text())["format"] == export.FORMAT
+    assert session.run_line(f"%export {tmp_path}/A.HTML").error is None
+    assert (tmp_path / "A.HTML").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_home_and_folders(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "wrote" in said(session, "%export ~/it.json") and (tmp_path / "it.json").exists()
+    (tmp_path / "folder.html").mkdir()
+    assert "is a folder" in said(session, "%export ~/folder.html --force")
+    assert "there is no folder" in said(session, "%export ~/none/it.html")
+
+
+def test_a_failure_leaves_nothing_behind(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: str, target: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert "cannot write" in said(session, f"%export {tmp_path}/it.html")
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_to_write(tmp_path: Path) -> None:
+    assert "nothing to write yet" in said(new_session({}), f"%export {tmp_path}/it.html")
+    assert "nothing has been recorded in full yet" in said(new_session({}), f"%export {tmp_path}/it.html --recording")
+
+
+def test_what_is_kept_is_bounded() -> None:
+    session = new_session({})
+    for _ in range(MOST_RECORDINGS + 10):
+        session.run_line("grad(sin)(3.)")
+    kept = [entry for entry in session.log if entry.recording is not None]
+    assert len(session.log) == MOST_RECORDINGS + 10 and len(kept) == MOST_RECORDINGS
+    for _ in range(MOST_LOGGED):
+        session.keep(session.log[-1])
+    assert len(session.log) == MOST_LOGGED
+
+
+def test_from_python() -> None:
+    session = new_session({})
+    session.run_line("%log sin(3.)")
+    page = export.recording_page(session.recordings[-1])
+    assert page.startswith("<!DOCTYPE html>") and "sin" in page
+    assert json.loads(json.dumps(export.session_json(session.log)))["inputs"][0]["number"] == 1

@@ -1,0 +1,71 @@
+"""Lines broken for a terminal: never wider than it, nothing lost, broken where a reader would."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minijax.tools.document import Row, Text, document, line, plain, unbroken
+from minijax.tools.fold import columns, folded
+from minijax.tools.theme import to_text, visible
+
+
+def fold(text: str, width: int) -> list[str]:
+    return ["".join(piece for _, piece in each).rstrip() for each in folded((("", text),), width)]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("short", 10, ["short"]),
+        ("Array([1., 2.], dtype=float32)", 20, ["Array([1., 2.],", "  dtype=float32)"]),
+        ("    b:f32[] = mul a 2.0:f32[]", 24, ["    b:f32[] = mul a", "      2.0:f32[]"]),
+        ("a" * 25, 10, ["a" * 10, "  " + "a" * 8, "  " + "a" * 7]),
+        ("path/to/some/file.py:123", 14, ["path/to/some/", "  file.py:123"]),
+        ("one two", 6, ["one", "  two"]),
+        ("日本語日本語", 7, ["日本語", "  日本", "  語"]),
+        ("", 5, [""]),
+    ],
+)
+def test_where_it_breaks(text: str, width: int, lines: list[str]) -> None:
+    assert fold(text, width) == lines
+
+
+def test_columns() -> None:
+    assert columns("abc") == 3 and columns("日本") == 4 and columns("e\u0301") == 1 and columns("\t") == 8
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.integers(8, 60))
+def test_nothing_is_lost_and_nothing_too_wide(text: str, width: int) -> None:
+    shown = visible(text).replace("\n", " ").replace("\t", " ")
+    lines = fold(shown, width)
+    assert all(columns(each) <= width for each in lines)
+    assert "".join("".join(lines).split()) == "".join(shown.split())
+
+
+def test_a_line_of_many_pieces_takes_linear_time() -> None:
+    line = tuple(("value" if i % 2 else "punctuation", f"{i}.0, ") for i in range(20_000))
+    began = time.process_time()
+    pieces = list(folded(line, 80))
+    assert time.process_time() - began < 5  # a time in the square of the pieces would be a minute
+    assert len(pieces) > 1000 and sum(len(each) - 1 for each in pieces) >= 20_000 - len(pieces)
+
+
+def test_roles_stay_with_their_text() -> None:
+    pieces = list(folded((("a", "one two "), ("b", "three four")), 10))
+    assert pieces == [(("a", "one two "),), (("", "  "), ("b", "three ")), (("", "  "), ("b", "four"))]
+
+
+def test_what_belongs_together_is_not_broken() -> None:
+    doc = document(Row("time", (line("trace ", ("time", unbroken("0.2 ms")), " and more"),)))
+    assert plain(doc, 20) == " time     trace\n            0.2 ms\n            and more"
+    assert "\xa0" not in plain(doc, 80)
+
+
+def test_only_terminals_fold() -> None:
+    doc = document(Text((line("x" * 30),), wrap=False))
+    assert to_text(doc, 20) == "x" * 30
+    assert max(map(len, to_text(doc, 20, fold=True).split("\n"))) == 20

@@ -1,0 +1,85 @@
+"""Why an interpreter was given an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import minijax.numpy as jnp
+from minijax import grad, jit, jvp, lax, make_jaxpr, vmap
+from minijax.core import observe
+from minijax.tools.forcing import forced_by
+
+
+class Forced(observe.Observer):
+    """What ``forced_by`` says of each operation."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, str]] = []
+
+    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        self.seen.append((primitive.name, *forced_by(trace, args)))
+
+
+def product(y: Any) -> Any:
+    return vmap(lambda x: lax.mul(x, y))(jnp.ones(3))
+
+
+CASES: dict[str, tuple[Callable[[], Any], tuple[str, int, str]]] = {
+    "evaluation": (lambda: lax.sin(1.0), ("sin", -1, "evaluation: no argument is traced")),
+    "jvp": (
+        lambda: jvp(lambda x: lax.mul(2.0, x), (1.0,), (1.0,)),
+        ("mul", 1, "argument 1 is a jvp:1 tracer"),
+    ),
+    "the higher of two": (
+        lambda: jvp(product, (1.0,), (1.0,)),
+        ("mul", 0, "argument 0 is a vmap:2 tracer, a higher level than jvp:1"),
+    ),
+    "then the lower": (lambda: jvp(product, (1.0,), (1.0,)), ("mul", 1, "argument 1 is a jvp:1 tracer")),
+    "staging": (lambda: make_jaxpr(lax.sin)(1.0), ("sin", 0, "argument 0 is a make_jaxpr:1 tracer")),
+    "staging of constants": (
+        lambda: make_jaxpr(lambda x: x + lax.sin(2.0))(1.0),
+        ("sin", -1, "make_jaxpr:1 stages every operation, also on constants"),
+    ),
+    "a mapped axis": (
+        lambda: vmap(lambda x: x + lax.axis_index("i"), axis_name="i")(jnp.arange(3)),
+        ("axis_index", -1, "the mapped axis 'i' belongs to vmap:1"),
+    ),
+    "jit": (lambda: jit(lambda x: lax.cos(x)).trace(1.0), ("cos", 0, "argument 0 is a jit:1 tracer")),
+    "grad": (lambda: grad(lambda x: lax.exp(x))(1.0), ("exp", 0, "argument 0 is a jvp:2 tracer")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forced_by(name: str) -> None:
+    call, expected = CASES[name]
+    with observe.watching(Forced()) as watch:
+        call()
+    assert expected in watch.seen
+
+
+def test_an_argument_is_called_as_the_user_calls_it() -> None:
+    seen = []
+
+    def f(x: Any) -> Any:
+        y = lax.sin(x)
+        seen.append(forced_by(y._trace, (2.0, y)))
+        return y
+
+    jvp(f, (1.0,), (1.0,))
+    assert seen == [(1, "argument 1 (y) is a jvp:1 tracer")]
+
+
+def test_a_name_is_found_behind_all_that_a_notebook_imported() -> None:
+    names = {"lax": lax, "seen": [], "forced_by": forced_by, **{f"imported_{i}": i for i in range(1000)}}
+    look = "y = lax.sin(x)\nseen.append(forced_by(y._trace, (2.0, y)))\n"
+
+    def f(x: Any) -> Any:
+        names["x"] = x
+        exec(compile(look, "<minijax-1>", "exec"), names)
+        return names.pop("y")
+
+    jvp(f, (1.0,), (1.0,))
+    assert names["seen"] == [(1, "argument 1 (y) is a jvp:1 tracer")]

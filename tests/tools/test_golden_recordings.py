@@ -1,0 +1,100 @@
+"""The recorded trees of twelve programs, against golden texts; stepping through them and back; storing them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+
+import pytest
+
+from minijax.core.trace import stack_depth
+from minijax.tools import storage
+from minijax.tools.cursor import BEGIN, END, Cursor
+from minijax.tools.recording import BindRecord, Recording
+from tests.tools.recorded_programs import FAILING, PROGRAMS, as_text, recorded
+
+
+@functools.cache
+def recording_of(name: str) -> Recording:
+    return recorded(name)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_recorded_tree(name: str, golden: Callable[[str, str], None]):
+    golden(f"recordings/{name}.txt", as_text(recording_of(name)))
+    assert stack_depth() == 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_to_the_end_and_back_visits_the_same_states_in_reverse(name: str):
+    cursor = Cursor(recording_of(name))
+    forwards = [cursor.state()]
+    while cursor.into():
+        forwards.append(cursor.state())
+    assert forwards[0].moment.kind == BEGIN and forwards[-1].moment.kind == END
+    # another cursor, so that nothing is remembered
+    cursor = Cursor(recording_of(name))
+    cursor.last()
+    backwards = [cursor.state()]
+    while cursor.back():
+        backwards.append(cursor.state())
+    assert len(forwards) == len(backwards) == len(cursor.moments)
+    for there, back in zip(forwards, reversed(backwards), strict=True):
+        assert (there.stack, there.tracers, there.programs, there.place) == (
+            back.stack,
+            back.tracers,
+            back.programs,
+            back.place,
+        )
+        assert there.moment is not back.moment and there.moment.node is back.moment.node
+        assert list(map(id, there.path)) == list(map(id, back.path)) and there.rule is back.rule
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_loaded_shows_the_same(name: str):
+    recording = recording_of(name)
+    data = storage.to_json(recording)
+    loaded = storage.from_json(json.loads(json.dumps(data)))
+    assert as_text(loaded) == as_text(recording)
+    assert storage.to_json(loaded) == data
+    for mine, other in zip(recording.jaxprs, loaded.jaxprs, strict=True):
+        assert mine.program is not None and other.program is None
+        for style in ("jax", "tutorial"):
+            assert str(mine.document(style)) == str(other.document(style))
+    for field in ("stack", "base", "binds", "tracers", "caches", "phases", "modules", "executables", "errors", "lives"):
+        assert getattr(loaded, field) == getattr(recording, field), field
+    there, back = Cursor(recording), Cursor(loaded)
+    while there.into() and back.into():
+        assert there.state().tracers == back.state().tracers
+        assert there.state().programs == back.state().programs
+        assert there.state().place == back.state().place
+    assert back.position == there.position
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_events_are_in_order_and_nested(name: str):
+    cursor = Cursor(recording_of(name))
+    ats = [moment.at for moment in cursor.moments]
+    assert ats == sorted(ats)
+    for number, moment in enumerate(cursor.moments):
+        assert cursor.moments[moment.other].other == number
+        if moment.parent >= 0:
+            assert moment.parent < number <= cursor.moments[moment.parent].other
+    assert sum(m.kind == "enter" for m in cursor.moments) == sum(m.kind == "leave" for m in cursor.moments)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_operands_are_alive_where_they_are_used(name: str):
+    """The numbers of a bind's operands are those of tracers that the state there shows as alive."""
+    cursor = Cursor(recording_of(name))
+    checked = 0
+    while cursor.into():
+        node = cursor.moment.node
+        if cursor.moment.kind == "enter" and isinstance(node, BindRecord):
+            alive = {life.tracer.id for level in cursor.state().tracers for life in level}
+            assert {number for number in node.operands if number} <= alive, node
+            checked += 1
+    assert checked == recording_of(name).bind_count + (name in FAILING) * sum(
+        bool(n.error) for _, n in recording_of(name).walk() if isinstance(n, BindRecord)
+    )

@@ -1,0 +1,150 @@
+"""Graphs of jaxprs: what is joined to what, drawn in text and as SVG that nothing can escape from."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from minijax import grad, jit, lax, make_jaxpr
+from minijax import numpy as jnp
+from minijax.repl import batch
+from minijax.tools import graph, graph_svg, graph_text
+from minijax.tools.document import Document, plain
+from minijax.tools.html import to_html
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def f(x):
+    return jnp.sin(x) * 2.0 - x
+
+
+def text(fun, *args, width=80, most=100, depth=3) -> str:
+    made = graph.build(make_jaxpr(fun)(*args), "title", ["x"], most)
+    return plain(Document(graph_text.drawing(made, depth)), width)
+
+
+def test_a_drawing() -> None:
+    assert text(grad(f), 3.0).split("\n") == [
+        "○        a:f32[]  x",
+        "├─●      b:f32[] = sin a",
+        "├─│─●    c:f32[] = cos a",
+        "│ ● │    d:f32[] = mul b 2.0",
+        "●─╯ │    _:f32[] = sub d a",
+        "    │ ●  e:f32[] = neg 1.0",
+        "●   │ │  f:f32[] = mul 1.0 2.0",
+        "●───╯ │  g:f32[] = mul f c",
+        "●─────╯  h:f32[] = add_any e g",
+        "◇        result h",
+    ]
+
+
+def test_jaxprs_inside_stand_below_under_their_titles() -> None:
+    shown = text(lambda x: lax.scan(lambda c, y: (jit(f)(c) * y, c), 1.0, x), jnp.ones(3))
+    assert "◉" in shown and "\nscan · 3 equations\n" in shown and "\n  jit f · 3 equations\n    " in shown
+    assert "jit f" not in text(lambda x: lax.scan(lambda c, y: (jit(f)(c) * y, c), 1.0, x), jnp.ones(3), depth=1)
+    branches = text(lambda x: lax.cond(x > 0, jnp.sin, jnp.cos, x), 1.0)
+    assert "cond branches[0] · 1 equation" in branches and "cond branches[1] · 1 equation" in branches
+
+
+def test_a_jaxpr_that_occurs_twice_is_drawn_once() -> None:
+    g = jit(f)
+    shown = text(lambda x: g(g(x)), 1.0)
+    assert shown.count("= sin") == 1 and "jit f · 3 equations, drawn above" in shown
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_narrow_pages_have_fewer_lanes_and_lose_no_equation(width: int) -> None:
+    def wide(x):
+        parts = [x * float(i) for i in range(60)]
+        return sum(parts[1:], parts[0])
+
+    shown = text(wide, 3.0, width=width, most=1000)
+    assert all(len(each) <= width for each in shown.split("\n"))
+    assert shown.count("= mul") == 60 and shown.count("= add") == 59
+
+
+def test_what_is_left_out_is_counted() -> None:
+    assert text(f, 3.0, most=1).endswith("... 2 more equations (--most 3 shows them)")
+    made = graph.build(make_jaxpr(f)(3.0), "t", (), 1)
+    assert "... 2 more equations" in graph_svg.markup(made) and not any(n.kind == "output" for n in made.nodes)
+
+
+def test_the_svg_joins_what_the_jaxpr_joins() -> None:
+    made = graph.build(make_jaxpr(f)(3.0), "f(3.0)", ["x"])
+    root = ET.fromstring(graph_svg.page(made).encode())
+    labels = [t.text for t in root.iter(f"{SVG}text")]
+    assert {"x", "sin", "mul 2.0", "sub", "result"} <= set(labels)
+    paths = [p for p in root.iter(f"{SVG}path") if p.get("marker-end")]
+    assert len(paths) == len(made.edges) == 5
+    boxes = [(float(r.get("x")), float(r.get("y")), float(r.get("width"))) for r in root.iter(f"{SVG}rect")]
+    assert len(boxes) == len(made.nodes) == 5
+    # nodes of one layer do not overlap, and arrows lead downwards
+    for i, (x, y, width) in enumerate(boxes):
+        for other_x, other_y, other_width in boxes[i + 1 :]:
+            assert y != other_y or x + width < other_x or other_x + other_width < x
+    assert [y for _, y, _ in boxes] == sorted(y for _, y, _ in boxes)
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert all(x >= 0 and x + w <= width and y + 38 <= height for x, y, w in boxes)
+
+
+def test_the_page_is_self_contained_and_has_both_colours() -> None:
+    page = graph_svg.page(graph.build(make_jaxpr(grad(f))(3.0), "t"))
+    assert "prefers-color-scheme:dark" in page and "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_jaxprs_inside_fold_in_html_and_stand_below_each_other_in_a_file() -> None:
+    made = graph.build(make_jaxpr(lambda x: jit(lambda y: jit(f)(y))(x))(3.0), "t")
+    markup = graph_svg.markup(made)
+    assert markup.count("<details>") == 2 and markup.count("<svg") == 3 and markup.count("<style>") == 1
+    ET.fromstring(f"<div>{markup}</div>")
+    assert graph_svg.page(made).count("<svg") == 1 and "jit f · 3 equations" in graph_svg.page(made)
+
+
+def test_hostile_names_are_text() -> None:
+    def evil(x):
+        return x + 1.0
+
+    evil.__name__ = "</text><script>alert('&\x00\x1b[2J\n\ud800')</script>"
+    made = graph.build(make_jaxpr(jit(evil))(3.0), "<b>\x07&", ["<i>x"])
+    for shown in (graph_svg.page(made), f"<div>{graph_svg.markup(made)}</div>"):
+        assert "<script" not in shown and "<b>" not in shown and "<i>" not in shown and "\x1b" not in shown
+        ET.fromstring(shown.encode())
+
+
+def test_a_long_program_takes_places_for_its_arrows_within_bounds() -> None:
+    def long(x):
+        y = x
+        for _ in range(600):
+            y = jnp.sin(y) * x
+        return y
+
+    made = graph.build(make_jaxpr(grad(long))(3.0), "t", (), 10**6)
+    layout = graph_svg._Layout(made, [50.0] * len(made.nodes))
+    assert len(made.nodes) > 2000 and len(layout.x) < len(made.nodes) + graph_svg._MOST_PLACES
+    ET.fromstring(graph_svg.page(made).encode())
+
+
+def test_a_file_is_written_and_not_written_over(tmp_path: Path) -> None:
+    session = batch.new_session({})
+    session.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
+    path = tmp_path / "a picture.svg"
+    command = f"%graph f(3.0) --file {str(path)!r}"
+    # a name with a space goes into quotes, as in Python
+    assert "written" in plain(session.run_line(command).shown)
+    assert ET.parse(path).getroot().tag == f"{SVG}svg"
+    path.write_text("mine")
+    assert "--force writes over it" in plain(session.run_line(command).shown, 300)
+    assert path.read_text() == "mine"
+    assert "written" in plain(session.run_line(f"%graph f(3.0) --force --file {str(path)!r}").shown)
+    assert path.read_text().startswith("<?xml")
+
+
+def test_the_command_shows_a_picture_in_html() -> None:
+    session = batch.new_session({})
+    outcome = session.run_line("%graph jnp.sin(3.0)")
+    assert "<svg" in to_html(outcome.shown) and "sin" in plain(outcome.shown)
+    assert len(outcome.value.eqns) == 1

@@ -1,0 +1,443 @@
+"""Linked views: every equation to its Python line, its StableHLO and its instructions, and back."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import ShapeDtypeStruct, lax
+from minijax.core import observe
+from minijax.ir.jaxpr import count_eqns
+from minijax.lowering import bindings
+from minijax.tools import hlo, link_views, links
+from minijax.tools.document import document, plain
+from minijax.tools.frozen import Frozen
+from minijax.tools.links import GONE, INLINED, NO_OPERATION, WRITTEN_INSIDE, LinkedPrograms
+
+VECTOR = ShapeDtypeStruct((8,), "float32")
+MATRIX = ShapeDtypeStruct((4, 4), "float32")
+
+
+def chain(x: Any) -> Any:
+    y = jnp.sin(x)
+    z = jnp.exp(y)
+    return z - jnp.tanh(y)
+
+
+def scanned(x: Any) -> Any:
+    def body(c: Any, a: Any) -> Any:
+        s = jnp.cos(a)
+        return c + s, jnp.exp(c)
+
+    return lax.scan(body, jnp.float32(0.0), x)
+
+
+def branches(x: Any) -> Any:
+    return lax.cond(
+        jnp.max(x) > 0.0,
+        lambda a: jnp.sin(a),
+        lambda a: jnp.exp(a),
+        x,
+    )
+
+
+def gradient(x: Any) -> Any:
+    def loss(a: Any) -> Any:
+        y = jnp.sin(a)
+        return jnp.sum(jnp.tanh(y))
+
+    return minijax.grad(loss)(x)
+
+
+def matmul(a: Any, b: Any) -> Any:
+    c = jnp.dot(a, b)
+    return jnp.tanh(c)
+
+
+@minijax.custom_jvp
+def ruled(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+ruled.defjvps(lambda t, ans, x: jnp.cos(x) * t)
+
+
+def custom(x: Any) -> Any:
+    return jnp.exp(ruled(x))
+
+
+@minijax.jit
+def inner(x: Any) -> Any:
+    return jnp.tanh(x)
+
+
+def twice(x: Any) -> Any:
+    y = inner(x)
+    return inner(jnp.sin(y))
+
+
+def loop(x: Any) -> Any:
+    return lax.while_loop(lambda c: jnp.max(c) > 0.5, lambda c: jnp.sin(c), x)
+
+
+def indexed(x: Any) -> Any:
+    y = x.at[3].add(1.0)
+    return jnp.sort(y), jnp.cumsum(x)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "chain": (chain, (VECTOR,)),
+    "scanned": (scanned, (VECTOR,)),
+    "branches": (branches, (VECTOR,)),
+    "gradient": (gradient, (VECTOR,)),
+    "matmul": (matmul, (MATRIX, MATRIX)),
+    "custom": (custom, (VECTOR,)),
+    "twice": (twice, (VECTOR,)),
+    "loop": (loop, (VECTOR,)),
+    "indexed": (indexed, (VECTOR,)),
+}
+
+# What a line of Python must hold that an equation of the primitive comes from.
+WORDS = {
+    "sin": "sin",
+    "cos": "cos|sin",  # the derivative comes from the line that it is the derivative of
+    "exp": "exp",
+    "tanh": "tanh",
+    "scan": "lax.scan",
+    "cond": "lax.cond",
+    "while": "lax.while_loop",
+    "reduce_max": "max",
+    "reduce_sum": "sum",
+    "dot_general": "dot",
+    "jit": r"inner\(",
+    "custom_jvp_call": r"ruled\(",
+    "scatter-add": r"\.at\[3\]",
+    "sort": "sort",
+    "cumsum": "cumsum",
+}
+
+
+@pytest.fixture(scope="module")
+def linked() -> Callable[[str], LinkedPrograms]:
+    made: dict[str, LinkedPrograms] = {}
+
+    def get(name: str) -> LinkedPrograms:
+        if name not in made:
+            fun, args = PROGRAMS[name]
+            made[name] = links.linked_programs(fun, *args)
+        return made[name]
+
+    return get
+
+
+Linked = Callable[[str], LinkedPrograms]
+
+
+def source_of(programs: LinkedPrograms, file: str, line: int) -> str:
+    pane = next(pane for pane in programs.python if pane.title == file)
+    return pane.lines[pane.index(line)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_equation_has_its_line_and_its_operations(linked: Linked, name: str) -> None:
+    programs = linked(name)
+    written = {number for numbers in programs.stablehlo.links for number in numbers}
+    run = {number for numbers in programs.hlo.links for number in numbers}
+    assert programs.equations
+    for each in programs.equations:
+        assert each.file == __file__, each
+        text = source_of(programs, each.file, each.line)
+        assert re.search(WORDS.get(each.primitive, ""), text), (each, text)
+        assert (each.number in written) != bool(each.stablehlo_note), each
+        assert (each.number in run) != bool(each.hlo_note), each
+        assert each.stablehlo_note in ("", NO_OPERATION, WRITTEN_INSIDE)
+        assert each.hlo_note in ("", each.stablehlo_note, INLINED, GONE)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_instruction_that_works_has_an_equation(linked: Linked, name: str) -> None:
+    pane = linked(name).hlo
+    found = hlo.instructions(pane.lines)
+    assert any(each.opcode == "fusion" or each.opcode == "dot" for each in found.values())
+    for i, each in found.items():
+        idle = each.opcode in ("parameter", "constant", "copy", "tuple", "get-tuple-element", "bitcast")
+        assert pane.links[i] or idle and pane.notes[i], pane.lines[i]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_equations_are_numbered_as_printed(linked: Linked, name: str) -> None:
+    programs = linked(name)
+    fun, args = PROGRAMS[name]
+    closed = minijax.jit(fun).trace(*args).jaxpr
+    distinct = count_eqns(closed.jaxpr) - (name == "twice")  # what is called twice is printed once
+    assert [number for _, number in firsts(programs)] == list(range(1, distinct + 1))
+    assert len(programs.equations) == distinct
+    for (text, _), each in zip(firsts(programs), programs.equations, strict=True):
+        assert re.search(rf"(?:^|= ){each.primitive}[\[ ]", text.strip()), text
+    # one equation to a line; the page is otherwise as it is always printed
+    assert all(len(numbers) <= 1 for numbers in programs.jaxpr.links)
+    assert re.sub(r"[\s;]", "", "".join(programs.jaxpr.lines)) == re.sub(r"[\s;]", "", str(closed))
+
+
+def firsts(programs: LinkedPrograms) -> list[tuple[str, int]]:
+    """The first line of each equation in the printed jaxpr, in the order of the page."""
+    seen: dict[int, str] = {}
+    for text, numbers in zip(programs.jaxpr.lines, programs.jaxpr.links, strict=True):
+        for number in numbers:
+            seen.setdefault(number, text)
+    return [(text, number) for number, text in seen.items()]
+
+
+def test_a_fusion_belongs_to_all_that_is_fused(linked: Linked) -> None:
+    programs = linked("chain")
+    everything = tuple(each.number for each in programs.equations)
+    (fusion,) = [i for i, text in enumerate(programs.hlo.lines) if " fusion(" in text]
+    assert programs.hlo.links[fusion] == everything == (1, 2, 3, 4)
+    here = programs.linked(programs.hlo, fusion)
+    panes = dict(zip([pane.language for pane in programs.panes], here, strict=True))
+    assert [programs.python[0].lines[i].strip()[:10] for i in panes["python"]] == [
+        "y = jnp.si",
+        "z = jnp.ex",
+        "return z -",
+    ]
+    assert len(panes["jaxpr"]) == len(panes["stablehlo"]) == 4
+
+
+def test_a_line_of_python_leads_to_all_programs_and_back(linked: Linked) -> None:
+    programs = linked("chain")
+    python = programs.python[0]
+    (at,) = [i for i, text in enumerate(python.lines) if "jnp.exp" in text]
+    for pane, found in zip(programs.panes, programs.linked(python, at), strict=True):
+        texts = [pane.lines[i] for i in found]
+        assert texts and all("exp" in text or " fusion(" in text for text in texts)
+        for i in found:
+            assert at in programs.linked(pane, i)[0]
+    assert programs.at_line(python.numbers[at]) == programs.at_line(python.numbers[at], __file__) == (2,)
+    assert programs.at_line(python.numbers[at], "other.py") == ()
+    assert programs.linked(python, -1) == ((),) * len(programs.panes)
+
+
+def test_a_loop_leads_to_its_body_and_the_body_not_to_the_loop(linked: Linked) -> None:
+    programs = linked("scanned")
+    by_name = {each.primitive: each for each in programs.equations}
+    loop_, cos = by_name["scan"], by_name["cos"]
+    assert cos.inside == (loop_.number,) and loop_.inside == ()
+    assert programs.with_inner([loop_.number]) == {each.number for each in programs.equations if each.inside} | {
+        loop_.number
+    }
+    assert programs.with_inner([cos.number]) == {cos.number}
+    assert cos.name == "jit(scanned)/while/body/cos"
+    text = "\n".join(programs.stablehlo.lines[i] for i in programs.stablehlo.with_equations([loop_.number]))
+    assert "stablehlo.while" in text and "stablehlo.return" in text and "stablehlo.cosine" not in text
+
+
+def test_a_function_called_twice_is_inside_both_calls(linked: Linked) -> None:
+    programs = linked("twice")
+    calls = tuple(each.number for each in programs.equations if each.primitive == "jit")
+    (tanh,) = [each for each in programs.equations if each.primitive == "tanh"]
+    assert len(calls) == 2 and tanh.inside == calls
+    assert tanh.number == 1  # a shared jaxpr is printed ahead of the program
+    head = next(i for i, text in enumerate(programs.stablehlo.lines) if "private @inner" in text)
+    assert programs.stablehlo.links[head] == calls
+    assert [programs.equation(number).hlo_note for number in calls] == [INLINED, INLINED]
+    written = [text for text, numbers in zip(programs.hlo.lines, programs.hlo.links, strict=True) if 1 in numbers]
+    assert len([text for text in written if " tanh(" in text]) >= 2
+
+
+def test_what_xla_removed_says_so(linked: Linked) -> None:
+    programs = linked("gradient")
+    gone = {each.primitive for each in programs.equations if each.hlo_note == GONE}
+    assert "reduce_sum" in gone  # the gradient has no use for the value
+    assert "cos" not in gone
+
+
+def test_work_without_origin_belongs_to_the_result_it_makes() -> None:
+    def folded(x: Any) -> Any:
+        return jnp.sin(x), jnp.zeros(3) + 1.0
+
+    programs = links.linked_programs(folded, VECTOR)
+    last = programs.equations[-1]
+    assert last.primitive == "add"
+    spread = [
+        numbers
+        for text, numbers in zip(programs.hlo.lines, programs.hlo.links, strict=True)
+        if " broadcast(" in text or "f32[3]{0} fusion(" in text
+    ]
+    assert spread and all(numbers == (last.number,) for numbers in spread)
+
+
+def test_without_compiling_there_is_no_last_program() -> None:
+    compiled = []
+
+    class Watcher(observe.Observer):
+        def compiled(self, name: str, executable: Any) -> None:
+            compiled.append(name)
+
+    with observe.watching(Watcher()):
+        programs = links.linked_programs(lambda x: jnp.sin(x), VECTOR, optimized=False)
+    assert not compiled and not programs.hlo.lines
+    assert [pane.language for pane in programs.panes] == ["python", "jaxpr", "stablehlo"]
+    assert programs.equations[0].hlo_note == ""
+
+
+def test_of_a_jaxpr_and_of_an_executable() -> None:
+    seen = []
+
+    class Watcher(observe.Observer):
+        def compiled(self, name: str, executable: Any) -> None:
+            seen.append(links.of_executable(executable))
+
+    closed = minijax.make_jaxpr(chain)(np.ones(3, np.float32))
+    with observe.watching(Watcher()):
+        programs = links.linked_programs(closed)
+    (noted,) = seen
+    assert programs == noted
+    assert [each.primitive for each in programs.equations] == ["sin", "exp", "tanh", "sub"]
+
+
+def test_a_pmapped_program() -> None:
+    seen = []
+
+    class Watcher(observe.Observer):
+        def compiled(self, name: str, executable: Any) -> None:
+            seen.append(links.of_executable(executable))
+
+    with observe.watching(Watcher()):
+        minijax.pmap(lambda x: lax.psum(jnp.sin(x), "i"), axis_name="i")(jnp.ones((2, 3)))
+    (programs,) = seen
+    assert [(each.primitive, each.hlo_note) for each in programs.equations] == [("sin", ""), ("psum", "")]
+
+
+def values(x: Any) -> Any:
+    if isinstance(x, Frozen):
+        return {name: values(getattr(x, name)) for name in x._names}
+    assert type(x) in (str, int, tuple), type(x)
+    return [values(each) for each in x] if type(x) is tuple else x
+
+
+@pytest.mark.parametrize("name", ["scanned", "twice"])
+def test_records_hold_strings_and_numbers_only(linked: Linked, name: str) -> None:
+    text = json.dumps(values(linked(name)))
+    assert len(text) > 1000 and "stablehlo.tanh" in text or name == "scanned"
+
+
+def test_records_keep_nothing_alive() -> None:
+    def local(x: Any) -> Any:
+        return jnp.sin(x)
+
+    closed = minijax.make_jaxpr(local)(np.ones(3, np.float32))
+    programs = links.linked_programs(closed, optimized=False)
+    alive = weakref.ref(closed), weakref.ref(local)
+    del closed, local
+    gc.collect()
+    assert [ref() for ref in alive] == [None, None]
+    assert programs.equations[0].function.endswith("<locals>.local")
+
+
+def test_long_programs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "MOST_LINES", 3)
+    programs = links.linked_programs(chain, VECTOR, optimized=False)
+    assert len(programs.stablehlo.lines) == len(programs.stablehlo.links) == 3
+    assert programs.stablehlo.left_out > 3 and len(programs.equations) == 4
+
+
+def test_a_function_of_any_name() -> None:
+    names: dict[str, Any] = {"jnp": jnp}
+    exec(compile("def f(x):\n    return jnp.sin(x)", "<b>\n\x1b[31m.py", "exec"), names)
+    names["f"].__name__ = "<script>\n%x = stablehlo.add"
+    nested = minijax.jit(names["f"])
+    programs = links.linked_programs(lambda x: nested(x), VECTOR)
+    assert [each.primitive for each in programs.equations] == ["jit", "sin"]
+    assert all("\n" not in text for pane in (programs.jaxpr, programs.stablehlo, programs.hlo) for text in pane.lines)
+    assert programs.equations[1].file == "<b>\n\x1b[31m.py"
+    text = plain(document(link_views.annotated(programs, programs.stablehlo)), 120)
+    assert "\x1b" not in text and r"<b>\n\x1b[31m.py:2" in text
+    with bindings.make_context() as context:
+        assert bindings.ir().Module.parse(text, context).operation.verify()
+
+
+# ----------------------------------------------------------------------------------------------------- HLO text
+
+
+def test_instructions_of_any_shape() -> None:
+    lines = [
+        "%body (p: (s32[], f32[8])) -> f32[8] {",
+        "  %p = (s32[], /*index=1*/f32[8]{0:T(256)}) parameter(0)",
+        '  ROOT %a.1 = f32[8]{0} add(%x, %y), metadata={op_name="a) b" source_line=3}',
+        "}",
+        "ENTRY main.2 (a: f32[8]) -> (f32[8], s32[]) {",
+        "  %w = (s32[], f32[8]{0}) while(%a), condition=%c, body=%body",
+        "  %c.3 = (f32[8]{0}) conditional(%i, %t, %t), branch_computations={%r.1, %r.2}",
+        "}",
+    ]
+    found = hlo.instructions(lines)
+    assert {i: each.opcode for i, each in found.items()} == {1: "parameter", 2: "add", 5: "while", 6: "conditional"}
+    assert found[2].operands == ("x", "y") and found[2].computation == "body" and "source_line=3" in found[2].metadata
+    assert found[5].called == ("c", "body") and found[6].called == ("r.1", "r.2") and found[5].computation == "main.2"
+    tables = [
+        "HloModule f",
+        "",
+        "FileNames",
+        '1 "a.py"',
+        "",
+        "StackFrames",
+        "1 {file_location_id=1}",
+        "",
+        "ENTRY e () -> {",
+    ]
+    assert hlo.table_lines(tables) == {2, 3, 5, 6}
+
+
+# ------------------------------------------------------------------------------------------------------- views
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("name", ["scanned", "gradient"])
+def test_annotated_programs_are_valid_programs(linked: Linked, name: str, width: int) -> None:
+    programs = linked(name)
+    for pane in (programs.stablehlo, programs.hlo):
+        text = plain(document(link_views.annotated(programs, pane)), width)
+        bare = [line for line in re.sub(r"(?m)\s*// .*$", "", text).split("\n") if line.strip()]
+        assert bare == [line for line in pane.lines if line.strip()]
+        for each in text.split("\n"):
+            if each.strip().startswith("//") or "//" in each and len(each.partition("//")[0].rstrip()) + 30 < width:
+                assert len(each) <= width, each
+        told = {int(number) for part in re.findall(r"eqns? ([\d, –]+)", text) for number in re.findall(r"\d+", part)}
+        assert told <= {each.number for each in programs.equations} and len(told) > 2
+        if pane is programs.stablehlo:
+            with bindings.make_context() as context:
+                assert bindings.ir().Module.parse(text, context).operation.verify()
+
+
+def test_words_about_equations(linked: Linked) -> None:
+    programs = linked("chain")
+    assert link_views.ranges([3, 1, 2, 8]) == "1–3, 8"
+    line = programs.equations[0].line
+    assert link_views.comment(programs, (1,), 80) == f"// eqn 1 · test_links.py:{line} · sin"
+    assert (
+        link_views.comment(programs, (1, 2, 4), 60)
+        == f"// eqns 1–2, 4 · test_links.py:{line}–{line + 2} · sin, exp, sub"
+    )
+    assert link_views.comment(programs, (1,), 32) == f"// eqn 1 · test_links.py:{line}"
+    assert link_views.comment(programs, (1,), 5) == "// eqn 1"
+    assert link_views.short_file("/home/me/model.py") == "model.py"
+    cell = "/tmp/ipykernel_12/345.py"  # a notebook shows the name of the cell in its place
+    assert link_views.short_file(cell) == cell
+
+
+def test_what_an_equation_became(linked: Linked) -> None:
+    programs = linked("gradient")
+    (number,) = [each.number for each in programs.equations if each.primitive == "reduce_sum"]
+    text = plain(document(*link_views.became(programs, (number,))))
+    assert "jnp.sum(jnp.tanh(y))" in text and "reduce_sum[" in text and "stablehlo.reduce" in text and GONE in text
+    rows = plain(document(*link_views.missing_rows(programs)), 200)
+    assert GONE in rows and "reduce_sum" in rows

@@ -1,0 +1,584 @@
+"""The live stack: %push and %pop of every transformation, in any order, against the transformation of a function."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+import minijax
+import minijax.numpy as jnp
+from minijax.core.trace import Tracer, stack_depth, state
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.typecheck import typecheck_jaxpr
+from minijax.repl import batch
+from minijax.tools.arguments import UsageError
+from minijax.tools.command import NOTHING
+from minijax.tools.document import plain
+from minijax.tools.session import Session
+
+
+@pytest.fixture
+def session():
+    session = batch.new_session({})
+    yield session
+    session.live.drop_all()
+    assert stack_depth() == 0 and state.axis_env == ()
+
+
+def run(session: Session, *lines: str):
+    """Run lines that must not fail; the outcome of the last."""
+    for each in lines:
+        outcome = session.run_line(each)
+        assert outcome.error is None, f"{each}\n{plain(outcome.shown)}"
+    return outcome
+
+
+def text(outcome, width: int = 80) -> str:
+    return plain(outcome.shown, width) + "\n" + plain(outcome.summary, width)
+
+
+# --- what closing gives
+# ------------------------------------------------------------------------------------------------
+
+
+def same(found, expected) -> None:
+    found, expected = (minijax.tree_util.tree_flatten(each) for each in (found, expected))
+    assert found[1] == expected[1]
+    for a, b in zip(map(jnp.asarray, found[0]), map(jnp.asarray, expected[0]), strict=True):
+        assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def f(x):
+    return jnp.sin(x) * x + 2.0
+
+
+LINES = ("y = sin(x) * x", "y + 2.0")
+
+
+def closed(session: Session, push: str, *lines: str):
+    return run(session, push, *(lines or LINES), "%pop").value
+
+
+def test_jvp_carries_tangents(session):
+    same(closed(session, "%push jvp x=3. dx=2."), minijax.jvp(f, (3.0,), (2.0,)))
+    same(closed(session, "%push jvp x=3."), minijax.jvp(f, (3.0,), (1.0,)))
+    same(
+        closed(session, "%push jvp x=[1., 2.] dx=[0., 1.]"), minijax.jvp(f, (jnp.array([1.0, 2.0]),), (jnp.eye(2)[1],))
+    )
+    two = minijax.jvp(lambda x, y: {"a": x * y, "b": x}, (3.0, 4.0), (1.0, 0.5))
+    same(closed(session, "%push jvp dy=0.5 x=3. y=4.", "{'a': x * y, 'b': x}"), two)
+    # a tangent for a whole array, a tree as a primal, an integer
+    same(closed(session, "%push jvp x=jnp.ones(3) dx=2.")[1], 2.0 * (jnp.cos(1.0) + jnp.sin(1.0)) * jnp.ones(3))
+    value, tangent = closed(session, "%push jvp p=(1., {'w': jnp.ones(2)}) n=3", "p[0] * p[1]['w'] * n")
+    same((value, tangent), (3.0 * jnp.ones(2), 6.0 * jnp.ones(2)))
+
+
+def test_vmap_maps_axes(session):
+    rows = jnp.arange(6.0).reshape(2, 3)
+    session.namespace["rows"] = rows
+    same(closed(session, "%push vmap x=[1., 2., 3.]"), minijax.vmap(f)(jnp.array([1.0, 2.0, 3.0])))
+    same(closed(session, "%push vmap r=rows", "r.sum()"), rows.sum(1))
+    same(closed(session, "%push vmap r=rows --axis 1", "r.sum()"), rows.sum(0))
+    same(closed(session, "%push vmap r=rows --axis -1", "r"), rows.T)
+    dot = minijax.vmap(jnp.dot, in_axes=(0, None))(rows, rows[0])
+    same(closed(session, "%push vmap r=rows w=rows[0] --axis 0,None", "jnp.dot(r, w)"), dot)
+    same(closed(session, "%push vmap r=rows w=rows[0] --axis w=None", "jnp.dot(r, w)"), dot)
+    # a value that does not depend on the mapped names is the same for all
+    same(closed(session, "%push vmap r=rows", "jnp.float32(1.0)"), jnp.ones(2))
+
+
+def test_a_named_axis_lasts_from_line_to_line(session):
+    run(session, "%push vmap x=[1., 2., 3.] --name rows", "total = lax.psum(x, 'rows')", "1/1")
+    assert isinstance(session.run_line("lax.psum(x, 'nowhere')").error, NameError)
+    assert "axis 'rows'" in text(run(session, "%stack"))
+    same(run(session, "%pop x / total").value, jnp.array([1.0, 2.0, 3.0]) / 6.0)
+    assert state.axis_env == ()
+
+
+def test_jaxpr_records_line_by_line(session):
+    outcome = run(session, "%push jaxpr z=f32[3] k=i32[]")
+    assert "z is a" in text(outcome) and "0 equations" in text(outcome)
+    shown = text(run(session, "w = sin(z) * 2."))
+    assert "JaxprTracer<jaxpr:1>(d:f32[3])" in shown
+    assert "2 equations, 2 new" in shown and "# w, new" in shown
+    shown = text(run(session, "v = w + k"))
+    assert "4 equations, 2 new" in shown and shown.count("new\n") == 2
+    shown = text(run(session, "3 + 4"))
+    assert "jaxpr" not in shown  # Python's numbers are no equations
+    value = run(session, "%pop (v, w)").value
+    assert isinstance(value, ClosedJaxpr)
+    expected = minijax.make_jaxpr(lambda z, k: (jnp.sin(z) * 2.0 + k, jnp.sin(z) * 2.0))
+    like = (minijax.ShapeDtypeStruct((3,), np.float32), minijax.ShapeDtypeStruct((), np.int32))
+    once = "{ lambda ; a:f32[3] b:i32[]. let\n    c:f32[3] = sin a\n    d:f32[3] = mul c 2.0:f32[]\n"
+    assert str(value).startswith(once) and [v.aval for v in value.jaxpr.outvars] == expected(*like).out_avals
+    typecheck_jaxpr(value.jaxpr)
+
+
+def test_everything_is_recorded_at_a_recording_level(session):
+    run(
+        session,
+        "made = jnp.ones(3) * 2.; compiled = jit(sin)(2.)",
+        "%push jaxpr z=f32[3]",
+        "c = jnp.ones(3)",
+        "d = c * 2.",
+    )
+    assert isinstance(session.namespace["d"], Tracer)
+    # showing arrays that were there before records nothing
+    before = len(session.levels[0].program().jaxpr.eqns)
+    run(session, "made", "compiled", "repr(made), str(made), f'{compiled:.2f}', float(compiled), made.tolist()")
+    run(session, "%stack", "%tracers", "%tracers --all", "%help push", "%history")
+    assert len(session.levels[0].program().jaxpr.eqns) == before
+    assert len(run(session, "%pop d + z").value.eqns) == before + 1
+
+
+@pytest.mark.parametrize("kind", ["linearize", "vjp", "grad", "value_and_grad"])
+def test_reverse_mode(session, kind):
+    found = closed(session, f"%push {kind} x=3.")
+    if kind == "linearize":
+        value, linear = minijax.linearize(f, 3.0)
+        same((found[0], found[1](2.0)), (value, linear(2.0)))
+        assert [e.primitive for e in found[1].jaxpr.eqns] == [e.primitive for e in linear.jaxpr.eqns]
+    elif kind == "vjp":
+        value, pullback = minijax.vjp(f, 3.0)
+        same((found[0], found[1](2.0)), (value, pullback(2.0)))
+    else:
+        same(found, getattr(minijax, kind)(f)(3.0))
+
+
+def test_reverse_mode_in_several_names(session):
+    same(closed(session, "%push grad x=3. y=2.", "x * y * y"), minijax.grad(lambda x, y: x * y * y, (0, 1))(3.0, 2.0))
+    found = closed(session, "%push grad p={'w': jnp.ones(2), 'b': 2.}", "(p['w'] * p['b']).sum()")
+    same(found["w"], 2.0 * jnp.ones(2))
+    value, pullback = closed(session, "%push vjp x=3. n=2", "x * n")
+    assert float(pullback(1.0)[0]) == 2.0 and pullback(1.0)[1].dtype == minijax.dtypes.float0
+
+
+def test_the_linear_program_is_shown_as_it_grows(session):
+    run(session, "%push grad x=3.")
+    shown = text(run(session, "y = sin(x)"))
+    assert "grad:2 so far · 1 equation, 1 new · tangent of x is b" in shown and "# tangent of y, new" in shown
+    run(session, "%pop y")
+
+
+STAGED = {
+    "jit": lambda x: minijax.jit(f)(x),
+    "checkpoint": lambda x: minijax.checkpoint(f)(x),
+    "jacfwd": lambda x: minijax.jacfwd(f)(x),
+    "jacrev": lambda x: minijax.jacrev(f)(x),
+    "hessian": lambda x: minijax.hessian(f)(x),
+}
+
+
+@pytest.mark.parametrize("kind", STAGED)
+def test_transformations_of_what_was_recorded(session, kind):
+    same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
+
+
+def test_more_transformations_of_what_was_recorded(session):
+    same(closed(session, "%push pmap x=jnp.ones((1, 3)) --name i", "lax.psum(x, 'i') * 2."), 2.0 * jnp.ones((1, 3)))
+    transposed = closed(session, "%push linear_transpose x=f32[2]", "x * 3.")
+    same(transposed(jnp.ones(2)), (3.0 * jnp.ones(2),))
+    assert closed(session, "%push eval_shape x=f32[2]", "jnp.sin(x)").shape == (2,)
+    second = closed(session, "%push hessian x=2. y=3.", "x * y * y")
+    same(second, minijax.hessian(lambda x, y: x * y * y, (0, 1))(2.0, 3.0))
+
+
+# --- any order, any depth
+# ----------------------------------------------------------------------------------------------
+
+# transformation -> (what to push, given the outer name; what is taken on, of the result _; the same of functions)
+NEST = {
+    "jvp": (
+        "{inner}={outer} d{inner}=one",
+        "_[1]",
+        lambda g: lambda x: minijax.jvp(g, (x,), (jnp.float32(1.0),))[1],
+    ),
+    "vmap": (
+        "{inner}=jnp.stack([{outer}, {outer} * 0.5])",
+        "_.sum()",
+        lambda g: lambda x: minijax.vmap(g)(jnp.stack([x, x * 0.5])).sum(),
+    ),
+    "jaxpr": (
+        "{inner}={outer}",
+        "evaluated(_, {outer})",
+        lambda g: lambda x: evaluated(minijax.make_jaxpr(g)(x), x),
+    ),
+    "grad": ("{inner}={outer}", "_", minijax.grad),
+    "linearize": ("{inner}={outer}", "_[1](one)", lambda g: lambda x: minijax.linearize(g, x)[1](jnp.float32(1.0))),
+    "vjp": ("{inner}={outer}", "_[1](one)[0]", lambda g: lambda x: minijax.vjp(g, x)[1](jnp.float32(1.0))[0]),
+    "jit": ("{inner}={outer}", "_", minijax.jit),
+    "checkpoint": ("{inner}={outer}", "_", minijax.checkpoint),
+}
+
+
+def evaluated(closed: ClosedJaxpr, x):
+    return eval_closed(closed, x)[0]
+
+
+def nested(session: Session, kinds: tuple[str, ...]) -> None:
+    """Push ``kinds`` in turn, each on the name of the one before; pop all; compare with nested functions."""
+    run(session, "x0 = jnp.float32(0.7); one = jnp.float32(1.0)")
+    session.namespace["evaluated"] = evaluated
+    for i, kind in enumerate(kinds):
+        run(session, f"%push {kind} " + NEST[kind][0].format(inner=f"x{i + 1}", outer=f"x{i}"))
+        assert len(session.levels) == i + 1 and session.prompt_label().startswith(kind + ":")
+    n = len(kinds)
+    run(session, f"y = sin(x{n}) * x{n}")
+    take = "y * x0"
+    for i in range(n, 0, -1):
+        run(session, f"%pop {take}")
+        take = NEST[kinds[i - 1]][1].format(outer=f"x{i - 1}")
+    found = run(session, take).value
+
+    def function(x):
+        return jnp.sin(x) * x * jnp.float32(0.7)
+
+    for kind in reversed(kinds):
+        function = NEST[kind][2](function)
+    np.testing.assert_allclose(found, function(jnp.float32(0.7)), rtol=1e-5, err_msg=str(kinds))
+    assert found.aval == function(jnp.float32(0.7)).aval
+    assert stack_depth() == 0 and not session.levels
+
+
+@pytest.mark.parametrize("outermost", ["jvp", "vmap", "jaxpr", "grad", "linearize", "vjp"])
+def test_all_orders_of_three(session, outermost):
+    for two in itertools.permutations(
+        [kind for kind in ("jvp", "vmap", "jaxpr", "grad", "linearize") if kind != outermost], 2
+    ):
+        nested(session, (outermost, *two))
+
+
+@pytest.mark.parametrize("kinds", [("jit", "grad", "vmap"), ("jvp", "jit", "vmap"), ("grad", "checkpoint", "jit")])
+def test_compiled_levels_among_others(session, kinds):
+    nested(session, kinds)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("jvp", "jvp", "jvp", "jvp"),
+        ("grad", "grad", "grad", "grad"),
+        ("vmap", "jaxpr", "vjp", "vmap", "linearize", "jvp"),
+        ("jaxpr", "jaxpr", "grad", "vmap", "jaxpr"),
+    ],
+)
+def test_four_levels_and_more(session, kinds):
+    nested(session, kinds)
+
+
+def test_derivatives_of_sin_by_four_levels(session):
+    with minijax.enable_x64(True):
+        run(session, "%push jvp x=3.0", "%push jvp x=x", "%push jvp x=x", "%push jvp x=x", "y = sin(x)")
+        assert session.prompt_label() == "jvp:4"
+        found = [run(session, "%pop")] + [run(session, "%pop _[1]") for _ in range(3)]
+        assert float(found[-1].value[0]) == pytest.approx(0.9899924966004454, abs=1e-15)
+        assert float(found[-1].value[1]) == pytest.approx(0.1411200080598672, abs=1e-15)
+
+
+# --- names
+# -------------------------------------------------------------------------------------------------------------
+
+
+def test_names_that_were_covered_come_back_and_others_hold_what_they_are_worth(session):
+    run(session, "x = 'mine'; keep = [1]; both = keep", "%push jvp x=3. new=1.")
+    run(session, "y = x * 2.", "t = (y, {'k': y}, 5)", "keep.append(y)", "y")
+    shown = text(run(session, "%pop y"))
+    names = session.namespace
+    assert names["x"] == "mine" and float(names["y"]) == 6.0 and float(names["new"]) == 1.0
+    assert float(names["t"][0]) == float(names["t"][1]["k"]) == 6.0 and names["t"][2] == 5
+    assert names["both"] is names["keep"] and float(names["keep"][1]) == 6.0
+    assert float(session.outputs[6]) == 6.0  # what was shown
+    assert "new, y  now the primal" in shown
+    assert "x  what it was before %push" in shown and "now with the primal inside" in shown
+    assert not isinstance(names["__"], Tracer)
+
+
+def test_a_name_assigned_anew_inside_keeps_what_was_assigned(session):
+    run(session, "x = 1; y = 2", "%push jvp x=3. y=4.", "x = 'assigned'; y = y * 2.", "%pop y")
+    assert session.namespace["x"] == "assigned" and session.namespace["y"] == 2
+
+
+def test_a_batched_name_is_its_array_with_the_axis_in_front(session):
+    run(session, "%push vmap r=jnp.arange(6.).reshape(2, 3) --axis 1", "s = r * 2.", "%pop s.sum()")
+    same(session.namespace["s"], jnp.arange(6.0).reshape(2, 3).T * 2.0)
+
+
+def test_variables_of_a_closed_jaxpr_go_with_it(session):
+    run(session, "box = []", "%push jaxpr z=f32[3]", "w = z * 2.; box.append(w)")
+    shown = text(run(session, "%pop w"))
+    assert "w, z  gone: worth nothing outside jaxpr:1" in shown or "z, w  gone" in shown
+    assert "w" not in session.namespace and "z" not in session.namespace
+    # where it cannot be taken away it is a dead tracer, which says so
+    error = session.run_line("box[0] + 1.").error
+    assert isinstance(error, minijax.errors.UnexpectedTracerError) and "%push jaxpr z" in str(error)
+
+
+def test_a_jaxpr_over_an_outer_tracer_outlives_that_tracer(session):
+    run(session, "%push jvp x=3.", "y = sin(x)", "%push jaxpr z=f32[]", "j = z * y", "%pop j", "p = _", "%pop y")
+    program = session.namespace["p"]
+    assert not any(isinstance(c, Tracer) for c in program.consts)
+    np.testing.assert_allclose(eval_closed(program, jnp.float32(2.0))[0], 2.0 * np.sin(3.0), rtol=1e-6)
+
+
+def test_containers_that_cannot_be_made_anew_do_not_stop_a_pop(session):
+    run(session, "class Two(tuple):\n    def __new__(cls, a, b): return super().__new__(cls, (a, b))")
+    run(session, "deep = []\nfor _ in range(5000): deep = [deep]")
+    run(session, "%push vmap x=[1., 2.]", "two = Two(x, 1)", "many = [x, x]")
+    done = run(session, "%pop x * 2")
+    assert list(done.value) == [2.0, 4.0] and not session.levels
+    assert list(session.namespace["many"][0]) == [1.0, 2.0] and type(session.namespace["two"]).__name__ == "Two"
+
+
+def test_pop_alone_takes_what_was_last_assigned_or_shown(session):
+    assert "nothing has been assigned" in text(session_after(session, "%push jvp x=3.", "%pop"))
+    run(session, "y = x * 2.", "x * 5.")
+    assert float(run(session, "%pop").value[0]) == 15.0
+    run(session, "%push jvp x=3.", "x * 5.", "y, w = x * 2., x * 4.")
+    assert float(run(session, "%pop").value[0]) == 12.0
+    run(session, "%push jvp x=3.", "y = 1.", "y += x;")
+    assert float(run(session, "%pop").value[0]) == 4.0
+    # what closing an inner level gave; after a jaxpr, which cannot be taken out, what it was before
+    run(session, "%push jvp x=3.", "%push vmap v=[1., 2.]", "w = v * x", "%pop", "%push jaxpr z=x", "%pop z")
+    same(run(session, "%pop").value, (jnp.array([3.0, 6.0]), jnp.array([1.0, 2.0])))
+    run(session, "%push jvp x=3.", "y = x * 7.", "%push jvp z=x", "%pop --drop")
+    assert float(run(session, "%pop").value[0]) == 21.0
+
+
+def session_after(session: Session, *lines: str):
+    for each in lines:
+        outcome = session.run_line(each)
+    return outcome
+
+
+def test_closed_levels_are_not_kept(session):
+    run(session, "%push grad x=3.", "y = sin(x)", "%push jaxpr z=f32[3]", "w = z * y")
+    mains = [weakref.ref(main) for level in session.levels for main in level.mains]
+    run(session, "%pop w", "%pop y", "del _, __, ___; Out.clear()")
+    gc.collect()
+    assert [each() for each in mains] == [None, None, None]
+
+
+# --- what goes wrong
+# ---------------------------------------------------------------------------------------------------
+
+STACK = (
+    "%push jvp x=3.",
+    "y = sin(x)",
+    "%push vmap v=[1., 2.] --name i",
+    "u = v * y",
+    "%push jaxpr z=f32[]",
+    "w = z * u",
+)
+BAD_LINES = (
+    "1 / 0",
+    "float(z)",
+    "grad(lambda a: [][0])(x)",
+    "jit(lambda a: a.oops)(v)",
+    "vmap(lambda a: a + jnp.ones(7))(jnp.ones((2, 3)))",
+    "raise KeyboardInterrupt",
+    "make_jaxpr(lambda a: (_ for _ in ()).throw(KeyboardInterrupt))(1.)",
+    "def (",
+    "%grad nonsense(",
+    "%jaxpr [][0]",
+    "%push jvp q=[][0]",
+    "%push vmap q=1.",
+    "%pop undefined",
+    "%pop 'text'",
+    "%nonsense",
+    "lax.psum(v, 'j')",
+)
+
+
+@pytest.mark.parametrize("line", BAD_LINES)
+def test_levels_survive_what_goes_wrong(session, line):
+    run(session, *STACK)
+    depth, mains, names = stack_depth(), list(state.stack), dict(session.namespace)
+    assert session.run_line(line).error is not None
+    assert state.stack == mains and stack_depth() == depth == 3 and all(main.alive for main in mains)
+    assert state.dynamic is mains[3].trace and state.source is None and dict(state.axis_env) == {"i": 2}
+    assert all(session.namespace[name] is names[name] for name in "xyvuzw")
+    # the three levels still work
+    program = run(session, "%pop w").value
+    assert "mul" in str(program)
+    pair = run(session, "%pop u", "%pop _").value
+    np.testing.assert_allclose(pair[1], np.cos(3.0) * np.array([1.0, 2.0]), rtol=1e-6)
+
+
+def test_exit_leaves_the_levels(session):
+    run(session, *STACK)
+    with pytest.raises(SystemExit):
+        session.run_line("grad(lambda a: exit())(1.)")
+    assert stack_depth() == 3 and session.prompt_label() == "jaxpr:3"
+
+
+def test_a_pop_that_fails_leaves_the_level_open(session):
+    run(session, "%push grad x=[1., 2.]", "y = x * 2.")
+    assert "scalar-output" in text(session.run_line("%pop y"))
+    assert session.prompt_label() == "grad:2"
+    same(run(session, "%pop y.sum()").value, 2.0 * jnp.ones(2))
+
+
+def test_a_transformation_that_fails_after_closing_opens_the_level_again(session):
+    run(session, "%push jvp a=2.", "%push pmap x=jnp.ones((4096, 2))", "y = x * a")
+    mains = list(state.stack)
+    assert "device" in text(session.run_line("%pop y")).lower()
+    assert state.stack == mains and all(main.alive for main in mains) and state.dynamic is mains[2].trace
+    run(session, "w = y + 1.")
+    assert len(session.levels[-1].program().jaxpr.eqns) >= 2
+    run(session, "%pop --all")
+
+
+def test_a_level_that_cannot_be_opened_leaves_nothing(session):
+    run(session, "a = 1")
+    for line in (
+        "%push grad a=3",
+        "%push jvp x=1. dx=[1., 2.]",
+        "%push vmap x=[1.] y=[1., 2.]",
+        "%push jvp x=(1., 2.) dx=1.",
+    ):
+        assert session.run_line(line).error is not None, line
+        assert stack_depth() == 0 and not session.levels
+    assert session.namespace["a"] == 1 and "x" not in session.namespace
+
+
+def test_values_only_where_something_runs(session):
+    for line in ("%push jvp x=f32[3]", "%push jit x=f32[]", "%push vmap x=f32[3]"):
+        error = session.run_line(line).error
+        assert isinstance(error, UsageError) and "needs a value for x" in str(error)
+
+
+def test_commands_under_levels(session):
+    run(session, "def f(x): return sin(x) * x", "%push jvp x=3.", "%push jaxpr z=f32[]")
+    program = text(run(session, "%jaxpr f(z)"))
+    assert "sin a" in program and "mul" in program
+    assert not session.levels[-1].program().jaxpr.eqns  # %jaxpr is a level of its own, for a moment
+    run(session, "%grad f(z)", "%jvp f(x)", "%log f(x)", "%vmap f(jnp.ones(2))")
+    for line in ("%jit f(z)", "%jit f(1.)"):
+        error = session.run_line(line).error
+        assert isinstance(error, UsageError) and "jaxpr:2 records everything" in str(error)
+    run(session, "%pop z", "%jit f(x)")
+    same(run(session, "%pop f(x)").value, minijax.jvp(lambda x: jnp.sin(x) * x, (3.0,), (1.0,)))
+
+
+def test_levels_belong_to_their_thread(session):
+    run(session, "%push jvp x=3.")
+    seen: list[object] = []
+
+    def elsewhere() -> None:
+        seen.append(stack_depth())
+        seen.append(session.run_line("1 / 0").error)
+        seen.append(session.run_line("%push jvp q=1.").error)
+        seen.append(stack_depth())
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen[0] == 0 and isinstance(seen[1], ZeroDivisionError) and seen[3] == 0
+    assert isinstance(seen[2], UsageError) and "another thread" in str(seen[2])
+    assert stack_depth() == 1 and session.prompt_label() == "jvp:1"
+    assert float(run(session, "%pop x * 2.").value[1]) == 2.0
+
+
+def test_the_interpreters_taken_away_from_under_a_session(session):
+    run(session, "%push jvp x=3.", "from minijax.core.trace import reset_stack", "reset_stack()")
+    assert session.run_line("1 / 0").error is not None
+    assert not session.levels and session.prompt_label() == ""
+
+
+# --- what is shown
+# -----------------------------------------------------------------------------------------------------
+
+
+def test_the_mock_session(session):
+    run(session, "%push jvp x=3. dx=1.")
+    outcome = run(session, "y = sin(x)")
+    assert plain(outcome.shown) == "JVPTracer<jvp:1>(primal=0.14112, tangent=-0.9899925)" and outcome.value is NOTHING
+    assert session.prompt_label() == "jvp:1"
+    run(session, "%push jaxpr z=f32[3]")
+    assert session.prompt_label() == "jaxpr:2"
+    value = run(session, "%pop z * y").value
+    assert [eqn.primitive.name for eqn in value.eqns] == ["convert_element_type", "mul"]
+    assert plain(run(session, "y;").shown) == "" and plain(run(session, "w = y * 2.;").shown) == ""
+
+
+def test_tracers_are_shown_level_by_level_with_both_shapes(session):
+    run(session, "%push vmap v=jnp.ones((3, 2)) --axis 0", "%push jvp x=v", "y = x * 2.", "x * 3.;", "spare = [x * 4.]")
+    shown = text(run(session, "%tracers"))
+    assert "jvp:2" in shown and "y  jvp:2 f32[2]" in shown and "primal  vmap:1 f32[2]  logical" in shown
+    assert "physical f32[3,2], batch axis 0" in shown and "1 more without a name of yours" in shown
+    everything = text(run(session, "%tracers --all"))
+    assert "(no name)" in everything and "more without" not in everything
+    stack = text(run(session, "%stack"))
+    assert "eval ▸ vmap:1 ▸ jvp:2" in stack and "vmap of v f32[3,2] · 3 at once" in stack and "(x, y)" in stack
+    run(session, "%push linearize t=1.", "s = t * t")
+    assert "unknown" in text(run(session, "%tracers")) and "partial_eval:3" in text(run(session, "%stack"))
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_every_width(session, width):
+    run(session, *STACK)
+    for line in (
+        "%stack",
+        "%tracers",
+        "%tracers --all",
+        "w",
+        "u",
+        "q = w * 2.",
+        "%push linearize longer_name=3. other=2.",
+        "%pop --all",
+    ):
+        shown = plain(run(session, line).shown, width).split("\n")
+        too_long = [
+            each
+            for each in shown
+            if len(each) > width and " " in each.strip() and "let" not in each and "#" not in each
+        ]
+        assert not too_long
+
+
+def test_hostile_names_do_no_harm(session):
+    run(session, "class Odd:\n    @property\n    def __class__(self): raise RuntimeError('asked')\n")
+    run(
+        session, "odd = Odd()", "ring = []; ring.append(ring)", "%push jvp x=1.", "ring.append(x)", "%stack", "%tracers"
+    )
+    run(session, "%pop x")
+    assert float(session.namespace["ring"][1]) == 1.0 and session.namespace["ring"][0] is session.namespace["ring"]
+
+
+def test_levels_last_from_cell_to_cell_in_ipython():
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "minijax")
+
+    def run_cell(code: str) -> tuple[object, str]:
+        with capture_output() as captured:
+            result = shell.run_cell(code)
+        return result, captured.stdout + "".join(each.data["text/plain"] for each in captured.outputs)
+
+    try:
+        run_cell("import minijax, minijax.numpy as jnp")
+        run_cell("%push jvp x=3. dx=2.")
+        assert "JVPTracer<jvp:1>(primal=0.14112, tangent=-1.979985)" in run_cell("y = jnp.sin(x)")[1]
+        assert "ZeroDivisionError" in run_cell("1 / 0")[1] and stack_depth() == 1
+        run_cell("minijax.grad(lambda a: [][0])(x)")
+        run_cell("%push jaxpr z=f32[3]")
+        # what IPython does to display a value records nothing
+        run_cell("plain = minijax.device_get(2.)\nplain")
+        assert "2 equations, 2 new" in run_cell("w = z * y")[1]
+        assert "mul" in run_cell("%pop w")[1] and stack_depth() == 1
+        assert "-1.979985" in run_cell("%pop y")[1] and stack_depth() == 0
+        run_cell("%push vmap v=[1., 2.]")
+        assert stack_depth() == 1
+    finally:
+        shell.run_line_magic("unload_ext", "minijax")
+        InteractiveShell.clear_instance()
+    assert stack_depth() == 0

@@ -1,0 +1,419 @@
+"""What a full recording has besides: numbered tracers, sources, reasons, caches seen through, errors in their place."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.core import observe
+from minijax.core.trace import stack_depth
+from minijax.tools import recorder_full, recorder_summary
+from minijax.tools.cursor import Cursor
+from minijax.tools.links import LinkedPrograms
+from minijax.tools.recorder import Recorder, record
+from minijax.tools.recording import (
+    BindRecord,
+    EquationRecord,
+    ExecutableRecord,
+    Recording,
+    ScopeRecord,
+    place_parts,
+)
+
+
+def f(x):
+    return jnp.sin(x) * 2.0 - x
+
+
+def chain(x):
+    for _ in range(100):
+        x = jnp.sin(x) * 2.0 + x
+    return jnp.sum(x)
+
+
+def watched(fun: Callable[[], Any], level: str = "summary"):
+    recorder = Recorder(level)
+    with recorder:
+        fun()
+    return recorder.recording
+
+
+# --- level 'full': tracers, sources, reasons
+# ------------------------------------------------------------------------------------------------------
+
+
+def binds(recording: Recording) -> list[BindRecord]:
+    return [node for _, node in recording.walk() if isinstance(node, BindRecord)]
+
+
+def test_tracers_are_numbered_named_and_taken_apart():
+    recording = watched(lambda: minijax.vmap(minijax.grad(f))(jnp.ones(3)), "full")
+    tracers = {life.tracer.id: life for life in recording.lives}
+    assert list(tracers) == list(range(1, len(tracers) + 1))
+    x = next(life for life in recording.lives if life.name == "x")
+    assert (x.tracer.level, x.tracer.type, x.tracer.physical) == ("jvp:3", "f32[]", "f32[3]")
+    primal, tangent = (tracers[number].tracer for number in x.tracer.holds)
+    assert (primal.level, dict(primal.fields)) == ("vmap:1", {"batched": "f32[3]", "axis": "0"})
+    assert (tangent.level, tangent.physical) == ("partial_eval:2", "")
+    scopes = {node.at: node.level for _, node in recording.walk() if isinstance(node, ScopeRecord)}
+    assert all(scopes[life.scope] == life.tracer.level for life in recording.lives)
+    for bind in binds(recording):
+        assert len(bind.operands) == len(bind.in_types) == len(bind.args)
+        for number, type_ in zip(bind.operands, bind.in_types, strict=True):
+            assert not number or tracers[number].tracer.type == type_
+        for number, type_ in zip(bind.results, bind.types, strict=True):
+            assert not number or tracers[number].tracer.type == type_
+            assert not number or tracers[number].place == bind.place or tracers[number].born < bind.at
+
+
+def test_physical_types_have_the_axes_of_all_levels():
+    outer = minijax.vmap(minijax.vmap(lambda x: jnp.sin(x) + jnp.sum(x)))
+    recording = watched(lambda: outer(jnp.ones((2, 3, 4))), "full")
+    (x,) = [life.tracer for life in recording.lives if life.name == "x"]
+    assert (x.level, x.type, x.physical) == ("vmap:2", "f32[4]", "f32[2,3,4]")
+    assert dict(x.fields) == {"batched": "f32[3,4]", "axis": "0"}
+
+
+def test_why_an_interpreter_was_chosen():
+    recording = watched(lambda: minijax.grad(f)(3.0), "full")
+    first = binds(recording)[0]
+    assert (first.forced_by, first.forced) == (0, "argument 0 (x) is a jvp:2 tracer")
+    product = next(bind for bind in binds(recording) if bind.primitive == "sub" and bind.level == "partial_eval:1")
+    assert product.forced_by == 0 and "partial_eval:1 tracer" in product.forced
+    assert binds(recording)[1].forced_by == -1
+
+
+def test_sources_hold_the_users_lines_and_the_rules():
+    recording = watched(lambda: minijax.grad(f)(3.0), "full")
+    bind = binds(recording)[0]
+    file, line, function = place_parts(bind.place)
+    assert (file, function) == (__file__, "f")
+    assert recording.source_line(file, line) == "    return jnp.sin(x) * 2.0 - x"
+    rule = bind.rule
+    assert rule is not None and "def " in str(recording.source_line(rule.file, rule.line))
+    for _, node in recording.walk():
+        file, line, _ = place_parts(getattr(node, "place", ""))
+        assert not file or recording.source_line(file, line) is not None
+    assert recording.source_line(file, 10**6) is None and recording.source_line("nowhere.py", 1) is None
+
+
+@pytest.mark.parametrize("function", ["f", "f.<locals>.<lambda>", "<module>"])
+@pytest.mark.parametrize("file", ["/home/me/f.py", "/home/me/copy (1)/model (2).py", "<minijax-3>"])
+def test_the_parts_of_a_place(file: str, function: str):
+    assert place_parts(f"{file}:12 ({function})") == (file, 12, function)
+    assert place_parts(f"{file}:12") == (file, 12, "")
+    assert place_parts("<unknown>") == place_parts("") == place_parts("f (1)") == ("", 0, "")
+
+
+def test_what_came_out_of_compiled_code_is_shown():
+    recording = watched(lambda: minijax.jit(lambda x: x * 2.0)(jnp.arange(3.0)), "full")
+    call = next(bind for bind in binds(recording) if bind.primitive == "jit")
+    assert call.out == "[0.0, 2.0, 4.0]" and call.types == ("f32[3]",) and not call.cached
+
+
+def test_looking_at_a_result_takes_nothing_from_the_device():
+    value, _ = record(minijax.jit(lambda x: x * 2.0), jnp.arange(3.0))
+    assert value.on_device and not value.on_host
+
+
+def test_compiled_programs_are_linked_to_their_lines():
+    twice = minijax.jit(lambda x: jnp.sin(x) * 2.0)
+    first = watched(lambda: twice(1.0), "full")
+    (executable,) = first.executables
+    assert isinstance(executable.programs, LinkedPrograms) and not executable.reused
+    assert [e.primitive for e in executable.programs.equations] == ["sin", "mul"]
+    again = watched(lambda: twice(1.0), "full")
+    (executable,) = again.executables
+    assert executable.reused and executable.programs == first.executables[0].programs
+    assert not any(isinstance(node, ExecutableRecord) for _, node in again.walk())
+
+
+# --- traces from caches
+# ------------------------------------------------------------------------------------------------------
+
+
+def cached_and_not(recording: Recording) -> tuple[list[str], int]:
+    """The functions whose traces came from caches, and how many scopes of staging there were."""
+    cached = [bind.cached for bind in binds(recording) if bind.cached]
+    staged = sum(record.kind == "staged" for record in recording.jaxprs)
+    return cached, staged
+
+
+def test_a_trace_from_a_cache_is_marked_and_can_be_made_anew():
+    traced = []
+
+    @minijax.jit
+    def g(x):
+        traced.append(1)
+        return jnp.sin(x)
+
+    assert cached_and_not(watched(lambda: g(1.0), "full")) == ([], 1)
+    assert cached_and_not(watched(lambda: g(1.0), "full")) == (["g"], 0)
+    recorder = Recorder("full", retrace=True)
+    with recorder:
+        g(1.0)
+        g(1.0)
+    assert len(traced) == 2
+    assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call in the block finds the first one's
+    miss, hit = recorder.recording.caches
+    assert not miss.hit and miss.reason == "traced anew for the recording" and hit.hit
+    g(1.0)
+    assert len(traced) == 2 and g._cache_size() == 1
+    assert cached_and_not(watched(lambda: g(1.0), "full")) == (["g"], 0)
+
+
+def cell(carry, x):
+    return carry * x, carry
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda: lax.scan(cell, 1.0, jnp.ones(2)), "cell"),
+        (lambda: lax.while_loop(small, halved, 3.0), "small, halved"),
+        (lambda: lax.cond(jnp.array(True), halved, small_float, 3.0), "halved, small_float"),
+        (lambda: lax.fori_loop(0, 2, plus, 1.0), "plus"),
+        (lambda: minijax.checkpoint(halved)(3.0), "halved"),
+        (lambda: on_two(jnp.ones(2)), "halved"),
+        (lambda: minijax.grad(minijax.jit(halved))(3.0), "halved"),
+        (lambda: minijax.vmap(minijax.jit(halved))(jnp.ones(2)), "halved"),
+    ],
+)
+def test_bodies_from_caches_too(call: Callable[[], Any], names: str):
+    call()
+    cached, staged = cached_and_not(watched(call, "full"))
+    assert cached[0] == names and not staged
+    recorder = Recorder("full", retrace=True)
+    with recorder:
+        call()
+    cached, staged = cached_and_not(recorder.recording)
+    assert cached == [] and staged >= 1
+    assert cached_and_not(watched(call, "full"))[0][0] == names
+
+
+def small(x):
+    return x > 1.0
+
+
+def small_float(x):
+    return x + 1.0
+
+
+def halved(x):
+    return x * 0.5
+
+
+def plus(i, x):
+    return x + i
+
+
+on_two = minijax.pmap(halved)
+
+
+def test_retracing_ends_with_the_block_also_by_an_exception():
+    g = minijax.jit(halved)
+    g(1.0)
+    with pytest.raises(ZeroDivisionError), Recorder("full", retrace=True):
+        raise ZeroDivisionError
+    assert cached_and_not(watched(lambda: g(1.0), "full"))[0] == ["halved"]
+    with Recorder("full", retrace=True), Recorder("full") as inner:
+        g(1.0)
+    assert cached_and_not(inner.recording) == ([], 1)
+
+
+def test_retracing_is_this_threads_affair():
+    g = minijax.jit(lambda x: x + 1.0)
+    g(1.0)
+    hits: list[bool] = []
+
+    def elsewhere() -> None:
+        with Recorder("summary") as recorder:
+            g(1.0)
+        hits.extend(each.hit for each in recorder.recording.caches)
+
+    with Recorder("full", retrace=True):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    assert hits == [True]
+
+
+# --- errors
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_kept_where_it_happened_and_where_it_passed():
+    def bad(x):
+        return jnp.dot(jnp.ones((2, 3)), jnp.sin(x))
+
+    recorder = Recorder("full")
+    with pytest.raises(TypeError), recorder:
+        minijax.grad(lambda x: jnp.sum(bad(x)))(jnp.ones(4))
+    recording = recorder.recording
+    inner, outer = recording.errors
+    assert inner.type == outer.type == "TypeError" and inner.message == outer.message
+    assert inner.place == outer.place and "(test_an_error" in inner.place
+    assert outer.where == "the recorded call"
+    raised = [bind for bind in binds(recording) if bind.error]
+    assert inner.where == f"{raised[-1].primitive} in {raised[-1].level}"
+    assert raised[-1].children[-1] is inner and recording.tree[-1] is outer
+    assert all(bind.end <= recording.events for bind in binds(recording))
+
+
+def test_an_error_outside_of_operations_is_kept_where_its_interpreter_ended():
+    def bad(x):
+        return jnp.sin(x) / [][0]
+
+    recorder = Recorder("full")
+    with pytest.raises(IndexError), recorder:
+        minijax.vmap(minijax.grad(bad))(jnp.ones(2))
+    inner, outer = recorder.recording.errors
+    assert (inner.where, outer.where) == ("bad in jvp:3", "the recorded call")
+    (scope,) = [n for _, n in recorder.recording.walk() if isinstance(n, ScopeRecord) and inner in n.children]
+    assert scope.stack == ("eval", "vmap:1", "partial_eval:2", "jvp:3")
+
+
+def test_an_error_that_the_program_catches_ends_nothing():
+    def tries(x):
+        try:
+            jnp.dot(jnp.ones((2, 3)), x)
+        except TypeError:
+            pass
+        return jnp.sin(x)
+
+    recording = watched(lambda: minijax.make_jaxpr(tries)(jnp.ones(4)), "full")
+    assert len(recording.errors) == 1
+    assert [bind.primitive for bind in binds(recording)][-1] == "sin" and not binds(recording)[-1].error
+
+
+def test_an_interrupt_leaves_a_complete_recording():
+    def stop(x):
+        jnp.sin(x)
+        raise KeyboardInterrupt
+
+    recorder = Recorder("full")
+    with pytest.raises(KeyboardInterrupt), recorder:
+        minijax.vmap(minijax.grad(stop))(jnp.ones(2))
+    recording = recorder.recording
+    assert recording.errors[-1].type == "KeyboardInterrupt"
+    assert [bind.primitive for bind in binds(recording) if bind.level == "jvp:3"] == ["sin"]
+    assert stack_depth() == 0 and not observe.observers
+
+
+def test_a_recorder_that_fails_says_that_it_is_not_complete(monkeypatch: pytest.MonkeyPatch):
+    def broken(*args: Any) -> None:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(recorder_summary.Summary, "cache", broken)
+    with pytest.warns(RuntimeWarning, match="was removed"):
+        recording = watched(lambda: minijax.jit(halved)(2.0))
+    assert recording.truncated
+
+
+# --- bounds
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_it_stops_at_so_many_characters_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recorder_full, "MOST_CHARACTERS", 1500)
+    recording = watched(lambda: minijax.make_jaxpr(chain)(1.0), "full")
+    assert recording.truncated and 5 < len(binds(recording)) < 20
+    assert recording.bind_count == 302 and sum(1 for _ in recording.walk()) < 60
+
+
+def test_nesting_is_right_when_recording_stops_inside(monkeypatch: pytest.MonkeyPatch):
+    """Operations that begin after the bound, inside of ones that began before it, do not close those."""
+    for most in range(1, 40):
+        monkeypatch.setattr(recorder_summary, "MOST_EVENTS", most)
+        recording = watched(lambda: minijax.vmap(minijax.grad(minijax.grad(jnp.sin)))(jnp.ones(2)), "full")
+        assert recording.truncated
+        for _, node in recording.walk():
+            if isinstance(node, (BindRecord, ScopeRecord)):
+                assert node.at <= most
+                assert not (isinstance(node, BindRecord) and node.error)
+                for child in node.children:
+                    assert node.at <= child.at <= getattr(child, "end", child.at) <= node.end
+
+
+def test_calls_of_many_arguments_are_cut():
+    xs = [jnp.ones(()) for _ in range(300)]
+    recording = watched(lambda: minijax.jit(lambda *xs: xs)(*xs), "full")
+    call = next(bind for bind in binds(recording) if bind.primitive == "jit")
+    assert call.args[-1] == "... 260 more" and len(call.operands) == 40
+    assert call.out.endswith("... 296 more")
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.timing
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory of the process from /proc")
+def test_a_million_events_do_not_exhaust_memory():
+    def spin(x):
+        for _ in range(112_000):
+            lax.neg(x)
+        return x
+
+    before = resident_bytes()
+    recording = watched(lambda: minijax.jvp(spin, (1.0,), (1.0,)), "full")
+    grown = resident_bytes() - before
+    assert recording.events > 1_000_000 and recording.truncated
+    assert recording.bind_count > 300_000
+    assert sum(1 for _ in recording.walk()) < 50_000
+    assert grown < 300e6, f"{grown / 1e6:.0f} MB"
+
+
+@pytest.mark.timing
+def test_the_time_of_recording_a_tree_is_taken_off_the_phases():
+    """Tracing takes many times as long while a tree is recorded; what its phase says takes little longer than else."""
+    call = minijax.make_jaxpr(minijax.jit(chain))
+
+    def traced(level: str) -> float:
+        recorder = Recorder(level, retrace=True)
+        with recorder:
+            call(1.0)
+        return next(phase.seconds for phase in recorder.recording.phases if phase.phase == "trace")
+
+    summary, full = (min(traced(level) for _ in range(3)) for level in ("summary", "full"))
+    assert full < 4 * summary
+
+
+def test_many_long_jaxprs_are_kept_as_text(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recorder_summary, "MOST_EQUATIONS_IN_ALL", 700)
+    recording = watched(lambda: [minijax.make_jaxpr(chain)(1.0) for _ in range(4)])
+    assert [record.program is None for record in recording.jaxprs] == [False, False, True, True]
+    shown = str(recording.jaxprs[-1].document())
+    assert "... (102 more equations)" in shown and "... (298 more equations)" in str(
+        recording.jaxprs[-1].document(most=4)
+    )
+
+
+def test_a_recording_that_begins_inside_of_interpreters_says_so():
+    recordings = []
+
+    def inside(x):
+        recordings.append(watched(lambda: minijax.jvp(jnp.sin, (x,), (x,)), "full"))
+        return x
+
+    minijax.make_jaxpr(minijax.vmap(inside))(jnp.ones(2))
+    (recording,) = recordings
+    assert recording.base == ("eval", "make_jaxpr:1", "vmap:2")
+    assert recording.stack == (*recording.base, "jvp:3")
+    equations = [node for _, node in recording.walk() if isinstance(node, EquationRecord)]
+    assert {each.scope for each in equations} == {-1} and {each.level for each in equations} == {"make_jaxpr:1"}
+    assert {life.scope for life in recording.lives if life.tracer.level == "vmap:2"} == {-2}
+    cursor = Cursor(recording)
+    cursor.to_bind("sin", level="jvp")
+    state = cursor.state()
+    assert state.stack == recording.stack and [len(level) > 0 for level in state.tracers] == [False, True, True, True]
+    cursor.last()
+    assert len(cursor.state().programs[0].equations) == len(equations)

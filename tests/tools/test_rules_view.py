@@ -1,0 +1,165 @@
+"""``%rules`` and ``%check``: the matrix, one primitive's rules with their source, and the report of a check."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from minijax.extend.rules import rule_matrix
+from minijax.repl import batch
+from minijax.tools import check_view, rules_view
+from minijax.tools.document import plain
+from minijax.tools.html import to_html
+from minijax.tools.session import Session
+from tests.extend.examples import ours
+
+CUBE = """from minijax.extend.core import Primitive
+from minijax.interpreters import ad
+from minijax.core import ShapedArray
+cube_p = Primitive('cube')
+@cube_p.def_impl
+def cube_impl(x):
+    return x ** 3
+cube_p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype));
+def cube_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    return cube_p.bind(x), 2. * x * x * t
+ad.primitive_jvps[cube_p] = cube_jvp
+"""
+
+
+@pytest.fixture
+def session() -> Session:
+    return batch.new_session({})
+
+
+@pytest.fixture
+def author(session: Session) -> Session:
+    assert session.run_line(CUBE).error is None
+    return session
+
+
+def shown(session: Session, command: str, width: int = 80) -> str:
+    return plain(session.run_line(command).shown, width)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_matrix_fits_the_page_and_says_what_the_tables_say(session: Session, width: int) -> None:
+    text = shown(session, "%rules", width)
+    assert max(map(len, text.split("\n"))) <= width
+    rows = {each.split()[0]: "".join(each.split()[1:]) for each in text.split("\n") if each[:1].isalpha()}
+    matrix = rule_matrix()
+    names = [p.name for p in matrix.rows]
+    for primitive in (p for p in ours() if names.count(p.name) == 1):  # other tests make primitives of these names
+        row = matrix.rows[primitive]
+        marks = "".join({"yes": "●", "default": "·", "none": "–", "missing": "✗"}[c.status] for c in row.values())
+        assert rows[primitive.name] == marks, primitive
+    assert ("partial_eval_jaxpr" in text.split("\n")[0]) == (width == 200)
+    assert "partial_eval_jaxpr" in text
+
+
+def test_the_holes_come_with_their_reasons(session: Session) -> None:
+    text = shown(session, "%rules sin max while --missing")
+    assert "transpose\n  not linear (2)\n    sin max" in text.replace("max sin", "sin max")
+    assert "every carry stays" in text
+    assert "no hole" in shown(session, "%rules mul --missing")
+
+
+def test_a_primitive_s_rules_have_places_and_source(session: Session) -> None:
+    text = shown(session, "%rules while", 120)
+    assert "● jvp  while_jvp  minijax/ops/while_loop.py:" in text and "    def while_jvp(" in text
+    assert "– dce  every carry stays" in text and "· partial_eval, " not in text
+    assert "def while_jvp(" in to_html(session.run_line("%rules while").shown)
+    cut, full = shown(session, "%rules scan"), shown(session, "%rules scan --full")
+    assert "(--full shows them)" in cut and len(full) > len(cut) and "--full" not in full
+
+
+def test_primitives_made_at_the_prompt_are_shown(author: Session) -> None:
+    assert any(each.startswith("cube ") for each in shown(author, "%rules").split("\n"))
+    text = shown(author, "%rules cube_p", 120)
+    assert "● evaluate  cube_impl  <minijax-1>:5" in text
+    assert "    def cube_jvp(primals, tangents):\n        (x,), (t,) = primals, tangents" in text
+    assert "✗ transpose  missing (unless it is linear, it needs none); add: minijax.interpreters.ad" in text
+    assert "✗ vmap  missing; add: minijax.interpreters.batching.primitive_batchers[primitive] = rule" in text
+    # one without any rule is known by the name of its variable alone
+    author.run_line("bare_p = Primitive('bare')")
+    assert "✗ evaluate" in shown(author, "%rules bare_p")
+
+
+def test_of_two_primitives_of_a_name_the_last_one_counts(author: Session) -> None:
+    author.run_line("first_p = cube_p")
+    author.run_line(CUBE.replace("** 3", "** 4"))
+    assert "x ** 4" in shown(author, "%rules cube") and "x ** 3" in shown(author, "%rules first_p")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("sin", "sin"), ("sin_p", "sin"), ("scatter-add", "scatter-add"), ("cube_p", "cube"), ("ps[0]", "cube")],
+)
+def test_a_primitive_is_found_by_name_and_by_value(author: Session, text: str, name: str) -> None:
+    author.run_line("ps = [cube_p]")
+    assert rules_view.find(author, "rules", text).name == name
+
+
+def test_rules_of_every_primitive_can_be_shown() -> None:
+    for primitive in ours():
+        text = plain(rules_view.one(primitive))
+        assert primitive.name in text and "● evaluate" in text
+
+
+def test_a_wrong_rule_is_shown_at_the_smallest_operands(author: Session) -> None:
+    text = shown(author, "%check cube_p(f32[3])", 120)
+    assert "✗ jvp                      wrong; suspect cube_jvp at <minijax-1>:9" in text
+    assert "smallest example cube_p.bind(float32[" in text
+    assert "✗ vmap                     wrong\n" in text and "– vmap of derivatives      not checked: it needs" in text
+    assert "3 wrong" in text.split("\n")[-1]
+    report = author.run_line("%check cube_p(2.0)").value
+    assert not report.ok and [o.check for o in report.failures] == ["jvp", "vmap", "lower"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_report_fits_the_page(session: Session, width: int) -> None:
+    text = shown(session, "%check sin(f32[3])", width)
+    assert max(map(len, text.split("\n"))) <= max(width, 44) and "✓ second order" in text
+    assert "– transpose" in text and "not linear" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "shapes", "params"),
+    [
+        ("mul(2.0, f32[3])", "mul", [(), (3,)], {}),
+        ("mul 2.0, f32[3]", "mul", [(), (3,)], {}),
+        ("lax.mul_p(2.0, 3.0)", "mul", [(), ()], {}),
+        ("reduce_sum(f32[2,3], axes=(0,))", "reduce_sum", [(2, 3)], {"axes": (0,)}),
+        ("sin (f32[])", "sin", [()], {}),
+    ],
+)
+def test_calls_are_read(session: Session, text: str, name: str, shapes, params) -> None:
+    session.run_line("import minijax.ops.elementwise as ops")
+    if text.startswith("lax."):
+        text = text.replace("lax.", "ops.")
+    primitive, values, found = check_view.call(session, text)
+    assert (primitive.name, [np.shape(x) for x in values], found) == (name, shapes, params)
+    assert all(np.asarray(x).dtype == np.float32 for x in values)
+
+
+def test_most_primitives_have_operands_of_their_own() -> None:
+    without = {p.name for p in ours() if check_view.example(p) is None}
+    # they need a named axis, devices, or functions of the user's
+    assert without <= {
+        "all_gather", "all_to_all", "axis_index", "pbroadcast", "pmap", "pmax", "pmin", "ppermute", "psum",
+        "reduce_scatter", "custom_jvp_call", "custom_vjp_call", "custom_lin", "custom_linear_solve", "remat2",
+        "debug_callback", "debug_print", "io_callback", "pure_callback", "empty2", "polygamma", "reduce_xor", "stack",
+        "tile", "unstack", "scatter-sub",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32", "bool", "bfloat16"])
+def test_operands_of_a_type_are_ordinary_and_differ(dtype: str) -> None:
+    from minijax import numpy as jnp
+    from minijax.core.avals import ShapedArray
+
+    aval = ShapedArray((2, 4), np.dtype(jnp.dtype(dtype)))
+    values = check_view.random_values(aval, 0)
+    assert values.shape == (2, 4) and values.dtype == aval.dtype and len(np.unique(values)) > 1
+    assert (values == check_view.random_values(aval, 0)).all()

@@ -1,0 +1,196 @@
+"""Settings: what each takes, the file they are kept in, and that nothing in that file can stop a session."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from minijax.config import config
+from minijax.repl import batch
+from minijax.tools.document import plain
+from minijax.tools.settings import PANELS, TABLE, Settings, shown
+from minijax.tools.settings_file import load, save, settings_path
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "value"),
+    [
+        ("panels", "on", PANELS),
+        ("panels", "off", ()),
+        ("panels", "time, stack", ("stack", "time")),
+        ("panels", ["jaxpr"], ("jaxpr",)),
+        ("panels", False, ()),
+        ("full", "tracers", ("tracers",)),
+        ("style", "tutorial", "tutorial"),
+        ("theme", "light", "light"),
+        ("color", "never", "never"),
+        ("keys", "vi", "vi"),
+        ("history", "2_000", 2000),
+        ("history", 0, 0),
+        ("warm", "off", False),
+        ("warm", True, True),
+    ],
+)
+def test_a_setting_takes(name: str, written: object, value: object) -> None:
+    settings = Settings()
+    settings.set(name, written)
+    assert getattr(settings, name) == value
+    settings.set(name, shown(value))  # what %config shows can be given back
+    assert getattr(settings, name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "said"),
+    [
+        ("panels", "stak", "panels takes on, off, or some of stack, tracers, jaxpr, hlo, cache, time, not 'stak'"),
+        ("panels", 3, "not 3"),
+        ("panels", [1], "not [1]"),
+        ("style", "html", "style takes jax or tutorial, not 'html'"),
+        ("theme", "drak", "Did you mean dark?"),
+        ("history", "-1", "a number from 0 to 1,000,000"),
+        ("history", True, "not True"),
+        ("history", 10**9, "a number"),
+        ("warm", "perhaps", "warm takes on or off"),
+        ("keys", "", "emacs or vi"),
+    ],
+)
+def test_a_setting_refuses(name: str, written: object, said: str) -> None:
+    settings = Settings()
+    with pytest.raises(ValueError) as raised:
+        settings.set(name, written)
+    assert said in str(raised.value)
+    assert getattr(settings, name) == TABLE[name].default
+
+
+def test_where_the_file_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert settings_path() == tmp_path / "minijax" / "config.toml"
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert settings_path() == tmp_path / ".config" / "minijax" / "config.toml"
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        'panels = ["jaxpr", "time"]\nstyle = "tutorial"\nhistory = 5\nwarm = false\njax_enable_x64 = true\n'
+    )
+    settings = Settings()
+    try:
+        assert load(settings, path) == []
+        assert config.x64_enabled()
+    finally:
+        config.update("jax_enable_x64", False)
+    assert settings.panels == ("jaxpr", "time") and settings.style == "tutorial"
+    assert settings.history == 5 and settings.warm is False
+    assert settings.changed().keys() == {"panels", "style", "history", "warm"}
+
+
+def test_no_file_is_no_warning(tmp_path: Path) -> None:
+    assert load(Settings(), tmp_path / "config.toml") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"panels = [", "are not used"),
+        (b"\xff\xfe", "are not used"),
+        (b"colour = 'x'", "there is no setting 'colour'. Did you mean color?"),
+        (b"panels = 3", "panels takes"),
+        (b"[panels]\nx = 1", "panels takes"),
+        (b"jax_enable_x64 = 'perhaps'", "jax_enable_x64"),
+        (b"x = " + b"[" * 100_000, "are not used"),
+        (b"#" * (1 << 21), "larger than"),
+    ],
+)
+def test_what_is_wrong_costs_a_warning(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    settings = Settings()
+    warnings = load(settings, path)
+    assert len(warnings) == 1 and said in warnings[0] and str(path) in warnings[0]
+    assert settings.changed() == {}
+
+
+def test_the_rest_of_a_bad_file_counts(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("style = 'html'\nkeys = 'vi'\nnothing = 1\n")
+    settings = Settings()
+    assert len(load(settings, path)) == 2
+    assert settings.changed() == {"keys": "vi"}
+
+
+def test_a_folder_in_its_place(tmp_path: Path) -> None:
+    (warning,) = load(Settings(), tmp_path)
+    assert "are not used" in warning
+
+
+def test_saving_keeps_what_else_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "minijax" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('# mine\nstyle = "jax"  # as in the papers\nunknown = 3\n\n[table]\nstyle = "other"\n')
+    settings = Settings()
+    settings.set("style", "tutorial")
+    settings.set("panels", "jaxpr time")
+    settings.set("warm", "off")
+    save(settings, path)
+    assert path.read_text() == (
+        '# mine\nstyle = "tutorial"  # as in the papers\nunknown = 3\n\n'
+        'panels = ["jaxpr", "time"]\nwarm = false\n[table]\nstyle = "other"\n'
+    )
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["config.toml"]
+    again = Settings()
+    assert len(load(again, path)) == 2  # the two names that are not ours
+    assert again.changed() == settings.changed()
+
+
+def test_saving_into_nothing_and_back_to_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "config.toml"
+    settings = Settings()
+    settings.set("theme", "dark")
+    save(settings, path)
+    assert tomllib.loads(path.read_text()) == {"theme": "dark"}
+    settings.set("theme", "auto")
+    save(settings, path)
+    assert tomllib.loads(path.read_text()) == {"theme": "auto"}
+
+
+def test_saving_through_a_link(tmp_path: Path) -> None:
+    real, path = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
+    real.write_text("")
+    path.symlink_to(real)
+    settings = Settings()
+    settings.set("keys", "vi")
+    save(settings, path)
+    assert path.is_symlink() and tomllib.loads(real.read_text()) == {"keys": "vi"}
+
+
+@pytest.mark.parametrize("content", ["panels = [", 'panels = [\n  "jaxpr",\n]\n', "panels.x = 1\n"])
+def test_what_cannot_be_edited_stays(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(content)
+    settings = Settings()
+    settings.set("panels", "time")
+    with pytest.raises(ValueError):
+        save(settings, path)
+    assert path.read_text() == content and os.listdir(tmp_path) == ["config.toml"]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    session = batch.new_session({})
+    session.settings.file = str(tmp_path / "config.toml")
+    assert "saved in" not in plain(session.run_line("%config theme dark").shown)
+    assert "saved in" in plain(session.run_line("%config save").shown)
+    assert tomllib.loads((tmp_path / "config.toml").read_text()) == {"theme": "dark"}
+    assert "if %config save keeps it" in plain(session.run_line("%config history 5").shown)
+    assert f"%config save keeps them in {tmp_path}" in plain(session.run_line("%config").shown, 200)
+    session.settings.file = str(tmp_path / "config.toml" / "below")
+    assert "cannot write" in plain(session.run_line("%config save").shown)
+    (tmp_path / "config.toml").write_text("[[[")
+    session.settings.file = str(tmp_path / "config.toml")
+    assert "stays as it is" in plain(session.run_line("%config save").shown)

@@ -1,0 +1,403 @@
+"""What a stepper's panes say, from recordings of real calls; no terminal is needed for any of it."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.tools import stepping, stepping_programs
+from minijax.tools.command import NOTHING
+from minijax.tools.commands_step import start
+from minijax.tools.cursor import ENTER, EVENT, LEAVE, Cursor
+from minijax.tools.document import plain
+from minijax.tools.links import Equation, LinkedPrograms, Pane, linked_programs
+from minijax.tools.recorder import Recorder
+from minijax.tools.recording import BindRecord, EquationRecord, Recording, ScopeRecord, SourceRecord, place_parts
+from minijax.tools.session import Session
+from minijax.tools.stepping_tree import tree_rows
+
+
+def recorded(call: Callable[[], object], source: str = "", retrace: bool = False) -> Recording:
+    recorder = Recorder("full", source, retrace)
+    try:
+        with recorder:
+            call()
+    except ValueError:
+        pass
+    return recorder.recording
+
+
+def slope(x):
+    y = jnp.sin(x) * 2.0
+    return y - x
+
+
+def wrong(x):
+    y = jnp.sin(x)
+    return lax.dot(y, jnp.ones((3, 4)))
+
+
+@pytest.fixture(scope="module")
+def gradient() -> Recording:
+    return recorded(lambda: minijax.grad(slope)(3.0), "grad(slope)(3.0)")
+
+
+@pytest.fixture(scope="module")
+def mapped() -> Recording:
+    rows = jnp.arange(3.0)
+    return recorded(lambda: minijax.vmap(minijax.grad(slope))(rows))
+
+
+def lines(document: object) -> list[str]:
+    return plain(document, 200).split("\n")  # type: ignore[arg-type]
+
+
+def at(recording: Recording, kind: str, primitive: str, level: str) -> Cursor:
+    """A cursor where the first such operation is entered or left."""
+    cursor = Cursor(recording)
+    assert cursor.to_bind(primitive=primitive, level=level)
+    if kind == LEAVE:
+        assert cursor.over()
+    return cursor
+
+
+# --- the tree ---------------------------------------------------------------------------------------------------
+
+
+def test_the_tree_tells_what_has_happened_and_no_more(gradient: Recording):
+    cursor = at(gradient, LEAVE, "sin", "eval")
+    shown = lines(stepping.tree_lines(cursor, 100, 100))
+    here = next(i for i, each in enumerate(shown) if each.startswith("▶"))
+    assert shown[here].split() == "▶ eval sin(3.0) = 0.14112".split()
+    assert not any(" = 0." in each or " = -" in each for each in shown[here + 1 :])
+    assert shown[0] == " begin  grad(slope)(3.0)" and shown[-1] == " end"
+    before = lines(stepping.tree_lines(at(gradient, ENTER, "sin", "eval"), 100, 100))
+    assert before[here].split() == "▶ eval sin(3.0)".split()
+
+
+def test_at_the_end_the_tree_is_the_log(gradient: Recording):
+    cursor = Cursor(gradient)
+    cursor.last()
+    rows = tree_rows(cursor, 1000, 1000)
+    own = [position for position in rows.positions if cursor.moments[position].kind in (ENTER, EVENT)]
+    assert [cursor.moments[position].node for position in own] == [node for _, node in gradient.walk()]
+
+
+def test_a_window_of_the_tree_is_a_part_of_the_whole(mapped: Recording):
+    cursor = Cursor(mapped)
+    for position in range(len(cursor.moments)):
+        cursor.go(position)
+        whole = tree_rows(cursor, 10_000, 10_000)
+        for before, after in ((0, 0), (2, 3), (7, 1)):
+            part = tree_rows(cursor, before, after)
+            offset = whole.current - part.current
+            assert part.lines == whole.lines[offset : offset + len(part.lines)]
+            assert len(part.lines) == min(before + after + 1, len(whole.lines))
+
+
+def test_what_lies_deep_is_folded_but_around_the_cursor(mapped: Recording):
+    cursor = Cursor(mapped)
+    folded = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
+    whole = lines(stepping.tree_lines(cursor, 100, 100))
+    assert any(each.endswith(" inside") for each in folded) and len(folded) < len(whole) // 2
+    cursor.to_bind(primitive="sin", level="eval")
+    inside = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
+    assert any(each.startswith("▶") and "eval sin" in each for each in inside)
+    assert len(inside) < len(lines(stepping.tree_lines(cursor, 100, 100)))
+    # where the end of a folded record is reached, its one row stands for it
+    cursor.go(1)
+    cursor.over()
+    assert tree_rows(cursor, 100, 100, 1).positions[tree_rows(cursor, 100, 100, 1).current] == cursor.position
+
+
+def test_a_window_costs_what_it_shows():
+    def long(x):
+        for _ in range(3000):
+            x = jnp.sin(x)
+        return x
+
+    recording = recorded(lambda: minijax.jvp(long, (1.0,), (1.0,)))
+    cursor = Cursor(recording)
+    assert len(cursor.moments) > 20_000
+    cursor.go(len(cursor.moments) // 2)
+    began = time.perf_counter()
+    for _ in range(20):
+        tree_rows(cursor, 20, 20)
+    assert (time.perf_counter() - began) / 20 < 0.05
+    assert len(tree_rows(cursor, 20, 20).lines) == 41
+    for pane in stepping.PANES.values():
+        assert len(lines(pane(cursor))) < 500
+
+
+# --- the panes --------------------------------------------------------------------------------------------------
+
+
+def test_the_source_marks_the_line_of_the_operation(gradient: Recording):
+    for primitive, code in (("sin", "y = jnp.sin(x) * 2.0"), ("mul", "y = jnp.sin(x) * 2.0"), ("sub", "return y - x")):
+        heading, *listing = lines(stepping.source_pane(at(gradient, ENTER, primitive, "jvp")))
+        marked = [each for each in listing if each.startswith("▶")]
+        assert len(marked) == 1 and marked[0].endswith(code)
+        number = int(marked[0][1:].split()[0])
+        assert heading.startswith(f"test_stepping.py:{number} in slope  /")
+    assert "no line of yours" in plain(stepping.source_pane(Cursor(gradient)))
+
+
+def test_the_stack_unwraps_every_live_tracer(mapped: Recording):
+    cursor = at(mapped, LEAVE, "mul", "jvp")
+    shown = lines(stepping.stack_pane(cursor))
+    levels = [each.split()[0] for each in shown if not each.startswith("    ")]
+    assert [each for each in levels if each not in ("▶", "•")] == ["partial_eval:2", "vmap:1", "eval"]
+    assert shown[0].startswith("▶ jvp:3 for slope")
+    text = "\n".join(shown)
+    # logical and physical shape at the mapped level, primal and tangent at the differentiated one
+    assert "f32[] physically f32[3]" in text and "batched f32[3]  axis 0" in text
+    assert "primal vmap:1 f32[]  tangent partial_eval:2 f32[]" in text
+    assert "unknown a" in text
+    assert any(each.startswith("    x ") and "primal" in each for each in shown), text
+    used = [each for each in shown if each.startswith("  • ")]
+    assert len(used) == 1 and "primal" in used[0]
+
+
+def test_tracers_come_and_go(gradient: Recording):
+    cursor = Cursor(gradient)
+    counts = []
+    while cursor.into():
+        counts.append(sum(map(len, cursor.state().tracers)))
+    assert max(counts) >= 4 and counts[0] <= 1 and counts[-1] == 0
+
+
+def test_the_jaxpr_grows_by_the_equations_recorded(gradient: Recording):
+    cursor = Cursor(gradient)
+    sizes = []
+    while cursor.into():
+        node = cursor.moment.node
+        shown = lines(stepping.program_pane(cursor))
+        if isinstance(node, EquationRecord):
+            marked = [each for each in shown if each.startswith("▶")]
+            assert len(marked) == 1 and marked[0].endswith(" ".join(node.text.split()))
+            sizes.append(int(shown[0].split()[3]))
+    assert sizes == [1, 2, 3]
+    done = Cursor(gradient)
+    assert done.find(lambda moment: type(moment.node).__name__ == "JaxprRecord")
+    shown = lines(stepping.program_pane(done))
+    assert shown[0] == "▶ linear part of slope · 3 equations" and "lambda" in shown[1]
+
+
+def test_the_rule_says_why_and_shows_its_source(gradient: Recording):
+    cursor = at(gradient, ENTER, "mul", "jvp")
+    shown = plain(stepping.rule_pane(cursor), 200)
+    assert "mul processed by jvp:2" in shown
+    assert "argument 0" in shown and "jvp:2 tracer" in shown
+    given = [each for each in shown.split("\n") if each.startswith("given")]
+    assert given[0].endswith("• forced it") and given[1] == "given  2.0"
+    assert "jvp rule of mul" in shown and "\nminijax/ops/" in shown
+    assert "gave" not in shown and "primal" in shown
+    rule = cursor.moment.node.rule  # type: ignore[union-attr]
+    source = stepping.rule_source(gradient, rule)
+    assert source is not None and source.first == rule.line
+    with open(rule.file, encoding="utf-8") as file:
+        whole = file.read().split("\n")[rule.line - 1 :][: source.text.count("\n") + 1]
+    assert source.text == textwrap.dedent("\n".join(whole)) and source.text.startswith("def ")
+    assert "gave   jvp:2 f32[]" in plain(stepping.rule_pane(at(gradient, LEAVE, "mul", "jvp")), 200)
+
+
+def test_a_rule_ends_where_its_function_ends():
+    text = "@deco\ndef f(\n    x,\n):\n    return x\n\n\n# more\ndef g(x):\n    return x"
+    recording = Recording("full", sources=(SourceRecord("a.py", 5, text),))
+    rule = stepping.RuleRecord(0, "jvp", "sin", "f", "a.py", 5)
+    found = stepping.rule_source(recording, rule)
+    assert found is not None and found.text == "@deco\ndef f(\n    x,\n):\n    return x"
+    last = stepping.rule_source(recording, stepping.RuleRecord(0, "jvp", "sin", "g", "a.py", 13))
+    assert last is not None and last.text == "def g(x):\n    return x"
+    assert stepping.rule_source(recording, stepping.RuleRecord(0, "jvp", "sin", "h", "", 0)) is None
+
+
+def test_the_status_names_the_moment(gradient: Recording):
+    cursor = Cursor(gradient)
+    assert lines(stepping.status(cursor)) == [f"0/{len(cursor.moments) - 1}  the beginning"]
+    cursor.last()
+    first, second = lines(stepping.status(cursor))
+    assert first.endswith("the end") and "linearize" in second and "transpose" in second
+    sin = at(gradient, ENTER, "sin", "jvp")
+    assert plain(stepping.status(sin)).endswith("into jvp:2 sin(jvp:2 f32[])")
+    sin.over()
+    assert plain(stepping.status(sin)).endswith("done jvp:2 sin(jvp:2 f32[]) = jvp:2 f32[]")
+
+
+# --- errors, caches, starts -------------------------------------------------------------------------------------
+
+
+def test_an_exception_ends_the_recording_where_it_was_raised():
+    recording = recorded(lambda: minijax.vmap(minijax.grad(wrong))(jnp.ones((2, 5))))
+    cursor = Cursor(recording)
+    stepping.to_failure(cursor)
+    state = cursor.state()
+    assert [label.partition(":")[0] for label in state.stack] == ["eval", "vmap", "partial_eval", "jvp"]
+    marked = [each for each in lines(stepping.source_pane(cursor)) if each.startswith("▶")]
+    assert marked[0].endswith("return lax.dot(y, jnp.ones((3, 4)))")
+    assert "ValueError" in plain(stepping.rule_pane(cursor)) and "ends in ValueError" in plain(stepping.status(cursor))
+    cursor.back()
+    assert cursor.moment.kind == LEAVE  # and back from there
+    assert start(recording, failed=True)[0] > 0 == start(recording)[0]
+
+
+def test_an_exception_that_was_caught_ended_nothing():
+    def careful(x):
+        try:
+            minijax.vmap(wrong)(jnp.ones((2, 5)))
+        except ValueError:
+            return x
+
+    recording = recorded(lambda: careful(1.0))
+    cursor = Cursor(recording)
+    stepping.to_failure(cursor)
+    assert cursor.moment.kind == "end" and "ValueError" not in plain(stepping.status(cursor))
+    assert cursor.to_error(backwards=True)
+
+
+def test_a_cached_trace_says_so_and_can_be_made_anew():
+    jitted = minijax.jit(slope)
+    jitted(3.0)
+    again = recorded(lambda: jitted(3.0))
+    cursor = at(again, ENTER, "jit", "eval")
+    shown = plain(stepping.rule_pane(cursor), 200)
+    assert "the trace of slope came from a cache: no Python of it ran" in shown and "--retrace" in shown
+    assert not any(isinstance(node, ScopeRecord) for _, node in again.walk())
+    anew = recorded(lambda: jitted(3.0), retrace=True)
+    names = [node.primitive for _, node in anew.walk() if isinstance(node, BindRecord)]
+    assert names[:3] == ["sin", "mul", "sub"]
+
+
+def test_where_to_begin(gradient: Recording):
+    cursor = Cursor(gradient)
+    assert stepping.to_function(cursor, "slope") and isinstance(cursor.moment.node, ScopeRecord)
+    assert not stepping.to_function(cursor, "nothing")
+    line = at(gradient, ENTER, "sub", "jvp").state().place.partition(" ")[0].rpartition(":")[2]
+    position, event = start(gradient, at=line)
+    begun = Cursor(gradient, position).moment
+    assert begun.node.primitive == "sub" and begun.at == event  # type: ignore[union-attr]
+
+
+# --- to the end and back ----------------------------------------------------------------------------------------
+
+
+def panes(cursor: Cursor) -> Iterator[str]:
+    for pane in stepping.PANES.values():
+        yield plain(pane(cursor), 100)
+    yield plain(stepping.status(cursor), 100)
+
+
+def test_the_way_back_shows_what_the_way_there_showed(mapped: Recording):
+    cursor = Cursor(mapped)
+    there = [tuple(panes(cursor))]
+    while cursor.into():
+        there.append(tuple(panes(cursor)))
+    back = [tuple(panes(cursor))]
+    while cursor.back():
+        back.append(tuple(panes(cursor)))
+    assert there == back[::-1] and len(set(there)) == len(there)
+
+
+# --- the programs -----------------------------------------------------------------------------------------------
+
+
+def test_a_moment_and_a_line_mark_the_same_equation_in_every_program():
+    jitted = minijax.jit(slope)
+    recording = recorded(lambda: jitted(jnp.ones(3)))
+    programs = linked_programs(jitted, jnp.ones(3))
+    cursor = at(recording, ENTER, "mul", "jit")
+    selection = stepping_programs.at_moment(programs, cursor)
+    assert [programs.equation(n).primitive for n in selection.equations] == ["mul"]
+    place = cursor.state().place
+    words = {
+        "python": ("y = jnp.sin(x) * 2.0", "return"),
+        "jaxpr": ("mul b 2.0", "= sin"),
+        "stablehlo": ("stablehlo.multiply", "stablehlo.sine"),
+        "optimized": ("multiply", "= f32[3]{0} sine("),
+    }
+    for name, (word, other) in words.items():
+        index = stepping_programs.pane_index(programs, name, selection, place)
+        shown = lines(stepping_programs.linked_pane(programs, index, selection, place))
+        marked = [each for each in shown if each[:1] in ("▶", "•")]
+        assert any(word in each for each in marked), shown
+        assert not any(other in each for each in marked), marked
+        assert any(other in each for each in shown)
+    # and from a line of the StableHLO back
+    pane = stepping_programs.pane_index(programs, "stablehlo", selection)
+    line = next(i for i, each in enumerate(programs.panes[pane].lines) if "subtract" in each)
+    chosen = stepping_programs.at_line(programs, pane, line)
+    assert "sub" in plain(stepping_programs.linked_pane(programs, 1, chosen)).partition("•")[2].partition("\n")[0]
+    said = "".join(text for _, text in stepping_programs.selection_line(programs, chosen))
+    assert "eqn 3" in said and "sub" in said
+    nothing = stepping_programs.at_line(programs, pane, 0)
+    assert "no equation" in "".join(text for _, text in stepping_programs.selection_line(programs, nothing))
+
+
+def test_programs_are_kept_with_the_recording():
+    recording = recorded(lambda: minijax.jit(lambda x: jnp.cos(x) * 3.0)(jnp.ones(3)))
+    programs = stepping_programs.recorded_programs(recording)
+    assert programs is not None and [each.primitive for each in programs.equations] == ["cos", "mul"]
+    assert stepping_programs.recorded_programs(recorded(lambda: slope(1.0))) is None
+
+
+# --- the commands -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session() -> Session:
+    made = Session({"jnp": jnp, "grad": minijax.grad, "jit": minijax.jit, "vmap": minijax.vmap})
+    made.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
+    return made
+
+
+def test_step_opens_where_it_is_asked_to(session: Session):
+    outcome = session.run_line("%step grad(f)(3.0)")
+    assert outcome.step is not None and outcome.step.position == 0 and outcome.error is None
+    assert float(outcome.value) == pytest.approx(-2.979985)
+    assert session.run_line("%step grad(f)(3.0) --text").step is None
+    again = session.run_line("%step")
+    assert again.step is not None and again.step.recording is session.recordings[-1] and again.value is NOTHING
+    inside = session.run_line("%step grad(f)(3.0) --into f").step
+    assert inside is not None and inside.position == 1
+
+
+def test_an_exception_is_stepped_from_and_told(session: Session):
+    session.run_line("def bad(x): return jnp.sin(x).nothing")
+    outcome = session.run_line("%step grad(bad)(3.0)")
+    assert isinstance(outcome.error, AttributeError) and outcome.step is not None and outcome.step.position > 3
+    shown = plain(outcome.shown)
+    assert "jvp:2 sin" in shown and "AttributeError" in shown and "in bad" in shown
+    assert session.run_line("1 + 1").value == 2
+
+
+def test_without_a_recording_the_last_line_is_offered(session: Session):
+    assert "as in %step grad(f)(3.0)" in plain(session.run_line("%step").shown)
+    session.run_line("grad(f)(2.0)")
+    assert "%step grad(f)(2.0) records the last line anew" in plain(session.run_line("%step").shown)
+
+
+def test_retrace_and_programs_come_with_the_step(session: Session):
+    session.run_line("g = jit(f)")
+    session.run_line("g(3.0)")
+    step = session.run_line("%step g(3.0)").step
+    assert step is not None and step.retrace is not None and step.programs is not None
+    recording, error = step.retrace()
+    assert error is None and any(isinstance(node, ScopeRecord) for _, node in recording.walk())
+    assert [each.primitive for each in step.programs().equations] == ["sin", "mul", "sub"]
+
+
+def test_the_equations_of_a_line_are_found_soon_in_a_long_program(gradient: Recording):
+    cursor = Cursor(gradient)
+    assert cursor.to_bind("sin")
+    file, number, _ = place_parts(cursor.state().place)
+    equations = tuple(Equation(i, "sin", (), file, number) for i in range(1, 6001))
+    programs = LinkedPrograms(equations, (), *(Pane(name, name) for name in ("jaxpr", "stablehlo", "hlo")))
+    began = time.process_time()
+    assert stepping_programs.at_moment(programs, cursor).equations == frozenset(range(1, 6001))
+    assert time.process_time() - began < 0.5

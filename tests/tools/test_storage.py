@@ -1,0 +1,307 @@
+"""Recordings as files: what is loaded is what was saved, and no file does any harm."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minijax
+import minijax.numpy as jnp
+from minijax.ir import doc as pp
+from minijax.tools import recording as schema
+from minijax.tools import storage
+from minijax.tools.cursor import Cursor
+from minijax.tools.links import LinkedPrograms
+from minijax.tools.recorder import Recorder
+from minijax.tools.recording import BindRecord, JaxprRecord, Recording, RuleRecord, ScopeRecord, TracerRecord
+
+
+@functools.cache
+def recorded() -> Recording:
+    def g(x):
+        return jnp.sum(jnp.sin(x) * 2.0)
+
+    recorder = Recorder("full", "g")
+    with recorder:
+        minijax.jit(minijax.grad(g))(jnp.ones(3))
+    return recorder.recording
+
+
+def through_json(recording: Recording) -> Recording:
+    return storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
+
+
+# --- there and back
+# --------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_holds_everything_that_is_shown(tmp_path: Path):
+    recording = recorded()
+    storage.save(recording, tmp_path / "a.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    loaded = storage.load(tmp_path / "a.json")
+    assert storage.to_json(loaded) == storage.to_json(recording)
+    assert loaded.tree[-1].values()[:5] == recording.tree[-1].values()[:5]
+    (programs,) = [each.programs for each in loaded.executables]
+    assert isinstance(programs, LinkedPrograms) and programs == recording.executables[0].programs
+    assert len(Cursor(loaded).moments) == len(Cursor(recording).moments)
+    json.loads((tmp_path / "a.json").read_text(encoding="ascii"))
+
+
+def test_jaxprs_can_be_laid_out_at_any_width():
+    for mine, loaded in zip(recorded().jaxprs, through_json(recorded()).jaxprs, strict=True):
+        for style in ("jax", "tutorial"):
+            for width in (20, 40, 80, 200):
+                there, back = mine.document(style), loaded.document(style)
+                assert list(pp.segments(there, width)) == list(pp.segments(back, width))
+
+
+def test_a_loaded_jaxpr_can_be_cut():
+    (record,) = [r for r in through_json(recorded()).jaxprs if r.equations > 4 and r.depth == 1][-1:]
+    for style in ("jax", "tutorial"):
+        full, cut = str(record.document(style)), str(record.document(style, most=1))
+        assert f"... ({record.equations - 1} more equations)" in cut and "more equations)" not in full
+        assert len(cut.splitlines()) < len(full.splitlines())
+        assert cut.split()[:3] == full.split()[:3] and cut.split()[-3:] == full.split()[-3:]
+
+
+def test_a_file_is_as_readable_as_others_and_stays_where_a_link_leads(tmp_path: Path):
+    plain = tmp_path / "plain.txt"
+    plain.write_text("")
+    storage.save(Recording("full"), tmp_path / "a.json")
+    assert (tmp_path / "a.json").stat().st_mode == plain.stat().st_mode
+    (tmp_path / "a.json").chmod(0o604)
+    link = tmp_path / "link.json"
+    link.symlink_to("a.json")
+    storage.save(Recording("full", "again"), link)
+    assert link.is_symlink() and storage.load(tmp_path / "a.json").source == "again"
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o604
+
+
+def test_an_existing_file_is_left_as_it_was_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "a.json"
+    path.write_text("before")
+
+    def no_room(*args: Any) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(os, "replace", no_room)
+    with pytest.raises(OSError, match="no room"):
+        storage.save(recorded(), path)
+    assert path.read_text() == "before" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_missing_file_is_an_os_error(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        storage.load(tmp_path / "none.json")
+
+
+texts = st.text(max_size=8)
+pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
+numbers = st.integers(-(2**40), 2**40)
+leaves = st.one_of(
+    st.builds(RuleRecord, numbers, texts, texts, texts, texts, numbers),
+    st.builds(schema.EquationRecord, numbers, texts, numbers, texts, texts),
+    st.builds(schema.CacheRecord, numbers, texts, texts, st.booleans(), texts),
+    st.builds(schema.PhaseRecord, numbers, texts, texts, st.floats(0, 1e9), st.floats(0, 1e9)),
+    st.builds(schema.ErrorRecord, numbers, texts, texts, texts),
+)
+tracers = st.builds(TracerRecord, numbers, texts, texts, pairs, numbers, texts)
+
+
+def _nodes(inner: Any) -> Any:
+    children = st.lists(inner, max_size=4).map(tuple)
+    strings = st.lists(texts, max_size=3).map(tuple)
+    some_tracers = st.lists(tracers, max_size=2).map(tuple)
+    rules = st.none() | st.builds(RuleRecord, numbers, texts, texts, texts, texts, numbers)
+    return st.one_of(
+        st.builds(
+            BindRecord,
+            numbers, numbers, texts, texts, numbers, strings, some_tracers, pairs, texts, rules, texts, texts, children,
+        ),
+        st.builds(ScopeRecord, numbers, numbers, texts, numbers, texts, strings, children),
+    )  # fmt: skip
+
+
+trees = st.lists(st.recursive(leaves, _nodes, max_leaves=12), max_size=4).map(tuple)
+
+
+@settings(max_examples=40)
+@given(tree=trees, source=st.text(max_size=30), seconds=st.floats(0, 1e6))
+def test_any_recording_comes_back_equal(tree: Any, source: str, seconds: float):
+    recording = Recording("full", source, tree=tree, seconds=seconds, binds=(("eval", 3),))
+    assert through_json(recording) == recording
+
+
+def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():
+    node: BindRecord | None = None
+    doc = pp.text("x")
+    for level in range(5_000, 0, -1):
+        children = () if node is None else (node,)
+        node = BindRecord(level, 10_001 - level, "sin", "eval", 0, (), (), (), "", None, "", "", children)
+        doc = pp.group(pp.nest(1, doc))
+    assert node is not None
+    jaxpr = JaxprRecord(20_000, "staged", "f", 1, None, doc)
+    loaded = through_json(Recording("full", tree=(node, jaxpr), jaxprs=(jaxpr,)))
+    assert sum(1 for _ in loaded.walk()) == 5_001
+    assert str(loaded.jaxprs[0].document()) == "x"
+    assert loaded.tree[1] is loaded.jaxprs[0]
+
+
+# --- files that are not what they should be
+# --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it is no JSON, or was cut off"),
+        ("\x00\xff", "it is no JSON, or was cut off"),
+        ("[" * 100_000, "nested deeper"),
+        ("[]", "does not say that its format is 'minijax-recording'"),
+        ('{"format": "other"}', "does not say that its format"),
+        ('{"format": "minijax-recording"}', "its version is null"),
+        ('{"format": "minijax-recording", "version": 2}', "its version is 2, and this minijax reads version 1"),
+        ('{"format": "minijax-recording", "version": true}', "its version is True"),
+        ('{"format": "minijax-recording", "version": 1}', "no fields and records"),
+    ],
+)
+def test_what_is_no_recording_is_refused(text: str, said: str, tmp_path: Path):
+    path = tmp_path / "bad.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match="bad.json cannot be read as a recording: ") as caught:
+        storage.load(path)
+    assert said in str(caught.value)
+
+
+def test_a_file_that_was_cut_off_is_refused(tmp_path: Path):
+    text = json.dumps(storage.to_json(recorded()))
+    path = tmp_path / "cut.json"
+    for length in range(0, len(text), len(text) // 40):
+        path.write_text(text[:length])
+        with pytest.raises(ValueError, match="cannot be read as a recording"):
+            storage.load(path)
+    data = storage.to_json(recorded())
+    with pytest.raises(ValueError, match="it was cut off"):
+        storage.from_json({**data, "records": data["records"][:-1]})
+
+
+def refused(said: str, **changes: Any) -> None:
+    data = {
+        "format": "minijax-recording",
+        "version": 1,
+        "fields": {
+            "Recording": ["level", "tree"],
+            "ScopeRecord": list(ScopeRecord._names),
+            "JaxprRecord": ["at", "kind", "name", "equations", "doc"],
+            "Extra": [],
+        },
+        "records": [["Recording", "full", []]],
+        "documents": [],
+        **changes,
+    }
+    with pytest.raises(ValueError, match=said):
+        storage.from_json(data)
+
+
+def scope(*children: int) -> list[Any]:
+    return ["ScopeRecord", 1, 2, "jvp:1", 1, "f", ["eval"], list(children), ""]
+
+
+def test_wrong_rows_are_refused():
+    refused("record 0: its kind", records=[["Unknown"]])
+    refused("record 0: its kind", records=[["Extra"]])
+    refused("record 0: its kind", records=[7])
+    refused("record 0: its kind", records=[[["Recording"]]])
+    refused("Recording.level: expected a string, found 3", records=[["Recording", 3, []]])
+    refused("there is no level 'deep'", records=[["Recording", "deep", []]])
+    refused("expected a list, found a dict", records=[["Recording", "full", {}]])
+    refused("expected the number of an earlier record, found 0", records=[["Recording", "full", [0]]])
+    refused("expected the number of an earlier record, found -1", records=[scope(), ["Recording", "full", [-1]]])
+    refused("found True", records=[scope(), ["Recording", "full", [True]]])
+    refused("expected a Node, found a Recording", records=[["Recording", "full", []], ["Recording", "full", [0]]])
+    refused("two places in the tree", records=[scope(), ["Recording", "full", [0, 0]]])
+    refused("two places in the tree", records=[scope(), scope(0), ["Recording", "full", [0, 1]]])
+    refused("ScopeRecord.at: expected an integer", records=[["ScopeRecord", 1e300, *scope()[2:]]])
+    refused("ScopeRecord.at: expected an integer", records=[["ScopeRecord", 10**30, *scope()[2:]]])
+    refused("Recording has no level", fields={"Recording": ["tree"]}, records=[["Recording", []]])
+    jaxpr = ["JaxprRecord", 1, "staged", "f", 1]
+    refused("expected the number of a document, found 0", records=[[*jaxpr, 0]])
+    fields = {"JaxprRecord": ["at", "kind", "name", "equations", "program"]}
+    refused("expected null", fields=fields, records=[[*jaxpr, "x"]])
+
+
+def test_wrong_documents_are_refused():
+    refused("the documents are no list", documents={})
+    refused("row 0 of the documents refers to what is no earlier row", documents=[["c", 0]])
+    refused("refers to what is no earlier row", documents=[["t", "", "x"], ["g", 1]])
+    refused("refers to what is no earlier row", documents=[["t", "", "x"], ["c", -1]])
+    for bad in (
+        5,
+        [],
+        ["z"],
+        ["t", "no such role", "x"],
+        ["t", ""],
+        ["g"],
+        ["i", -1, 0],
+        ["i", 10**9, 0],
+        [["t"]],
+        ["n", 1],
+    ):
+        refused("is of no known kind", documents=[["t", "", "x"], bad])
+
+
+def test_a_file_that_would_unfold_to_a_giant_is_refused():
+    refused("has more than 5,000,000 parts", documents=[["t", "", "x"], *[["c", i, i] for i in range(60)]])
+
+
+def test_what_later_minor_versions_add_is_passed_over():
+    data = storage.to_json(Recording("full", "f(x)"))
+    data["fields"]["Recording"].append("colour")
+    data["records"][-1].append("green")
+    data["extra"] = 1
+    assert storage.from_json(data) == Recording("full", "f(x)")
+
+
+def test_any_change_of_a_file_is_read_or_refused():
+    """Whatever is put in place of whatever: a recording comes out, which can be stepped through, or a ValueError."""
+    source = random.Random(0)
+    data = storage.to_json(recorded())
+    strange = [None, True, -1, 0, 3, 10**12, 0.5, "", "x", "BindRecord", [], [0], [[0]], {}, ["t", "", "x"]]
+    loaded = 0
+    for _ in range(400):
+        changed = copy.deepcopy(data)
+        place: Any = changed
+        while True:
+            key = source.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            inner = place[key]
+            if not isinstance(inner, (dict, list)) or not inner or source.random() < 0.1:
+                place[key] = source.choice(strange)
+                break
+            place = inner
+        try:
+            recording = storage.from_json(changed)
+        except ValueError:
+            continue
+        loaded += 1
+        cursor = Cursor(recording)
+        for _ in range(40):
+            cursor.state()
+            cursor.into()
+        for record in recording.jaxprs:
+            str(record.document("tutorial", 2))
+    assert loaded > 20
+
+
+def test_every_field_of_every_record_can_be_stored():
+    for kind in storage._KINDS.values():
+        assert [name for name, _ in storage._TYPES.fields(kind)] == list(kind.__annotations__)

@@ -1,0 +1,124 @@
+"""What a command works on: expressions as functions with arguments, static ones fixed, staged."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from minijax.repl import batch
+from minijax.tools import targets
+from minijax.tools.arguments import Param, UsageError, parse
+from minijax.tools.document import plain
+from minijax.tools.session import Session
+
+
+@pytest.fixture
+def session() -> Session:
+    made = batch.new_session({})
+    for code in (
+        "def f(x): return jnp.sin(x) * 2.0",
+        "def power(x, n, flip=False): return -(x ** n) if flip else x ** n",
+        "x = 3.0; v = jnp.arange(3.0); p = {'w': v, 'b': [x]}",
+        "fixed = jit(power, static_argnums=1, static_argnames='flip')",
+    ):
+        assert made.run_line(code).error is None
+    return made
+
+
+def staged(session: Session, text: str, static: object = None) -> str:
+    target = targets.from_expression(session, "jaxpr", text)
+    return str(targets.stage(targets.traceable("jaxpr", target, static)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("x * v", ["x", "v"]),
+        ("(lambda x: x * v)(1.0) + x", ["x", "v"]),
+        ("sum([x for x in [v]])", ["sum", "v"]),
+        ("[u for u in v if u > x]", ["v", "x"]),
+        ("x if x > v else x", ["x", "v"]),
+        ("'x' + f\"{v}\"", ["v"]),
+    ],
+)
+def test_free_names_are_those_from_around_the_expression(text: str, names: list[str]) -> None:
+    assert targets.free_names(text) == names
+
+
+def test_a_jitted_functions_static_arguments_are_part_of_the_function(session: Session) -> None:
+    assert "integer_pow[y=3]" in staged(session, "fixed(x, 3)")
+    assert "neg" in staged(session, "fixed(x, 3, flip=True)")
+    assert "neg" not in staged(session, "fixed(x, 3, flip=False)")
+    target = targets.traceable("jaxpr", targets.from_expression(session, "jaxpr", "fixed(x, 3, flip=True)"))
+    assert (target.args, target.kwargs, target.names) == ((3.0,), {}, ("x",))
+
+
+@pytest.mark.parametrize("static", [1, -1, (1,)])
+def test_arguments_are_made_static_by_option(session: Session, static: object) -> None:
+    assert "integer_pow[y=4]" in staged(session, "power(x, 4)", static)
+    assert "pow a b" in staged(session, "power(x, 4)")
+
+
+def test_an_argument_that_is_not_there_cannot_be_static(session: Session) -> None:
+    with pytest.raises(UsageError, match=r"%jaxpr --static 2: .* f\(x\) has 1, counted from 0"):
+        staged(session, "f(x)", 2)
+
+
+def test_what_is_worth_a_jaxpr_is_that_jaxpr(session: Session) -> None:
+    session.run_line("def make(x): return make_jaxpr(f)(x)")
+    session.run_line("def calls(x): return make_jaxpr(power, static_argnums=1)(x, 3)")
+    plain = staged(session, "f(x)")
+    assert staged(session, "make_jaxpr(f)(2.0)") == plain == staged(session, "make(2.0)")
+    assert staged(session, "make_jaxpr(f)(f32[])") != "" and "a:f32[4]" in staged(session, "make_jaxpr(f)(f32[4])")
+    assert "integer_pow[y=3]" in staged(session, "make_jaxpr(power, static_argnums=1)(x, 3)")
+    assert "integer_pow[y=3]" in staged(session, "calls(x)")
+
+
+def test_types_stand_for_arrays_anywhere_in_a_tree(session: Session) -> None:
+    session.run_line("def g(p, q): return p['w'] * q[0][1]")
+    assert "a:f32[3] b:f32[] c:f32[]" in staged(session, "g({'w': f32[3]}, [(f32[], f32[])])")
+
+
+def test_inputs_are_named_by_argument_and_path(session: Session) -> None:
+    session.run_line("def g(p, y, *, scale): return p['w'] * y * scale")
+    target = targets.from_expression(session, "graph", "g(p, v, scale=x)")
+    assert targets.input_names(target) == ["p['b'][0]", "p['w']", "y", "scale"]
+
+
+def test_methods_of_arrays_are_functions_of_the_arrays(session: Session) -> None:
+    for text in ("v.sum()", "v.at[1].set(x)", "v.at[0].add(1.0)"):
+        assert "v" in targets.from_expression(session, "jaxpr", text).names
+
+
+def test_a_word_with_spaces_stands_in_quotes() -> None:
+    params = (Param("expr", "text", "an expression"), Param("file", "word", "a file"), Param("force", "flag", "over"))
+    args = parse("graph", params, "f(x) --file 'my \"picture\\'s\".svg' --force")
+    assert (args["file"], args["force"], args["expr"]) == ("my \"picture's\".svg", True, "f(x)")
+    assert parse("graph", params, 'f(x) --file "a b.svg"')["file"] == "a b.svg"
+    with pytest.raises(UsageError, match="quotes"):
+        parse("graph", params, "f(x) --file 'open")
+
+
+def test_an_error_of_syntax_in_a_cell_is_shown_at_its_line_and_nothing_else(session: Session) -> None:
+    shown = plain(session.run_line("%%jaxpr x=f32[3]\ny = x\nz = (y").shown)
+    assert "line 3" in shown and "ast.py" not in shown and "never closed" in shown
+
+
+@pytest.mark.parametrize("command", ["%grad f(x=3.0)", "%jvp f(x=3.0)", "%vjp f(x=3.0)", "%linearize f(x=3.0)"])
+def test_a_call_by_keywords_alone_is_a_function_of_them(session: Session, command: str) -> None:
+    outcome = session.run_line(command)
+    assert outcome.error is None and float(outcome.value[0]) == pytest.approx(0.28224, abs=1e-5)
+
+
+def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session: Session) -> None:
+    assert "a:bool[2]" in staged(session, "jnp.sum(bool[2])") and "a:bool[]" in staged(session, "f(bool[])")
+    assert "a:bool[]" in staged(session, "f(bool(x))")
+    node = ast.parse("(bool[2], bool(1), (lambda bool: bool[0])([5]))", mode="eval").body
+    kind, flag, item = session.evaluate(node, {})
+    assert (kind.shape, kind.dtype.name, flag, item) == ((2,), "bool", True, 5)
+    assert ast.unparse(node).startswith("(bool[2]")  # as the caller gave it
+    assert session.run_line("bool is type(True)").value is True
+    session.run_line("bool = {2: 7.0}")
+    assert session.evaluate(ast.parse("bool[2]", mode="eval").body, {}) == 7.0
+    session.run_line("del bool")

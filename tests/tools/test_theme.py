@@ -1,0 +1,73 @@
+"""Themes: which one a terminal gets, and that every role can be read in each."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from minijax.tools.document import Text, document, line
+from minijax.tools.theme import STYLES, Style, colour_bits, resolved, sgr, terminal_style, to_text
+
+LIGHT, DARK = "#ffffff", "#1e1e1e"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("role", STYLES)
+def test_every_role_can_be_read_on_both_pages(role: str) -> None:
+    assert contrast(STYLES[role].light, LIGHT) >= 4.5 and contrast(STYLES[role].dark, DARK) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("theme", "environment", "expected"),
+    [
+        ("auto", {}, "terminal"),
+        ("auto", {"COLORFGBG": "15;0"}, "dark"),
+        ("auto", {"COLORFGBG": "0;15"}, "light"),
+        ("auto", {"COLORFGBG": "0;default;7"}, "light"),
+        ("auto", {"COLORFGBG": "default;default"}, "terminal"),
+        ("auto", {"COLORFGBG": ""}, "terminal"),
+        ("light", {"COLORFGBG": "15;0"}, "light"),
+        ("none", {}, "none"),
+    ],
+)
+def test_which_theme(theme: str, environment: dict[str, str], expected: str) -> None:
+    assert resolved(theme, environment) == expected
+
+
+def test_how_many_colours() -> None:
+    assert colour_bits({"COLORTERM": "truecolor", "TERM": "xterm"}) == 24
+    assert colour_bits({"TERM": "xterm-256color"}) == 8
+    assert colour_bits({"TERM": "xterm"}) == 4
+
+
+def test_the_codes() -> None:
+    style = Style("34;1", "ansiblue bold", "#0a49b0", "#82aaff", True)
+    assert sgr(style, "terminal", 24) == "34;1"
+    assert sgr(style, "light", 24) == "38;2;10;73;176;1"
+    assert sgr(style, "dark", 8) == "38;5;111;1"
+    assert sgr(style, "dark", 4) == "34;1"
+    assert sgr(style, "none", 24) == "1"
+    assert terminal_style(style, "dark") == "#82aaff bold"
+    assert terminal_style(STYLES["var"], "dark") == ""
+
+
+@pytest.mark.parametrize("theme", ["terminal", "light", "dark", "none"])
+def test_every_role_in_every_theme(theme: str) -> None:
+    from minijax.repl.style import style_for
+
+    doc = document(Text(tuple(line((role, role)) for role in STYLES)))
+    coloured = to_text(doc, colour=True, theme=theme, bits=24)
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == to_text(doc)
+    assert (re.search(r"\x1b\[[^1]", coloured.replace("\x1b[0m", "")) is None) == (theme == "none")
+    assert style_for(theme).style_rules is not None
