@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import gc
 import os
 import sys
 import types
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
-from minijax.repl import batch
+from minijax import errors
+from minijax.repl import batch, user_folder
+from minijax.tools.session import Session
+from minijax.tools.settings import Settings
+from minijax.tools.settings_file import load, settings_path
+from minijax.tools.theme import visible
+
+if TYPE_CHECKING:
+    import argparse
 
 _EPILOG = """\
 without a terminal: piped input is run like a session, input by input, and goes on after an error; -c and FILE
 stop at the first one. The exit code is 1 if an input raised. Nothing in the current folder is run on its own.
+
+settings: $XDG_CONFIG_HOME/minijax/config.toml (by default under ~/.config); %config lists and saves them.
+Options win over them; NO_COLOR and TERM=dumb turn colours off.
 """
+
+
+class Options:
+    """What the command line says; as it is without options."""
+
+    file: str | None = None
+    code: str | None = None
+    json = False
+    x64 = False
+    panels: str | None = None
+    color: str | None = None
+    theme: str | None = None
+    vi = False
+    no_config = False
+    version = False
 
 
 def arguments() -> argparse.ArgumentParser:
     """The options."""
+    import argparse  # with what it imports and looks up 10 ms, which the two commonest command lines do without
+
     parser = argparse.ArgumentParser(
         prog="minijax-repl",
         description="A prompt that shows what every line makes minijax do.",
@@ -26,53 +56,88 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="run this file ('-' for standard input)")
     parser.add_argument("-c", dest="code", metavar="CODE", help="run this code")
+    parser.add_argument("--json", action="store_true", help="write one JSON object for every input")
     parser.add_argument("--x64", action="store_true", help="keep 64-bit types")
     parser.add_argument("--panels", metavar="NAMES", help="the panels to show: on, off, or some, such as stack,jaxpr")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto)")
+    parser.add_argument("--color", choices=("auto", "always", "never"), help="colours (default: auto)")
+    parser.add_argument("--theme", choices=("auto", "light", "dark", "none"), help="the background they are for")
     parser.add_argument("--vi", action="store_true", help="vi keys at the prompt (default: emacs keys)")
+    parser.add_argument("--no-config", action="store_true", help="do not read the settings file")
     parser.add_argument("--version", action="store_true", help="print the versions and leave")
     return parser
 
 
-def wants_colour(choice: str, is_terminal: bool) -> bool:
-    """Whether to write in colour: the option, then NO_COLOR, TERM=dumb and whether it is a terminal."""
-    if choice != "auto":
-        return choice == "always"
-    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; returns the exit code."""
-    options = arguments().parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    options = Options()
+    if len(given) == 2 and given[0] == "-c":
+        options.code = given[1]
+    elif given:
+        arguments().parse_args(given, options)
     if options.code is not None and options.file is not None:
         arguments().error("give a file or -c CODE, not both")
     try:
         return _main(options)
-    except BrokenPipeError:
-        # Whoever read our output has left. Python would complain once more when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has left
+        _give_up(sys.stdout)
+        return 1
+    except OSError as error:  # the user's code closed a stream below us, or the disk is full
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            batch.write(sys.stderr, f"minijax-repl: cannot write: {visible(error.strerror or str(error))}\n")
+        _give_up(sys.stdout)
+        _give_up(sys.stderr)
         return 1
 
 
-def _main(options: argparse.Namespace) -> int:
+def _give_up(stream: TextIO | None) -> None:
+    """Send what a stream still holds nowhere: Python would complain once more when it closes the stream."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be None, closed, or no file
+        stream.flush()  # type: ignore[union-attr]
+        return
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # type: ignore[union-attr]
+
+
+def settings_from(options: Options) -> tuple[Settings, list[str]]:
+    """The settings file's, then the options'; with what is wrong in the file."""
+    settings = Settings()
+    warnings = [] if options.no_config else load(settings, settings_path())
+    given = {"panels": options.panels, "color": options.color, "theme": options.theme}
+    for name, value in given.items():
+        if value is not None:
+            try:
+                settings.set(name, value)
+            except ValueError as error:
+                arguments().error(f"--{error}")
+    if options.vi:
+        settings.keys = "vi"
+    return settings, warnings
+
+
+def _main(options: Options) -> int:
     if options.version:
         batch.write(sys.stdout, batch.versions() + "\n")
         return 0
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    # What has been imported stays; looking for garbage in it costs 30 ms, most of it when the program ends.
+    gc.freeze()
+    settings, warnings = settings_from(options)
+    for warning in warnings:
+        batch.write(sys.stderr, f"minijax-repl: {visible(warning)}\n")
+    user_folder.keep_out()
+    # The script that started this program is no line of the user's
+    errors.set_machinery([sys.argv[0]])
     # The user's names are those of __main__, so that pickle and inspect find them.
     user_module = types.ModuleType("__main__")
     user_module.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = user_module
-    session = batch.new_session(vars(user_module), options.x64)
-    if options.panels is not None:
-        problem = batch.choose_panels(session, options.panels)
-        if problem:
-            arguments().error(problem)
-    colour = wants_colour(options.color, sys.stdout.isatty())
+    session = batch.new_session(vars(user_module), options.x64, settings)
+    page = batch.Page(batch.wants_colour(settings.color, sys.stdout.isatty()), settings)
     if options.code is not None:
-        return batch.run(session, options.code, colour, stop=True)
+        return _batch(session, options.code, page, options.json, stop=True)
     if options.file not in (None, "-"):
         try:
             with open(options.file, encoding="utf-8") as file:
@@ -80,14 +145,26 @@ def _main(options: argparse.Namespace) -> int:
         except (OSError, UnicodeDecodeError) as error:
             batch.write(sys.stderr, f"minijax-repl: cannot read {options.file}: {error}\n")
             return 2
-        return batch.run(session, source, colour, stop=True)
-    if options.file == "-" or not sys.stdin.isatty():
-        return batch.run(session, sys.stdin.read(), colour, stop=False)
+        sys.path.append(os.path.dirname(os.path.abspath(options.file)))  # a script's neighbours, as for Python
+        return _batch(session, source, page, options.json, stop=True)
+    if options.file == "-" or options.json or not sys.stdin.isatty():
+        return _batch(session, sys.stdin.read(), page, options.json, stop=False)
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        return batch.plain_prompt(session, colour)
+        return batch.plain_prompt(session, page)
+    gc.disable()
     from minijax.repl import app  # prompt_toolkit, which only a terminal needs
 
-    return app.run(session, colour=wants_colour(options.color, True), vi=options.vi)
+    gc.freeze()
+    gc.enable()
+    return app.run(session)
+
+
+def _batch(session: Session, code: str, page: batch.Page, as_json: bool, stop: bool) -> int:
+    if not as_json:
+        return batch.run(session, code, page, stop)
+    from minijax.repl import json_lines  # only for this option
+
+    return json_lines.run(session, code, stop)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 
 from prompt_toolkit import PromptSession, print_formatted_text
@@ -13,18 +14,24 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.formatted_text import FormattedText, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input
+from prompt_toolkit.lexers import DynamicLexer, Lexer
 from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.styles import DynamicStyle
 from prompt_toolkit.validation import ValidationError, Validator
 
-from minijax.repl import batch, keys
+from minijax.repl import batch, interruptible, keys
 from minijax.repl.history import BoundedHistory, history_path
-from minijax.repl.style import STYLE, InputLexer, fragments
+from minijax.repl.style import InputLexer, fragments, style_for
+from minijax.repl.terminal import restored
+from minijax.repl.warm import Warmer
 from minijax.tools import source
 from minijax.tools.arguments import UsageError
-from minijax.tools.completion import complete
+from minijax.tools.command import NOTHING, Step
 from minijax.tools.document import Document, document, line, text
 from minijax.tools.session import Outcome, Session
-from minijax.tools.views import PANELS
+from minijax.tools.settings import PANELS
+from minijax.tools.theme import resolved
+from minijax.tools.views import summary
 
 
 class SessionCompleter(Completer):
@@ -34,6 +41,9 @@ class SessionCompleter(Completer):
         self.session = session
 
     def get_completions(self, document: Typed, complete_event: CompleteEvent) -> Iterable[Completion]:
+        # imported here: brings the table of commands, which the first prompt must not wait for
+        from minijax.tools.completion import complete
+
         for found in complete(self.session, document.text_before_cursor):
             yield Completion(found.text, -found.length, display_meta=found.kind)
 
@@ -56,9 +66,9 @@ class App:
     """One interactive session.
 
     Args:
-      session: what runs the inputs.
-      colour: whether to colour at all.
-      vi: vi keys.
+      session: what runs the inputs; its settings say which keys and colours.
+      colour: whether to colour at all; None to let the settings and the environment say.
+      vi: vi keys, whatever the settings say.
       history: None for the user's history file.
       input, output: prompt_toolkit's, for tests; the terminal if None.
     """
@@ -66,23 +76,32 @@ class App:
     def __init__(
         self,
         session: Session,
-        colour: bool = True,
+        colour: bool | None = None,
         vi: bool = False,
         history: History | None = None,
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
         self.session = session
+        self.settings = session.settings
+        self.settings.panel_keys = dict(keys.PANEL_KEYS)
+        if vi:
+            self.settings.keys = "vi"
+        if colour is not None:
+            self.settings.color = "always" if colour else "never"
         self.output = create_output() if output is None else output
-        self.depth = ColorDepth.from_env() or self.output.get_default_color_depth()
-        if not colour:
-            self.depth = ColorDepth.DEPTH_1_BIT
-        self.history = BoundedHistory(history_path()) if history is None else history
+        self.history = BoundedHistory(history_path(), self.settings.history) if history is None else history
+        self.warmer: Warmer | None = None
+        self._at_a_terminal = input is None
+        self._chosen_panels = self.settings.panels or PANELS
+        # the panel last looked at in full, and at which input
+        self._looked = ("", 0)
+        self.style = DynamicStyle(lambda: style_for(resolved(self.settings.theme, os.environ)))
         self.prompt: PromptSession[str] = PromptSession(
             message=self._message,
             prompt_continuation=_continuation,
             multiline=True,
-            lexer=InputLexer() if colour else None,
+            lexer=DynamicLexer(self._lexer),
             history=self.history,
             auto_suggest=AutoSuggestFromHistory(),
             completer=SessionCompleter(session),
@@ -90,16 +109,36 @@ class App:
             complete_while_typing=False,
             validator=SyntaxValidator(),
             validate_while_typing=False,
-            key_bindings=keys.bindings(self._command, self._toggle_panels),
-            style=STYLE,
+            key_bindings=keys.bindings(self._command, self._toggle_panels, self._turn_panel),
+            style=self.style,
             include_default_pygments_style=False,
             enable_suspend=True,
             enable_open_in_editor=True,
-            editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            color_depth=self.depth,
             input=input,
             output=self.output,
         )
+        self._lexer_in_colour = InputLexer()
+        self._apply_settings()
+
+    # --- settings that can change between two inputs
+    # -------------------------------------------------------------------------------------------------
+
+    def _apply_settings(self) -> None:
+        self.prompt.editing_mode = EditingMode.VI if self.settings.keys == "vi" else EditingMode.EMACS
+        self.prompt.color_depth = self.depth()
+
+    def colour(self) -> bool:
+        """Whether to colour: the setting, then NO_COLOR and TERM."""
+        return batch.wants_colour(self.settings.color, True)
+
+    def depth(self) -> ColorDepth:
+        """How many colours there are now."""
+        if not self.colour():
+            return ColorDepth.DEPTH_1_BIT
+        return ColorDepth.from_env() or self.output.get_default_color_depth()
+
+    def _lexer(self) -> Lexer | None:
+        return self._lexer_in_colour if self.colour() else None
 
     # --- printing
     # ------------------------------------------------------------------------------------------------
@@ -114,9 +153,9 @@ class App:
         print_formatted_text(
             FormattedText(pieces),
             end="",
-            style=STYLE,
+            style=self.style,
             output=self.output,
-            color_depth=self.depth,
+            color_depth=self.depth(),
             include_default_pygments_style=False,
         )
 
@@ -126,32 +165,88 @@ class App:
 
     def show_outcome(self, outcome: Outcome) -> None:
         """The value behind its number (below it, if it takes several lines), then the panels."""
+        if outcome.step is not None:
+            self.show(self.stepped(outcome, outcome.step))
+            return
+        if isinstance(outcome.error, KeyboardInterrupt):
+            self.write([("", "\n")])  # the terminal has written ^C
         if outcome.shown:
             pieces = fragments(outcome.shown, self.columns())
             if not outcome.command and outcome.error is None:
-                several = sum(piece[1].count("\n") for piece in pieces) > 1
-                prefix = f"out[{outcome.number}]:" + ("\n" if several else " ")
-                pieces = [("class:mj-prompt-out", prefix), *pieces]
+                prefix = f"out[{outcome.number}]:"
+                room = self.columns() - len(prefix) - 1
+                several = sum(piece[1].count("\n") for piece in pieces) > 1 or not batch.fits(outcome.shown, room, True)
+                pieces = [("class:mj-prompt-out", prefix + ("\n" if several else " ")), *pieces]
             self.write(pieces)
         self.show(outcome.summary)
+
+    def stepped(self, outcome: Outcome, step: Step) -> Document:
+        """Open the stepper; what to show when it has been left: the call's value, or its exception."""
+        # imported here: only %step needs it, and a prompt must not wait for it
+        from minijax.repl.stepper.app import run as run_stepper
+
+        with restored():
+            recording, error = run_stepper(step, self.style, self.depth(), self.prompt.input, self.output)
+        if recording is not step.recording:
+            self.session.restore()
+            self.session.remember(recording)
+        error = error or outcome.error
+        if error is not None:
+            return self.session.error_document(error)
+        if outcome.value is NOTHING or not outcome.shown:  # nothing, or silenced
+            return Document()
+        return self.session.value_document(outcome.value)
 
     # --- keys
     # ----------------------------------------------------------------------------------------------------
 
     def _message(self) -> StyleAndTextTuples:
-        return [("class:mj-prompt-in", f"in [{len(self.session.inputs)}]: ")]
+        head, label, tail = batch.prompt_parts(self.session, len(self.session.inputs))
+        parts: StyleAndTextTuples = [("class:mj-prompt-in", head)]
+        if label:
+            parts += [("class:mj-level", label), ("class:mj-prompt-in", tail)]
+        return parts
 
     def _command(self, command: str) -> None:
         name, _, rest = command.lstrip("%").partition(" ")
         try:
             self.show(self.session.run_command(name, rest).document)
         except UsageError as error:
-            self.show(document(text(str(error), role="muted")))
+            self._say(str(error))
+
+    def _say(self, words: str) -> None:
+        self.show(document(text(words, role="muted")))
 
     def _toggle_panels(self) -> None:
-        settings = self.session.settings
-        settings.panels = () if settings.panels else PANELS
-        self.show(document(text(line(("muted", f"panels {'on' if settings.panels else 'off'}")))))
+        if self.settings.panels:
+            self._chosen_panels = self.settings.panels
+            self.settings.panels = ()
+            self._say("panels off (F2 brings them back)")
+        else:
+            self.settings.panels = self._chosen_panels
+            self._say(f"panels on: {', '.join(self.settings.panels)}")
+
+    def _turn_panel(self, name: str) -> None:
+        """Show a panel of the last line in full; fold it away at the second press, and back at the next."""
+        settings, key = self.settings, keys.PANEL_KEYS[name]
+        looked, self._looked = self._looked, (name, len(self.session.inputs))
+        if name not in settings.panels:
+            settings.panels = tuple(each for each in PANELS if each in (*settings.panels, name))
+            self._say(f"{name}: shown after each line")
+        elif looked == self._looked:
+            settings.panels = tuple(each for each in settings.panels if each != name)
+            self._say(f"{name}: folded away ({key} brings it back)")
+        else:
+            shown = self._last(name)
+            self.show(shown)
+            self._say(
+                f"{key} again folds it away" if shown else f"the last line had no {name}; {key} again folds it away"
+            )
+
+    def _last(self, name: str) -> Document:
+        """A panel of the last line, in full."""
+        recording = self.session.recording
+        return Document() if recording is None else summary(recording, (name,), True, self.settings.style)
 
     # --- the loop
     # ------------------------------------------------------------------------------------------------
@@ -162,17 +257,29 @@ class App:
         problem = getattr(self.history, "problem", "")
         if problem:
             self.show(document(text(problem, role="warning")))
+        try:
+            with interruptible.compilation():
+                return self._run()
+        finally:
+            if self.warmer is not None:
+                self.warmer.stop()
+
+    def _run(self) -> int:
         while True:
             try:
-                code = self.prompt.prompt()
+                with restored():
+                    code = self.prompt.prompt(pre_run=self._warm_up)
             except KeyboardInterrupt:
                 continue  # Ctrl-C at the prompt clears the input
             except EOFError:
                 return 0
             if not code.strip():
-                continue
+                if self.session.tour is None:
+                    continue
+                code = "%tour next"
             if code.strip() in ("exit", "quit"):
                 return 0
+            self.settings.columns = self.columns()
             try:
                 self.show_outcome(self.session.run_line(code))
             except SystemExit as leaving:
@@ -180,13 +287,26 @@ class App:
             except KeyboardInterrupt:
                 # Ctrl-C while printing, or while an error was being put into words
                 with contextlib.suppress(KeyboardInterrupt):
-                    self.show(document(text("interrupted", role="error")))
+                    self.show(document(text("", line(("error", "interrupted")))))
+            self._apply_settings()
+
+    def _warm_up(self) -> None:
+        """At the first prompt: begin to load in the background what will be needed."""
+        if self.warmer is None and self.settings.warm and self._at_a_terminal:
+            self.warmer = Warmer()
+            self.prompt.default_buffer.on_text_changed += lambda _: self.warmer and self.warmer.busy()
+            self.warmer.start()
 
 
 def _continuation(width: int, line_number: int, wrap_count: int) -> StyleAndTextTuples:
     return [("class:mj-muted", "...: ".rjust(width))]
 
 
-def run(session: Session, colour: bool, vi: bool) -> int:
+def run(session: Session) -> int:
     """The interactive program."""
-    return App(session, colour, vi).run()
+    code = App(session).run()
+    if interruptible.abandoned():
+        # threads inside XLA do not survive the interpreter's orderly end
+        interruptible.flush()
+        os._exit(code)
+    return code

@@ -5,19 +5,19 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
 import minijax
+from minijax.backend import client
 from minijax.config import config
 from minijax.tools import source
-from minijax.tools.arguments import UsageError
-from minijax.tools.document import Document, Text, document, line
+from minijax.tools.document import LABEL_WIDTH, WIDEST, Document, Text, document, line
 from minijax.tools.namespace import initial_names
 from minijax.tools.session import Outcome, Session
-from minijax.tools.theme import coloured, to_text
+from minijax.tools.settings import Settings
+from minijax.tools.theme import colour_bits, coloured, resolved, to_text
 
 
 def versions() -> str:
@@ -41,21 +41,14 @@ def jax_version() -> str:
     return "unknown"
 
 
-def new_session(namespace: dict[str, Any], x64: bool = False) -> Session:
+def new_session(namespace: dict[str, Any], x64: bool = False, settings: Settings | None = None) -> Session:
     """A session with the names a prompt begins with."""
     if x64:
         config.update("jax_enable_x64", True)
     namespace.update(initial_names())
-    return Session(namespace)
-
-
-def choose_panels(session: Session, words: str) -> str:
-    """Set the panels as ``%panels`` would; returns what is wrong, if something is."""
-    try:
-        session.run_command("panels", words)
-    except UsageError as error:
-        return str(error)
-    return ""
+    session = Session(namespace, settings)
+    session.highlight = highlighted
+    return session
 
 
 def write(stream: TextIO, text: str) -> None:
@@ -66,22 +59,53 @@ def write(stream: TextIO, text: str) -> None:
 
 def width() -> int:
     """The columns of the page."""
-    return shutil.get_terminal_size().columns
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
-def shown(outcome: Outcome, colour: bool, columns: int) -> str:
-    """What an outcome has to say: the value behind its number, then the panels."""
-    parts = []
-    if outcome.shown:
-        text = to_text(outcome.shown, columns, colour, highlighted)
-        if not outcome.command and outcome.error is None:
-            prefix = f"out[{outcome.number}]:"
-            prefix = coloured([("prompt-out", prefix)]) if colour else prefix
-            text = f"{prefix}\n{text}" if "\n" in text else f"{prefix} {text}"
-        parts.append(text)
-    if outcome.summary:
-        parts.append(to_text(outcome.summary, columns, colour, highlighted))
-    return "".join(part + "\n" for part in parts)
+class Page:
+    """Where a session writes: whether in colour, in which, how wide, and whether somebody's terminal is at the end.
+
+    What goes to a file or a pipe is not folded: programs read lines.
+    """
+
+    def __init__(self, colour: bool = False, settings: Settings | None = None) -> None:
+        self.colour = colour
+        self.settings = settings or Settings()
+
+    def text(self, doc: Document, columns: int, fold: bool = False) -> str:
+        """``doc`` as text, its last line ended; nothing for nothing."""
+        if not doc:
+            return ""
+        theme = resolved(self.settings.theme, os.environ)
+        bits = colour_bits(os.environ)
+        return to_text(doc, columns, self.colour, highlighted, theme, bits, fold) + "\n"
+
+    def shown(self, outcome: Outcome, columns: int, fold: bool = False) -> str:
+        """What an outcome has to say: the value behind its number, then the panels."""
+        text = ""
+        if outcome.shown:
+            prefix = "" if outcome.command or outcome.error is not None else f"out[{outcome.number}]:"
+            text = self.text(outcome.shown, columns, fold)
+            if prefix:
+                several = "\n" in text.rstrip("\n") or not fits(outcome.shown, columns - len(prefix) - 1, fold)
+                text = self._prompt(prefix) + ("\n" if several else " ") + text
+        return text + self.text(outcome.summary, columns, fold)
+
+    def _prompt(self, prefix: str) -> str:
+        if not self.colour:
+            return prefix
+        return coloured([("prompt-out", prefix)], resolved(self.settings.theme, os.environ), colour_bits(os.environ))
+
+
+def fits(doc: Document, columns: int, fold: bool) -> bool:
+    """Whether the first line of ``doc`` can stand behind its number."""
+    return not fold or "\n" not in to_text(doc, columns, fold=True)
 
 
 def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
@@ -91,7 +115,7 @@ def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
     return highlight(text, language)
 
 
-def run(session: Session, code: str, colour: bool, stop: bool) -> int:
+def run(session: Session, code: str, page: Page, stop: bool) -> int:
     """Run every input of ``code``; 1 if one raised. ``stop`` says whether the first error ends it."""
     failed = False
     for each in source.inputs(code):
@@ -101,7 +125,7 @@ def run(session: Session, code: str, colour: bool, stop: bool) -> int:
             return exit_code(leaving)
         if isinstance(outcome.error, BrokenPipeError):
             raise outcome.error
-        if _show(outcome, colour):
+        if _show(outcome, page):
             failed = True
             if isinstance(outcome.error, KeyboardInterrupt):
                 return 130
@@ -110,12 +134,17 @@ def run(session: Session, code: str, colour: bool, stop: bool) -> int:
     return 1 if failed else 0
 
 
-def _show(outcome: Outcome, colour: bool) -> bool:
+def _show(outcome: Outcome, page: Page) -> bool:
     """Write an outcome; whether it is an error, which goes to standard error."""
-    stream = sys.stdout if outcome.error is None else sys.stderr
-    if outcome.error is not None:
-        sys.stdout.flush()
-    write(stream, shown(outcome, colour and stream.isatty() or colour and outcome.error is None, width()))
+    # the user's code may have closed them, or set them to None, as Python does where there are none
+    out, stream = sys.stdout, sys.stdout if outcome.error is None else sys.stderr
+    if stream is None or getattr(stream, "closed", False):
+        return outcome.error is not None
+    if outcome.error is not None and out is not None and not getattr(out, "closed", False):
+        out.flush()
+    if outcome.error is not None and page.colour and not stream.isatty():
+        page = Page(False, page.settings)
+    write(stream, page.shown(outcome, width(), stream.isatty()))
     return outcome.error is not None
 
 
@@ -129,13 +158,13 @@ def exit_code(leaving: SystemExit) -> int:
     return 1
 
 
-def plain_prompt(session: Session, colour: bool) -> int:
+def plain_prompt(session: Session, page: Page) -> int:
     """A prompt by ``input()``, for terminals without cursor control and for output that goes elsewhere."""
     lines: list[str] = []
     while True:
         number = len(session.inputs)
         try:
-            lines.append(input("   ...: " if lines else f"in [{number}]: "))
+            lines.append(input("   ...: " if lines else "".join(prompt_parts(session, number))))
         except EOFError:
             write(sys.stdout, "\n")
             return 0
@@ -151,17 +180,46 @@ def plain_prompt(session: Session, colour: bool) -> int:
             continue
         lines = []
         try:
-            _show(session.run_line(code), colour)
+            _show(session.run_line(code), page)
         except SystemExit as leaving:
             return exit_code(leaving)
         except KeyboardInterrupt:
             write(sys.stdout, "\n")
 
 
+def prompt_parts(session: Session, number: int) -> tuple[str, str, str]:
+    """``in [5]: ``, or ``in [5] ``, ``jvp:1``, `` › `` while an interpreter is kept open."""
+    label = session.prompt_label()
+    return (f"in [{number}] ", label, " › ") if label else (f"in [{number}]: ", "", "")
+
+
+def wants_colour(choice: str, is_terminal: bool) -> bool:
+    """Whether to write in colour: the choice, then NO_COLOR, TERM=dumb and whether it is a terminal."""
+    if choice != "auto":
+        return choice == "always"
+    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def devices() -> str:
+    """``cpu ×2``, as far as it is known without starting anything; else nothing."""
+    running = client.started()
+    if running is not None:
+        kind, count = running.default_device.platform, len(running.devices)
+    elif client.jaxlib_suffices():
+        asked = os.environ.get("JAX_NUM_CPU_DEVICES", "")
+        forced = re.search(r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+        kind, count = client.BUILT_IN, int(forced[1] if forced else asked if asked.isdecimal() else 1)
+    else:
+        return ""
+    return f"{kind} ×{count}"
+
+
 def banner(columns: int) -> Document:
     """The line that greets: versions on the left, keys on the right where there is room."""
-    left = f"{versions()} · x64 {'on' if config.x64_enabled() else 'off'}"
-    right = "%help  F2 panels  Ctrl-D leaves"
-    gap = columns - len(left) - len(right)
-    segments = line(("heading", left), " " * gap, ("muted", right)) if gap > 1 else line(("heading", left))
-    return document(Text((segments,), wrap=False))
+    parts = [versions(), devices(), f"x64 {'on' if config.x64_enabled() else 'off'}"]
+    left = " · ".join(filter(None, parts))
+    right = "%help  %tour  F2 panels  Ctrl-D leaves"
+    gap = min(columns, WIDEST + LABEL_WIDTH + 1) - len(left) - len(right)
+    if gap > 1:
+        return document(Text((line(("heading", left), " " * gap, ("muted", right)),), wrap=False))
+    return document(Text((line(("heading", left)), line(("muted", right)))))

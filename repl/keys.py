@@ -11,8 +11,11 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from minijax.tools import source
 
+# The key of each panel: it shows the panel in full, then folds it away, then shows it short again.
+PANEL_KEYS = {"tracers": "F3", "jaxpr": "F4", "hlo": "F5", "cache": "F6", "time": "F7", "stack": "F8"}
+ALL_PANELS = "F2"
 # function key -> the command line it stands for
-FUNCTION_KEYS = {"f3": "%tracers", "f4": "%panels --all"}
+COMMAND_KEYS = {"F1": "%help keys", "F9": "%panels --all"}
 
 
 @Condition
@@ -23,8 +26,13 @@ def _typing() -> bool:
     return has_focus("DEFAULT_BUFFER")() and (state is None or state.current_completion is None)
 
 
-def bindings(command: Callable[[str], None], toggle_panels: Callable[[], None]) -> KeyBindings:
-    """The bindings. ``command`` runs a command line and prints what it says, above the prompt."""
+def bindings(
+    command: Callable[[str], None], toggle_panels: Callable[[], None], turn_panel: Callable[[str], None]
+) -> KeyBindings:
+    """The bindings. ``command`` runs a command line and prints what it says, above the prompt.
+
+    ``toggle_panels`` is for F2, ``turn_panel(name)`` for the key of a panel.
+    """
     keys = KeyBindings()
 
     @keys.add("enter", filter=_typing)
@@ -50,18 +58,30 @@ def bindings(command: Callable[[str], None], toggle_panels: Callable[[], None]) 
         if buffer.document.current_line_before_cursor.strip():
             buffer.start_completion(insert_common_part=True)
         else:
-            buffer.insert_text("    ")
+            buffer.insert_text(source.INDENT)
 
-    @keys.add("f2")
-    def panels(event: KeyPressEvent) -> None:
-        """Show panels after each line, or stop showing them."""
-        run_in_terminal(toggle_panels)
+    @keys.add("backspace", filter=_typing)
+    def backspace(event: KeyPressEvent) -> None:
+        """The last step of the indentation, or the last character."""
+        buffer = event.current_buffer
+        before = buffer.document.current_line_before_cursor
+        step = (len(before) - 1) % len(source.INDENT) + 1 if before and not before.strip(" ") else 1
+        buffer.delete_before_cursor(step)
 
-    def add(key: str, line: str) -> None:
-        @keys.add(key)
+    def add(key: str, action: Callable[[], None]) -> None:
+        @keys.add(key.lower())
         def pressed(event: KeyPressEvent) -> None:
-            run_in_terminal(lambda: command(line))
+            run_in_terminal(action)
 
-    for key, line in FUNCTION_KEYS.items():
-        add(key, line)
+    def turn(panel: str) -> Callable[[], None]:
+        return lambda: turn_panel(panel)
+
+    def run(line: str) -> Callable[[], None]:
+        return lambda: command(line)
+
+    add(ALL_PANELS, toggle_panels)
+    for panel, key in PANEL_KEYS.items():
+        add(key, turn(panel))
+    for key, line in COMMAND_KEYS.items():
+        add(key, run(line))
     return keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from prompt_toolkit.document import Document as Typed
@@ -11,18 +12,36 @@ from prompt_toolkit.styles import Style
 
 from minijax.repl.batch import highlighted
 from minijax.tools.document import Document, lay_out, split_lines
+from minijax.tools.fold import folded
 from minijax.tools.source import is_command
-from minijax.tools.theme import STYLES, visible
+from minijax.tools.theme import STYLES, shown_line, terminal_style
 
-STYLE = Style.from_dict({f"mj-{role}": style.terminal for role, style in STYLES.items() if style.terminal})
+# Those of prompt_toolkit's own parts that have a role here: what is suggested, offered and refused.
+_PARTS = {
+    "auto-suggestion": "muted",
+    "validation-toolbar": "error",
+    "completion-menu.meta.completion": "muted",
+}
+
+
+@functools.cache
+def style_for(theme: str) -> Style:
+    """The styles of a theme that ``theme.resolved`` gave: 'terminal', 'light', 'dark' or 'none'."""
+    known = {f"mj-{role}": terminal_style(style, theme) for role, style in STYLES.items()}
+    known |= {part: terminal_style(STYLES[role], theme) for part, role in _PARTS.items()}
+    return Style.from_dict({name: style for name, style in known.items() if style})
+
+
+STYLE = style_for("terminal")
 
 
 def fragments(doc: Document, columns: int) -> StyleAndTextTuples:
-    """``doc`` laid out, as prompt_toolkit prints it; every line is ended."""
+    """``doc`` laid out, as prompt_toolkit prints it; every line is ended, and none wider than the terminal."""
     out: StyleAndTextTuples = []
     for each in lay_out(doc, columns, highlighted):
-        out += [(f"class:mj-{role}" if role in STYLES else "", visible(piece)) for role, piece in each]
-        out.append(("", "\n"))
+        for line in folded(shown_line(each), columns):
+            out += [(f"class:mj-{role}" if role in STYLES else "", piece) for role, piece in line]
+            out.append(("", "\n"))
     return out
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pexpect
 import pyte
@@ -25,6 +28,11 @@ class RecordingOutput(Vt100_Output):
 
     encoding = "utf-8"
 
+    @property
+    def responds_to_cpr(self) -> bool:
+        """Nobody would answer where the cursor is, and every prompt would wait a second for it."""
+        return False
+
     def isatty(self) -> bool:
         return True
 
@@ -40,18 +48,53 @@ class RecordingOutput(Vt100_Output):
         return _ESCAPE.sub("", self.text).replace("\r\n", "\n").replace("\r", "\n")
 
 
+class Screen(pyte.HistoryScreen):
+    """pyte's screen, which also knows the alternate one: what a full-screen program hides is there again after it."""
+
+    _hidden: tuple[object, ...] | None = None
+
+    def set_mode(self, *modes: int, **kwargs: bool) -> None:
+        super().set_mode(*modes, **kwargs)
+        if kwargs.get("private") and 1049 in modes and self._hidden is None:
+            self._hidden = (copy.deepcopy(self.buffer), copy.copy(self.cursor), self.history)
+            self.history = self.history._replace(top=self.history.top.copy())
+            self.erase_in_display(2)
+            self.cursor_position()
+
+    def reset_mode(self, *modes: int, **kwargs: bool) -> None:
+        super().reset_mode(*modes, **kwargs)
+        if kwargs.get("private") and 1049 in modes and self._hidden is not None:
+            self.buffer, self.cursor, self.history = self._hidden  # type: ignore[assignment]
+            self._hidden = None
+            self.dirty.update(range(self.lines))
+
+    @property
+    def alternate(self) -> bool:
+        """Whether a full-screen program has the screen."""
+        return self._hidden is not None
+
+
 class Terminal:
     """A program in a pseudo-terminal, with a screen that understands what it writes."""
 
-    def __init__(self, *arguments: str, columns: int = 80, rows: int = 40, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        columns: int = 80,
+        rows: int = 40,
+        env: dict[str, str] | None = None,
+        program: Sequence[str] = ("-m", "minijax.repl"),
+        cwd: str | None = None,
+    ) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
         environment |= {"TERM": "xterm-256color", **(env or {})}
         self.raw = ""
-        self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=1)
+        self.screen = Screen(columns, rows, history=5000, ratio=1)
         self.stream = pyte.Stream(self.screen)
         self.process = pexpect.spawn(
             sys.executable,
-            ["-m", "minijax.repl", *arguments],
+            [*program, *arguments],
+            cwd=cwd,
             dimensions=(rows, columns),
             env=environment,
             encoding="utf-8",
@@ -74,14 +117,26 @@ class Terminal:
                 cursor = self.screen.cursor
                 self.process.send(f"\x1b[{cursor.y + 1};{cursor.x + 1}R")
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the terminal; the program is told, and has a moment to draw."""
+        self.process.setwinsize(rows, columns)
+        self.screen.resize(rows, columns)
+        self.pump(0.5)
+
     def send(self, text: str) -> None:
         self.process.send(text)
 
     def lines(self) -> list[str]:
         """The scrollback and the screen, as text."""
-        width = self.screen.columns
-        above = ["".join(row[x].data for x in range(width)).rstrip() for row in self.screen.history.top]
-        return above + [line.rstrip() for line in self.screen.display]
+        shown = [self.screen.buffer[y] for y in range(self.screen.lines)]
+        return [self._row(row) for row in (*self.screen.history.top, *shown)]
+
+    @staticmethod
+    def _row(row: dict[int, Any]) -> str:
+        if not row:
+            return ""
+        # a wide character has a neighbour without data
+        return "".join(row[x].data if x in row else " " for x in range(max(row) + 1)).rstrip()
 
     def text(self) -> str:
         return "\n".join(self.lines()).rstrip()
@@ -89,14 +144,26 @@ class Terminal:
     def wait_for(self, text: str, seconds: float = 30.0) -> None:
         """Until the screen shows ``text``."""
         end = time.monotonic() + seconds
-        while text not in self.text():
+        seen = -1
+        while True:
+            if len(self.raw) != seen:  # looking at the screen is what costs
+                seen = len(self.raw)
+                if text in self.text():
+                    return
             assert time.monotonic() < end, f"no {text!r} within {seconds} s on\n{self.text()}"
-            assert self.process.isalive() or text in self.text(), f"it ended:\n{self.text()}"
+            assert self.process.isalive() or len(self.raw) != seen, f"no {text!r}; it ended:\n{self.text()}"
+            self.pump(0.05)
+
+    def wait_for_last(self, text: str, seconds: float = 30.0) -> None:
+        """Until the last line that is not empty is ``text``."""
+        end = time.monotonic() + seconds
+        while self.text().rpartition("\n")[2] != text:
+            assert time.monotonic() < end, f"{text!r} does not come to be the last line of\n{self.text()}"
             self.pump(0.05)
 
     def wait_for_prompt(self, number: int) -> None:
-        """Until the prompt ``in [number]:`` is the last thing on the screen."""
-        self.wait_for(f"in [{number}]:")
+        """Until the prompt ``in [number]:``, or ``in [number] jvp:1 ›``, is on the screen."""
+        self.wait_for(f"in [{number}]")
         self.pump(0.1)
 
     def type(self, line: str, number: int) -> None:

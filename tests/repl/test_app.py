@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 
 from minijax.repl import batch
 from minijax.repl.app import App
 from minijax.tools.session import Session
+from minijax.tools.settings import PANELS
 from tests.repl.screen import RecordingOutput
 
-ENTER, CTRL_C, CTRL_D, TAB, UP, F2, F3, F4 = (
-    "\r",
-    "\x03",
-    "\x04",
-    "\t",
-    "\x1b[A",
-    "\x1bOQ",
-    "\x1bOR",
-    "\x1bOS",
-)
+ENTER, CTRL_C, CTRL_D, CTRL_R, TAB, UP = "\r", "\x03", "\x04", "\x12", "\t", "\x1b[A"
+BACKSPACE = "\x7f"
+F1, F2, F3, F4 = "\x1bOP", "\x1bOQ", "\x1bOR", "\x1bOS"
+F5, F6, F7, F8, F9 = "\x1b[15~", "\x1b[17~", "\x1b[18~", "\x1b[19~", "\x1b[20~"
 ALT_ENTER, END = "\x1b\r", "\x05"
 
 
@@ -57,8 +53,13 @@ def test_lines_are_run_and_shown():
 
 def test_enter_goes_on_until_a_block_is_complete_and_indents():
     typed = Typed("def f(x):", ENTER, "y = x", ENTER, "return y * 2", ENTER, ENTER, "f(4)", ENTER)
-    assert typed.inputs == ["def f(x):\n    y = x\n    return y * 2\n    ", "f(4)"]
+    assert typed.inputs == ["def f(x):\n    y = x\n    return y * 2\n", "f(4)"]
     assert "out[2]: 8" in typed.printed
+
+
+def test_backspace_takes_a_step_of_indentation():
+    typed = Typed("if 1:", ENTER, "x = 12", BACKSPACE, ENTER, BACKSPACE, ENTER, "x", ENTER)
+    assert typed.inputs == ["if 1:\n    x = 1\n", "x"]
 
 
 def test_alt_enter_is_always_a_line_break():
@@ -122,11 +123,91 @@ def test_f2_folds_the_panels_away_and_back():
     assert typed.printed.count(" stack    eval") == 2
 
 
-def test_f3_and_f4_show_the_rest():
-    typed = Typed("grad(lambda x: sin(x) * x)(1.)", ENTER, F3, F4)
-    assert "tracers made by operations" in typed.printed
-    assert " binds    eval" in typed.printed
-    assert "nothing has been recorded yet" in Typed(F3).printed
+def test_f2_remembers_which_panels_were_chosen():
+    typed = Typed("%panels time", ENTER, F2, F2, "grad(sin)(1.)", ENTER)
+    assert "panels on: time" in typed.printed
+    assert " time     " in typed.printed and " stack    eval" not in typed.printed
+
+
+@pytest.mark.parametrize(
+    ("key", "panel"), [(F3, "tracers"), (F4, "jaxpr"), (F5, "hlo"), (F6, "cache"), (F7, "time"), (F8, "stack")]
+)
+def test_a_panels_key_shows_it_whole_then_folds_it_away_then_brings_it_back(key: str, panel: str):
+    line = "jit(lambda x: grad(sin)(x) * x)(1.)"
+    once = Typed(line, ENTER, key)
+    assert f" {panel:<9}" in once.printed.partition("again folds it away")[0].rpartition("in [2]")[2]
+    assert once.session.settings.panels == PANELS
+    twice = Typed(line, ENTER, key, key, "grad(sin)(2.)", ENTER)
+    assert f"{panel}: folded away" in twice.printed
+    assert f" {panel:<9}" not in twice.printed.rpartition("folded away")[2]
+    assert panel not in twice.session.settings.panels
+    thrice = Typed(line, ENTER, key, key, key)
+    assert f"{panel}: shown after each line" in thrice.printed
+    assert thrice.session.settings.panels == PANELS
+
+
+def test_what_is_left_out_names_its_key():
+    typed = Typed("grad(lambda x: sin(x) * x + cos(x))(1.)", ENTER, F3)
+    assert "more (F3)" in typed.printed and "tracers made by operations" in typed.printed
+
+
+def test_keys_with_nothing_recorded():
+    assert "the last line had no tracers" in Typed(F3).printed
+    assert "nothing has been recorded yet" in Typed(F9).printed
+
+
+def test_f9_shows_everything_and_f1_helps():
+    assert " binds    eval" in Typed("grad(sin)(1.)", ENTER, F9).printed
+    printed = Typed(F1).printed
+    for key in ("F1", "F2", "F3", "F8", "F9", "Ctrl-R", "Ctrl-Z"):
+        assert f"  {key:<12}" in printed
+
+
+def test_enter_alone_goes_on_with_the_tour_and_else_does_nothing():
+    typed = Typed(ENTER, "%tour 1", ENTER, ENTER, "%tour stop", ENTER, ENTER)
+    assert typed.inputs == ["%tour 1", "%tour next", "%tour stop"]
+    assert "1.2 " in typed.printed and "1.3 " not in typed.printed
+
+
+def test_questions():
+    typed = Typed("def f(x):", ENTER, '"""Says what."""', ENTER, "return x", ENTER, ENTER, "f?", ENTER, "f??", ENTER)
+    assert typed.printed.count("Says what.") >= 2 and "return x" in typed.printed.rpartition("Says what.")[2]
+    assert "%help NAME tells more" in Typed("?", ENTER).printed
+    assert "--argnums" in Typed("%grad?", ENTER).printed
+    assert "there is nothing called g" in Typed("g?", ENTER).printed
+
+
+def test_search_in_earlier_inputs():
+    assert Typed(CTRL_R, "jnp", ENTER, ENTER, earlier=("jnp.pi", "x = 1")).inputs == ["jnp.pi"]
+
+
+def test_the_prompt_shows_what_is_pushed():
+    typed = Typed("%push jvp x=3.", ENTER, "sin(x)", ENTER, "%pop", ENTER, "1", ENTER)
+    assert "in [2] jvp:1 › sin(x)" in typed.printed
+    assert "in [4]: 1" in typed.printed
+
+
+def test_settings_change_at_once():
+    typed = Typed("%config keys vi", ENTER, "1 + 2", "\x1b", "0", "x", "i", "4", ENTER)
+    assert typed.inputs == ["%config keys vi", "4 + 2"]
+    bare = Typed("%config color never", ENTER, "make_jaxpr(sin)(1.)", ENTER)
+    after = bare.output.text.rpartition("never")[2]
+    assert "sin" in after and "\x1b[0;34" not in after
+    dark = Typed("%config theme dark", ENTER, "make_jaxpr(sin)(1.)", ENTER)
+    assert dark.output.text.rpartition("sin")[0] != bare.output.text.rpartition("sin")[0]
+
+
+def test_a_long_value_is_folded_below_its_number():
+    typed = Typed("'word ' * 20", ENTER, columns=40)
+    assert "out[1]:\n'word word" in typed.printed
+    assert all(len(each) <= 40 for each in typed.printed.partition("out[1]")[2].split("in [2]")[0].split("\n"))
+    assert "  6.,  7." in Typed("jnp.arange(30.)", ENTER, columns=40).printed
+
+
+def test_an_endless_value_is_cut_at_the_prompt():
+    typed = Typed("list(range(100000))", ENTER, "len(_)", ENTER)
+    assert "... 668,890 more characters: print(_) shows them" in typed.printed and "99999" not in typed.printed
+    assert "out[2]: 100000" in typed.printed and len(typed.printed) < 40_000
 
 
 def test_vi_keys():

@@ -93,6 +93,27 @@ def test_leaving(code: str, exit_code: int):
     assert done.stderr == ("words\n" if "words" in code else "")
 
 
+def test_a_session_outlives_its_standard_output_set_to_none():
+    done = repl(given="import sys; out, sys.stdout = sys.stdout, None\n1 + 1\n1 / 0\nsys.stdout = out\n3 + 4\n")
+    assert done.stdout == "out[5]: 7\n" and "ZeroDivisionError" in done.stderr and done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("os.close(1)", "minijax-repl: cannot write: Bad file descriptor\n"),
+        ("os.close(1); os.close(2)", ""),
+        ("sys.stdout.close()", ""),
+        ("sys.stdout.close(); sys.stderr.close()", ""),
+    ],
+)
+def test_a_session_whose_output_was_closed_ends_without_a_traceback(code: str, said: str):
+    done = repl(given=f"import os, sys\n{code}\n1 + 1\n1 / 0\n")
+    assert done.stdout == "" and done.returncode == 1
+    assert done.stderr == said if "sys.stdout" not in code else "minijax-repl" not in done.stderr
+    assert ("ZeroDivisionError" in done.stderr) == (code == "sys.stdout.close()")
+
+
 def test_x64():
     assert "float64" in repl("--x64", "-c", "jnp.ones(2)").stdout
     assert "float64" in repl("-c", "jnp.ones(2)", MINIJAX_ENABLE_X64="1").stdout
@@ -178,3 +199,14 @@ def test_a_dumb_terminal_has_a_plain_prompt():
     child.close()
     assert child.exitstatus == 0
     assert "\x1b" not in child.before
+
+
+def test_no_line_of_the_script_that_starts_the_program_is_shown_as_the_users(tmp_path: Path):
+    script = tmp_path / "started.py"
+    script.write_text("import sys\nfrom minijax.repl.__main__ import main\nsys.exit(main())\n")
+    saved = tmp_path / "saved.json"
+    code = f"def f(x): return sin(x)\n%log grad(f)(3.)\n%export {saved} --recording"
+    done = subprocess.run([sys.executable, str(script), "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kept = saved.read_text()
+    assert "<minijax-1>:1 (f)" in kept and str(script) not in kept

@@ -22,7 +22,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 def test_a_session(terminal: Terminal, tmp_path: Path):
     terminal.wait_for_prompt(1)
-    assert "minijax 0." in terminal.lines()[0] and "Ctrl-D leaves" in terminal.lines()[0]
+    assert "minijax 0." in terminal.lines()[0] and "Ctrl-D leaves" in terminal.lines()[1]
     terminal.type("def f(x): return sin(x) * 2. - x", 2)
     terminal.type("grad(f)(3.)", 3)
     shown = terminal.text()

@@ -1,0 +1,142 @@
+"""``--json``: one JSON object on a line of its own for every input, for programs that drive a session.
+
+The fields:
+
+- ``format``: 1, the version of this list. Fields may be added to it; none will change its meaning.
+- ``number``, ``input``: the input, and its number.
+- ``value``: the repr of what the last expression was worth; null if there was none.
+- ``shown``: what a prompt would show above the panels, as plain text.
+- ``printed``: what the input wrote to standard output (its beginning, if that is long: ``printed_cut`` is then true).
+- ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, the user's innermost, or null).
+- ``panels``: null for an input that traced nothing, or what ``minijax.tools.panel_data.panel_data`` describes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from minijax.tools import source
+from minijax.tools.command import NOTHING
+from minijax.tools.document import plain
+from minijax.tools.panel_data import panel_data
+from minijax.tools.session import Outcome, Session
+from minijax.tools.tracebacks import last_user_place
+
+FORMAT = 1
+WIDTH = 100
+MOST_PRINTED = 1_000_000
+
+
+class Printed(io.TextIOBase):
+    """What an input prints: kept up to a bound, so that a program that prints for ever does not fill the memory."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.room = MOST_PRINTED
+        self.cut = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        kept = text[: self.room]
+        if kept:
+            self.pieces.append(kept)
+            self.room -= len(kept)
+        self.cut = self.cut or len(kept) < len(text)
+        return len(text)
+
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+def run(session: Session, code: str, stop: bool) -> int:
+    """Run every input of ``code``; 1 if one raised. ``stop`` says whether the first error ends it."""
+    failed = False
+    with _own_output() as out:
+        for each in source.inputs(code):
+            printed = Printed()
+            try:
+                with contextlib.redirect_stdout(printed):
+                    outcome = session.run_line(each)
+            except SystemExit as leaving:
+                left = {"leaving": leaving.code if isinstance(leaving.code, (int, str)) else None}
+                _write(out, _head(len(session.inputs) - 1, each, printed) | left)
+                return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+            _write(out, as_data(session, each, outcome, printed))
+            if outcome.error is not None:
+                failed = True
+                if isinstance(outcome.error, KeyboardInterrupt):
+                    return 130
+                if stop:
+                    break
+    return 1 if failed else 0
+
+
+@contextlib.contextmanager
+def _own_output() -> Iterator[TextIO]:
+    """Standard output for the objects alone: what others write to its descriptor goes to standard error."""
+    sys.stdout.flush()
+    try:
+        ours = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # there is no such descriptor
+        yield sys.stdout
+        return
+    with open(ours, "w", encoding="ascii") as out:
+        try:
+            yield out
+        finally:
+            out.flush()
+            os.dup2(ours, 1)
+
+
+def _write(out: TextIO, data: dict[str, Any]) -> None:
+    # ASCII with escapes: half of a surrogate pair, which UTF-8 cannot write, is no problem
+    out.write(json.dumps(data, allow_nan=False) + "\n")
+    out.flush()
+
+
+def _head(number: int, code: str, printed: Printed) -> dict[str, Any]:
+    head: dict[str, Any] = {"format": FORMAT, "number": number, "input": code, "value": None, "shown": ""}
+    head |= {"printed": printed.text(), "error": None, "panels": None}
+    return head | ({"printed_cut": True} if printed.cut else {})
+
+
+def as_data(session: Session, code: str, outcome: Outcome, printed: Printed) -> dict[str, Any]:
+    """An outcome as the object that is written."""
+    data = _head(outcome.number, code, printed)
+    if outcome.value is not NOTHING and outcome.value is not None:
+        data["value"] = _repr(outcome.value)
+    data["shown"] = plain(outcome.shown, WIDTH)
+    if outcome.error is not None:
+        data["error"] = {
+            "type": type(outcome.error).__name__,
+            "message": _text(outcome.error),
+            "place": last_user_place(outcome.error) or None,
+        }
+    if outcome.recording is not None and outcome.recording.traced:
+        data["panels"] = panel_data(outcome.recording, session.settings.style)
+    return data
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # of the user's class
+        return f"<repr raised {type(error).__name__}>"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""

@@ -1,0 +1,124 @@
+"""The keys of the stepper: one table, from which the bindings and the help are made.
+
+The letters are those of pdb and pudb where they have one (s, n, u, /, . and ,), the arrows move in the tree (right: in,
+left: back, down and up: past a whole call), and vi's keys scroll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from minijax.repl.stepper.model import Stepper
+from minijax.tools.document import Line, line, wrapped
+from minijax.tools.frozen import Frozen
+
+
+class Key(Frozen):
+    """Keys as prompt_toolkit calls them, what they do, and how the help says it: the keys, and the deed."""
+
+    keys: tuple[str, ...]
+    action: Callable[[Stepper], None]
+    shown: str
+    help: str
+
+
+def _page(stepper: Stepper) -> int:
+    return max(stepper.page - 1, 1)
+
+
+def _pane(index: int) -> Key:
+    return Key((str(index + 1),), lambda s: s.focus_on(index), "", "")
+
+
+# Groups of keys under their headings, as the help lists them. A key that shows nothing is told of by another.
+KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
+    (
+        "Step",
+        (
+            Key(("right", "s", "i", "enter", "space"), Stepper.into, "→ s i Enter Space", "into: the next moment"),
+            Key(("down", "n", "o"), Stepper.over, "↓ n o", "over: to the end of this call"),
+            Key(("u",), Stepper.out, "u", "out: to where the enclosing call ends"),
+            Key(("left", "b", "backspace"), Stepper.back, "← b Backspace", "back: the moment before"),
+            Key(("up", "N", "O"), Stepper.back_over, "↑ N O", "back over: to where this call began"),
+            Key(("U",), Stepper.back_out, "U", "back out: to where the enclosing call began"),
+            Key(("home", "g"), Stepper.first, "Home g", "to the beginning"),
+            Key(("end", "G"), Stepper.last, "End G", "to the end"),
+        ),
+    ),
+    (
+        "Find",
+        (
+            Key(("/",), Stepper.search, "/", "words: names, values, types, files"),
+            Key(("P",), Stepper.to_primitive, "P", "next operation of a name"),
+            Key(("L",), Stepper.to_level, "L", "next operation at a level"),
+            Key((":",), Stepper.to_line, ":", "next operation of a line"),
+            Key(("F",), Stepper.to_function, "F", "next work on a function"),
+            Key(("S",), Stepper.to_shape, "S", "next operation with a type or shape"),
+            Key(("!",), Stepper.to_nonfinite, "!", "next NaN or infinity"),
+            Key(("e",), Stepper.to_error, "e", "next error"),
+            Key((".",), Stepper.again, ".", "the last search again"),
+            Key((",",), Stepper.again_backwards, ",", "the last search backwards"),
+            Key(("m",), Stepper.mark, "m", "bookmark this moment"),
+            Key(("'",), Stepper.to_mark, "'", "to a bookmark"),
+        ),
+    ),
+    (
+        "Panes",
+        (
+            Key(("tab",), Stepper.next_pane, "Tab 1…5", "next pane, or the one with this number"),
+            Key(("s-tab",), Stepper.previous_pane, "Shift-Tab", "previous pane"),
+            *map(_pane, range(5)),
+            Key(("j",), lambda s: s.scroll(1), "j k", "scroll down, up"),
+            Key(("k",), lambda s: s.scroll(-1), "", ""),
+            Key(("l",), lambda s: s.scroll(0, 8), "h l", "scroll left, right"),
+            Key(("h",), lambda s: s.scroll(0, -8), "", ""),
+            Key(("pagedown",), lambda s: s.scroll(_page(s)), "PgDn PgUp", "scroll by a page"),
+            Key(("pageup",), lambda s: s.scroll(-_page(s)), "", ""),
+            Key(("z",), Stepper.zoom, "z", "the pane alone, or all again"),
+            Key(("+", "="), Stepper.larger, "+ -", "more or less room for the first pane"),
+            Key(("-",), Stepper.smaller, "", ""),
+            Key(("]",), Stepper.unfold, "] [", "unfold the tree deeper, less deep"),
+            Key(("[",), Stepper.fold_up, "", ""),
+            Key(("p",), Stepper.toggle_programs, "p", "programs: Python, jaxpr, StableHLO, optimised"),
+        ),
+    ),
+    (
+        "Other",
+        (
+            Key(("R",), Stepper.retrace, "R", "run again, cached traces made anew"),
+            Key(("w",), Stepper.save, "w", "save the recording to a file"),
+            Key(("?", "f1"), Stepper.toggle_help, "? F1", "this help"),
+            Key((), Stepper.before_key, "Ctrl-Z Ctrl-L", "suspend (fg comes back), draw anew"),
+            Key(("q", "escape", "c-c", "c-d"), Stepper.leave, "q Esc Ctrl-C", "leave"),
+        ),
+    ),
+)
+
+
+def help_lines(columns: int) -> Iterator[Line]:
+    """The help, in two columns of groups where there is room."""
+    narrow = columns < 60
+    lines = [list(_group(heading, keys, 0 if narrow else 18)) for heading, keys in KEYS]
+    if columns < 110:
+        for group in lines:
+            for each in group:
+                yield from wrapped(each, columns, 4 if narrow else 20)
+            yield ()
+    else:
+        left, right = [*lines[0], (), *lines[2]], [*lines[1], (), *lines[3]]
+        half = columns // 2
+        for i in range(max(len(left), len(right))):
+            each = left[i] if i < len(left) else ()
+            gap = half - sum(len(piece) for _, piece in each)
+            yield (*each, ("", " " * gap), *(right[i] if i < len(right) else ()))
+        yield ()
+    marks = line(("muted", " ▶ the current moment · muted lines lie ahead · • what the current operation is given"))
+    yield from wrapped(marks, columns, 1)
+
+
+def _group(heading: str, keys: tuple[Key, ...], room: int) -> Iterator[Line]:
+    yield line(("heading", f" {heading}"))
+    for key in keys:
+        if key.shown:
+            gap = " " * max(room - len(key.shown), 0 if room else 2)
+            yield line(("primitive", f"  {key.shown}"), gap, key.help)

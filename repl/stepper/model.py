@@ -1,0 +1,368 @@
+"""The state of a stepper and everything that its keys do, without a terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from minijax.tools import stepping, stepping_programs, storage
+from minijax.tools.command import Step
+from minijax.tools.cursor import Cursor
+from minijax.tools.links import LinkedPrograms
+from minijax.tools.recording import BindRecord, CacheRecord, Recording
+from minijax.tools.stepping_programs import PROGRAM_PANES, Selection
+from minijax.tools.stepping_tree import FOLD
+
+# The panes of the two views: what happens at a moment, and what the programs of the call became.
+MOMENT_PANES = tuple(stepping.PANES)
+# A share of the screen, in twentieths, that the first pane takes where two are above one another.
+SHARE, LEAST_SHARE, MOST_SHARE = 10, 4, 16
+DEEPEST_FOLD = 99
+# so many columns are kept for an answer
+_ANSWER = 16
+
+
+class Question:
+    """Something asked for on the last line.
+
+    Args:
+      label: what is asked, with an example in brackets that is left out where there is no room for it.
+      answer: what is done with the answer.
+      single: whether one character is the whole answer.
+      text: what stands there already.
+    """
+
+    def __init__(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
+        self.label = label
+        self.answer = answer
+        self.single = single
+        self.text = text
+
+    def fitting(self, columns: int) -> str:
+        """The label, so short that there is room for an answer beside it."""
+        return self.label if len(self.label) + _ANSWER <= columns else self.label.partition(" (")[0]
+
+
+class Stepper:
+    """Where a stepper stands, and what it shows.
+
+    Attributes:
+      rename: how a front end calls the places in a text, where it has names of its own for them.
+      cursor: the place in the recording.
+      linked: the programs of the call, once they are known.
+      programs: whether they are shown, in place of the moment's panes.
+      selection: which equations are marked in them.
+      focus: the pane that scrolls, and that is shown where there is room for one only.
+      zoomed: whether the focused pane has all the room.
+      fold: how deep the tree is unfolded.
+      share: the first pane's share of the height, in twentieths.
+      message: (role, text) of what the last key had to say.
+      question: what is being asked, or None.
+      help: whether the help is shown, from which line on.
+      result: why it ended: '' while it has not, then 'leave', 'retrace' or 'programs' (they are to be made).
+    """
+
+    def __init__(self, step: Step, rename: Callable[[str], str] | None = None) -> None:
+        self.step = step
+        self.rename = rename
+        self.cursor = Cursor(step.recording, step.position)
+        self.linked: LinkedPrograms | None = stepping_programs.recorded_programs(step.recording)
+        self.programs = False
+        self.selection = Selection()
+        self.focus = "tree"
+        self.zoomed = False
+        self.fold = FOLD
+        self.share = SHARE
+        self.message: tuple[str, str] = ("", "")
+        self.question: Question | None = None
+        self.help = False
+        self.help_top = 0
+        self.result = ""
+        # the panes that had the focus, the last first: what is shown where several share a place
+        self.seen: list[str] = []
+        # pane -> (lines, columns) by which it is scrolled away from where the current line is in sight
+        self.scrolled: dict[str, tuple[int, int]] = {}
+        # the lines that fit into a pane, as drawn last: what a page is
+        self.page = 10
+        self._last_find: tuple[str, Callable[[bool], bool]] | None = None
+
+    @property
+    def recording(self) -> Recording:
+        """What is stepped through."""
+        return self.step.recording
+
+    @property
+    def panes(self) -> tuple[str, ...]:
+        """The panes of the present view."""
+        return PROGRAM_PANES if self.programs else MOMENT_PANES
+
+    def say(self, text: str, role: str = "warning") -> None:
+        """Show ``text`` until the next key."""
+        self.message = (role, text)
+
+    def before_key(self) -> None:
+        """Forget what the last key said."""
+        self.message = ("", "")
+
+    # --- moves
+    # ------------------------------------------------------------------------------------------------------
+
+    def move(self, moved: bool, otherwise: str) -> None:
+        """After a move: panes show the current line again, or ``otherwise`` says why nothing moved."""
+        if moved:
+            self.scrolled.clear()
+            self.select_moment()
+            self.note_cached()
+        else:
+            self.say(otherwise, "muted")
+
+    def note_cached(self) -> None:
+        """Say so where a trace came from a cache: there is no Python to step through."""
+        node = self.cursor.moment.node
+        if isinstance(node, BindRecord) and node.cached or isinstance(node, CacheRecord) and node.hit:
+            again = "; R traces it anew" if self.step.retrace is not None else ""
+            self.say(f"this trace came from a cache: no Python ran{again}")
+
+    def into(self) -> None:
+        self.move(self.cursor.into(), "this is the end; b goes back")
+
+    def over(self) -> None:
+        self.move(self.cursor.over(), "this is the end; b goes back")
+
+    def out(self) -> None:
+        self.move(self.cursor.out(), "this is the end; b goes back")
+
+    def back(self) -> None:
+        self.move(self.cursor.back(), "this is the beginning")
+
+    def back_over(self) -> None:
+        self.move(self.cursor.back_over(), "this is the beginning")
+
+    def back_out(self) -> None:
+        self.move(self.cursor.back_out(), "this is the beginning")
+
+    def first(self) -> None:
+        self.move(self.cursor.first(), "this is the beginning")
+
+    def last(self) -> None:
+        self.move(self.cursor.last(), "this is the end")
+
+    # --- finding
+    # ----------------------------------------------------------------------------------------------------
+
+    def find(self, said: str, finder: Callable[[bool], bool]) -> None:
+        """Go to the next place that ``finder`` finds (its argument: backwards), and remember it for ``again``."""
+        self._last_find = (said, finder)
+        self.again()
+
+    def again(self, backwards: bool = False) -> None:
+        """The last search again."""
+        if self._last_find is None:
+            self.say("nothing has been searched for yet: / searches for words", "muted")
+            return
+        said, finder = self._last_find
+        key = "the key . looks after it" if backwards else "the key , looks before it"
+        self.move(finder(backwards), f"no {said} {'before' if backwards else 'after'} this moment; {key}")
+
+    def again_backwards(self) -> None:
+        self.again(backwards=True)
+
+    def search(self) -> None:
+        self.ask("search", lambda words: self.find(repr(words), lambda back: self.cursor.search(words, back)))
+
+    def to_primitive(self) -> None:
+        def go(name: str) -> None:
+            self.find(f"{name} operation", lambda back: self.cursor.to_bind(primitive=name, backwards=back))
+
+        self.ask("next operation (its name, such as sin)", go)
+
+    def to_level(self) -> None:
+        def go(label: str) -> None:
+            self.find(f"operation at {label}", lambda back: self.cursor.to_bind(level=label, backwards=back))
+
+        self.ask("next operation at level (jvp or jvp:2)", go)
+
+    def to_line(self) -> None:
+        def go(line: str) -> None:
+            self.find(f"operation of line {line}", lambda back: self.cursor.to_bind(place=line, backwards=back))
+
+        self.ask("next operation of line (12 or file:12)", go)
+
+    def to_shape(self) -> None:
+        def go(shape: str) -> None:
+            self.find(f"operation with {shape}", lambda back: self.cursor.to_bind(shape=shape, backwards=back))
+
+        self.ask("next operation with type (f32[3] or [3])", go)
+
+    def to_function(self) -> None:
+        def go(name: str) -> None:
+            self.find(f"function {name}", lambda back: stepping.to_function(self.cursor, name, back))
+
+        self.ask("next work on function", go)
+
+    def to_nonfinite(self) -> None:
+        self.find("NaN or infinity", self.cursor.to_nonfinite)
+
+    def to_error(self) -> None:
+        self.find("error", self.cursor.to_error)
+
+    # --- bookmarks
+    # --------------------------------------------------------------------------------------------------
+
+    def mark(self) -> None:
+        def keep(name: str) -> None:
+            self.cursor.mark(name)
+            self.say(f"bookmark {name} is here; ' {name} comes back", "good")
+
+        self.ask("bookmark this moment as (a letter)", keep, single=True)
+
+    def to_mark(self) -> None:
+        def go(name: str) -> None:
+            if name not in self.cursor.bookmarks:
+                known = " ".join(sorted(self.cursor.bookmarks))
+                self.say(f"no bookmark {name}; " + (f"there are {known}" if known else "m makes one"))
+            else:
+                self.move(self.cursor.to_mark(name), f"bookmark {name} is here")
+
+        known = " ".join(sorted(self.cursor.bookmarks)) or "none yet: m makes one"
+        self.ask(f"to bookmark ({known})", go, single=True)
+
+    # --- panes
+    # ------------------------------------------------------------------------------------------------------
+
+    def focus_on(self, index: int) -> None:
+        """The pane with this number, from 0, scrolls."""
+        if index < len(self.panes):
+            self.focus = self.panes[index]
+
+    def next_pane(self, step: int = 1) -> None:
+        panes = self.panes
+        here = panes.index(self.focus) if self.focus in panes else 0
+        self.focus = panes[(here + step) % len(panes)]
+
+    def previous_pane(self) -> None:
+        self.next_pane(-1)
+
+    def zoom(self) -> None:
+        self.zoomed = not self.zoomed
+
+    def larger(self) -> None:
+        self.share = min(self.share + 1, MOST_SHARE)
+
+    def smaller(self) -> None:
+        self.share = max(self.share - 1, LEAST_SHARE)
+
+    def toggle_programs(self) -> None:
+        if self.programs:
+            self.show_programs(False)
+        elif self.linked is not None:
+            self.show_programs(True)
+        elif self.step.programs is None:
+            self.say("this recording was opened, not made here, and holds no compiled program")
+        else:
+            self.result = "programs"
+
+    def show_programs(self, shown: bool) -> None:
+        """Show the programs, or the moment."""
+        self.programs = shown
+        self.focus = self.panes[0]
+        self.scrolled.clear()
+        self.select_moment()
+
+    # --- the programs
+    # ---------------------------------------------------------------------------------------------------
+
+    def select_moment(self) -> None:
+        """Mark what belongs to the cursor's moment."""
+        if self.programs and self.linked is not None:
+            self.selection = stepping_programs.at_moment(self.linked, self.cursor)
+
+    def program_index(self, name: str) -> int:
+        """Which of the programs the pane ``name`` shows."""
+        assert self.linked is not None
+        return stepping_programs.pane_index(self.linked, name, self.selection, self.cursor.state().place)
+
+    def select_line(self, lines: int) -> None:
+        """Select a line of the focused program, so many below the one that is selected in it now."""
+        assert self.linked is not None
+        pane = self.program_index(self.focus)
+        if pane < 0:
+            return
+        shown = self.linked.panes[pane]
+        if self.selection.pane == pane:
+            here = self.selection.index
+        else:
+            here = next(iter(shown.with_equations(self.selection.equations)), 0) - (lines > 0)
+        index = min(max(here + lines, 0), len(shown.lines) - 1)
+        self.selection = stepping_programs.at_line(self.linked, pane, index)
+        self.scrolled.clear()
+
+    def unfold(self) -> None:
+        self.fold = min(self.fold + 1, DEEPEST_FOLD)
+        self.say(f"the tree is unfolded {self.fold} levels deep", "muted")
+
+    def fold_up(self) -> None:
+        self.fold = max(self.fold - 1, 1)
+        self.say(f"the tree is unfolded {self.fold} levels deep, and around the cursor", "muted")
+
+    def scroll(self, lines: int = 0, columns: int = 0) -> None:
+        """Scroll the focused pane, or the help."""
+        if self.help:
+            self.help_top = max(self.help_top + lines, 0)
+            return
+        if self.programs and lines:
+            self.select_line(lines)
+            return
+        down, right = self.scrolled.get(self.focus, (0, 0))
+        self.scrolled[self.focus] = (down + lines, max(right + columns, 0))
+
+    # --- the rest
+    # ---------------------------------------------------------------------------------------------------
+
+    def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
+        """Ask for something on the last line."""
+        self.question = Question(label, answer, single, text)
+
+    def answer(self, text: str) -> None:
+        """The answer to the question; an empty one answers nothing."""
+        question, self.question = self.question, None
+        if question is not None and text.strip():
+            question.answer(text if question.single else text.strip())
+
+    def cancel(self) -> None:
+        """Leave the question unanswered."""
+        self.question = None
+
+    def save(self) -> None:
+        def write(path: str) -> None:
+            path = os.path.expanduser(path)
+            if os.path.exists(path):
+                self.say(f"{path} is there already: choose another name", "error")
+                return
+            try:
+                storage.save(self.recording, path)
+            except OSError as error:
+                self.say(f"not saved to {path}: {error.strerror or error}", "error")
+            else:
+                self.say(f"saved: %step --file {path} opens it again", "good")
+
+        self.ask("save the recording as", write, text="recording.json")
+
+    def retrace(self) -> None:
+        if self.step.retrace is None:
+            self.say("this recording was opened, not made here: there is no call to run again")
+        else:
+            self.result = "retrace"
+
+    def toggle_help(self) -> None:
+        self.help = not self.help
+        self.help_top = 0
+
+    def leave(self) -> None:
+        """Leave the question, then the help, then the stepper."""
+        if self.question is not None:
+            self.cancel()
+        elif self.help:
+            self.help = False
+        else:
+            self.result = "leave"

@@ -1,0 +1,292 @@
+"""The stepper's screen as lines of text with roles, for any size of terminal: nothing here needs one.
+
+From 150 columns on there are three columns of panes, from 110 on two; below that two panes stand above one another, and
+on a small screen there is one. The panes that have no place of their own share one, under tabs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from prompt_toolkit.utils import get_cwidth
+
+from minijax.repl.batch import highlighted
+from minijax.repl.stepper.keys import help_lines
+from minijax.repl.stepper.model import Stepper
+from minijax.tools import stepping, stepping_programs
+from minijax.tools.document import Document, Line, Segment, lay_out
+from minijax.tools.stepping_tree import tree_rows
+from minijax.tools.theme import visible
+
+# The screens on which there are three columns, two, or one with two panes: (columns, lines) at least.
+THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
+# The line of a pane that is kept in sight stands so far down it.
+_ABOVE = 3
+_KEYS = "? keys  q leaves"
+
+
+def compose(stepper: Stepper, columns: int, rows: int) -> list[Line]:
+    """The screen: ``rows`` lines of ``columns`` columns."""
+    columns, rows = max(columns, 1), max(rows, 1)
+    foot = _foot(stepper, columns)[: max(rows - 1, 0)]
+    head = [_head(stepper, columns)] if rows >= 8 else []
+    room = rows - len(head) - len(foot)
+    body = _help(stepper, columns, room) if stepper.help else _body(stepper, columns, room)
+    return [fitted(each, columns) for each in (*head, *body, *foot)][:rows]
+
+
+# --- the frame
+# ---------------------------------------------------------------------------------------------------------
+
+
+def _head(stepper: Stepper, columns: int) -> Line:
+    source = " ".join(stepper.recording.source.split()) or "a recording"
+    left: Line = (("heading", " step "), ("", source))
+    stack = stepping.stack_text(stepper.cursor)
+    for right in ((*stack, ("", " ")), (("muted", "… "), stack[-1], ("", " "))):
+        gap = columns - width_of(left) - width_of(right)
+        if gap > 1:
+            return (*left, ("", " " * gap), *right)
+    return left
+
+
+def _foot(stepper: Stepper, columns: int) -> list[Line]:
+    """What the moment is; below it what the last key said, or the times and the error."""
+    lines = _renamed(stepper, lay_out(stepping.status(stepper.cursor), columns))
+    if stepper.programs and stepper.linked is not None:
+        selected = stepping_programs.selection_line(stepper.linked, stepper.selection)
+        lines = [lines[0], *_renamed(stepper, [selected])]
+    first = (("", " "), *lines[0])
+    role, said = stepper.message
+    second: Line = ((role, f" {said}"),) if said else (("", " "), *lines[1]) if len(lines) > 1 else ()
+    gap = columns - width_of(second) - len(_KEYS) - 1
+    if gap > 1:
+        second = (*second, ("", " " * gap), ("muted", _KEYS))
+    return [first, second]
+
+
+def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:
+    lines = list(help_lines(columns))
+    stepper.help_top = min(stepper.help_top, max(len(lines) - rows + 1, 0))
+    stepper.page = rows
+    title = _title("keys · ? closes · j k scroll", columns, True)
+    return _padded([title, *lines[stepper.help_top :]], rows)
+
+
+def _title(name: str, columns: int, focused: bool) -> Line:
+    rule = "━" if focused else "─"
+    said = f"{rule} {name} "
+    role = "heading" if focused else "muted"
+    return ((role, said + rule * max(columns - len(said), 0)),)
+
+
+def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) -> Line:
+    """``━ [2 source] 3 stack 4 jaxpr ━━━``: the names of the panes that share a place; where there is no room, their
+    numbers.
+    """
+    panes = stepper.panes
+    focused = stepper.focus == shown
+    rule = "━" if focused else "─"
+    numbered = {name: f"{panes.index(name) + 1} {name}" for name in names}
+    if sum(map(len, numbered.values())) + len(names) + 5 > columns:
+        numbered = {name: said if name == shown else said.partition(" ")[0] for name, said in numbered.items()}
+    out: list[Segment] = [("heading" if focused else "muted", f"{rule} ")]
+    for name in names:
+        if name == shown:
+            out.append(("heading", f"[{numbered[name]}] "))
+        else:
+            out.append(("muted", f"{numbered[name]} "))
+    gap = columns - width_of(out)
+    return (*out, ("heading" if focused else "muted", rule * max(gap, 0)))
+
+
+# --- the panes' places
+# ---------------------------------------------------------------------------------------------------
+
+
+def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
+    panes = stepper.panes
+    if stepper.zoomed or not _fits(STACKED, columns, rows):
+        return _shared(stepper, panes, columns, rows)
+    first, others = panes[0], panes[1:]
+    if stepper.programs:
+        if _fits(TWO, columns, rows):
+            half = (columns - 1) // 2
+            left = _above(stepper, panes[0], panes[2:3], half, rows)
+            right = _above(stepper, panes[1], panes[3:4], columns - 1 - half, rows)
+            return _beside(left, half, right)
+        return _above(stepper, first, others, columns, rows)
+    if _fits(THREE, columns, rows):
+        one = columns * 7 // 20
+        two = (columns - one - 2) // 2
+        tree = _pane(stepper, first, one, rows)
+        middle = _above(stepper, "source", ("stack",), two, rows)
+        right = _above(stepper, "jaxpr", ("rule",), columns - one - two - 2, rows)
+        return _beside(_beside(tree, one, middle), one + 1 + two, right)
+    if _fits(TWO, columns, rows):
+        half = columns // 2
+        tree = _pane(stepper, first, half, rows)
+        return _beside(tree, half, _above(stepper, "source", others[1:], columns - half - 1, rows))
+    return _above(stepper, first, others, columns, rows)
+
+
+def _fits(size: tuple[int, int], columns: int, rows: int) -> bool:
+    return columns >= size[0] and rows >= size[1]
+
+
+def _above(stepper: Stepper, first: str, others: tuple[str, ...], columns: int, rows: int) -> list[Line]:
+    """A pane above others that share the place below it."""
+    upper = max(min(rows * stepper.share // 20, rows - 3), 3)
+    return _pane(stepper, first, columns, upper) + _shared(stepper, others, columns, rows - upper)
+
+
+def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -> list[Line]:
+    """One place for several panes: the focused one, or the last that was."""
+    for name in (stepper.focus, *stepper.seen, names[0]):
+        if name in names:
+            break
+    if stepper.focus in names:
+        stepper.seen = [stepper.focus, *(each for each in stepper.seen if each != stepper.focus)]
+    if rows < 2:
+        return _content(stepper, name, columns, rows)
+    title = _tabs(stepper, names, name, columns) if len(names) > 1 else None
+    return _pane(stepper, name, columns, rows, title)
+
+
+def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | None = None) -> list[Line]:
+    focused = stepper.focus == name
+    if title is None:
+        title = _title(f"{stepper.panes.index(name) + 1} {name}", columns, focused)
+    if focused:
+        stepper.page = rows - 1
+    return [title, *_content(stepper, name, columns, rows - 1)]
+
+
+def _beside(left: list[Line], columns: int, right: list[Line]) -> list[Line]:
+    """Two columns with a line between them."""
+    out = []
+    for a, b in zip(left, right, strict=True):
+        out.append((*fitted(a, columns, fill=True), ("muted", "│"), *b))
+    return out
+
+
+# --- what is in a pane
+# ---------------------------------------------------------------------------------------------------
+
+
+def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]:
+    """``rows`` lines of a pane, scrolled so that its current line is in sight."""
+    if rows <= 0:
+        return []
+    down, right = stepper.scrolled.get(name, (0, 0))
+    if name == "tree":
+        reach = rows + abs(down)
+        known = tree_rows(stepper.cursor, reach, reach, stepper.fold)
+        lines, anchor, kept = _renamed(stepper, known.lines), known.current, 0
+    else:
+        lines = _renamed(stepper, lay_out(_document(stepper, name, columns), columns, _highlighted))
+        anchor = next((i for i, each in enumerate(lines) if _has(each, "current")), -1)
+        if anchor < 0:
+            anchor = next((i for i, each in enumerate(lines) if _has(each, "linked")), 0)
+        # the place stays above the source
+        kept = 1 if name == "source" and len(lines) > rows > 4 else 0
+    most = max(len(lines) - rows, 0)
+    natural = min(max(anchor - rows // _ABOVE, 0), most)
+    top = min(max(natural + down, 0), most)
+    # scrolling past an end is forgotten, so that the way back begins at once
+    stepper.scrolled[name] = (top - natural, right)
+    shown = [*lines[:kept], *lines[top + kept : top + rows]]
+    bars = name in ("tree", "source") or stepper.programs
+    out = [_bar(each, columns, right) if bars and _has(each, "current") else cut(each, right) for each in shown]
+    return _padded(out, rows)
+
+
+def _document(stepper: Stepper, name: str, columns: int) -> Document:
+    if stepper.programs and stepper.linked is not None:
+        place = stepper.cursor.state().place
+        return stepping_programs.linked_pane(stepper.linked, stepper.program_index(name), stepper.selection, place)
+    return stepping.PANES[name](stepper.cursor)
+
+
+def _renamed(stepper: Stepper, lines: Iterable[Line]) -> list[Line]:
+    """``lines`` with the places as the front end calls them."""
+    rename = stepper.rename
+    if rename is None:
+        return list(lines)
+    return [tuple((role, rename(piece) if "<" in piece else piece) for role, piece in each) for each in lines]
+
+
+@functools.lru_cache(maxsize=64)
+def _highlighted(text: str, language: str) -> tuple[Segment, ...]:
+    return tuple(highlighted(text, language)) if language else (("", text),)
+
+
+def _has(each: Line, role: str) -> bool:
+    return any(piece_role == role and piece.strip() for piece_role, piece in each)
+
+
+def _bar(each: Line, columns: int, right: int) -> Line:
+    """The current line: one bar across the pane."""
+    text = "".join(piece for _, piece in fitted(cut(each, right), columns, fill=True))
+    return (("stepper-bar", text),)
+
+
+def _padded(lines: list[Line], rows: int) -> list[Line]:
+    return [*lines, *[()] * rows][:rows]
+
+
+# --- columns
+# ---------------------------------------------------------------------------------------------------------
+
+
+def width_of(segments: Iterable[Segment]) -> int:
+    """The columns that segments take, characters of two columns counted twice."""
+    return sum(get_cwidth(piece) for _, piece in segments)
+
+
+def shown_text(piece: str) -> str:
+    """A piece as it is written to the screen: tabs as spaces, control characters visible."""
+    return visible(piece.replace("\t", "    ")).replace("\n", " ")
+
+
+def cut(segments: Line, columns: int) -> Line:
+    """``segments`` without their first ``columns`` columns; the mark at the left stays."""
+    if columns <= 0:
+        return segments
+    out: list[Segment] = []
+    for role, piece in segments:
+        if columns > 0 and role not in ("current", "linked"):
+            dropped = min(columns, len(piece))
+            columns -= dropped
+            piece = piece[dropped:]
+        out.append((role, piece))
+    return tuple(out)
+
+
+def fitted(segments: Line, columns: int, fill: bool = False) -> Line:
+    """``segments`` cut to ``columns`` columns, with an ellipsis where something is missing; ``fill`` adds spaces."""
+    segments = tuple((role, shown_text(piece)) for role, piece in segments)
+    length = width_of(segments)
+    if length <= columns:
+        return (*segments, ("", " " * (columns - length))) if fill and length < columns else segments
+    out: list[Segment] = []
+    room = columns - 1
+    for role, piece in segments:
+        taken = _beginning(piece, room)
+        out.append((role, taken))
+        room -= get_cwidth(taken)
+        if taken != piece:
+            break
+    return (*out, ("muted", "…" + " " * room)) if columns else ()
+
+
+def _beginning(piece: str, columns: int) -> str:
+    if len(piece) * 2 <= columns:
+        return piece
+    used = 0
+    for i, character in enumerate(piece):
+        used += get_cwidth(character)
+        if used > columns:
+            return piece[:i]
+    return piece

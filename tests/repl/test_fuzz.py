@@ -1,0 +1,28 @@
+"""Generated lines never end a session and never leave an interpreter behind; ``tests.repl.fuzz`` runs many more."""
+
+from __future__ import annotations
+
+import pytest
+
+from minijax.config import config
+from tests.repl.fuzz import fuzz
+from tests.repl.fuzz_lines import Lines
+
+
+@pytest.mark.timing  # alone: its lines change settings of the whole process
+def test_generated_lines() -> None:
+    before = dict(config.values)
+    try:
+        report = fuzz(400, seed=7)
+    finally:
+        for name, value in before.items():
+            config.update(name, value)
+    assert report.violations == [], report.text()
+    assert report.lines >= 400 and len(report.kinds) >= 4 and len(report.errors) >= 5, report.text()
+
+
+def test_the_lines_are_the_same_for_the_same_seed() -> None:
+    one, other = Lines(3), Lines(3)
+    first = [one.line() for _ in range(300)]
+    assert first == [other.line() for _ in range(300)]
+    assert len(set(first)) > 250 and any("\x1b" in line for line in first)

@@ -1,0 +1,69 @@
+"""``--json``: every line of output is one object, whatever the inputs print, raise or contain."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.repl.test_batch import repl
+
+FIELDS = {"format", "number", "input", "value", "shown", "printed", "error", "panels"}
+
+
+def objects(*arguments: str, given: str | None = None) -> tuple[list[dict[str, Any]], int]:
+    done = repl("--json", *arguments, given=given)
+    return [json.loads(line) for line in done.stdout.splitlines()], done.returncode
+
+
+def test_a_session():
+    found, code = objects(
+        given="def f(x): return sin(x) * 2. - x\ngrad(f)(3.)\nprint('a\\nb'); 7\n1 / 0\n%hlp\njit(f)(3.)\n"
+    )
+    assert code == 1
+    assert [each["number"] for each in found] == [1, 2, 3, 4, 5, 6]
+    assert all(each.keys() == FIELDS and each["format"] == 1 for each in found)
+    definition, grad, printing, error, usage, jit = found
+    assert definition["value"] is None and definition["panels"] is None and definition["error"] is None
+    assert grad["value"] == grad["shown"] == "Array(-2.979985, dtype=float32, weak_type=True)"
+    panels = grad["panels"]
+    assert panels["stack"] == ["eval", "partial_eval:1", "jvp:2"] and panels["binds"]["jvp:2"] > 0
+    assert panels["jaxprs"][0]["kind"] == "linear" and "mul" in panels["jaxprs"][0]["text"]
+    assert panels["tracers"][0]["level"] == "jvp:2" and panels["tracers"][0]["type"] == "f32[]"
+    assert panels["time"].keys() == {"linearize", "transpose"} and panels["truncated"] is False
+    assert printing["printed"] == "a\nb\n" and printing["value"] == "7"
+    assert error["error"] == {"type": "ZeroDivisionError", "message": "division by zero", "place": "<minijax-4>:1"}
+    assert usage["error"]["type"] == "UsageError" and "Did you mean" in usage["shown"]
+    assert jit["panels"]["hlo"] == [{"name": "f", "before": jit["panels"]["hlo"][0]["before"], "after": {"fusion": 1}}]
+    assert jit["panels"]["cache"][0]["hit"] is False and jit["panels"]["cache"][0]["reason"] == "first call"
+
+
+def test_nothing_else_reaches_standard_output():
+    found, code = objects(
+        "-c",
+        "import os, sys\nos.write(1, b'raw')\nos.system('echo child')\nsys.stdout.write('text')\nprint('é\\ud800')",
+    )
+    assert code == 0
+    assert [each["printed"] for each in found] == ["", "", "", "text", "é\ud800\n"]
+
+
+def test_code_stops_at_the_first_error_and_leaving_is_said():
+    found, code = objects("-c", "1 / 0\n2")
+    assert len(found) == 1 and code == 1
+    found, code = objects("-c", "x = 1\nexit(3)\n2")
+    assert len(found) == 2 and code == 3 and found[1]["leaving"] == 3
+
+
+def test_odd_values():
+    code = "class Bad:\n    def __repr__(self): raise ValueError('no')\n\nBad()\nfloat('nan')\nprint('x' * 2_000_000)\n"
+    found, exit_code = objects(given=code)
+    assert exit_code == 1
+    assert found[1]["error"]["type"] == "ValueError"
+    assert found[2]["value"] == "nan"
+    assert len(found[3]["printed"]) == 1_000_000 and found[3]["printed_cut"] is True
+
+
+@pytest.mark.parametrize("given", ["", "\n\n", "# nothing"])
+def test_nothing_in_nothing_out(given: str):
+    assert objects(given=given) == ([], 0)

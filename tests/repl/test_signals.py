@@ -1,0 +1,150 @@
+"""Interrupts, suspension and death in a real pseudo-terminal: the session goes on, or the terminal is given back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.repl.screen import Terminal
+
+# What undoes bracketed paste, a hidden cursor and the alternate screen.
+UNDONE = ("\x1b[?2004l", "\x1b[?25h")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    program = Terminal(env={"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
+    yield program
+    program.process.close(force=True)
+
+
+def modes(terminal: Terminal) -> list[object]:
+    """The settings of the terminal's line discipline, but for its characters' timing."""
+    return termios.tcgetattr(terminal.process.child_fd)[:4]
+
+
+def after(terminal: Terminal, key: str, number: int, seconds: float = 10.0) -> float:
+    """Send a key; the seconds until the prompt ``number`` comes."""
+    begin = time.monotonic()
+    terminal.send(key)
+    terminal.wait_for(f"in [{number}]", seconds)
+    return time.monotonic() - begin
+
+
+def test_ctrl_c_during_compilation(terminal: Terminal):
+    """XLA needs many seconds for this program and looks at no signal; the prompt is back at once."""
+    terminal.wait_for_prompt(1)
+    terminal.type("kept = 42", 2)
+    terminal.type("def big(x):\rfor i in range(30000): x = sin(x) * (1.0 + i)\rreturn x\r\r", 3)
+    terminal.type("low = jit(big).lower(1.)", 4)
+    terminal.send("low.compile()\r")
+    terminal.pump(1.5)
+    assert "in [5]" not in terminal.text(), "the compilation is too short for this test"
+    assert after(terminal, "\x03", 5) < 5
+    assert "interrupted at <minijax-4>:1" in terminal.text()
+    terminal.type("kept, float(grad(sin)(0.)), float(jit(cos)(0.))", 6)
+    assert "out[5]: (42, 1.0, 1.0)" in terminal.text()
+    assert terminal.leave() == 0
+
+
+def test_ctrl_c_again_and_again(terminal: Terminal):
+    terminal.wait_for_prompt(1)
+    terminal.type("def slow(x):\rwhile True: x = sin(x)\r\r", 2)
+    for number in range(2, 6):
+        line = ("jit(slow)(1.)", "vmap(grad(slow))(jnp.ones(2))", "print('word ' * 10**8)")[number % 3]
+        terminal.send(line + "\r")
+        if line.startswith("print"):
+            terminal.wait_for("word word")  # while the text is being made, no signal stops the one write that follows
+        else:
+            terminal.pump(0.5)
+        terminal.send("\x03\x03")
+        terminal.wait_for(f"in [{number + 1}]")
+        terminal.pump(0.2)
+    terminal.type("minijax.core.trace.stack_depth(), 6 * 7", 7)
+    assert "(0, 42)" in terminal.text()
+    assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("moment", ["prompt", "running"])
+def test_killed_by_a_signal_it_gives_the_terminal_back(terminal: Terminal, number: signal.Signals, moment: str):
+    before = modes(terminal)  # the program has not come so far yet
+    terminal.wait_for_prompt(1)
+    assert modes(terminal) != before
+    if moment == "running":
+        terminal.send("while True: pass\r")
+        terminal.pump(0.5)
+    seen = len(terminal.raw)
+    terminal.process.kill(number)
+    end = time.monotonic() + 10
+    while terminal.process.isalive() and time.monotonic() < end:
+        terminal.pump(0.05)
+    terminal.pump(0.2)
+    assert not terminal.process.isalive() and terminal.process.signalstatus == number
+    assert modes(terminal) == before
+    if moment == "prompt":
+        assert all(code in terminal.raw[seen:] for code in UNDONE)
+    assert terminal.raw.rfind("\x1b[?2004h") < terminal.raw.rfind("\x1b[?2004l")
+    assert terminal.raw.rfind("\x1b[?25l") < terminal.raw.rfind("\x1b[?25h")
+    assert "\x1b[?1049h" not in terminal.raw  # the prompt is inline: the scrollback is the user's
+    assert "Traceback" not in terminal.text()
+
+
+def test_leaving_gives_the_terminal_back(terminal: Terminal):
+    before = modes(terminal)
+    terminal.wait_for_prompt(1)
+    assert terminal.leave() == 0
+    assert terminal.raw.rfind("\x1b[?2004h") < terminal.raw.rfind("\x1b[?2004l")
+    assert before[3] & termios.ECHO
+
+
+def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
+    """Ctrl-Z at the prompt and while something runs; the shell has its terminal, ``fg`` has the session."""
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "TERM": "xterm-256color"}
+    env |= {"PS1": "shell> ", "PYTHONPATH": os.getcwd()}
+    shell = pexpect.spawn("bash", ["--norc", "-i"], env=env, encoding="utf-8", timeout=30, dimensions=(24, 80))
+
+    def to_prompt(number: int) -> None:
+        """Until the prompt has come and asked where the cursor is, which a terminal answers."""
+        shell.expect(rf"in \[{number}\]")
+
+    try:
+        shell.expect_exact("shell> ")
+        shell.sendline(f"export PROMPT_TOOLKIT_NO_CPR=1; {sys.executable} -m minijax.repl --color never")
+        to_prompt(1)
+        shell.send("kept = 6 * 7\r")
+        to_prompt(2)
+        shell.send("\x1a")
+        shell.expect("Stopped")
+        shell.expect_exact("shell> ")
+        shell.sendline("stty -a | grep -o -- '-*icanon\\|-*echo '")
+        assert shell.expect(["-icanon", "icanon"]) == 1
+        shell.expect_exact("shell> ")
+        shell.sendline("fg")
+        to_prompt(2)
+        shell.send("kept\r")
+        shell.expect(r"out\[2\]: \S*42")
+        to_prompt(3)
+        # while something runs it is the terminal's own key
+        shell.send("import time; time.sleep(2); print('awake')\r")
+        time.sleep(0.7)
+        shell.send("\x1a")
+        shell.expect("Stopped")
+        shell.expect_exact("shell> ")
+        shell.sendline("fg")
+        shell.expect_exact("awake\r\n")
+        to_prompt(4)
+        shell.send("\x04")
+        shell.expect_exact("shell> ")
+        shell.sendline("exit")
+        shell.expect(pexpect.EOF)
+    finally:
+        shell.close(force=True)

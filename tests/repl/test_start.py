@@ -1,0 +1,122 @@
+"""What happens at the start: settings, options over them, and that nothing in the current folder is run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Names of modules that minijax or what it imports might look for, also optional ones, and files that others run.
+NAMES = (
+    "argparse", "ast", "jax", "jaxlib", "jax_plugins", "json", "libtpu", "linecache", "minijax_config", "ml_dtypes",
+    "numpy", "prompt_toolkit", "pygments", "readline", "scipy", "sitecustomize", "startup", "tomllib", "typing",
+    "usercustomize", "wcwidth",
+)  # fmt: skip
+
+
+def run(
+    *arguments: str, cwd: Path, given: str = "", module: bool = False, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """The program as its console script starts it, or as ``python -m minijax``."""
+    start = "import sys; sys.path.pop(0); from minijax.repl.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XDG_"))}
+    return subprocess.run(
+        [sys.executable, *(("-m", "minijax") if module else ("-c", start)), *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        env=environment | {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "HOME": str(cwd / "home")} | env,
+    )
+
+
+def test_nothing_in_the_current_folder_is_run(tmp_path: Path):
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text("print('RAN', __file__); raise SystemExit(9)")
+    (tmp_path / "conftest.py").write_text("raise SystemExit(9)")
+    lines = "grad(sin)(1.)\njit(sin)(1.)\n%hlo sin(1.)\n%config\nprint('end')\n"
+    done = run("--color", "always", cwd=tmp_path, given=lines)
+    assert done.returncode == 0 and done.stdout.endswith("end\n"), done.stdout + done.stderr
+    assert "RAN" not in done.stdout + done.stderr
+
+
+def test_nor_by_python_m_once_minijax_is_loaded(tmp_path: Path):
+    """``python -m`` itself puts the folder on the path; what is loaded later must not come from it."""
+    for name in ("jaxlib", "jax", "jax_plugins", "pygments", "prompt_toolkit", "libtpu", "wcwidth"):
+        (tmp_path / f"{name}.py").write_text("print('RAN', __file__); raise SystemExit(9)")
+    done = run("--color", "always", cwd=tmp_path, given="jit(sin)(1.)\nprint('end')\n", module=True)
+    assert done.returncode == 0 and done.stdout.endswith("end\n"), done.stdout + done.stderr
+    assert "RAN" not in done.stdout + done.stderr
+
+
+def test_the_users_own_modules_are_found_when_the_user_asks(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("import beside\nvalue = beside.value + 1\n")
+    (tmp_path / "beside.py").write_text("value = 41\n")
+    (tmp_path / "numpy.py").write_text("raise SystemExit(9)")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("from package.inner import value\n")
+    (tmp_path / "package" / "inner.py").write_text("value = 'inside'\n")
+    code = "import mine, numpy, package\nfrom importlib import import_module\nmine.value, package.value\n"
+    done = run("-c", code + "import_module('beside').value\nimport nothing_of_this_name", cwd=tmp_path)
+    assert "(42, 'inside')" in done.stdout and "out[4]: 41" in done.stdout
+    assert "No module named 'nothing_of_this_name'" in done.stderr
+
+
+def test_a_script_finds_its_neighbours(tmp_path: Path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "neighbour.py").write_text("value = 7\n")
+    (tmp_path / "scripts" / "script.py").write_text("import neighbour\nneighbour.value\n")
+    assert run("scripts/script.py", cwd=tmp_path).stdout == "out[2]: 7\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "home" / ".config" / "minijax" / "config.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def test_the_settings_file_counts_and_options_win(tmp_path: Path, config: Path):
+    config.write_text('panels = ["time"]\nstyle = "tutorial"\ncolor = "always"\ntheme = "none"\n')
+    plain = run("-c", "grad(sin)(1.)", cwd=tmp_path)
+    assert " time " in plain.stdout and " stack " not in plain.stdout and "\x1b[1m" in plain.stdout
+    other = run("--color", "never", "--panels", "stack", "-c", "grad(sin)(1.)", cwd=tmp_path)
+    assert " stack " in other.stdout and " time " not in other.stdout and "\x1b" not in other.stdout
+    without = run("--no-config", "-c", "grad(sin)(1.)", cwd=tmp_path)
+    assert " stack " in without.stdout and "\x1b" not in without.stdout
+
+
+def test_a_bad_settings_file_is_one_warning(tmp_path: Path, config: Path):
+    config.write_text("panels = [")
+    done = run("-c", "6 * 7", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout == "out[1]: 42\n"
+    assert done.stderr.count("\n") == 1 and "are not used" in done.stderr and str(config) in done.stderr
+    config.write_text('thme = "dark\\u001b[2J"\nstyle = "jax"\n')
+    done = run("-c", "6 * 7", cwd=tmp_path)
+    assert "Did you mean theme?" in done.stderr and "\x1b" not in done.stderr
+
+
+def test_saved_settings_come_back(tmp_path: Path, config: Path):
+    assert run(cwd=tmp_path, given="%config style tutorial\n%config save\n").returncode == 0
+    assert config.read_text().endswith('style = "tutorial"\n') and config.stat().st_mode & 0o777 == 0o600
+    assert "tutorial" in run("-c", "%config style", cwd=tmp_path).stdout
+    refused = run("--no-config", "-c", "%config save", cwd=tmp_path)
+    assert refused.returncode == 1 and "no settings file" in refused.stderr
+
+
+def test_themes(tmp_path: Path):
+    def shown(*arguments: str, **env: str) -> str:
+        return run("--color", "always", *arguments, "-c", "make_jaxpr(sin)(1.)", cwd=tmp_path, **env).stdout
+
+    assert "\x1b[34;1msin" in shown(TERM="xterm")
+    assert "\x1b[38;2;10;73;176;1msin" in shown("--theme", "light", COLORTERM="truecolor")
+    assert "\x1b[38;2;130;170;255;1msin" in shown(COLORFGBG="15;0", COLORTERM="truecolor")
+    assert "\x1b[38;5;111;1msin" in shown("--theme", "dark", TERM="xterm-256color", COLORTERM="")
+    assert "\x1b[1msin" in shown("--theme", "none")
+    wrong = run("--theme", "blue", "-c", "1", cwd=tmp_path)
+    assert wrong.returncode == 2 and "light" in wrong.stderr

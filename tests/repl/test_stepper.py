@@ -1,0 +1,413 @@
+"""The stepper without a terminal: what its keys do, its screen at every size, and keys sent through a pipe."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import ColorDepth, DummyOutput
+
+import minijax
+import minijax.numpy as jnp
+from minijax.repl.stepper.app import StepperApp, run
+from minijax.repl.stepper.keys import KEYS, help_lines
+from minijax.repl.stepper.model import Stepper
+from minijax.repl.stepper.screen import compose, cut, fitted, width_of
+from minijax.repl.style import STYLE
+from minijax.tools import storage
+from minijax.tools.command import Step
+from minijax.tools.cursor import ENTER, LEAVE
+from minijax.tools.links import linked_programs
+from minijax.tools.recorder import Recorder
+from minijax.tools.recording import BindRecord, Recording
+from tests.repl.screen import RecordingOutput
+
+LEFT, RIGHT, UP, DOWN, HOME, END_KEY, PAGE_DOWN = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B", "\x1b[H", "\x1b[F", "\x1b[6~"
+ESCAPE, CTRL_C, SHIFT_TAB = "\x1b", "\x03", "\x1b[Z"
+
+
+def slope(x):
+    y = jnp.sin(x) * 2.0
+    return y - x
+
+
+def recorded(call: Callable[[], object], source: str = "", retrace: bool = False) -> Recording:
+    recorder = Recorder("full", source, retrace)
+    with recorder:
+        call()
+    return recorder.recording
+
+
+@pytest.fixture(scope="module")
+def step() -> Step:
+    recording = recorded(lambda: minijax.grad(slope)(3.0), "grad(slope)(3.0)")
+    return Step(recording, 0, None, lambda: linked_programs(slope, 3.0))
+
+
+@pytest.fixture
+def stepper(step: Step) -> Stepper:
+    return Stepper(step)
+
+
+def text(stepper: Stepper, columns: int = 80, rows: int = 24) -> str:
+    return "\n".join("".join(piece for _, piece in each).rstrip() for each in compose(stepper, columns, rows))
+
+
+def marked(stepper: Stepper) -> list[str]:
+    """The marked lines of all panes."""
+    pieces = [piece for each in text(stepper, 200, 50).split("\n") for piece in each.split("│")]
+    return [piece for piece in pieces if piece.startswith(("▶", "•"))]
+
+
+def pressed(step: Step, *keys: str) -> Stepper:
+    """A stepper after these keys, which came through prompt_toolkit as from a keyboard."""
+    stepper = Stepper(step)
+    with create_pipe_input() as keyboard:
+        keyboard.send_text("".join(keys))
+        StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run()
+    return stepper
+
+
+def printed(step: Step, *chunks: str, columns: int = 200, rows: int = 50) -> tuple[str, BaseException | None]:
+    """What a stepper draws when these keys come one after the other, each after the last has been drawn."""
+    output = RecordingOutput(columns, rows)
+    with create_pipe_input() as keyboard:
+
+        def type_them() -> None:
+            for chunk in chunks:
+                time.sleep(0.15)
+                keyboard.send_text(chunk)
+
+        typist = threading.Thread(target=type_them)
+        typist.start()
+        _, error = run(step, STYLE, ColorDepth.DEPTH_1_BIT, keyboard, output)
+        typist.join()
+    return output.printed(), error
+
+
+# --- the screen -------------------------------------------------------------------------------------------------
+
+
+def test_the_screen_fits_every_terminal(stepper: Stepper):
+    widths = (1, 2, 5, 20, 39, 40, 60, 80, 109, 110, 149, 150, 200, 500)
+    sizes = [(columns, rows) for columns in widths for rows in (1, 2, 3, 7, 8, 13, 24, 60)]
+    for _ in range(6):
+        stepper.into()
+    stepper.linked = linked_programs(slope, 3.0)
+    for programs in (False, True):
+        stepper.show_programs(programs)
+        for zoomed in (False, True):
+            stepper.zoomed = zoomed
+            for focus in stepper.panes:
+                stepper.focus = focus
+                for columns, rows in sizes:
+                    screen = compose(stepper, columns, rows)
+                    assert len(screen) == rows
+                    assert max(map(width_of, screen)) <= columns
+    stepper.help = True
+    for columns, rows in sizes:
+        assert len(compose(stepper, columns, rows)) == rows
+
+
+def test_there_are_as_many_panes_as_have_room(stepper: Stepper):
+    def titles(columns: int, rows: int) -> str:
+        return "".join(each for each in text(stepper, columns, rows).split("\n") if "━" in each or "─" in each)
+
+    stepper.into()
+    wide = titles(200, 40)
+    assert all(f" {i} {name} ─" in wide or f" {i} {name} ━" in wide for i, name in enumerate(stepper.panes, 1))
+    assert "━ 1 tree ━" in titles(120, 30) and "─ 2 source ─" in titles(120, 30) and "[3 stack]" in titles(120, 30)
+    assert "━ 1 tree ━" in titles(80, 24) and "[2 source] 3 stack 4 jaxpr 5 rule" in titles(80, 24)
+    assert "[1 tree] 2 3 4 5 ━" in titles(40, 24)
+    stepper.next_pane()
+    assert "1 [2 source] 3 4 5 ━" in titles(40, 24)
+    stepper.zoom()
+    assert "1 tree [2 source] 3 stack" in titles(200, 40)
+
+
+def test_the_focused_pane_keeps_its_place_when_another_is_chosen(stepper: Stepper):
+    stepper.focus_on(3)
+    compose(stepper, 80, 24)
+    stepper.focus_on(0)
+    assert "2 source 3 stack [4 jaxpr] 5 rule" in text(stepper)
+
+
+def test_lines_that_are_cut_say_so_and_can_be_scrolled():
+    assert "".join(p for _, p in fitted((("", "abcdef"),), 4)) == "abc…"
+    assert "".join(p for _, p in fitted((("", "ab"),), 4, fill=True)) == "ab  "
+    assert width_of(fitted((("", "日本語日本語"),), 6)) == 6
+    assert "".join(p for _, p in cut((("current", "▶"), ("", "abcdef")), 3)) == "▶def"
+    assert "".join(p for _, p in fitted((("", "a\x1b[31mb\tc"),), 40)) == "a\\x1b[31mb    c"
+
+
+def test_a_pane_scrolls_as_far_as_it_is_long(stepper: Stepper):
+    stepper.into()
+    stepper.focus_on(1)
+    first = text(stepper)
+    stepper.scroll(10_000)
+    last = text(stepper)
+    assert first != last
+    stepper.scroll(1)
+    assert text(stepper) == last
+    for _ in range(200):
+        stepper.scroll(-20)
+        compose(stepper, 80, 24)
+    top = text(stepper)
+    stepper.scroll(1)
+    assert text(stepper) != top  # scrolling past the top is not remembered
+    stepper.into()
+    assert "▶" in text(stepper).split("source]")[1]
+
+
+def test_without_colour_the_current_line_is_marked(stepper: Stepper):
+    stepper.into()
+    stepper.into()
+    current = [each for each in compose(stepper, 80, 24) if any(role == "stepper-bar" for role, _ in each)]
+    assert current and all("".join(p for _, p in each).startswith("▶") for each in current)
+    assert all(width_of(each) == 80 for each in current)
+
+
+def test_hostile_names_do_not_command_the_terminal():
+    def hostile(x):
+        return jnp.sin(x)
+
+    hostile.__name__ = hostile.__qualname__ = "a\x1b]0;owned\x07\nb\x9b31m"
+    recording = recorded(lambda: minijax.grad(hostile)(1.0), "x\x1b[2J")
+    stepper = Stepper(Step(recording))
+    for _ in range(5):
+        stepper.into()
+        for size in ((200, 40), (80, 24), (40, 20)):
+            for each in compose(stepper, *size):
+                assert "".join(piece for _, piece in each).isprintable()
+
+
+# --- keys -------------------------------------------------------------------------------------------------------
+
+
+def test_every_key_has_one_meaning_and_is_told():
+    named = [name for _, group in KEYS for key in group for name in key.keys]
+    assert len(named) == len(set(named))
+    shown = "\n".join("".join(p for _, p in each) for each in help_lines(80))
+    wide = "\n".join("".join(p for _, p in each) for each in help_lines(160))
+    for _, group in KEYS:
+        for key in group:
+            assert key.help in shown and key.help in wide
+            for name in key.keys:
+                if len(name) == 1 and not name.isdigit() and name != "=":
+                    assert any(f" {name} " in f" {each.shown} " for _, g in KEYS for each in g), name
+
+
+def test_into_over_out_and_back(step: Step):
+    there = pressed(step, "s", RIGHT, "i", "\r", " ", "q")
+    assert there.cursor.position == 5 and there.result == "leave"
+    assert pressed(step, "sssss", "b", LEFT, "\x7f", "q").cursor.position == 2
+    over = pressed(step, "ss", "n", "q").cursor
+    assert over.moment.kind == LEAVE and over.moment.other == 2
+    assert pressed(step, "ss", DOWN, UP, "q").cursor.position == 2
+    assert pressed(step, "ssss", "u", "q").cursor.moment.kind == LEAVE
+    assert pressed(step, "ssss", "U", "q").cursor.position == 3
+    last = len(Stepper(step).cursor.moments) - 1
+    assert pressed(step, "G", "q").cursor.position == last == pressed(step, END_KEY, "ss", "q").cursor.position
+    assert pressed(step, "G", "g", "q").cursor.position == 0 == pressed(step, "G", HOME, "bb", "q").cursor.position
+
+
+def test_to_the_end_and_back_to_the_start(step: Step):
+    count = len(Stepper(step).cursor.moments)
+    there = pressed(step, "s" * (count + 5), "q")
+    assert there.cursor.moment.kind == "end"
+    assert pressed(step, "s" * (count + 5), "b" * (count + 5), "q").cursor.position == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "primitive", "level"),
+    [
+        ("Pcos\r", "cos", "eval"),
+        ("Ljvp\r", "sin", "jvp:2"),
+        ("Lpartial_eval:1\r", "mul", "partial_eval:1"),
+        ("/0.28224\r", "mul", "eval"),
+        ("Sf32[]\r", "sin", "jvp:2"),
+        ("/SUB\r", "sub", "jvp:2"),
+        ("Pmul\r..", "mul", "eval"),
+        ("Pmul\r...,", "mul", "eval"),
+    ],
+)
+def test_finding(step: Step, keys: str, primitive: str, level: str):
+    node = pressed(step, keys, "q").cursor.moment.node
+    assert isinstance(node, BindRecord) and (node.primitive, node.level) == (primitive, level)
+
+
+def test_finding_by_line_and_function(step: Step):
+    cursor = Stepper(step).cursor
+    cursor.to_bind(primitive="sub")
+    line = cursor.state().place.partition(" (")[0].rpartition(":")[2]
+    assert pressed(step, f":{line}\r", "q").cursor.position == cursor.position
+    assert pressed(step, ":test_stepper.py:", line, "\r", "q").cursor.position == cursor.position
+    assert pressed(step, "Fslope\r", "q").cursor.position == 1
+
+
+def test_what_is_not_found_is_said_and_nothing_moves(step: Step):
+    stepper = pressed(step, "sss", "/nowhere\r", "q")
+    assert stepper.cursor.position == 3
+    stepper = Stepper(step)
+    stepper.search()
+    stepper.answer("nowhere")
+    assert stepper.message[1] == "no 'nowhere' after this moment; the key , looks before it"
+    stepper.again_backwards()
+    assert "before this moment" in stepper.message[1]
+    assert pressed(step, "!", "e", ".", "q").cursor.position == 0
+    fresh = Stepper(step)
+    fresh.again()
+    assert "nothing has been searched for" in fresh.message[1]
+
+
+def test_questions_can_be_left_and_edited(step: Step):
+    assert pressed(step, "ss", "/cos", ESCAPE, "s", "q").cursor.position == 3
+    assert pressed(step, "ss", "/cos", CTRL_C, "s", "q").cursor.position == 3
+    assert pressed(step, "/\r", "s", "q").cursor.position == 1
+    node = pressed(step, "/cox\x7fs\r", "q").cursor.moment.node
+    assert isinstance(node, BindRecord) and node.primitive == "cos"
+
+
+def test_questions_leave_room_for_an_answer(step: Step):
+    assert "next operation (its name, such as sin): " in printed(step, "P", ESCAPE, "q")[0]
+    assert "next operation: " in printed(step, "P", ESCAPE, "q", columns=40, rows=20)[0]
+
+
+def test_bookmarks(step: Step):
+    stepper = pressed(step, "ssss", "ma", "G", "mb", "'a", "q")
+    assert stepper.cursor.position == 4 and set(stepper.cursor.bookmarks) == {"a", "b"}
+    stepper.to_mark()
+    assert "(a b)" in stepper.question.label  # type: ignore[union-attr]
+    stepper.answer("z")
+    assert stepper.message[1] == "no bookmark z; there are a b"
+
+
+def test_panes_are_chosen_scrolled_and_sized(step: Step):
+    assert pressed(step, "\t\t", "q").focus == "stack"
+    assert pressed(step, SHIFT_TAB, "q").focus == "rule"
+    assert pressed(step, "4", "q").focus == "jaxpr"
+    assert pressed(step, "+++-", "q").share == 12
+    assert pressed(step, "z", "q").zoomed
+    assert pressed(step, "]][", "q").fold == Stepper(step).fold + 1
+    stepper = pressed(step, "s", "2", PAGE_DOWN, "jj", "k", "ll", "h", "q")
+    assert stepper.scrolled["source"][1] == 8
+
+
+def test_help_opens_and_closes(step: Step):
+    assert pressed(step, "?", "q", "ss", "q").cursor.position == 2
+    stepper = Stepper(step)
+    stepper.toggle_help()
+    assert "into: the next moment" in text(stepper)
+    assert "the last search backwards" in text(stepper, 160)
+    stepper.scroll(1000)
+    assert "leave" in text(stepper)
+    # any other key closes it and does nothing else
+    assert pressed(step, "?", "s", "s", "q").cursor.position == 1
+    assert not pressed(step, "?", "jj", ESCAPE, "q").help
+
+
+def test_all_ways_out(step: Step):
+    for key in ("q", ESCAPE, CTRL_C, "\x04"):
+        assert pressed(step, "s", key).result == "leave"
+
+
+def test_unknown_keys_do_nothing(step: Step):
+    assert pressed(step, "s", "@", "\x1b[15~", "s", "q").cursor.position == 2
+
+
+# --- programs, retracing, saving --------------------------------------------------------------------------------
+
+
+def test_the_programs_follow_the_cursor_and_the_chosen_line(stepper: Stepper):
+    stepper.linked = linked_programs(slope, 3.0)
+    stepper.toggle_programs()
+    stepper.to_primitive()
+    stepper.answer("sub")
+    shown = marked(stepper)
+    assert any("stablehlo.subtract" in each for each in shown) and any("sub c a" in each for each in shown)
+    assert any(each.startswith("▶") and "return y - x" in each for each in shown)
+    assert not any("stablehlo.sine" in each for each in shown)
+    stepper.focus_on(1)
+    stepper.scroll(-1)
+    stepper.scroll(-1)
+    shown = marked(stepper)
+    assert any("stablehlo.sine" in each for each in shown)
+    assert any(each.startswith("▶") and "sin" in each for each in shown)
+    assert "eqn 1" in text(stepper, 200, 50).split("\n")[-1]
+    stepper.toggle_programs()
+    assert stepper.focus == "tree" and "1 tree" in text(stepper)
+
+
+def test_programs_are_made_outside_the_screen(step: Step):
+    with create_pipe_input() as keyboard:
+        keyboard.send_text("p")
+        stepper = Stepper(step)
+        assert StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run() == "programs"
+    shown, error = printed(step, "p", "sss", "q")
+    assert error is None and "stablehlo.sine" in shown and "4 optimized" in shown
+
+
+def test_programs_that_cannot_be_made_are_not_the_end(step: Step):
+    def fail() -> object:
+        raise TypeError("no\nsecond line")
+
+    shown, _ = printed(Step(step.recording, 0, None, fail), "p", "s", "q")  # type: ignore[arg-type]
+    assert "no programs: TypeError: no" in shown and "second line" not in shown
+    opened = Stepper(Step(step.recording))
+    opened.toggle_programs()
+    opened.retrace()
+    assert "opened, not made here" in opened.message[1] and not opened.result
+
+
+def test_retracing_records_the_call_again():
+    jitted = minijax.jit(slope)
+    jitted(3.0)
+
+    def again() -> tuple[Recording, BaseException | None]:
+        return recorded(lambda: jitted(3.0), "", True), ValueError("told afterwards")
+
+    cached = Stepper(Step(recorded(lambda: jitted(3.0)), 0, again))
+    assert not any(m.kind == ENTER and getattr(m.node, "primitive", "") == "sin" for m in cached.cursor.moments)
+    cached.into()
+    assert "came from a cache" in cached.message[1] and "R traces it anew" in cached.message[1]
+    shown, error = printed(cached.step, "R", "gPsin\r", "q")
+    assert isinstance(error, ValueError)
+    assert "recorded again" in shown and "jit:1 sin(" in shown
+
+
+def test_saving(step: Step, tmp_path: Path):
+    path = tmp_path / "a recording.json"
+    stepper = Stepper(step)
+    stepper.save()
+    stepper.answer(str(path))
+    assert "saved" in stepper.message[1]
+    assert len(storage.load(str(path)).tree) == len(step.recording.tree)
+    stepper.save()
+    stepper.answer(str(path))
+    assert "is there already" in stepper.message[1]
+    stepper.save()
+    stepper.answer(str(tmp_path / "no" / "folder.json"))
+    assert "not saved" in stepper.message[1]
+
+
+@pytest.mark.parametrize("columns", [60, 120, 200])
+def test_a_front_end_calls_places_as_it_likes(columns: int) -> None:
+    names: dict[str, object] = {"jnp": jnp}
+    exec(compile("def f(x):\n    return jnp.sin(x) * 2.0", "<ipython-input-3-0123456789ab>", "exec"), names)
+    recording = recorded(lambda: minijax.grad(names["f"])(3.0))  # type: ignore[arg-type]
+
+    def screens(stepper: Stepper) -> str:
+        pages = [text(stepper, columns, 30)]
+        while stepper.cursor.into():
+            pages.append(text(stepper, columns, 30))
+        return "\n".join(pages)
+
+    # the source that is shown too has the name without a line
+    assert "<ipython-input-3-0123456789ab>:" in screens(Stepper(Step(recording)))
+    stepper = Stepper(Step(recording), lambda said: said.replace("<ipython-input-3-0123456789ab>", "Cell In[3]"))
+    renamed = screens(stepper)
+    assert "Cell In[3]:2" in renamed and "<ipython-input-3-0123456789ab>:" not in renamed

@@ -1,0 +1,235 @@
+"""The stepper in a real pseudo-terminal: whole sessions of stepping, golden screens, and the terminal given back."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.repl.screen import Terminal
+
+SIZES = {40: 20, 80: 24, 200: 40}
+ENTER, ESCAPE, CTRL_C, CTRL_Z = "\r", "\x1b", "\x03", "\x1a"
+# The product's program, but for the clock: times would change where lines end.
+STEADY = (
+    "-c",
+    "import sys; from minijax.tools import views; views.seconds_text = lambda seconds: '1.0 ms'\n"
+    "from minijax.repl.__main__ import main; sys.exit(main(sys.argv[1:]))",
+)
+PROGRAM = ("def f(x):", "y = sin(x) * 2.", "return y - x")
+
+
+class Stepping:
+    """A program with ``f`` defined, whose terminal is looked at."""
+
+    def __init__(self, folder: Path, columns: int, *arguments: str, program: tuple[str, ...] = STEADY) -> None:
+        # nothing is loaded in the background: what is typed here needs nothing of it
+        (folder / "minijax").mkdir(parents=True, exist_ok=True)
+        (folder / "minijax" / "config.toml").write_text("warm = false\n")
+        env = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "COLORTERM": ""}
+        self.terminal = Terminal(*arguments, columns=columns, rows=SIZES[columns], env=env, program=program)
+
+    def begin(self) -> Stepping:
+        self.terminal.wait_for_prompt(1)
+        self.terminal.send(ENTER.join((*PROGRAM, "", "")))
+        self.terminal.wait_for_prompt(2)
+        self.before = termios.tcgetattr(self.terminal.process.child_fd)
+        return self
+
+    def screen(self) -> str:
+        """What the stepper shows now."""
+        assert self.terminal.screen.alternate
+        return "\n".join(each.rstrip() for each in self.terminal.screen.display)
+
+    def keys(self, keys: str, wait_for: str) -> str:
+        """Press keys until the screen shows something; the screen then."""
+        self.terminal.send(keys)
+        self.terminal.wait_for(wait_for)
+        self.terminal.pump(0.1)
+        return self.screen()
+
+    def resize(self, columns: int) -> None:
+        self.terminal.process.setwinsize(SIZES[columns], columns)
+        self.terminal.screen.resize(SIZES[columns], columns)
+        self.terminal.pump(0.4)
+
+    def left(self, number: int) -> None:
+        """The prompt is back, the scrollback is as it was, and the terminal is set as before."""
+        self.terminal.wait_for_prompt(number)
+        assert not self.terminal.screen.alternate
+        assert "in [1]: def f(x):" in self.terminal.text()
+        assert "━" not in self.terminal.text() and "▶" not in self.terminal.text()
+        assert not self.terminal.screen.cursor.hidden
+        assert termios.tcgetattr(self.terminal.process.child_fd) == self.before
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Iterator[Callable[..., Stepping]]:
+    made: list[Stepping] = []
+
+    def begin(columns: int, *arguments: str) -> Stepping:
+        made.append(Stepping(tmp_path, columns, *arguments))
+        return made[-1].begin()
+
+    yield begin
+    for each in made:
+        each.terminal.process.close(force=True)
+
+
+@pytest.mark.parametrize("columns", SIZES)
+def test_a_session_of_stepping(columns: int, begun: Callable[..., Stepping], golden: Callable[[str, str], None]):
+    """Into, over, to the end and back to the start; search, bookmarks and help; an error, and back from it."""
+    stepping = begun(columns)
+    screens = [stepping.keys("%step grad(f)(3.)" + ENTER, "0/42")]
+    screens.append(stepping.keys("ssss", "4/42"))
+    screens.append(stepping.keys("n", "5/42"))
+    screens.append(stepping.keys("/mul a b" + ENTER, "equation c"))
+    assert "9/42" in screens[-1]
+    stepping.keys("ma", "bookmark a is here")
+    screens.append(stepping.keys("?", "━ keys · ? closes"))
+    screens.append(stepping.keys("?G", "42/42"))
+    assert stepping.keys("'a", "9/42") == screens[3]
+    assert stepping.keys("b" * 9, " 0/42") == screens[0]
+    for _ in range(42):
+        stepping.terminal.send("s")
+    assert stepping.keys("", "42/42") == screens[5]
+    stepping.terminal.send("q")
+    stepping.left(3)
+    assert "Array(-2.979985" in stepping.terminal.text()
+    # an error: the stepper opens where it was raised, and steps back from there
+    stepping.terminal.type("def bad(x): return sin(x) * missing", 4)
+    screens.append(stepping.keys("%step grad(bad)(3.)" + ENTER, "NameError"))
+    stepping.keys("b", "done jvp:2 sin")
+    screens.append(stepping.keys("bbb", "into partial_eval:1 mul"))
+    stepping.terminal.send("q")
+    stepping.left(5)
+    assert "NameError: name 'missing' is not defined" in stepping.terminal.text()
+    assert stepping.terminal.leave() == 0
+    golden(f"screens/stepper_{columns}.txt", "\n".join(f"{each}\n{'=' * columns}" for each in screens))
+
+
+def test_resizing_in_the_middle(begun: Callable[..., Stepping]):
+    stepping = begun(80)
+    stepping.keys("%step grad(f)(3.)" + ENTER, "0/42")
+    first = stepping.keys("ssss", "4/42")
+    for columns, word in ((40, "[1 tree]"), (200, "─ 5 rule"), (40, "[1 tree]"), (80, "[2 source]")):
+        stepping.resize(columns)
+        assert word in stepping.screen() and "4/42" in stepping.screen()
+        assert len(stepping.terminal.screen.display) == SIZES[columns]
+    assert stepping.screen() == first
+    for rows, columns in ((3, 12), (1, 3), (5, 200)):
+        stepping.terminal.process.setwinsize(rows, columns)
+        stepping.terminal.screen.resize(rows, columns)
+        stepping.terminal.pump(0.3)
+    stepping.resize(80)
+    assert stepping.keys("s", "5/42")
+    stepping.terminal.send("q")
+    stepping.left(3)
+    assert stepping.terminal.leave() == 0
+
+
+def test_every_way_out_gives_the_terminal_back(begun: Callable[..., Stepping]):
+    stepping = begun(80)
+    for number, key in enumerate(("q", ESCAPE, CTRL_C, "\x04"), 3):
+        stepping.keys("%step f(3.)" + ENTER, "the beginning")
+        stepping.keys("/", "search:")
+        stepping.keys(CTRL_C, "? keys")  # leaves the question only
+        stepping.terminal.send(key)
+        stepping.left(number)
+    stepping.terminal.type("6 * 7", 7)
+    assert "out[6]: 42" in stepping.terminal.text()
+    assert stepping.terminal.leave() == 0
+
+
+def test_ctrl_c_while_it_records_and_while_it_retraces(begun: Callable[..., Stepping]):
+    stepping = begun(80)
+    terminal = stepping.terminal
+    terminal.type("import time; n = []", 3)
+    # slow when traced for the first and for the third time
+    slow = "[time.sleep(0.01) for _ in range(10**6)]"
+    terminal.type(f"def g(x): n.append(1); print('tracing'); return {slow} if len(n) in (1, 3) else sin(x)", 4)
+    terminal.send("%step jit(g)(1.)\r")
+    terminal.pump(0.7)
+    terminal.send(CTRL_C)
+    terminal.wait_for("interrupted")
+    stepping.left(5)
+    terminal.type("h = jit(g); h(1.);", 6)
+    stepping.keys("%step h(1.)\r", "the beginning")
+    assert "R traces it anew" in stepping.keys("s", "came from a cache")
+    terminal.send("R")
+    terminal.pump(0.7)
+    assert not terminal.screen.alternate
+    terminal.send(CTRL_C)
+    assert "this is the recording as it was" in stepping.keys("", "interrupted;")
+    assert "recorded again" in stepping.keys("R", "recorded again")
+    assert "jit:1 sin" in stepping.keys("Psin\r", "into jit:1 sin")
+    terminal.send("q")
+    stepping.left(7)
+    # what the calls printed stands where it was printed, once for each time that they were traced
+    assert sum(each.endswith("tracing") for each in terminal.lines()) == 4
+    terminal.type("len(n)", 8)
+    assert "out[7]: 4" in terminal.text()
+    assert terminal.leave() == 0
+
+
+def test_without_colours_the_current_line_is_still_seen(begun: Callable[..., Stepping]):
+    stepping = begun(80, "--color", "never")
+    raw = len(stepping.terminal.raw)
+    stepping.keys("%step grad(f)(3.)" + ENTER, "0/42")
+    stepping.keys("sss", "3/42")
+    drawn = stepping.terminal.raw[raw:]
+    used = {code for codes in re.findall(r"\x1b\[([\d;]+)m", drawn) for code in codes.split(";")}
+    assert used == {"0", "1", "7"}  # nothing but bold and reverse video
+    assert sum(each.startswith("▶") for each in stepping.screen().split("\n")) == 2
+    stepping.terminal.send("q")
+    stepping.left(3)
+
+
+def test_a_killed_stepper_gives_the_terminal_back(begun: Callable[..., Stepping]):
+    stepping = begun(80)
+    stepping.keys("%step f(3.)" + ENTER, "the beginning")
+    stepping.terminal.process.kill(signal.SIGTERM)
+    end = stepping.terminal
+    for _ in range(100):
+        end.pump(0.1)
+        if not end.process.isalive():
+            break
+    assert not end.process.isalive() and not end.screen.alternate and not end.screen.cursor.hidden
+
+
+def test_suspending_and_resuming(tmp_path: Path):
+    """Under a shell with job control, as a person would."""
+    shell = ("-c", "import os; os.execvp('bash', ['bash', '--norc', '--noprofile', '-i'])")
+    stepping = Stepping(tmp_path, 80, program=shell)
+    terminal = stepping.terminal
+    try:
+        terminal.send("PS1='shell> '\r")
+        terminal.wait_for("\nshell>")
+        terminal.send(f"clear; {sys.executable} -m minijax.repl --color never\r")
+        stepping.begin()
+        stepping.keys("%step f(3.)" + ENTER, "the beginning")
+        screen = stepping.keys("s", "1/")
+        terminal.send(CTRL_Z)
+        terminal.wait_for("Stopped")
+        terminal.pump(0.3)
+        assert not terminal.screen.alternate and not terminal.screen.cursor.hidden
+        assert "in [1]: def f(x):" in terminal.text()
+        terminal.send("echo still $((40 + 2))\r")
+        terminal.wait_for("still 42")
+        terminal.send("fg\r")
+        terminal.wait_for("? keys")
+        terminal.pump(0.3)
+        assert stepping.screen() == screen
+        assert "2/" in stepping.keys("s", " 2/")
+        terminal.send("q")
+        terminal.wait_for_prompt(3)
+        assert not terminal.screen.alternate
+        terminal.send("\x04")
+        terminal.wait_for("shell>")
+    finally:
+        terminal.process.close(force=True)
