@@ -1,5 +1,9 @@
 """The IPython front end: magics, display and completion over ``minijax.tools``.
 
+Write magics with their ``%``: IPython's automagic finds ``grad f(3.)`` only as long as no variable is called
+``grad``, and ``from minijax import grad`` makes one. ``config``, ``history`` and ``time`` are
+``%minijax_config``, ``%minijax_history`` and ``%minijax_time`` here, for the short names are IPython's own.
+
 What ``load_ipython_extension`` registers, ``unload_ipython_extension`` takes away again, so that loading
 twice, or unloading and loading, leaves one of each.
 """

@@ -1,16 +1,21 @@
-"""What magics return, and how jaxprs are displayed: text for terminals, HTML for notebooks."""
+"""What magics return, and how objects of the engine and of the tools are displayed.
+
+Text is always there, whatever the front end; HTML only where no terminal shows it.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ipython_ext.places import renamer
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.command import NOTHING, Result
-from minijax.tools.document import Document, Program, document
+from minijax.tools.document import Block, Code, Document, Program, Row, Text, document, line
+from minijax.tools.hlo import folded
 from minijax.tools.html import to_html
 from minijax.tools.lexer import highlight
 from minijax.tools.theme import to_text
@@ -19,6 +24,8 @@ from minijax.tools.theme import to_text
 _PAGE = 100
 # Jaxprs with more equations than this are displayed cut; str(jaxpr) is never cut.
 MOST_EQUATIONS = 500
+# The records of a recording that are shown as text.
+_MOST_LOGGED = 40
 
 
 def in_terminal(shell: Any) -> bool:
@@ -33,20 +40,24 @@ def in_terminal(shell: Any) -> bool:
 class Shown:
     """What a magic gives: it displays itself; ``value`` is what the command computed (None if nothing).
 
-    ``recording`` is what the engine did meanwhile, for the functions of ``minijax.tools``.
+    ``document`` is what is shown, ``recording`` what the engine did meanwhile, for the functions of ``minijax.tools``.
     """
 
     def __init__(self, shell: Any, result: Result) -> None:
         self._shell = shell
-        self._document = result.document
+        self.document = result.document
+        self._step = result.step
         self.value = None if result.value is NOTHING else result.value
         self.recording = result.recording
 
     def __repr__(self) -> str:
-        return to_text(self._document, page())
+        return renamer(self._shell)(to_text(self.document, page()))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return bundle(self._shell, self._document)
+        if self._step is None or in_terminal(self._shell):
+            return bundle(self._shell, self.document)
+        step = self._step
+        return {"text/plain": repr(self), "text/html": renamer(self._shell)(_widget(step.recording, step.position))}
 
 
 def page() -> int:
@@ -56,29 +67,117 @@ def page() -> int:
 
 def bundle(shell: Any, doc: Document) -> dict[str, str]:
     """``doc`` for every kind of front end: plain text always, HTML where no terminal shows it."""
+    rename = renamer(shell)
     if in_terminal(shell):
-        return {"text/plain": to_text(doc, page(), True, highlight)}
-    return {"text/plain": to_text(doc, page()), "text/html": to_html(doc, highlight)}
+        return {"text/plain": rename(to_text(doc, page(), True, highlight))}
+    return {"text/plain": rename(to_text(doc, page())), "text/html": rename(to_html(doc, highlight))}
 
 
-def jaxpr_page(jaxpr: ClosedJaxpr | Jaxpr) -> Document:
-    """A jaxpr as a document, cut where it would flood the page."""
+def _widget(recording: Any, start: int = 0) -> str:
+    # imported here: the widget reads its script from a file, and only a notebook that steps needs it
+    from minijax.tools.widget import widget_html
+
+    return widget_html(recording, highlight, start=start)
+
+
+# --- documents of objects
+# ---------------------------------------------------------------------------------------------
+
+
+def _jaxpr(jaxpr: Any) -> Document:
+    """A jaxpr, cut where it would flood the page."""
     return document(Program(jaxpr_document(jaxpr, max_eqns=MOST_EQUATIONS)))
 
 
-def jaxpr_html(jaxpr: ClosedJaxpr | Jaxpr) -> str:
-    """The HTML formatter of jaxprs."""
-    return to_html(jaxpr_page(jaxpr))
+def _lowered(lowered: Any) -> Document:
+    name = lowered._traced.fun_name
+    return document(
+        Row("lowered", (line(("function", name), ("muted", ", not compiled yet: .compile() goes on")),)),
+        Code(lowered.as_text().rstrip("\n"), "stablehlo"),
+    )
 
 
-def jaxpr_text(shell: Any) -> Any:
-    """The text formatter of jaxprs for ``shell``, in IPython's calling convention."""
+def _compiled(compiled: Any) -> Document:
+    name = compiled._traced.fun_name
+    return document(
+        Row("compiled", (line(("function", name), ("muted", ", by XLA; metadata left out: .as_text() has it")),)),
+        Code(folded(compiled.as_text()).rstrip("\n"), "hlo"),
+    )
 
-    def show(jaxpr: ClosedJaxpr | Jaxpr, printer: Any, cycle: bool) -> None:
+
+def _recording(recording: Any) -> Document:
+    # imported here: loading the extension must not cost what only recordings need
+    from minijax.tools.log import log_document
+    from minijax.tools.views import summary
+
+    head = document(Text((line(("heading", repr(recording))),)))
+    return head + (log_document(recording, _MOST_LOGGED) if recording.tree else summary(recording))
+
+
+def _recording_html(recording: Any) -> str:
+    return _widget(recording) if recording.tree else to_html(_recording(recording), highlight)
+
+
+def _matrix(matrix: Any) -> Document:
+    # imported here, as above
+    from minijax.tools.rules_view import matrix as matrix_document
+
+    return matrix_document(matrix.rows)
+
+
+def _programs_html(programs: Any) -> str:
+    # imported here, as above
+    from minijax.tools.widget_links import programs_html
+
+    return programs_html(programs, highlight)
+
+
+def _programs(programs: Any) -> Document:
+    # imported here, as above
+    from minijax.tools.link_views import annotated, missing_rows
+
+    blocks: list[Block] = []
+    for pane in programs.panes:
+        if pane.language != "python":
+            blocks += [Text((line(("heading", pane.title)),)), annotated(programs, pane)]
+    return document(*blocks, *missing_rows(programs))
+
+
+def _as_html(make: Callable[[Any], Document]) -> Callable[[Any], str]:
+    return lambda value: to_html(make(value), highlight)
+
+
+# Objects that display themselves, by the name of their class (they are looked up only when one is displayed): as a
+# document, and as HTML where that is more than the document.
+OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any], str]]] = {
+    "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
+    "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
+    "minijax.api.stages.Lowered": (_lowered, _as_html(_lowered)),
+    "minijax.api.stages.CompiledFunction": (_compiled, _as_html(_compiled)),
+    "minijax.tools.recording.Recording": (_recording, _recording_html),
+    "minijax.tools.links.LinkedPrograms": (_programs, _programs_html),
+    "minijax.extend.rules.RuleMatrix": (_matrix, _as_html(_matrix)),
+    "minijax.tools.document.Document": (lambda shown: shown, _as_html(lambda shown: shown)),
+}
+
+
+def html_formatter(shell: Any, make: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The HTML formatter of a kind of object, in IPython's calling convention."""
+    return lambda value: renamer(shell)(make(value))
+
+
+def text_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any, Any, bool], None]:
+    """The text formatter of a kind of object, in IPython's calling convention."""
+
+    def show(value: Any, printer: Any, cycle: bool) -> None:
         # inside a container colour codes would spoil IPython's counting of columns
         outermost = len(printer.stack) <= 1
-        text = to_text(jaxpr_page(jaxpr), page(), True) if outermost and in_terminal(shell) else str(jaxpr)
-        for i, each in enumerate(text.split("\n")):
+        if outermost:
+            coloured = in_terminal(shell)
+            text = to_text(make(value), page(), coloured, highlight if coloured else None)
+        else:
+            text = str(value)
+        for i, each in enumerate(renamer(shell)(text).split("\n")):
             if i:
                 printer.break_()
             printer.text(each)

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from minijax.core.trace import reset_stack, stack_depth
+import IPython
+import traitlets
+from IPython.core.error import UsageError
+
+from minijax import errors
 from minijax.ipython_ext.completion import matcher
-from minijax.ipython_ext.display import bundle, jaxpr_html, jaxpr_text
+from minijax.ipython_ext.display import OBJECTS, Shown, bundle, html_formatter, text_formatter
 from minijax.ipython_ext.magics import MinijaxMagics
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ipython_ext.places import renamer
+from minijax.ipython_ext.tracebacks import Tracebacks
+from minijax.tools.command import NOTHING
+from minijax.tools.document import Document, document, text
 from minijax.tools.recorder import Recorder
+from minijax.tools.session import Entry
 from minijax.tools.views import summary
+
+# The packages that run a cell: a line of theirs is no line of the user's.
+_MACHINERY = (*IPython.__path__, *traitlets.__path__)
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+# Of the text of one value no more than this is kept for ``%export``.
+_LONGEST = 20_000
 
 
 class Extension:
     """minijax in one IPython shell.
 
-    Registered are: the magics with their configurable, a completion matcher, formatters for jaxprs, and two
-    events: one that watches a cell if the user wants that, and one that shows what was seen and cleans up
-    after errors.
+    Registered are: the magics with their configurable, a completion matcher, formatters for the engine's and the
+    tools' objects, a handler of exceptions that hides the engine's frames, and two events: one that watches a cell if
+    the user wants that, and one that shows what was seen and cleans up after errors.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -26,11 +41,16 @@ class Extension:
         self.recorder: Recorder | None = None
         self.magics = MinijaxMagics(shell)
         self.replaced: dict[tuple[str, str], Any] = {}
-        self.formatters: list[tuple[Any, type, Any]] = []
+        self.formatters: list[tuple[Any, str, Any]] = []
         self._add_magics()
         self.matcher = matcher(self.magics.session)
         shell.Completer.custom_matchers.append(self.matcher)
         self._add_formatters()
+        self.magics.session.renamed_places = renamer(shell)
+        settings = self.magics.session.settings
+        self.tracebacks = Tracebacks(shell, lambda: settings.frames == "all", renamer(shell))
+        self.tracebacks.install()
+        errors.set_machinery(_MACHINERY)
         shell.events.register("pre_run_cell", self.before_cell)
         shell.events.register("post_run_cell", self.after_cell)
 
@@ -43,11 +63,15 @@ class Extension:
         self.shell.register_magics(self.magics)
 
     def _add_formatters(self) -> None:
-        for mime, function in (("text/html", jaxpr_html), ("text/plain", jaxpr_text(self.shell))):
-            formatter = self.shell.display_formatter.formatters[mime]
-            for kind in (ClosedJaxpr, Jaxpr):
-                before = formatter.for_type(kind, function)
-                self.formatters.append((formatter, kind, before))
+        known = self.shell.display_formatter.formatters
+        for name, (as_document, as_html) in OBJECTS.items():
+            for mime, function in (
+                ("text/html", html_formatter(self.shell, as_html)),
+                ("text/plain", text_formatter(self.shell, as_document)),
+            ):
+                before = known[mime].pop(name, None)
+                known[mime].for_type(name, function)
+                self.formatters.append((known[mime], name, before))
 
     def remove(self) -> None:
         """Take everything away, and put back what was replaced."""
@@ -55,6 +79,7 @@ class Extension:
         shell.events.unregister("pre_run_cell", self.before_cell)
         shell.events.unregister("post_run_cell", self.after_cell)
         self._stop()
+        self.magics.session.live.drop_all()
         present = shell.magics_manager.magics
         for kind, names in type(self.magics).magics.items():
             for name in names:
@@ -66,10 +91,12 @@ class Extension:
         shell.Completer.custom_matchers[:] = [
             each for each in shell.Completer.custom_matchers if each is not self.matcher
         ]
-        for formatter, kind, before in self.formatters:
-            formatter.pop(kind, None)
+        self.tracebacks.remove()
+        errors.set_machinery(())
+        for formatter, name, before in self.formatters:
+            formatter.pop(name, None)
             if before is not None:
-                formatter.for_type(kind, before)
+                formatter.for_type(name, before)
 
     # --- events
     # --------------------------------------------------------------------------------------------------
@@ -77,23 +104,61 @@ class Extension:
     def before_cell(self, info: Any) -> None:
         """Begin to watch, if the user wants that."""
         self._stop()
-        if self.magics.watch and not (info.raw_cell or "").lstrip().startswith("%"):
+        if (info.raw_cell or "").lstrip().startswith("%"):
+            return
+        self.magics.session.unwatched = not self.magics.watch
+        if self.magics.watch:
             self.recorder = Recorder("summary", info.raw_cell or "")
             self.recorder.__enter__()
 
     def after_cell(self, result: Any) -> None:
-        """Show what was seen; after an error, bring the interpreter stack back to evaluation."""
-        if stack_depth():
-            reset_stack()
+        """Show what was seen; bring the interpreter stack back to the pushed levels, or to evaluation."""
+        self.magics.session.restore()
         recorder = self._stop()
-        if recorder is None:
-            return
+        self._show_levels(result)
+        panels = Document() if recorder is None else self._show_panels(recorder)
+        self._keep(result, panels, recorder)
+
+    def _show_panels(self, recorder: Recorder) -> Document:
+        """Show what a watched cell did."""
         self.magics.apply_traits()
         session = self.magics.session
         session.remember(recorder.recording)
-        shown = summary(recorder.recording, session.settings.panels, style=session.settings.style)
+        chosen = session.settings
+        shown = summary(recorder.recording, chosen.panels, style=chosen.style, full=chosen.full)
         if shown:
             self.shell.display_pub.publish(bundle(self.shell, shown))
+        return shown
+
+    def _keep(self, result: Any, panels: Document, recorder: Recorder | None) -> None:
+        """Keep what the cell showed, for ``%export``."""
+        session, value = self.magics.session, result.result
+        info = getattr(result, "info", None)
+        number = result.execution_count or self.shell.execution_count
+        recording = None if recorder is None else recorder.recording
+        error = result.error_before_exec or result.error_in_exec
+        if isinstance(value, Shown):
+            shown, recording = value.document, value.recording
+        else:
+            known = self.shell.history_manager.output_hist_reprs.get(result.execution_count, "")
+            shown = Document() if value is None else document(text(_COLOUR.sub("", known)[:_LONGEST], wrap=False))
+        if isinstance(error, UsageError):
+            # as IPython says it: without the frames of its own that raised it
+            shown = document(text(f"UsageError: {error}", role="error", wrap=False))
+        elif error is not None:
+            shown = session.error_document(error)
+        session.keep(Entry(number, getattr(info, "raw_cell", None) or "", shown, panels, error is not None, recording))
+
+    def _show_levels(self, result: Any) -> None:
+        """What a cell of Python did to the levels that %push opened: the tracer it assigned, programs that grew."""
+        session = self.magics.session
+        code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
+        if not session.levels or code.lstrip().startswith("%") or not result.success:
+            return
+        value = NOTHING if isinstance(result.result, Shown) else result.result
+        assigned, grown = session.note(code, value)
+        if assigned or grown:
+            self.shell.display_pub.publish(bundle(self.shell, assigned + grown))
 
     def _stop(self) -> Recorder | None:
         recorder, self.recorder = self.recorder, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +17,24 @@ from IPython.core.magic import (
     no_var_expand,
     output_can_be_silenced,
 )
-from traitlets import Bool, Enum, Unicode
+from traitlets import Bool, Enum, TraitError, Unicode, validate
 
 from minijax.ipython_ext.display import Shown
+from minijax.ipython_ext.places import origin
+from minijax.ipython_ext.terminal import has_screen, stepped
 from minijax.tools.arguments import UsageError
 from minijax.tools.command import Command
 from minijax.tools.commands import COMMANDS
+from minijax.tools.lexer import highlight
 from minijax.tools.session import Session
 from minijax.tools.views import PANELS
 
 # Commands that IPython has under the same name get this in front.
 PREFIX = "minijax_"
 # These would change IPython's own meaning of a word, or name what IPython's own magic does.
-TAKEN = ("config", "history")
+TAKEN = ("config", "history", "time")
+# The settings that have no effect here: IPython has its own colours, keys and history.
+WITHOUT = ("color", "keys", "history", "warm")
 # The methods' names begin so: a trait may be called like a command.
 _METHOD = "magic_"
 
@@ -49,9 +55,20 @@ def _magic(command: Command) -> Callable[..., Any]:
         try:
             result = self.session.run_command(command.name, line, cell, local_ns)
         except UsageError as error:
-            raise IPythonUsageError(str(error)) from None
+            raise IPythonUsageError(str(error).replace(f"%{command.name}", f"%{name}")) from None
         self.take_settings()
-        return Shown(self.shell, result) if result.document or result.value is not None else None
+        if result.step is not None and has_screen(self.shell):
+            result = stepped(self.session, result)
+        if command.name == "panels" and line and not line.startswith("--"):
+            # whoever chooses panels wants to see them
+            self.watch = bool(self.session.settings.panels)
+        shown = Shown(self.shell, result) if result.document or result.value is not None else None
+        if result.error is not None:
+            # the user's own exception, after what there is to show in spite of it
+            if shown is not None:
+                self.shell.display_pub.publish(shown._repr_mimebundle_())
+            raise result.error
+        return shown
 
     name = magic_name(command)
     run.__name__ = _METHOD + name
@@ -75,9 +92,29 @@ class _Traits(Magics):
 
     def __init__(self, shell: Any) -> None:
         self.session = Session(shell.user_ns)
+        self.session.highlight = highlight
+        self.session.renamed_commands = {name: PREFIX + name for name in TAKEN}
+        self.session.settings.without = WITHOUT
+        self.session.origin = lambda: origin(shell)
         # IPython keeps its own inputs: %minijax_history shows those
         self.session.inputs = shell.history_manager.input_hist_raw
-        super().__init__(shell)
+        known = list(shell.configurables)
+        try:
+            super().__init__(shell)
+        except TraitError as error:
+            # one wrong word in the configuration must not keep the extension from being loaded, now and ever after
+            warnings.warn(f"{error} The configuration of MinijaxMagics is not used.", stacklevel=2)
+            shell.configurables[:] = known
+            shell.config.pop("MinijaxMagics", None)
+            super().__init__(shell)
+
+    @validate("panels")
+    def _known_panels(self, proposal: Any) -> str:
+        words: list[str] = proposal["value"].replace(",", " ").split()
+        unknown = [word for word in words if word not in PANELS]
+        if unknown:
+            raise TraitError(f"The 'panels' trait takes some of {', '.join(PANELS)}, not {unknown[0]!r}.")
+        return " ".join(words)
 
     def apply_traits(self) -> None:
         """Give the session the values of the traits."""

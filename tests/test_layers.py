@@ -76,7 +76,8 @@ FRONT_ENDS = ("minijax.repl", "minijax.ipython_ext")
 UI_LIBRARIES = {"IPython", "prompt_toolkit", "pygments"}
 PYGMENTS_MODULE = "minijax.tools.lexer"
 JAX_LIBRARIES = {"jax", "jaxlib"}
-JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
+# realjax carries the user's program over to JAX, for %time and %compare
+JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop", "minijax.tools.realjax")
 
 # Imports of minijax modules inside a function: which modules (a pattern) may fetch what late. Each has a
 # reason; a cycle is not one.
@@ -84,6 +85,14 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("*", "minijax.backend"): "costs jaxlib's import, and only the first compilation needs it",
     ("minijax.repl.__main__", "minijax.repl"): "-c and files need no terminal library; start-up has a budget",
     ("minijax.repl.*", "minijax.tools.lexer"): "Pygments is loaded only where output is coloured",
+    ("minijax.repl.app", "minijax.tools.completion"): "brings the commands; the first prompt does not wait for them",
+    ("minijax.repl.app", "minijax.repl.stepper"): "a prompt starts without the stepper",
+    ("minijax.tools.session", "minijax.tools.commands"): "a dozen modules, and a program without commands needs none",
+    ("minijax.tools.recorder", "minijax.tools.recorder_full"): "every session records summaries, few a tree",
+    ("minijax.tools.commands_*", "minijax.tools"): "what one command alone needs; every session starts, few run it",
+    ("minijax.tools.session", "minijax.tools.live_views"): "a session without pushed levels starts without their views",
+    ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
+    ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
 }
 IMPORTING_CALLS = ("importlib.import_module", "import_module", "__import__")
@@ -170,10 +179,7 @@ def rank(module: str) -> int | None:
 
 
 def is_lazy_allowed(imported: Import) -> bool:
-    return any(
-        fnmatchcase(imported.importer, who) and in_package(imported.target, what)
-        for who, what in LAZY_ALLOWED
-    )
+    return any(fnmatchcase(imported.importer, who) and in_package(imported.target, what) for who, what in LAZY_ALLOWED)
 
 
 IMPORTS = [found for name, path in MODULES.items() for found in imports_of(name, path)]
@@ -231,15 +237,21 @@ def test_no_import_cycle() -> None:
 
 
 def test_front_ends_never_import_each_other() -> None:
+    """But for the full-screen stepper: IPython in a terminal opens the REPL's."""
     repl, ipython = FRONT_ENDS
     report(
         [
             str(found)
             for found in INTERNAL
             if (in_package(found.importer, repl) and in_package(found.target, ipython))
-            or (in_package(found.importer, ipython) and in_package(found.target, repl))
+            or (in_package(found.importer, ipython) and in_package(found.target, repl) and not shares_stepper(found))
         ]
     )
+
+
+def shares_stepper(found: Import) -> bool:
+    shared = ("minijax.repl.stepper.app", "minijax.repl.style")
+    return found.lazy and found.importer == "minijax.ipython_ext.terminal" and found.target.startswith(shared)
 
 
 def test_the_engine_knows_no_front_end_library() -> None:

@@ -14,9 +14,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import minijax
+from minijax import errors
 from minijax.core.trace import stack_depth
 from minijax.ipython_ext.magics import magic_name
 from minijax.tools.commands import COMMANDS
+from minijax.tools.session import MOST_RECORDINGS
 from tests.tools.command_lines import SETUP
 
 
@@ -67,7 +69,8 @@ def registered(shell: InteractiveShell) -> dict[str, Any]:
         "matchers": list(shell.Completer.custom_matchers),
         "formatters": {mime: dict(formatter.type_printers) for mime, formatter in formatters.items()},
         "deferred": {mime: dict(formatter.deferred_printers) for mime, formatter in formatters.items()},
-        "handlers": shell.custom_exceptions,
+        "machinery": errors._machinery,
+        "handlers": (shell.custom_exceptions, shell.CustomTB),
     }
 
 
@@ -97,6 +100,10 @@ def test_unloading_takes_everything_away_and_loading_again_leaves_one_of_each(ba
             len(loaded["events"][name]) for name in loaded["events"]
         ]
         assert len(again["matchers"]) == len(before["matchers"]) + 1
+        for what in ("formatters", "deferred"):
+            assert {m: len(table) for m, table in again[what].items()} == {
+                m: len(table) for m, table in loaded[what].items()
+            }
     bare.run_line_magic("reload_ext", "minijax")
     assert len(bare.Completer.custom_matchers) == len(before["matchers"]) + 1
     bare.run_line_magic("unload_ext", "minijax")
@@ -164,11 +171,111 @@ def test_wrong_arguments_are_usage_errors(shell):
 
 def test_the_users_exceptions_keep_the_users_frames(shell):
     run(shell, "def bad(x):\n    y = jnp.sin(x)\n    raise ValueError('of the user')")
-    said = printed(shell, "%grad bad(3.0)")
-    assert "ValueError: of the user" in said and "raise ValueError('of the user')" in said
-    assert "minijax/tools" not in said
+    for call in ("%grad bad(3.0)", "jit(bad)(3.0)", "jit(vmap(grad(bad)))(v)"):
+        said = printed(shell, call)
+        assert "ValueError: of the user" in said and "raise ValueError('of the user')" in said
+        assert "minijax/" not in said and "frames of minijax hidden; %tb shows them)" in said
+        assert said.count("-> ") == 2  # the call, and the line that raised
     assert stack_depth() == 0
     assert float(run(shell, "%grad f(3.0)").value[1]) == pytest.approx(-2.979985)
+
+
+def test_all_frames_can_be_had(shell):
+    printed(shell, "jnp.ones((3, 2)) @ v")
+    hidden = re.search(r"\((\d+) frames of minijax hidden", printed(shell, "jnp.ones((3, 2)) @ v"))
+    assert hidden and int(hidden[1]) > 2
+    assert "minijax/numpy/operators.py" in printed(shell, "%tb")
+    run(shell, "%minijax_config frames all")
+    assert "minijax/numpy/operators.py" in printed(shell, "jnp.ones((3, 2)) @ v")
+
+
+def test_an_exception_is_not_changed_by_being_shown(shell):
+    printed(shell, "try:\n    jnp.ones((3, 2)) @ v\nexcept TypeError as error:\n    kept = error\nraise kept")
+    kept = shell.user_ns["kept"]
+    frames = []
+    tb = kept.__traceback__
+    while tb is not None:
+        frames.append(tb.tb_frame.f_code.co_filename)
+        tb = tb.tb_next
+    assert any("minijax/numpy" in each for each in frames)
+    assert not getattr(kept, "__notes__", ())
+
+
+def test_causes_are_shown_and_the_engines_own_lookups_are_not(shell):
+    run(shell, "def g(x):\n    try: 1 / 0\n    except ZeroDivisionError as e: raise KeyError('k') from e")
+    said = printed(shell, "grad(g)(3.0)")
+    assert "ZeroDivisionError" in said and "direct cause" in said and "KeyError: 'k'" in said
+    said = printed(shell, "jnp.ones((3, 2)) @ v")
+    assert "During handling" not in said and "signatures" not in said
+
+
+def test_a_cell_that_cannot_be_parsed_has_no_traceback(shell):
+    said = printed(shell, "x = 1; %grad f(3.0)")
+    assert "SyntaxError: invalid syntax" in said and "interactiveshell" not in said and "compilerop" not in said
+    assert "IndentationError" in printed(shell, "  if True:\n x")
+    assert "SyntaxError" in printed(shell, "eval('1 +')") and "in <module>" not in said
+
+
+def test_exceptions_of_others_are_ipythons_business(shell):
+    assert "hidden" not in printed(shell, "1 / 0")
+    assert "SyntaxError" in printed(shell, "exec('x =')")
+    assert "minijax" not in printed(shell, "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])")
+
+
+def test_a_handler_of_the_users_goes_on_working(bare):
+    seen = []
+    bare.set_custom_exc((KeyError,), lambda self, kind, error, tb, tb_offset=None: seen.append(kind))
+    before = registered(bare)["handlers"]
+    bare.run_line_magic("load_ext", "minijax")
+    printed(bare, "{}['missing']")
+    assert seen == [KeyError]
+    assert "ZeroDivisionError" in printed(bare, "1 / 0") and seen == [KeyError]
+    bare.run_line_magic("unload_ext", "minijax")
+    assert registered(bare)["handlers"] == before
+
+
+def test_cells_are_called_as_tracebacks_call_them(bare):
+    bare.run_line_magic("load_ext", "minijax")
+    names = "import minijax.numpy as jnp\nfrom minijax import jit"
+    for cell in (names, "def f(x):\n\n    return jnp.sin(x) if x > 0 else x"):
+        bare.run_cell(cell, store_history=True)
+    said = printed(bare, "jit(f)(3.0)")
+    assert "f at Cell In[2], line 1" in said and "Cell In[2], line 3" in said and "<ipython-input" not in said
+    shown = run(bare, "%log jit(lambda x: jnp.sin(x))(3.0)")
+    bundle = shown._repr_mimebundle_()
+    assert "ipython-input" not in bundle["text/plain"] + bundle["text/html"]
+    stepper = run(bare, "%step jnp.sin(3.0)")._repr_mimebundle_()
+    assert "ipython-input" not in stepper["text/plain"] + stepper["text/html"]
+    bare.run_line_magic("unload_ext", "minijax")
+
+
+def test_the_line_of_a_magic_is_called_by_its_cell(bare):
+    bare.run_line_magic("load_ext", "minijax")
+    bare.run_cell("import minijax.numpy as jnp", store_history=True)
+    bare.run_cell("x = 1.0\nshown = %nan jnp.log(x - 2.0)", store_history=True)
+    shown = bare.user_ns["shown"]._repr_mimebundle_()
+    for page in (shown["text/plain"], shown["text/html"]):
+        assert "Cell In[2], line 2 (" in page and "minijax-cell" not in page
+    with capture_output() as captured:
+        bare.run_cell("\n%grad (lambda x: jnp.zeros(3) + jnp.zeros(4) + x)(3.0)", store_history=True)
+        bare.run_cell("%%jaxpr\ny = 2.0\njnp.zeros(3) + jnp.zeros(4)", store_history=True)
+    said = re.sub(r"\x1b\[[0-9;]*m", "", captured.stdout + captured.stderr)
+    assert "Cell In[3], line 1, in <lambda>(x)" in said and "Cell In[4], line 3, in cell()" in said
+    assert "minijax-cell" not in said and "File Cell" not in said
+    bare.run_line_magic("unload_ext", "minijax")
+
+
+def test_settings_without_an_effect_here_are_not_listed(shell):
+    said = repr(run(shell, "%minijax_config"))
+    listed = {each.split()[0] for each in said.splitlines() if each.strip()}
+    assert {"panels", "full", "style", "frames", "theme", "jax_enable_x64"} <= listed
+    assert not listed & {"keys", "history", "warm", "color"}
+    assert "has no effect here" in repr(run(shell, "%minijax_config keys vi"))
+    # what is listed does have one
+    run(shell, "%panels jaxpr")
+    assert "more lines" in printed(shell, "jit(lambda x: sum([jnp.sin(x)] * 60))(1.0);")
+    run(shell, "%minijax_config full jaxpr")
+    assert "more lines" not in printed(shell, "jit(lambda x: sum([jnp.sin(x)] * 60))(1.0);")
 
 
 def test_jaxprs_display_themselves(shell):
@@ -178,6 +285,72 @@ def test_jaxprs_display_themselves(shell):
     assert bundle["text/plain"] == str(closed)
     assert '<span class="mj-primitive">mul</span>' in bundle["text/html"]
     assert str(closed) in format([closed])[0]["text/plain"]
+
+
+def test_other_objects_display_themselves(shell):
+    """Text always, HTML that looks like the tools' documents; in a container only what str gives."""
+    run(shell, "import minijax.tools.links, minijax.extend.rules")
+    for code, words in {
+        "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),
+        "jit(f).lower(3.0).compile()": ("compiled", "HloModule"),
+        "minijax.tools.record(grad(f), 3.0)[1]": ("jvp:2 sin",),
+        "minijax.extend.rules.rule_matrix()": ("jvp", "broadcast_in_dim"),
+        "minijax.tools.links.linked_programs(f, 3.0)": ("StableHLO", "optimised HLO"),
+    }.items():
+        value = run(shell, code)
+        bundle, _ = shell.display_formatter.format(value)
+        for word in words:
+            assert word in bundle["text/plain"], bundle["text/plain"]
+            assert word in re.sub(r"<[^>]*>", "", bundle["text/html"]), (code, word)
+        assert "\x1b" not in bundle["text/plain"]
+        assert shell.display_formatter.format([value])[0]["text/plain"].startswith("[")
+        assert "text/html" not in shell.display_formatter.format([value])[0]
+
+
+def test_stepping_gives_a_widget_and_an_error_comes_after_it(shell):
+    shown = run(shell, "%step grad(f)(3.0)")
+    bundle = shown._repr_mimebundle_()
+    assert 'data-mjw="' in bundle["text/html"] and "jvp:2 sin" in bundle["text/plain"]
+    assert "data-mjw" not in run(shell, "%step --text grad(f)(3.0)")._repr_mimebundle_()["text/html"]
+    run(shell, "def bad(x):\n    return jnp.sin(x).reshape(7)")
+    with capture_output() as captured:
+        result = shell.run_cell("%step jit(bad)(3.0)")
+    assert isinstance(result.error_in_exec, TypeError) and stack_depth() == 0
+    assert 'data-mjw="' in captured.outputs[0].data["text/html"]
+    assert "reshape" in captured.stdout and "hidden" in captured.stdout
+
+
+def test_choosing_panels_is_wanting_to_see_them(shell):
+    assert " stack " not in printed(shell, "grad(f)(3.0)")
+    printed(shell, "%panels stack time")
+    said = printed(shell, "grad(f)(3.0)")
+    assert " stack " in said and " time " in said and " jaxpr " not in said
+    printed(shell, "%panels")
+    assert " stack " in printed(shell, "grad(f)(3.0)")
+    printed(shell, "%panels off")
+    assert " stack " not in printed(shell, "grad(f)(3.0)")
+    printed(shell, "%panels on")
+    assert " jaxpr " in printed(shell, "grad(f)(3.0)")
+
+
+def test_exporting_a_session(shell, tmp_path):
+    shell.run_cell("seven = 3 + 4\nseven", store_history=True)
+    run(shell, "%jaxpr f(3.0)")
+    printed(shell, "1 / 0")
+    printed(shell, "%grad f(3.0) --nope")
+    run(shell, "def mine(x): return jnp.sin(x)")
+    run(shell, "%log grad(mine)(3.0)")
+    for _ in range(MOST_RECORDINGS):
+        run(shell, "2 + 3")
+    assert "wrote" in repr(run(shell, f"%export {tmp_path}/it.html"))
+    page = (tmp_path / "it.html").read_text(encoding="utf-8")
+    text = re.sub(r"<[^>]*>", "", page)
+    for words in ("seven = 3 + 4", "7", "%jaxpr f(3.0)", "sin a", "ZeroDivisionError: division by zero"):
+        assert words in text, words
+    assert "UsageError: %grad has no option --nope" in text and "IPython.core.error" not in text
+    assert page.count('class="minijax mjw') == 1
+    # places are those of cells, as everywhere in IPython
+    assert "Cell In[" in text and "ipython-input" not in page
 
 
 def test_nothing_extra_is_shown_unless_watching(shell):
@@ -195,6 +368,26 @@ def test_nothing_extra_is_shown_unless_watching(shell):
     assert " time " not in printed(shell, "grad(f)(3.0)")
 
 
+def test_why_does_not_speak_of_an_earlier_line_as_the_last(shell):
+    run(shell, "%jit f(3.0)")
+    assert "not watched" not in repr(run(shell, "%why"))
+    printed(shell, "jit(f)(jnp.ones(3))")
+    said = repr(run(shell, "%why"))
+    assert said.startswith("the last cell was not watched") and "before it: f(3.0)" in said
+    printed(shell, "%panels on")
+    printed(shell, "jit(f)(jnp.ones(4))")
+    assert "not watched" not in repr(run(shell, "%why")) and "f32[4]" in repr(run(shell, "%why"))
+
+
+def test_help_calls_commands_as_they_are_called_here(shell):
+    said = repr(run(shell, "%help"))
+    listed = {word.lstrip("%") for word in re.findall(r"^  (%\w+) ", said, re.M)}
+    assert listed == {magic_name(command) for command in COMMANDS.values()}
+    for name in ("config", "minijax_config"):
+        assert "  %minijax_config style tutorial" in repr(run(shell, f"%help {name}"))
+    assert "UsageError: %minijax_config theme takes" in printed(shell, "%minijax_config theme purple")
+
+
 def test_the_history_is_ipythons(shell):
     run(shell, "first = 1")
     shell.run_cell("second = 2", store_history=True)
@@ -210,6 +403,21 @@ def test_settings_go_both_ways(shell):
     assert "f32[]" in repr(run(shell, "%jaxpr f(3.0)"))
     shell.run_cell("%config MinijaxMagics.style = 'html'")
     assert "f32[]" in repr(run(shell, "%jaxpr f(3.0)"))
+
+
+def test_wrong_words_in_the_configuration_are_refused_and_do_not_keep_it_from_loading(bare):
+    printed(bare, "%config")  # IPython makes its own magics at the first one
+    before = registered(bare)
+    bare.run_line_magic("load_ext", "minijax")
+    said = printed(bare, "%config MinijaxMagics.panels = 'stack jaxprs'")
+    assert printed(bare, "%panels").count("(off)") == 0, said
+    printed(bare, "%config MinijaxMagics.style = 'html'")
+    bare.run_line_magic("unload_ext", "minijax")
+    with pytest.warns(UserWarning, match="'html'. The configuration of MinijaxMagics is not used"):
+        bare.run_line_magic("load_ext", "minijax")
+    assert "tutorial" not in printed(bare, "%config MinijaxMagics.style") and printed(bare, "%help")
+    bare.run_line_magic("unload_ext", "minijax")
+    assert registered(bare) == before
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
+from tests.ipython.kernel import executed
+
+FAILING = "def g(x):\n    return x if x > 0 else jnp.sin(x)\njit(g)(3.0)"
 CELLS = (
     "%load_ext minijax",
     "import minijax.numpy as jnp\nfrom minijax import grad, jit, vmap, make_jaxpr\n"
@@ -23,7 +21,9 @@ CELLS = (
     "make_jaxpr(vmap(grad(f)))(jnp.ones(3))",
     "%jit f(3.0)",
     "%hlo f(f32[8]) --stage optimized",
-    "%config MinijaxMagics.watch = True",
+    "%step grad(f)(3.0)",
+    FAILING,
+    "%panels on",
     "grad(f)(3.0)",
     "%grad f(3.0) --chek",
     "1 / 0",
@@ -32,28 +32,9 @@ CELLS = (
 )
 
 
-class ThisPython(KernelSpecManager):
-    """The kernel of this environment's Python, without one being installed for it."""
-
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        return KernelSpec(argv=argv, display_name="this Python", language="python")
-
-
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    home = tmp_path_factory.mktemp("jupyter")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
-            patch.setenv(name, str(home / name.lower()))
-        cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
-        made = nbformat.v4.new_notebook(cells=cells)
-        manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
-        client = NotebookClient(
-            made, km=manager, timeout=120, allow_errors=True, resources={"metadata": {"path": str(home)}}
-        )
-        client.execute()
-    return made
+    return executed(CELLS, tmp_path_factory.mktemp("jupyter"))
 
 
 def outputs(notebook: Any, source: str) -> list[Any]:
@@ -76,7 +57,7 @@ def html(notebook: Any, source: str) -> str:
 
 def test_only_the_cells_meant_to_fail_failed(notebook):
     failed = [cell.source for cell in notebook.cells if any(o.output_type == "error" for o in cell.outputs)]
-    assert failed == ["1 / 0"]
+    assert failed == [FAILING, "1 / 0"]
     assert text(notebook, "%load_ext minijax") == ""
 
 
@@ -97,10 +78,24 @@ def test_watched_cells_show_their_panels_and_the_value(notebook):
     assert " stack    eval ▸ partial_eval:1 ▸ jvp:2" in shown
 
 
+def test_an_exception_shows_the_users_frames_and_calls_cells_by_their_names(notebook):
+    shown = re.sub(r"\x1b\[[\d;]*m", "", text(notebook, FAILING))
+    assert "TracerBoolConversionError" in shown and "frames of minijax hidden" in shown
+    assert "Cell In[9], line 2" in shown and "ipykernel" not in shown and "minijax/" not in shown
+
+
+def test_a_stepper(notebook):
+    (output,) = outputs(notebook, "%step grad(f)(3.0)")
+    markup = output["data"]["text/html"]
+    assert markup.startswith('<div class="minijax mjw ') and not re.search(r"https?://|\bsrc=|\bhref=", markup)
+    assert "Cell In[2]" in markup and "ipykernel" not in markup
+    assert len(markup) < 120_000 and "jvp:2 sin" in output["data"]["text/plain"]
+
+
 def test_html(notebook):
     for source in (CELLS[2], CELLS[3], CELLS[4], CELLS[5], CELLS[6], "grad(f)(3.0)"):
         markup = html(notebook, source)
-        assert markup.strip().startswith('<div class="minijax"><style>'), source
+        assert markup.strip().startswith('<div class="minijax '), source
         assert "<script" not in markup and not re.search(r"https?://", markup)
         assert len(markup) < 60_000
     assert '<span class="mj-primitive">sin</span>' in html(notebook, CELLS[3])

@@ -1,0 +1,61 @@
+"""Cells by the names that people know: ``Cell In[3], line 2`` for a line of the file that IPython made of a cell."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+# The names that IPython gives to cells (``<ipython-input-3-0123>``) and ipykernel (``/tmp/ipykernel_9/123.py``, or what
+# is left of it without the folder), as they stand in plain text, in HTML, and in JSON within HTML; after them the line,
+# and perhaps the column.
+_FILE = re.compile(
+    r"(?:(?:<|&lt;|\\u003c)ipython-input-[\w-]+(?:>|&gt;|\\u003e)"
+    r"|(?<![\w/.~+-])(?:[\w/.~+-]*/ipykernel_\d+/)?\d+\.py)"
+    r"(?::(\d+)(?::\d+)?)?"
+)
+# The names that a session gives to the sources of magics, with their ``origin``; IPython says that they are files.
+_MAGIC = re.compile(
+    r"(?:File ((?:\x1b\[[\d;]*m)*))?(?:<|&lt;|\\u003c)minijax-cell-\d+-of-(\d+)-at-(\d+)(?:>|&gt;|\\u003e)"
+    r"(?::(\d+)(?::\d+)?)?"
+)
+# A folder that is said after such a name.
+_FOLDER = re.compile(r"(?<=\S)  [\w/.~+-]*/ipykernel_\d+/(?!\d+\.py)")
+_ESCAPES = {"&lt;": "<", "&gt;": ">", "\\u003c": "<", "\\u003e": ">"}
+
+
+def renamer(shell: Any) -> Callable[[str], str]:
+    """A function that calls the cells of ``shell`` in a text (plain, HTML or JSON) as IPython's tracebacks do."""
+    folder = os.path.dirname(shell.compile.get_code_name("", "", 0))
+
+    def rename(match: re.Match[str]) -> str:
+        file = match[0] if match[1] is None else match[0][: match.start(1) - match.start() - 1]
+        for escaped, character in _ESCAPES.items():
+            file = file.replace(escaped, character)
+        known = shell.compile.format_code_name(file) or shell.compile.format_code_name(os.path.join(folder, file))
+        if known is None:
+            return match[0]
+        cell = " ".join(known)
+        return cell if match[1] is None else f"{cell}, line {match[1]}"
+
+    return lambda text: _FOLDER.sub("", _FILE.sub(rename, _MAGIC.sub(_magic, text)))
+
+
+def _magic(match: re.Match[str]) -> str:
+    """The line of a cell that a line of a magic is."""
+    colour, cell, first, line = match.groups()
+    return f"{colour or ''}Cell In[{cell}]" + (f", line {int(first) + int(line) - 1}" if line else "")
+
+
+def origin(shell: Any) -> str:
+    """``-of-3-at-2``: a magic that runs stands in line 2 of cell 3; '' if no cell of ``shell`` runs it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        known = shell.compile.format_code_name(frame.f_code.co_filename)
+        if known is not None:
+            return f"-of-{known[1].strip('In[]')}-at-{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

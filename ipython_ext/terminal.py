@@ -1,0 +1,43 @@
+"""The full-screen stepper, where IPython has a terminal to show it in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from minijax.tools.command import NOTHING, Result
+from minijax.tools.document import Document
+from minijax.tools.theme import resolved
+
+if TYPE_CHECKING:
+    from minijax.tools.session import Session
+
+
+def has_screen(shell: Any) -> bool:
+    """Whether this shell has a terminal, for keys as well as for output."""
+    if type(shell).__name__ != "TerminalInteractiveShell" or os.environ.get("TERM") in ("", "dumb", None):
+        return False
+    # a simple prompt is what one asks for where a terminal can do no more
+    return not shell.simple_prompt and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def stepped(session: Session, result: Result) -> Result:
+    """Open the stepper on ``result.step``; once it has been left, what is to be shown: the call's value, or its
+    exception.
+    """
+    # imported here: only %step in a terminal needs the REPL's stepper
+    from prompt_toolkit.output import ColorDepth
+
+    from minijax.repl.stepper.app import run
+    from minijax.repl.style import style_for
+
+    assert result.step is not None
+    depth = ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
+    style = style_for(resolved(session.settings.theme, os.environ))
+    recording, error = run(result.step, style, depth, rename=session.renamed_places)
+    if recording is not result.step.recording:
+        session.restore()
+        session.remember(recording)
+    shown = Document() if result.value is NOTHING else session.value_document(result.value)
+    return Result(shown, result.value, recording, None, error or result.error)

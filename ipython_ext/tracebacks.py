@@ -1,0 +1,154 @@
+"""Exceptions in a cell: the user's frames as IPython shows them, the engine's counted.
+
+IPython shows a frame of every function that an exception passed, with lines around it; a transformation puts a dozen
+frames of the engine between two of the user's. ``%tb`` still shows them all, and ``%debug`` stops where the
+exception was raised.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from minijax import errors
+from minijax.config import config
+from minijax.tools.tracebacks import is_internal
+
+
+class Tracebacks:
+    """The handler of exceptions in ``shell``: between ``install`` and ``remove``, for every exception in a cell.
+
+    Args:
+      all_frames: whether the user has asked for the engine's frames too.
+      rename: gives a text with cells called by their names.
+    """
+
+    def __init__(self, shell: Any, all_frames: Callable[[], bool], rename: Callable[[str], str]) -> None:
+        self.shell = shell
+        self.all_frames = all_frames
+        self.rename = rename
+        # IPython has room for one handler: the user's own goes on being asked first
+        self.before = (shell.custom_exceptions, shell.CustomTB)
+        self.kinds = (Exception, KeyboardInterrupt)
+
+    def install(self) -> None:
+        """Handle exceptions from now on."""
+        self.shell.set_custom_exc(self.kinds, self.handle)
+        self.mine = self.shell.CustomTB
+
+    def remove(self) -> None:
+        """Put back what was there, unless the user has put another handler in this one's place."""
+        if self.shell.CustomTB is self.mine:
+            self.shell.custom_exceptions, self.shell.CustomTB = self.before
+
+    def handle(
+        self,
+        shell: Any,
+        kind: type[BaseException],
+        error: BaseException,
+        tb: TracebackType,
+        tb_offset: int | None = None,
+    ) -> list[str] | None:
+        """Show ``error``, in IPython's calling convention."""
+        kinds, handler = self.before
+        if kinds and issubclass(kind, kinds):
+            shown: list[str] | None = handler(kind, error, tb, tb_offset=tb_offset)
+            return shown
+        if issubclass(kind, SyntaxError) and _unparsed(tb):
+            # of the cell itself, which has not run: IPython shows it without a traceback
+            shell.showsyntaxerror()
+            return None
+        chain = list(_chain(error))
+        asked = self.all_frames() or config.read("traceback_filtering") == "off" or shell.call_pdb
+        # IPython has ways of its own with these
+        special = issubclass(kind, SyntaxError | UsageError) or any(isinstance(e, BaseExceptionGroup) for e in chain)
+        if asked or special or not any(map(_passed, chain)):
+            shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=True)
+            return None
+        self._show(kind, error, tb, tb_offset)
+        return None
+
+    def _show(self, kind: type[BaseException], error: BaseException, tb: TracebackType, tb_offset: int | None) -> None:
+        shell = self.shell
+        # for %tb and %debug, which show everything
+        sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
+        if sys.version_info >= (3, 12):
+            sys.last_exc = error
+        with _users_only(error) as hidden:
+            lines = shell.InteractiveTB.structured_traceback(kind, error, error.__traceback__, tb_offset=tb_offset)
+        if hidden:
+            counted = "1 frame" if hidden == 1 else f"{hidden} frames"
+            lines.append(f"({counted} of minijax hidden; %tb shows them)")
+        shell._showtraceback(kind, error, [self.rename(each) for each in lines])
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and those that it names as its causes."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _unparsed(tb: TracebackType | None) -> bool:
+    """Whether no frame but IPython's own saw the exception."""
+    while tb is not None:
+        if not tb.tb_frame.f_globals.get("__name__", "").startswith(("IPython.", "ipykernel.")):
+            return False
+        tb = tb.tb_next
+    return True
+
+
+def _passed(error: BaseException) -> bool:
+    """Whether an exception passed code of the engine's."""
+    tb = error.__traceback__
+    while tb is not None:
+        if errors.is_own_file(tb.tb_frame.f_code.co_filename):
+            return True
+        tb = tb.tb_next
+    return False
+
+
+@contextmanager
+def _users_only(error: BaseException) -> Iterator[int]:
+    """For a while ``error`` and its causes have the user's frames only; gives the number of those left out.
+
+    The engine's own look-ups that failed on the way are no causes that anybody would want to read of.
+    """
+    changed: list[tuple[BaseException, TracebackType | None, bool]] = []
+    hidden = 0
+    try:
+        for each in _chain(error):
+            changed.append((each, each.__traceback__, each.__suppress_context__))
+            context = each.__context__
+            if each.__cause__ is None and context is not None and is_internal(context):
+                each.__suppress_context__ = True
+            each.__traceback__, left_out = _filtered(each.__traceback__)
+            hidden += left_out
+        yield hidden
+    finally:
+        for each, tb, suppressed in changed:
+            each.__traceback__ = tb
+            each.__suppress_context__ = suppressed
+
+
+def _filtered(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
+    """A traceback without the engine's frames, and how many those are; all of it if there are no others."""
+    frames = []
+    at = tb
+    while at is not None:
+        frames.append(at)
+        at = at.tb_next
+    kept = [each for each in frames if not errors.is_own_file(each.tb_frame.f_code.co_filename)]
+    if not kept:
+        return tb, 0
+    rest: TracebackType | None = None
+    for each in reversed(kept):
+        rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return rest, len(frames) - len(kept)

@@ -1,0 +1,133 @@
+"""A headless Chromium that the tests drive: Debian's own, with its own driver; nothing is ever downloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def missing() -> str:
+    """Why there is no browser to test with; '' if there is one."""
+    if not any(map(shutil.which, BROWSERS)):
+        return "no browser is installed (Debian: apt-get install chromium)"
+    if not shutil.which("chromedriver"):
+        return "chromedriver is not installed (Debian: apt-get install chromium-driver)"
+    return ""
+
+
+# [text, contrast, brightness of the background] for every text in sight.
+CONTRASTS = """
+const channel = (c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
+const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+const behind = (element) => {
+  for (let e = element; e; e = e.parentElement) {
+    const colour = parse(getComputedStyle(e).backgroundColor);
+    if (colour.length < 4 || colour[3] === 1) return colour;
+    if (colour[3] !== 0) throw new Error('half transparent');
+  }
+  return [255, 255, 255];
+};
+const out = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+  const element = node.parentElement;
+  if (!node.data.trim() || ['STYLE', 'SCRIPT'].includes(element.tagName)) continue;
+  if (!element.closest('.minijax') || !element.checkVisibility()) continue;
+  const [text, page] = [luminance(parse(getComputedStyle(element).color)), luminance(behind(element))];
+  out.push([node.data, (Math.max(text, page) + 0.05) / (Math.min(text, page) + 0.05), page]);
+}
+return out;
+"""
+
+
+def page(folder: Path, *markup: str) -> Path:
+    """A page with these parts, as a file."""
+    path = folder / "page.html"
+    body = "\n".join(markup)
+    path.write_text(f'<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>{body}</body></html>', "utf-8")
+    return path
+
+
+class Browser:
+    """One window."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, path: Path, dark: bool = False, scripts: bool = True, width: int = 1000) -> None:
+        """Show a file, as a user whose system is light or dark would see it."""
+        command = self.driver.execute_cdp_cmd
+        self.log()  # what earlier pages did is forgotten
+        command("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        command("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.set_window_size(width, 900)
+        self.driver.get(path.as_uri())
+
+    def run(self, script: str, *args: Any) -> Any:
+        """What a piece of JavaScript returns."""
+        return self.driver.execute_script(script, *args)
+
+    def all(self, selector: str) -> list[Any]:
+        """The elements that a CSS selector finds."""
+        return self.driver.find_elements("css selector", selector)
+
+    def one(self, selector: str) -> Any:
+        """The only element that a CSS selector finds."""
+        (found,) = self.all(selector)
+        return found
+
+    def log(self) -> list[dict[str, Any]]:
+        """What the browser's tools report since they were last asked, and what the console says."""
+        return [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+
+    def console(self) -> list[str]:
+        """The errors and warnings on the console since it was last asked."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def picture(self, path: Path) -> None:
+        """Write what is seen, the whole page, as PNG."""
+        height = self.run("return document.documentElement.scrollHeight")
+        self.driver.set_window_size(self.driver.get_window_size()["width"], min(height + 140, 6000))
+        self.driver.save_screenshot(str(path))
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A browser; skips the test, saying why, where none is installed."""
+    if reason := missing():
+        pytest.skip(reason)
+    # With both paths given, Selenium asks nobody where to find (or get) a browser or a driver.
+    os.environ["SE_OFFLINE"] = "true"
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = next(found for name in BROWSERS if (found := shutil.which(name)))
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-extensions",
+        "--no-first-run",
+        "--hide-scrollbars",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()

@@ -1,0 +1,154 @@
+"""Exported pages, linked programs and a converted notebook, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nbconvert import HTMLExporter
+
+from minijax.repl.batch import new_session
+from minijax.tools.cursor import Cursor
+from minijax.tools.document import plain
+from minijax.tools.lexer import highlight
+from minijax.tools.links import LinkedPrograms
+from minijax.tools.stepping_programs import at_moment
+from minijax.tools.widget import widget_html
+from minijax.tools.widget_links import programs_html
+from tests.browser.page import CONTRASTS, Browser, page
+from tests.browser.programs import HOSTILE, recording
+from tests.ipython.kernel import executed
+
+
+def programs() -> LinkedPrograms:
+    found = [each.programs for each in recording("jit").executables]
+    assert isinstance(found[-1], LinkedPrograms)
+    return found[-1]
+
+
+# For each pane of linked programs, the indices of the lines that are marked.
+MARKED = """
+return [...document.querySelectorAll('.mjw-columns .mjw-scroll')].map(
+  (pane) => [...pane.children].flatMap((line, i) => line.classList.contains('mjw-now') ? [i] : []));
+"""
+
+
+def test_choosing_a_line_marks_what_python_says_is_linked(window: Browser, tmp_path: Path) -> None:
+    linked = programs()
+    window.open(page(tmp_path, programs_html(linked, highlight)))
+    panes = window.all(".mjw-columns .mjw-scroll")
+    assert len(panes) == len(linked.panes)
+    chosen = 0
+    for pane, shown in zip(linked.panes, panes, strict=True):
+        lines = shown.find_elements("css selector", ".mjw-line")
+        assert len(lines) == len(pane.lines)
+        for index, line in enumerate(lines):
+            if pane.links[index]:
+                window.run("arguments[0].click()", line)
+                assert window.run(MARKED) == [list(each) for each in linked.linked(pane, index)]
+                chosen += 1
+    assert chosen > 15 and window.console() == []
+
+
+def test_programs_by_keyboard_and_without_scripts(window: Browser, tmp_path: Path) -> None:
+    path = page(tmp_path, programs_html(programs(), highlight))
+    window.open(path)
+    window.one("[data-pane=jaxpr]").send_keys(chr(0xE015), chr(0xE015))  # arrow down
+    assert any(window.run(MARKED)[0])
+    window.open(path, scripts=False)
+    text = window.one(".mjw-static").text
+    assert "stablehlo.sine" in text and "HloModule" in text
+
+
+def test_the_programs_of_a_recording_follow_its_steps(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("jit"), highlight)))
+    window.one(".mjw-programs > summary").click()
+    linked, cursor = programs(), Cursor(recording("jit"))
+    marked = 0
+    while True:
+        selection = at_moment(linked, cursor)
+        wanted = [list(pane.with_equations(selection.equations)) for pane in linked.panes]
+        assert window.run(MARKED) == wanted, cursor.position
+        marked += any(wanted)
+        if not cursor.into():
+            break
+        window.run("document.querySelector('[data-move=into]').click()")
+    assert marked > 3
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exported") / "session.html"
+    session = new_session({})
+    lines = (
+        "def f(x): return sin(x) * 2. - x",
+        "grad(f)(3.)",
+        "%step grad(f)(3.)",
+        "%diff f(3.) --by grad",
+        "%graph f(3.)",
+        "%rules sin",
+        "%hlo f(3.) --stage optimized --links",
+        "1 / 0",
+        repr(HOSTILE),
+    )
+    for line in lines:
+        session.run_line(line)
+    assert "wrote" in plain(session.run_line(f"%export {path}").shown)
+    return path
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_an_exported_session(dark: bool, exported: Path, window: Browser) -> None:
+    window.open(exported, dark=dark)
+    assert len(window.all(".mjx-entry")) == 9 and len(window.all(".mjw-stage")) == 2
+    window.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    window.run("document.querySelector('[data-move=last]').click()")
+    found = window.run(CONTRASTS)
+    assert len(found) > 300
+    assert not {(text, ratio) for text, ratio, _ in found if ratio < 4.5}
+    assert all((brightness < 0.2) == dark for _, _, brightness in found)
+    asked = {e["params"]["request"]["url"] for e in window.log() if e["method"] == "Network.requestWillBeSent"}
+    assert asked == {exported.as_uri()} and window.console() == []
+    assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_no_other_script_can_run_in_an_exported_page(exported: Path, tmp_path: Path, window: Browser) -> None:
+    """Were something ever not escaped: the page's policy stops it."""
+    broken = tmp_path / "broken.html"
+    text = exported.read_text("utf-8")
+    broken.write_text(text.replace("</body>", "<script>window.ran = 1</script><img src=x onerror='ran = 1'></body>"))
+    window.open(broken)
+    assert window.run("return window.ran") is None and len(window.all(".mjw-stage")) == 2
+    assert any("Content Security Policy" in message for message in window.console())
+
+
+NOTEBOOK = (
+    "%load_ext minijax",
+    "import minijax.numpy as jnp\nfrom minijax import grad, jit, make_jaxpr, vmap\n"
+    "def f(x):\n    return jnp.sin(x) * 2.0 - x",
+    "%step grad(f)(3.0)",
+    "make_jaxpr(vmap(grad(f)))(jnp.ones(3))",
+    "%diff f(3.0) --by grad",
+    "%graph f(3.0)",
+    "%rules sin",
+)
+
+
+def test_a_converted_notebook(window: Browser, tmp_path: Path) -> None:
+    """What a notebook's outputs look like in the page that nbconvert makes, Jupyter's style sheets around them."""
+    notebook = executed(NOTEBOOK, tmp_path)
+    assert not [cell.source for cell in notebook.cells if any(o.output_type == "error" for o in cell.outputs)]
+    body, _ = HTMLExporter().from_notebook_node(notebook)
+    path = tmp_path / "notebook.html"
+    path.write_text(body, "utf-8")
+    window.open(path, width=1200)
+    assert len(window.all(".mjw-stage")) == 1
+    window.run(
+        "const press = (n) => { for (; n; n -= 1) document.querySelector('[data-move=into]').click(); }; press(9)"
+    )
+    assert window.one(".mjw-status").text.startswith("9/")
+    assert "Cell In[2], line 4 in f" in window.one(".mjw-source .mjw-title").text
+    found = window.run(CONTRASTS)
+    assert len(found) > 100 and not {(text, ratio) for text, ratio, _ in found if ratio < 4.5}
+    errors = [message for message in window.console() if "minijax" in message or "mjw" in message]
+    assert errors == []

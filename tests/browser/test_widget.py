@@ -1,0 +1,332 @@
+"""The stepping widget in a real browser: what it shows at each step, how it is moved, and what it does not do."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minijax.tools import stepping
+from minijax.tools.cursor import ENTER, Cursor
+from minijax.tools.document import LINK, MARK, lay_out
+from minijax.tools.lexer import highlight
+from minijax.tools.theme import visible
+from minijax.tools.widget import WIDTH, widget_html
+from tests.browser.page import CONTRASTS, Browser, page
+from tests.browser.programs import HOSTILE, NAMES, recording
+
+# The names of keys in the WebDriver standard.
+LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT = (
+    chr(0xE000 + code) for code in (0x12, 0x13, 0x14, 0x15, 0x11, 0x10, 0x07, 0x08)
+)
+
+# What the widget shows, as lists of lines.
+READ = """
+const root = arguments[0] || document.querySelector('.mjw');
+const lines = (name) => [...root.querySelector('[data-pane=' + name + ']').children].map((line) => line.textContent);
+const read = () => ({
+  status: [root.querySelector('.mjw-status').textContent],
+  where: root.querySelector('.mjw-source .mjw-title').textContent.replace(/^source( · )?/, ''),
+  source: lines('source'), stack: lines('stack'), program: lines('program'),
+  operation: lines('operation'), rule: lines('rule'),
+  current: [...root.querySelectorAll('[data-pane=source] .mjw-now')].map((line) => line.textContent),
+});
+const press = (move) => root.querySelector('[data-move=' + move + ']').click();
+"""
+
+
+def squeezed(lines: Any) -> list[str]:
+    """Lines without the terminal's marks, white space made equal, empty ones left out."""
+    texts = [" ".join(text.replace(MARK, "").replace(LINK, "").split()) for text in lines]
+    return [text for text in texts if text]
+
+
+def pane(view: Any, cursor: Cursor, width: int = 100_000) -> list[str]:
+    """A pane of the terminal's stepper, as text."""
+    return ["".join(visible(text) for _, text in each) for each in lay_out(view(cursor), width)]
+
+
+def expected(cursor: Cursor) -> dict[str, list[str]]:
+    """What a stepper shows at the cursor's moment, computed in Python."""
+    return {
+        "status": squeezed(pane(stepping.status, cursor)[:1]),
+        "source": squeezed(pane(stepping.source_pane, cursor)),
+        "stack": squeezed(pane(stepping.stack_pane, cursor)),
+        "program": squeezed(pane(stepping.program_pane, cursor, WIDTH)),
+        "rule": squeezed(pane(stepping.rule_pane, cursor)),
+    }
+
+
+def shown(read: dict[str, Any]) -> dict[str, list[str]]:
+    """The same from the page. The terminal has a heading where the widget has a title, and one pane for two."""
+    no_rule, no_operation = ["no rule is being applied here"], ["no operation is under way here"]
+    rule = [] if read["rule"] == no_rule else read["rule"]
+    operation = [] if rule and read["operation"] == no_operation else read["operation"]
+    return {
+        "status": squeezed(read["status"]),
+        "source": squeezed([read["where"], *read["source"]]),
+        "stack": squeezed(read["stack"]),
+        "program": squeezed(read["program"]),
+        "rule": squeezed([*operation, *rule]),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_step_there_and_back_shows_what_python_computes(name: str, window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording(name), highlight)))
+    cursor = Cursor(recording(name))
+    script = READ + (
+        "const out = [read()];"
+        "for (let i = 0; i < arguments[1]; i += 1) { press('into'); out.push(read()); }"
+        "for (let i = 0; i < arguments[1]; i += 1) { press('back'); out.push(read()); }"
+        "return out;"
+    )
+    steps = len(cursor.moments) - 1
+    reads = window.run(script, None, steps)
+    for i, read in enumerate(reads):
+        cursor.go(min(i, 2 * steps - i))
+        wanted, got = expected(cursor), shown(read)
+        for what in wanted:
+            assert got[what] == wanted[what], (i, what)
+    assert window.console() == []
+
+
+def test_a_long_program_shows_its_newest_equations(
+    window: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepping, "MOST_EQUATIONS", 2)
+    window.open(page(tmp_path, widget_html(recording("scan"), highlight)))
+    cursor = Cursor(recording("scan"))
+    script = READ + (
+        "const out = [];"
+        "for (let i = 0; i < arguments[1]; i += 1) { out.push(read()); press('into'); }"
+        "return out;"
+    )
+    reads = window.run(script, None, len(cursor.moments))
+    for i, read in enumerate(reads):
+        cursor.go(i)
+        assert shown(read)["program"] == expected(cursor)["program"], i
+    assert any("earlier equation" in line for read in reads for line in read["program"])
+
+
+MOVES = {
+    "first": Cursor.first,
+    "last": Cursor.last,
+    "into": Cursor.into,
+    "back": Cursor.back,
+    "over": Cursor.over,
+    "backOver": Cursor.back_over,
+    "out": Cursor.out,
+    "backOut": Cursor.back_out,
+}
+
+
+def position(window: Browser, number: int = 0) -> int:
+    """The step that a widget shows."""
+    said = window.all(".mjw-status")[number].text
+    return int(said.partition("/")[0])
+
+
+def test_each_button_moves_as_the_cursor_does(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
+    cursor = Cursor(recording("vmap of grad"))
+    rng = random.Random(4)
+    moves = [rng.choice([*MOVES, "into", "into", "back"]) for _ in range(400)]
+    script = READ + "return arguments[1].map((move) => { press(move); return read().status[0]; });"
+    for move, said in zip(moves, window.run(script, None, moves), strict=True):
+        MOVES[move](cursor)
+        assert int(said.partition("/")[0]) == cursor.position, move
+
+
+def test_the_slider_and_a_click_in_the_tree(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
+    window.run(
+        "const slider = document.querySelector('.mjw-slider');"
+        "slider.value = 9; slider.dispatchEvent(new Event('input'))"
+    )
+    assert position(window) == 9
+    outer, inner = window.all("[data-pane=tree] [aria-expanded]")[:2]
+    moments = Cursor(recording("vmap of grad")).moments
+    folding = [i for i, moment in enumerate(moments) if moment.kind == ENTER and moment.other > i + 1]
+    outer.find_element("css selector", ".mjw-fold").click()
+    assert moments[folding[1]].depth == 1
+    assert position(window) == 9 and not inner.is_displayed() and outer.is_displayed()
+    window.one("[data-move=into]").click()  # the row of the step is unfolded again
+    assert inner.is_displayed()
+    inner.click()
+    assert position(window) == folding[1]
+
+
+def test_keys_step_only_the_widget_that_has_the_focus(window: Browser, tmp_path: Path) -> None:
+    markup = widget_html(recording("vmap of grad"))
+    window.open(page(tmp_path, markup, markup, widget_html(recording("error"))))
+    body, stages = window.one("body"), window.all(".mjw-stage")
+    assert len(stages) == 3
+    window.run("document.activeElement.blur()")
+    body.send_keys(RIGHT)
+    assert [position(window, i) for i in range(3)] == [0, 0, 0]
+    stages[1].send_keys(RIGHT, RIGHT, RIGHT, LEFT)
+    assert [position(window, i) for i in range(3)] == [0, 2, 0]
+    stages[2].send_keys(END)
+    stages[1].send_keys(HOME, DOWN)
+    last = len(Cursor(recording("error")).moments) - 1
+    over = Cursor(recording("vmap of grad"))
+    over.over()
+    assert [position(window, i) for i in range(3)] == [0, over.position, last]
+    stages[2].send_keys(UP, "u", "i")
+    assert position(window, 0) == 0 and position(window, 1) == over.position
+    window.all(".mjw-search")[1].send_keys(LEFT, RIGHT, "b", RIGHT)  # typing is not stepping
+    assert position(window, 1) == over.position
+
+
+def test_searching(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
+    cursor = Cursor(recording("vmap of grad"))
+    window.one(".mjw-stage").send_keys("/")
+    field = window.one(".mjw-search")
+    assert field == window.driver.switch_to.active_element
+    field.send_keys("reduce_sum", RETURN)
+    found = []
+    for _ in range(3):
+        cursor.search("reduce_sum")
+        found.append(cursor.position)
+        assert position(window) == cursor.position
+        field.send_keys(RETURN)
+    field.send_keys(SHIFT + RETURN)
+    assert position(window) == found[-1]
+    field.clear()
+    field.send_keys("no such words", RETURN)
+    assert "does not occur after" in window.one(".mjw-status").text
+
+
+def test_it_can_be_used_without_seeing_it(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
+    assert window.one(".mjw-stage").get_attribute("role") == "group"
+    for button in window.all(".mjw-bar button"):
+        assert len(button.accessible_name) > 8
+    for each in [*window.all(".mjw-bar input"), window.one(".mjw-stage"), *window.all("section")]:
+        assert each.accessible_name
+    assert window.one(".mjw-status").get_attribute("aria-live") == "polite"
+    window.one("[data-move=into]").click()
+    assert window.one("[aria-current=step]").get_attribute("data-node") == "0"
+    assert window.one("[data-move=into]").get_attribute("aria-disabled") == "false"
+    window.one("[data-move=first]").click()
+    assert window.one("[data-move=back]").get_attribute("aria-disabled") == "true"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("jupyter", ["", "true", "false"], ids=["page", "Jupyter light", "Jupyter dark"])
+def test_every_text_can_be_read_in_light_and_in_dark(
+    jupyter: str, dark: bool, window: Browser, tmp_path: Path
+) -> None:
+    """Contrast as WCAG 2.1 defines it, of each text with what is behind it, of at least 4.5 to 1."""
+    path = page(tmp_path, widget_html(recording("vmap of grad"), highlight))
+    window.open(path, dark=dark)
+    if jupyter:
+        window.run(
+            "document.body.dataset.jpThemeLight = arguments[0];"
+            "document.body.style.background = arguments[0] === 'true' ? 'white' : '#111111'",
+            jupyter,
+        )
+    window.run(READ + "for (let i = 0; i < 30; i += 1) press('into')")
+    found = window.run(CONTRASTS)
+    assert len(found) > 100
+    low = {(text, ratio) for text, ratio, _ in found if ratio < 4.5}
+    assert not low
+    is_dark = jupyter == "false" if jupyter else dark
+    assert all((brightness < 0.2) == is_dark for _, _, brightness in found)
+
+
+def test_it_loads_nothing_and_leaves_nothing(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path))
+    before = set(window.run("return Object.getOwnPropertyNames(window)"))
+    path = page(tmp_path, widget_html(recording("scan"), highlight))
+    window.open(path)
+    assert set(window.run("return Object.getOwnPropertyNames(window)")) == before
+    window.run(READ + "for (const move of ['into', 'last', 'back', 'out', 'first', 'over']) press(move)")
+    asked = {
+        event["params"]["request"]["url"] for event in window.log() if event["method"] == "Network.requestWillBeSent"
+    }
+    assert asked == {path.as_uri()}
+    assert window.console() == []
+
+
+def test_hostile_text_is_shown_as_text(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("hostile"), highlight), "<p id=after>after</p>"))
+    window.run(READ + "for (let i = 0; i < 200; i += 1) press('into')")
+    assert window.run("return document.querySelectorAll('img, iframe, object, embed, link, [onerror]').length") == 0
+    assert window.run("return document.querySelectorAll('script').length") == 2
+    text = window.run("return document.body.textContent.replace(/\\s+/g, ' ')")
+    assert "\u202e" not in text and "\x07" not in text
+    shown_as = visible(HOSTILE)
+    for where in ("tree", "operation", "source", "status"):
+        script = READ + (
+            "press('first'); const seen = [];"
+            "for (let i = 0; i < 200; i += 1) { press('into'); const now = read();"
+            "seen.push(...(now[arguments[1]] || lines(arguments[1]))); } return seen.join('\\n');"
+        )
+        assert shown_as[:40] in window.run(script, None, where), where
+    assert window.one("#after").is_displayed()
+    assert window.console() == []
+
+
+def test_without_scripts_the_log_is_there_and_folds(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("vmap of grad"))), scripts=False)
+    assert not window.all(".mjw-stage")
+    text = window.one(".mjw-static").text
+    for words in ("vmap:1 begins for f", "jvp:3 sin(jvp:3 f32[2])", "reduce_sum[axes=(0,)]"):
+        assert words in text
+    outer = next(each for each in window.all(".mjw-static > details > summary") if "begins for f" in each.text)
+    height = window.one(".mjw-static").size["height"]
+    outer.click()
+    assert window.one(".mjw-static").size["height"] < height / 2
+
+
+# How JupyterLab shows an output: markup set at once, then every script element made anew so that it runs. An output
+# that is shown twice (a new view of it) is there twice.
+INSERT = """
+for (let i = 0; i < 2; i += 1) {
+  const host = document.createElement('div');
+  host.innerHTML = arguments[0];
+  for (const old of host.querySelectorAll('script')) {
+    const script = document.createElement('script');
+    for (const { name, value } of old.attributes) script.setAttribute(name, value);
+    script.textContent = old.textContent;
+    old.replaceWith(script);
+  }
+  document.body.append(host);
+}
+"""
+
+
+def test_an_output_that_a_notebook_inserts_works_and_once_only(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path))
+    window.run(INSERT, widget_html(recording("vmap of grad"), highlight))
+    assert len(window.all(".mjw-stage")) == 2
+    window.all("[data-move=last]")[1].click()
+    last = len(Cursor(recording("vmap of grad")).moments) - 1
+    assert [position(window, i) for i in range(2)] == [0, last]
+    window.run(INSERT, widget_html(recording("error"), highlight))
+    assert [position(window, i) for i in range(4)] == [0, last, 0, 0]
+    assert window.console() == []
+
+
+def test_a_broken_widget_leaves_its_text_and_the_others(window: Browser, tmp_path: Path) -> None:
+    markup = widget_html(recording("error"))
+    broken = re.sub(r'(<script type="application/json">).*?(</script>)', r"\1{\2", markup, flags=re.S)
+    window.open(page(tmp_path, broken, markup))
+    assert len(window.all(".mjw-stage")) == 1
+    assert [each.is_displayed() for each in window.all(".mjw-static")] == [True, False]
+
+
+def test_narrow_and_wide_pages(window: Browser, tmp_path: Path) -> None:
+    """No text of the widget sticks out of the page, at any width."""
+    path = page(tmp_path, widget_html(recording("vmap of grad"), highlight))
+    for width in (500, 900, 1600):  # no narrower window can be had
+        window.open(path, width=width)
+        window.run(READ + "for (let i = 0; i < 30; i += 1) press('into')")
+        assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert window.one("[data-move=last]").is_displayed()

@@ -1,0 +1,46 @@
+"""IPython in a pseudo-terminal: %step opens the full-screen stepper there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.repl.screen import Terminal
+
+
+def test_step_opens_the_stepper_and_gives_the_value_after_it(tmp_path: Path) -> None:
+    options = ("--quick", "--no-banner", "--no-confirm-exit")
+    env = {"IPYTHONDIR": str(tmp_path)}
+    terminal = Terminal(*options, columns=100, program=("-m", "IPython"), env=env)
+    try:
+        terminal.wait_for("In [1]:")
+        terminal.send("%load_ext minijax\r")
+        terminal.wait_for("In [2]:")
+        terminal.send("from minijax import grad, numpy as jnp; f = lambda x: jnp.sin(x) * 2.\r")
+        terminal.wait_for("In [3]:")
+        terminal.send("%step grad(f)(3.)\r")
+        terminal.wait_for("q leaves")
+        assert terminal.screen.alternate and "jvp:2 begins" in terminal.text()
+        for _ in range(4):
+            terminal.send("s")
+        terminal.wait_for("Cell In[2], line 1")
+        assert "<ipython-input" not in terminal.text()
+        terminal.send("q")
+        terminal.wait_for("Out[3]: Array(-1.979985")
+        terminal.wait_for("In [4]:")
+        assert not terminal.screen.alternate
+        # an error is shown once the stepper has been left
+        terminal.send("%step f('words')\r")
+        terminal.wait_for("TypeError at the recorded call")
+        terminal.send("q")
+        terminal.wait_for("In [5]:")
+        assert not terminal.screen.alternate and "TypeError: sin requires" in terminal.text()
+        # a semicolon silences the value, not the stepper
+        terminal.send("%step f(0.);\r")
+        terminal.wait_for("q leaves")
+        terminal.send("q")
+        terminal.wait_for("In [6]:")
+        assert "Out[5]" not in terminal.text()
+        terminal.send("exit\r")
+        assert terminal.ended() == 0
+    finally:
+        terminal.process.close(force=True)
