@@ -8,7 +8,7 @@ import os
 import sys
 import types
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from minijax import errors
 from minijax.repl import batch, user_folder
@@ -122,7 +122,9 @@ def _main(options: Options) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    # What has been imported stays; looking for garbage in it costs 30 ms, most of it when the program ends.
+    prompt = _prompt_module(options)
+    # What has been imported stays; looking for garbage in it costs 30 ms, most of it when the program ends. Nothing of
+    # the user's exists yet: %leaks does not see what is frozen.
     gc.freeze()
     settings, warnings = settings_from(options)
     for warning in warnings:
@@ -149,14 +151,20 @@ def _main(options: Options) -> int:
         return _batch(session, source, page, options.json, stop=True)
     if options.file == "-" or options.json or not sys.stdin.isatty():
         return _batch(session, sys.stdin.read(), page, options.json, stop=False)
-    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        return batch.plain_prompt(session, page)
-    gc.disable()
-    from minijax.repl import app  # prompt_toolkit, which only a terminal needs
+    return batch.plain_prompt(session, page) if prompt is None else prompt.run(session)
 
-    gc.freeze()
+
+def _prompt_module(options: Options) -> Any:
+    """The module of the prompt if there will be one, or None: it brings prompt_toolkit, which only a terminal needs."""
+    if options.code is not None or options.file is not None or options.json:
+        return None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+        return None
+    gc.disable()
+    from minijax.repl import app
+
     gc.enable()
-    return app.run(session)
+    return app
 
 
 def _batch(session: Session, code: str, page: batch.Page, as_json: bool, stop: bool) -> int:

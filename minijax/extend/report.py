@@ -40,6 +40,11 @@ class Outcome:
     rule: str = ""
     also: int = 0
 
+    @property
+    def verdict(self) -> str:
+        """What to call a failure: 'wrong', or 'missing' for a rule that there is not, which no operands show."""
+        return "missing" if self.example is None else "wrong"
+
 
 class RulesReport:
     """All outcomes for one primitive. ``ok`` if none failed; ``str`` of it is made for reading."""
@@ -76,7 +81,7 @@ class RulesReport:
         head += f"{len(self.failures)} wrong, {passed} right, {len(self.skipped)} not checked"
         lines = [head]
         for o in self.failures:
-            lines.append(f"\n  {o.check}: wrong" + (f"; suspect {o.rule}" if o.rule else ""))
+            lines.append(f"\n  {o.check}: {o.verdict}" + (f"; suspect {o.rule}" if o.rule else ""))
             lines += [f"    {line}" for line in o.detail.splitlines()]
             if o.example is not None:
                 lines.append(f"    smallest example: {call_text(self.primitive, o.example, self.params)}")

@@ -224,27 +224,30 @@ def _outcomes(report: RulesReport, width: int) -> Iterator[Block]:
     """A block for each check; on a narrow page what is said of it does not stand in a column."""
     column = max(len(o.check) for o in report.outcomes) if width >= 60 else 0
     for outcome in report.outcomes:
-        yield Text(tuple(_lines(report, outcome, column)), hanging=column + 4 if column else 4)
+        yield Text((_headline(outcome, column),), hanging=column + 4 if column else 4)
+        if outcome.status == FAILED:
+            yield Text(tuple(_details(report, outcome)), hanging=6)
 
 
-def _lines(report: RulesReport, outcome: Outcome, width: int) -> Iterator[Line]:
+def _headline(outcome: Outcome, column: int) -> Line:
     role, mark = _MARKS.get(outcome.status, ("muted", "–"))
-    head = line((role, mark), f" {outcome.check:<{width}}  ")
+    head = line((role, mark), f" {outcome.check:<{column}}  ")
     rule = _rule(outcome.rule)
     if outcome.status == PASSED:
-        yield (*head, *rule)
-        return
+        return (*head, *rule)
     if outcome.status != FAILED:
-        yield (*head, ("muted", f"not checked: {outcome.detail}"))
-        return
-    yield (*head, ("error", "wrong"), *((("muted", "; suspect "), *rule) if rule else ()))
-    margin = " " * (width + 4)
+        return (*head, ("muted", f"not checked: {outcome.detail}"))
+    return (*head, ("error", outcome.verdict), *((("muted", "; suspect "), *rule) if rule else ()))
+
+
+def _details(report: RulesReport, outcome: Outcome) -> Iterator[Line]:
+    """What is wrong, at which operands, below the line that says where."""
     for each in outcome.detail.splitlines():
-        yield line(margin, ("", each))
+        yield line("    ", ("", each))
     if outcome.example is not None:
-        yield line(margin, ("muted", "smallest example "), call_text(report.primitive, outcome.example, report.params))
+        yield line("    ", ("muted", "smallest example "), call_text(report.primitive, outcome.example, report.params))
     if outcome.also:
-        yield line(margin, ("muted", f"and {outcome.also} more of this kind"))
+        yield line("    ", ("muted", f"and {outcome.also} more of this kind"))
 
 
 def _rule(text: str) -> Line:

@@ -32,7 +32,7 @@ def panel_words(before: list[str]) -> Iterable[str]:
 
 
 def primitive_words(before: list[str]) -> Iterable[str]:
-    return () if before else (*sorted(primitive.name for primitive in known_primitives()), "--missing")
+    return () if before else (*sorted({primitive.name for primitive in known_primitives()}), "--missing")
 
 
 # command -> the words that its text can be, given the words before; where there are none, Python is completed

@@ -134,3 +134,11 @@ def test_a_hangup_leaves_nothing_running(terminal: Terminal):
     while terminal.process.isalive() and time.monotonic() < end:
         terminal.pump(0.1)
     assert not terminal.process.isalive(), "half a minute after its terminal went away, it still runs"
+
+
+def test_leaks_are_traced_to_names_of_this_session(terminal: Terminal):
+    terminal.wait_for_prompt(1)
+    terminal.type("kept = []", 2)
+    terminal.type("jit(lambda x: kept.append(x) or x)(1.)", 3)
+    terminal.type("%leaks", 4)
+    assert "held by  global kept → [0]" in terminal.text()
