@@ -72,15 +72,24 @@ def pressed(step: Step, *keys: str) -> Stepper:
     return stepper
 
 
-def printed(step: Step, *chunks: str, columns: int = 200, rows: int = 50) -> tuple[str, BaseException | None]:
-    """What a stepper draws when these keys come one after the other, each after the last has been drawn."""
+def printed(
+    step: Step, *chunks: str | tuple[str, str], columns: int = 200, rows: int = 50
+) -> tuple[str, BaseException | None]:
+    """What a stepper draws when these keys come one after the other, each after the last has been drawn.
+
+    ``(awaited, keys)``: the keys come when ``awaited`` has been drawn.
+    """
     output = RecordingOutput(columns, rows)
     with create_pipe_input() as keyboard:
 
         def type_them() -> None:
             for chunk in chunks:
+                awaited, keys = chunk if isinstance(chunk, tuple) else ("step", chunk)
+                end = time.monotonic() + 20
+                while awaited not in output.printed() and time.monotonic() < end:
+                    time.sleep(0.02)
                 time.sleep(0.15)
-                keyboard.send_text(chunk)
+                keyboard.send_text(keys)
 
         typist = threading.Thread(target=type_them)
         typist.start()
@@ -374,7 +383,7 @@ def test_retracing_records_the_call_again():
     assert not any(m.kind == ENTER and getattr(m.node, "primitive", "") == "sin" for m in cached.cursor.moments)
     cached.into()
     assert "came from a cache" in cached.message[1] and "R traces it anew" in cached.message[1]
-    shown, error = printed(cached.step, "R", "gPsin\r", "q")
+    shown, error = printed(cached.step, "R", ("recorded again", "gPsin\r"), ("jit:1 sin(", "q"))
     assert isinstance(error, ValueError)
     assert "recorded again" in shown and "jit:1 sin(" in shown
 
