@@ -194,13 +194,19 @@ def test_hostile_keys_are_escaped(session: Session) -> None:
     assert "<b>" not in to_html(document)
 
 
-def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(session: Session) -> None:
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """The search sees what is made in the test alone, however much other tests of this process have left."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(small_heap: None, session: Session) -> None:
     session.run_line("def f(x):\n    kept.extend([[[x]] for _ in range(9000)])\n    return x")
     session.run_line("jit(f).trace(1.0);")
     began = time.process_time()
-    gc.get_objects(), gc.collect()  # what looking through everything costs in this process
-    everything = time.process_time() - began
-    began = time.process_time()
     total, found = explain_leaks.find(session.namespace)
-    assert time.process_time() - began < 3 + 30 * everything
+    assert time.process_time() - began < 3
     assert total == 1 and found[0].chain == ("global kept", "[0]", "[0]", "[0]")
