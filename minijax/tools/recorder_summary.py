@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -103,14 +104,6 @@ def letters(number: int) -> str:
     return name
 
 
-def _may_be_one(known: TracerRecord, record: TracerRecord) -> bool:
-    """Whether two descriptions of what had the same id can be of one tracer, which may have had no name at first."""
-    fields, others = dict(known.fields), dict(record.fields)
-    names = fields.pop("name", ""), others.pop("name", "")
-    one_name = names[0] == names[1] or not all(names)
-    return one_name and (known.level, known.type, fields) == (record.level, record.type, others)
-
-
 class Finished(Frozen):
     """What only a full recorder knows at the end, as in ``Recording``."""
 
@@ -133,8 +126,8 @@ class Summary(observe.Observer):
         self.tracers: list[TracerRecord] = []
         self.tracers_made = 0
         self.samples_left = MOST_SAMPLED
-        # id of a tracer -> where in ``tracers`` it is, or what had this id before
-        self.sampled: dict[int, int] = {}
+        # id of a tracer -> the tracer, held weakly (another may get its id), and where in ``tracers`` it is
+        self.sampled: dict[int, tuple[weakref.ref[Tracer], int]] = {}
         self.jaxprs: list[JaxprRecord] = []
         self.jaxprs_made = 0
         self.equations_kept = 0
@@ -213,13 +206,12 @@ class Summary(observe.Observer):
             if not isinstance(x, Tracer) or not x._trace.main.alive or x._trace.level >= len(self.scopes):
                 continue
             record = self.describe(x, self.scopes[x._trace.level], name)
-            index = self.sampled.get(id(x))
-            known = None if index is None else self.tracers[index]
-            if index is None or known is None or not _may_be_one(known, record):
-                self.sampled[id(x)] = len(self.tracers)
+            known = self.sampled.get(id(x))
+            if known is None or known[0]() is not x:
+                self.sampled[id(x)] = weakref.ref(x), len(self.tracers)
                 self.tracers.append(record)
-            elif name:  # which it may have got since
-                self.tracers[index] = record
+            elif name and "name" not in dict(self.tracers[known[1]].fields):  # which it has got since
+                self.tracers[known[1]] = record
         if len(self.tracers) >= MOST_TRACERS:
             self.samples_left = 0
 
