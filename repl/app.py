@@ -14,6 +14,8 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.formatted_text import FormattedText, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.lexers import DynamicLexer, Lexer
 from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import DynamicStyle
@@ -277,6 +279,9 @@ class App:
                 if self.session.tour is None:
                     continue
                 code = "%tour next"
+            if self._taken_back():
+                self.show(document(text("", line(("error", "interrupted"), ("place", " before it ran")))))
+                continue
             if code.strip() in ("exit", "quit"):
                 return 0
             self.settings.columns = self.columns()
@@ -289,6 +294,15 @@ class App:
                 with contextlib.suppress(KeyboardInterrupt):
                     self.show(document(text("", line(("error", "interrupted")))))
             self._apply_settings()
+
+    def _taken_back(self) -> bool:
+        """Whether Ctrl-C was pressed right after Enter, when the terminal still made a key of it and not a signal."""
+        if not self._at_a_terminal:
+            return False  # a pipe makes no signals: there it only ever clears a line
+        ahead = get_typeahead(self.prompt.input)
+        interrupts = [place for place, press in enumerate(ahead) if press.key == Keys.ControlC]
+        store_typeahead(self.prompt.input, ahead[interrupts[-1] + 1 :] if interrupts else ahead)
+        return bool(interrupts)
 
     def _warm_up(self) -> None:
         """At the first prompt: begin to load in the background what will be needed."""

@@ -111,17 +111,19 @@ class Terminal:
                 continue
             except pexpect.EOF:
                 return
+            asked = len(self.raw) - 3  # a question may come in two parts
             self.raw += data
             self.stream.feed(data)
-            if "\x1b[6n" in data:
+            if "\x1b[6n" in self.raw[max(asked, 0) :]:
                 cursor = self.screen.cursor
                 self.process.send(f"\x1b[{cursor.y + 1};{cursor.x + 1}R")
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the terminal; the program is told, and has a moment to draw."""
+        """Change the size of the terminal; the program is told, and draws."""
+        seen = len(self.raw)
         self.process.setwinsize(rows, columns)
         self.screen.resize(rows, columns)
-        self.pump(0.5)
+        self.settle(seen)
 
     def send(self, text: str) -> None:
         self.process.send(text)
@@ -140,6 +142,17 @@ class Terminal:
 
     def text(self) -> str:
         return "\n".join(self.lines()).rstrip()
+
+    def settle(self, seen: int, quiet: float = 0.4, seconds: float = 30.0) -> None:
+        """Until the program has written more than ``seen`` characters in all, and then nothing for a while."""
+        end = time.monotonic() + seconds
+        while len(self.raw) == seen:
+            assert time.monotonic() < end, f"nothing was drawn within {seconds} s on\n{self.text()}"
+            self.pump(0.05)
+        while len(self.raw) != seen:
+            assert time.monotonic() < end, f"it still writes after {seconds} s on\n{self.text()}"
+            seen = len(self.raw)
+            self.pump(quiet)
 
     def wait_for(self, text: str, seconds: float = 30.0) -> None:
         """Until the screen shows ``text``."""

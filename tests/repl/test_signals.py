@@ -45,8 +45,9 @@ def test_ctrl_c_during_compilation(terminal: Terminal):
     terminal.type("kept = 42", 2)
     terminal.type("def big(x):\rfor i in range(30000): x = sin(x) * (1.0 + i)\rreturn x\r\r", 3)
     terminal.type("low = jit(big).lower(1.)", 4)
-    terminal.send("low.compile()\r")
-    terminal.pump(1.5)
+    terminal.send("print('at' + ' work'); low.compile()\r")
+    terminal.wait_for("at work")
+    terminal.pump(1.0)
     assert "in [5]" not in terminal.text(), "the compilation is too short for this test"
     assert after(terminal, "\x03", 5) < 5
     assert "interrupted at <minijax-4>:1" in terminal.text()
@@ -57,19 +58,29 @@ def test_ctrl_c_during_compilation(terminal: Terminal):
 
 def test_ctrl_c_again_and_again(terminal: Terminal):
     terminal.wait_for_prompt(1)
-    terminal.type("def slow(x):\rwhile True: x = sin(x)\r\r", 2)
+    terminal.type("def slow(x, n):\rprint('at' + f' work {n}')\rwhile True: x = sin(x)\r\r", 2)
     for number in range(2, 6):
-        line = ("jit(slow)(1.)", "vmap(grad(slow))(jnp.ones(2))", "print('word ' * 10**8)")[number % 3]
+        lines = (f"jit(lambda x: slow(x, {number}))(1.)", f"vmap(grad(lambda x: slow(x, {number})))(jnp.ones(2))")
+        line = (*lines, "print('word ' * 10**8)")[number % 3]
         terminal.send(line + "\r")
-        if line.startswith("print"):
-            terminal.wait_for("word word")  # while the text is being made, no signal stops the one write that follows
-        else:
-            terminal.pump(0.5)
+        # not before it runs; and while a text is being made, no signal stops the one write that follows
+        terminal.wait_for("word word" if line.startswith("print") else f"at work {number}")
         terminal.send("\x03\x03")
         terminal.wait_for(f"in [{number + 1}]")
         terminal.pump(0.2)
     terminal.type("minijax.core.trace.stack_depth(), 6 * 7", 7)
     assert "(0, 42)" in terminal.text()
+    assert terminal.leave() == 0
+
+
+def test_ctrl_c_right_after_enter(terminal: Terminal):
+    """The terminal still makes a key of it, which the prompt reads together with Enter."""
+    terminal.wait_for_prompt(1)
+    terminal.send("while True: pass\rlost\x03")
+    terminal.wait_for("interrupted before it ran")
+    terminal.send("6 * 7\r")
+    terminal.wait_for("out[1]: 42")
+    assert "lost" not in terminal.text()
     assert terminal.leave() == 0
 
 
@@ -80,8 +91,8 @@ def test_killed_by_a_signal_it_gives_the_terminal_back(terminal: Terminal, numbe
     terminal.wait_for_prompt(1)
     assert modes(terminal) != before
     if moment == "running":
-        terminal.send("while True: pass\r")
-        terminal.pump(0.5)
+        terminal.send("print('at' + ' work')\x1b\rwhile True: pass\r\r")
+        terminal.wait_for("at work")
     seen = len(terminal.raw)
     terminal.process.kill(number)
     end = time.monotonic() + 10
@@ -134,8 +145,8 @@ def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
         shell.expect(r"out\[2\]: \S*42")
         to_prompt(3)
         # while something runs it is the terminal's own key
-        shell.send("import time; time.sleep(2); print('awake')\r")
-        time.sleep(0.7)
+        shell.send("import time; print('at' + ' work', flush=True); time.sleep(2); print('awake')\r")
+        shell.expect_exact("at work")
         shell.send("\x1a")
         shell.expect("Stopped")
         shell.expect_exact("shell> ")

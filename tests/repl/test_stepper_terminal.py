@@ -54,9 +54,7 @@ class Stepping:
         return self.screen()
 
     def resize(self, columns: int) -> None:
-        self.terminal.process.setwinsize(SIZES[columns], columns)
-        self.terminal.screen.resize(SIZES[columns], columns)
-        self.terminal.pump(0.4)
+        self.terminal.resize(columns, SIZES[columns])
 
     def left(self, number: int) -> None:
         """The prompt is back, the scrollback is as it was, and the terminal is set as before."""
@@ -123,9 +121,7 @@ def test_resizing_in_the_middle(begun: Callable[..., Stepping]):
         assert len(stepping.terminal.screen.display) == SIZES[columns]
     assert stepping.screen() == first
     for rows, columns in ((3, 12), (1, 3), (5, 200)):
-        stepping.terminal.process.setwinsize(rows, columns)
-        stepping.terminal.screen.resize(rows, columns)
-        stepping.terminal.pump(0.3)
+        stepping.terminal.resize(columns, rows)
     stepping.resize(80)
     assert stepping.keys("s", "5/42")
     stepping.terminal.send("q")
@@ -154,7 +150,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(begun: Callable[..., Step
     slow = "[time.sleep(0.01) for _ in range(10**6)]"
     terminal.type(f"def g(x): n.append(1); print('tracing'); return {slow} if len(n) in (1, 3) else sin(x)", 4)
     terminal.send("%step jit(g)(1.)\r")
-    terminal.pump(0.7)
+    terminal.wait_for_last("tracing")
     terminal.send(CTRL_C)
     terminal.wait_for("interrupted")
     stepping.left(5)
@@ -162,7 +158,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(begun: Callable[..., Step
     stepping.keys("%step h(1.)\r", "the beginning")
     assert "R traces it anew" in stepping.keys("s", "came from a cache")
     terminal.send("R")
-    terminal.pump(0.7)
+    terminal.wait_for_last("tracing")
     assert not terminal.screen.alternate
     terminal.send(CTRL_C)
     assert "this is the recording as it was" in stepping.keys("", "interrupted;")
