@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.api import misses
-from minijax.api.flat import FlatFun, check_callable, describe, fun_name
+from minijax.api.flat import FlatFun, check_callable, describe
 from minijax.config import trace_key
 from minijax.core import observe
 from minijax.core.avals import ShapedArray
-from minijax.core.guards import check, guards
 from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
@@ -47,20 +46,14 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
     if observe.observers:
         found = observe.staging_cache(found)
     body = found.get(key)
-    if observe.on_cache and " at " in describe(fun):  # it is the user's
-        reason = "" if body else _explain(fun, key, transform)
-        observe.emit(observe.on_cache, "body", fun_name(fun), body is not None, key, reason)
+    if body is None or observe.on_cache:
+        misses.announce("body", fun, key, body is not None, lambda key: _explain(fun, key, transform))
     if body is None:
-        if guards:
-            check("traced", fun_name(fun), lambda: _explain(fun, key, transform))
         flat = FlatFun(fun, in_tree, transform)
         closed = stage(flat, avals, describe(fun), label=transform)
         body = Body(closed, flat.out_tree)
         outer = [c for c in closed.consts if isinstance(c, Tracer)]
-        if outer:
-            misses.note_closed_over(fun, key, outer)
-        else:
-            misses.store(found, key, body, fun, transform, MAX_SIGNATURES)
+        misses.store(found, key, body, outer, fun, transform, MAX_SIGNATURES)
     return body
 
 

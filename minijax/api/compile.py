@@ -27,7 +27,6 @@ from minijax.backend import pjrt
 from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
 from minijax.core.array import get_aval, is_array_like, numpy_aval
-from minijax.core.guards import check, guards
 from minijax.core.observe import observers
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
@@ -162,20 +161,13 @@ class JitFunction:
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
-        if observe.on_cache:
-            reason = "" if staged else self._explain(key)
-            observe.emit(observe.on_cache, "staging", fun_name(self.fun), staged is not None, key, reason)
+        if staged is None or observe.on_cache:
+            misses.announce("staging", self.fun, key, staged is not None, self._explain)
         if staged is None:
-            if guards:
-                check("traced", fun_name(self.fun), lambda: self._explain(key))
             if not all(map(is_array_like, leaves)):  # such as an array of strings
                 check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
             staged = self._stage(avals, static, args, kwargs)
-            # an outer tracer belongs to one run of an outer transformation, and so does what closes over it
-            if staged.outer:
-                misses.note_closed_over(self.fun, key, staged.outer)
-            else:
-                misses.store(cache, key, staged, self.fun, "jit", MAX_SIGNATURES)
+            misses.store(cache, key, staged, staged.outer, self.fun, "jit", MAX_SIGNATURES)
         return staged, leaves, avals
 
     def _key(

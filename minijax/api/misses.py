@@ -20,6 +20,7 @@ from minijax.api.flat import describe, fun_name, leaf_names
 from minijax.config import TraceKey
 from minijax.core import dtypes, observe
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.guards import check, guards
 from minijax.core.named import NamedTuple
 from minijax.pytree import keystr, tree_diff, tree_unflatten
 
@@ -215,11 +216,29 @@ def _nothing() -> None:
     return None
 
 
-def store(cache: dict[Any, Any], key: Any, staged: Any, fun: Any, kind: str, most: int) -> None:
+def announce(cache: str, fun: Any, key: Any, found: bool, explain: Callable[[Any], str]) -> None:
+    """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
+
+    ``explain(key)`` gives the reason, once it is needed. To be asked where there is an observer, or nothing was found.
+    """
+    # bodies may be the engine's own, which have no place in the user's program
+    if observe.on_cache and (cache != "body" or " at " in describe(fun)):
+        observe.emit(observe.on_cache, cache, fun_name(fun), found, key, "" if found else explain(key))
+    if guards and not found:
+        check("traced", fun_name(fun), lambda: explain(key))
+
+
+def store(
+    cache: dict[Any, Any], key: Any, staged: Any, outer: Sequence[Any], fun: Any, kind: str, most: int
+) -> None:
     """Put what ``fun`` was ``staged`` to into a ``cache`` of the ``kind`` 'jit', 'scan', ...
 
-    Where there are ``most`` signatures already, the earliest makes room.
+    Not if it closes over the tracers ``outer``: they belong to one run of an outer transformation, and so does what
+    was staged. Where there are ``most`` signatures already, the earliest makes room.
     """
+    if outer:
+        _note_closed_over(fun, key, outer)
+        return
     if not cache:
         remember(fun, kind)
     elif len(cache) >= most:
@@ -252,8 +271,7 @@ def note_cleared(fun: Any) -> None:
         history.cleared = True
 
 
-def note_closed_over(fun: Any, key: Any, outer: Sequence[Any]) -> None:
-    """What was staged for ``key`` closes over the tracers ``outer``, and so is not kept."""
+def _note_closed_over(fun: Any, key: Any, outer: Sequence[Any]) -> None:
     history = _history(fun)
     if history is not None:
         if len(history.closed_over) >= MOST_COMPARED:

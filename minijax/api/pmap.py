@@ -15,7 +15,6 @@ from minijax.backend import pjrt
 from minijax.config import trace_key
 from minijax.core import observe
 from minijax.core.array import get_aval
-from minijax.core.guards import check, guards
 from minijax.core.named import NamedTuple
 from minijax.core.trace import state
 from minijax.interpreters.stage import stage
@@ -113,22 +112,15 @@ class PmapFunction:
         in_tree, avals, *_ = key
         cache = observe.staging_cache(self.cache) if observe.observers else self.cache
         staged = self._get(cache, key)
-        if observe.on_cache:
-            reason = "" if staged else self._explain(key)
-            observe.emit(observe.on_cache, "staging", fun_name(self.fun), staged is not None, key, reason)
+        if staged is None or observe.on_cache:
+            misses.announce("staging", self.fun, key, staged is not None, self._explain)
         if staged is None:
-            if guards:
-                check("traced", fun_name(self.fun), lambda: self._explain(key))
             axes = self._in_axes(in_axes, dynamic, leaves)
             local, total = self._sizes(leaves, axes, in_tree, static)
             params, outer, out_tree = self._stage(in_tree, avals, axes, local, total, static)
             params["donated_invars"] = (*[False] * len(outer), *self._donated(len(args), dynamic, kwargs))
             staged = Staged(params, outer, in_tree, out_tree)
-            # an outer tracer belongs to one run of an outer transformation, and so does what closes over it
-            if outer:
-                misses.note_closed_over(self.fun, key, outer)
-            else:
-                misses.store(cache, key, staged, self.fun, "pmap", MAX_SIGNATURES)
+            misses.store(cache, key, staged, outer, self.fun, "pmap", MAX_SIGNATURES)
         return staged, leaves
 
     def explain_cache_miss(self, *args: Any, **kwargs: Any) -> misses.Miss | None:
