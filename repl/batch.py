@@ -6,7 +6,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 import minijax
@@ -117,35 +117,47 @@ def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
 
 def run(session: Session, code: str, page: Page, stop: bool) -> int:
     """Run every input of ``code``; 1 if one raised. ``stop`` says whether the first error ends it."""
+
+    def step(each: str) -> BaseException | None:
+        outcome = session.run_line(each)
+        if isinstance(outcome.error, BrokenPipeError):
+            raise outcome.error
+        _show(outcome, page)
+        return outcome.error
+
+    return each_input(code, step, stop)
+
+
+def each_input(code: str, step: Callable[[str], BaseException | None], stop: bool) -> int:
+    """``step(input)``, which runs it and returns its error, for every input of ``code``; the exit code.
+
+    ``stop`` says whether the first error ends it.
+    """
     failed = False
     for each in source.inputs(code):
         try:
-            outcome = session.run_line(each)
+            error = step(each)
         except SystemExit as leaving:
             return exit_code(leaving)
-        if isinstance(outcome.error, BrokenPipeError):
-            raise outcome.error
-        if _show(outcome, page):
-            failed = True
-            if isinstance(outcome.error, KeyboardInterrupt):
-                return 130
-            if stop:
-                break
-    return 1 if failed else 0
+        if isinstance(error, KeyboardInterrupt):
+            return 130
+        failed = failed or error is not None
+        if failed and stop:
+            break
+    return int(failed)
 
 
-def _show(outcome: Outcome, page: Page) -> bool:
-    """Write an outcome; whether it is an error, which goes to standard error."""
+def _show(outcome: Outcome, page: Page) -> None:
+    """Write an outcome; an error goes to standard error."""
     # the user's code may have closed them, or set them to None, as Python does where there are none
     out, stream = sys.stdout, sys.stdout if outcome.error is None else sys.stderr
     if stream is None or getattr(stream, "closed", False):
-        return outcome.error is not None
+        return
     if outcome.error is not None and out is not None and not getattr(out, "closed", False):
         out.flush()
     if outcome.error is not None and page.colour and not stream.isatty():
         page = Page(False, page.settings)
     write(stream, page.shown(outcome, width(), stream.isatty()))
-    return outcome.error is not None
 
 
 def exit_code(leaving: SystemExit) -> int:

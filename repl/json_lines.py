@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from minijax.tools import source
+from minijax.repl import batch
 from minijax.tools.command import NOTHING
 from minijax.tools.document import plain
 from minijax.tools.panel_data import panel_data
@@ -60,9 +60,9 @@ class Printed(io.TextIOBase):
 
 def run(session: Session, code: str, stop: bool) -> int:
     """Run every input of ``code``; 1 if one raised. ``stop`` says whether the first error ends it."""
-    failed = False
     with _own_output() as out:
-        for each in source.inputs(code):
+
+        def step(each: str) -> BaseException | None:
             printed = Printed()
             try:
                 with contextlib.redirect_stdout(printed):
@@ -70,15 +70,11 @@ def run(session: Session, code: str, stop: bool) -> int:
             except SystemExit as leaving:
                 left = {"leaving": leaving.code if isinstance(leaving.code, (int, str)) else None}
                 _write(out, _head(len(session.inputs) - 1, each, printed) | left)
-                return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+                raise
             _write(out, as_data(session, each, outcome, printed))
-            if outcome.error is not None:
-                failed = True
-                if isinstance(outcome.error, KeyboardInterrupt):
-                    return 130
-                if stop:
-                    break
-    return 1 if failed else 0
+            return outcome.error
+
+        return batch.each_input(code, step, stop)
 
 
 @contextlib.contextmanager
