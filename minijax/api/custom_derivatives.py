@@ -25,7 +25,7 @@ from minijax.api.flat import (
 )
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import HasAval, ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import add_tangents, zeros
@@ -51,33 +51,15 @@ from minijax.pytree import (
 # ------------------------------------------------------------------------------------------------ zeros
 
 
-class SymbolicZero:
+class SymbolicZero(HasAval):
     """A (co)tangent that is known to be zero, as rules with ``symbolic_zeros=True`` see it; has its type, no value."""
 
     __slots__ = ("aval",)
 
+    aval: ShapedArray
+
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
 
     @staticmethod
     def from_primal_value(val: Any) -> SymbolicZero:

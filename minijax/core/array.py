@@ -13,7 +13,7 @@ import numpy as np
 
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import HasAval, ShapedArray, dtype_name
 
 # Set by the backend, whose buffers these are: buffer -> read-only NumPy array, and its companions.
 fetch_buffer: Callable[[Any], np.ndarray]
@@ -25,7 +25,7 @@ def set_fetch(fetch: Callable[[Any], np.ndarray]) -> None:
     fetch_buffer = fetch
 
 
-class Array:
+class Array(HasAval):
     """An immutable n-dimensional array: ``shape``, ``dtype``, ``weak_type``.
 
     Made by ``minijax.numpy.array`` and by every operation; not by calling this class. The slots ``_np`` (a NumPy array
@@ -36,6 +36,7 @@ class Array:
     __slots__ = ("_np", "_buffer", "aval", "__weakref__")
     __array_priority__ = 100
 
+    aval: ShapedArray
     _np: Any
     _buffer: Any
     __hash__ = None  # type: ignore[assignment]
@@ -66,26 +67,6 @@ class Array:
         """Drop the NumPy value: the buffer was donated, and so the array is deleted."""
         if self.on_host:
             del self._np
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.aval.dtype
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
 
     @property
     def nbytes(self) -> int:

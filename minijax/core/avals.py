@@ -109,6 +109,37 @@ class ShapedArray:
         return self.shape[0]
 
 
+class HasAval:
+    """What has a type, ``aval``, and can be asked for the parts of it."""
+
+    __slots__ = ()
+
+    @property
+    def aval(self) -> Any:
+        """The ``ShapedArray`` that this has, or stands for."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+
 class ShapeDtypeStruct:
     """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts."""
 

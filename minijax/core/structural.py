@@ -12,7 +12,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import HasAval, ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
 
@@ -44,17 +44,15 @@ class Zero:
         return f"Zero({self.aval.str_short(short_dtypes=False)})"
 
 
-class UndefinedPrimal:
+class UndefinedPrimal(HasAval):
     """Stands in a transpose rule for an argument in which the primitive is linear; has its type, not its value."""
 
     __slots__ = ("aval",)
 
+    aval: ShapedArray
+
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
 
     def __repr__(self) -> str:
         return f"UndefinedPrimal({self.aval!r})"

@@ -14,6 +14,7 @@ from typing import Any
 
 from minijax import errors
 from minijax.core import observe, operands, provenance
+from minijax.core.avals import HasAval
 from minijax.core.primitive import Primitive, Rule, RuleTable
 
 _bind_watched = observe.bind_watched
@@ -78,7 +79,7 @@ class MainTrace:
         return f"{self.label}:{self.level}" if self.level else self.label
 
 
-class Tracer:
+class Tracer(HasAval):
     """A value inside a transformation. Operators and methods are given to it by ``minijax.numpy``."""
 
     __slots__ = ("_trace", "__weakref__")
@@ -88,34 +89,9 @@ class Tracer:
 
     _trace: Trace
 
-    @property
-    def aval(self) -> Any:
-        """The ``ShapedArray`` this tracer stands for."""
-        raise NotImplementedError
-
     def to_concrete_value(self) -> Any:
         """The concrete array behind this tracer, or None if there is none."""
         return None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
 
     def __copy__(self) -> Tracer:
         return self
