@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -59,6 +60,15 @@ def machine(request: pytest.FixtureRequest) -> Iterator[None]:
             gate.close()
         with locked(f"minijax-machine-{run}", exclusive=timing):
             yield
+
+
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """The garbage collector sees what is made in the test alone, however much other tests of this process have left."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -467,7 +467,7 @@ def test_roles_cover_the_text():
 
 
 @pytest.mark.timing
-def test_a_hundred_thousand_equations_print_in_linear_time():
+def test_a_hundred_thousand_equations_print_in_linear_time(small_heap: None):
     def seconds(n):
         start = time.process_time()
         text = str(straight_line(n))
@@ -475,7 +475,7 @@ def test_a_hundred_thousand_equations_print_in_linear_time():
         return time.process_time() - start
 
     seconds(1000)
-    small, large = seconds(10_000), seconds(100_000)
+    small, large = (min(seconds(n) for _ in range(3)) for n in (10_000, 100_000))
     assert large < 20 * small + 0.5
     assert format_jaxpr(straight_line(10_000), style="tutorial").count("\n") == 10_001
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -74,6 +75,12 @@ class Screen(pyte.HistoryScreen):
         return self._hidden is not None
 
 
+def _heed_signals() -> None:
+    """What the tests run in may ignore some signals (``nohup`` does), and a program inherits that."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Terminal:
     """A program in a pseudo-terminal, with a screen that understands what it writes."""
 
@@ -99,6 +106,7 @@ class Terminal:
             env=environment,
             encoding="utf-8",
             timeout=30,
+            preexec_fn=_heed_signals,
         )
 
     def pump(self, seconds: float = 0.2) -> None:

@@ -194,15 +194,6 @@ def test_hostile_keys_are_escaped(session: Session) -> None:
     assert "<b>" not in to_html(document)
 
 
-@pytest.fixture
-def small_heap() -> Iterator[None]:
-    """The search sees what is made in the test alone, however much other tests of this process have left."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(small_heap: None, session: Session) -> None:
     session.run_line("def f(x):\n    kept.extend([[[x]] for _ in range(9000)])\n    return x")
     session.run_line("jit(f).trace(1.0);")
