@@ -150,6 +150,10 @@ def _primitives_by_name() -> dict[str, Primitive]:
     return known
 
 
+# A variable that an equation binds: its name, its type, and where it stands.
+_Binder = tuple[str, ShapedArray, int]
+
+
 class _Scope:
     """One jaxpr being read: what its names stand for, and its variables called ``_``."""
 
@@ -189,7 +193,7 @@ class _Parser:
             self.scan.fail_expecting("the end of the text")
         return jaxpr
 
-    def shared_and_jaxpr(self, out_avals: Sequence[ShapedArray] | None) -> Jaxpr:
+    def shared_and_jaxpr(self, bound_to: Sequence[_Binder] | None) -> Jaxpr:
         """``let f = { ... } in`` any number of times, then a jaxpr."""
         scan = self.scan
         outer = dict(self.shared)
@@ -203,7 +207,7 @@ class _Parser:
             bound.add(name[0])
             self.shared[name[0]] = self.binding()
             scan.expect_text("in")
-        jaxpr = self.jaxpr(out_avals)
+        jaxpr = self.jaxpr(bound_to)
         self.shared = outer
         return jaxpr
 
@@ -238,8 +242,8 @@ class _Parser:
         scan.at = here
         return closed
 
-    def jaxpr(self, out_avals: Sequence[ShapedArray] | None) -> Jaxpr:
-        """``{ lambda ... }``; ``out_avals`` are the types that its results must have, if that is known."""
+    def jaxpr(self, bound_to: Sequence[_Binder] | None) -> Jaxpr:
+        """``{ lambda ... }``; its results are ``bound_to`` these variables, if that is known."""
         scan = self.scan
         scan.expect_text("{", "a jaxpr")
         scan.expect(_LAMBDA, "'lambda'")
@@ -256,7 +260,7 @@ class _Parser:
         while not scan.peek(_END):
             eqns.append(self.equation(scope))
             scan.take_text(";")
-        outvars = self.results(scope, out_avals)
+        outvars = self.results(scope, bound_to)
         scan.expect_text("}", "which ends the jaxpr")
         self.scopes.pop()
         if scope.unnamed:
@@ -268,7 +272,7 @@ class _Parser:
         self.opened.append((at, jaxpr, [name for name, _ in constvars]))
         return jaxpr
 
-    def results(self, scope: _Scope, out_avals: Sequence[ShapedArray] | None) -> list[Any]:
+    def results(self, scope: _Scope, bound_to: Sequence[_Binder] | None) -> list[Any]:
         """``in (a, 1.0:f32[])``"""
         scan = self.scan
         scan.expect_text("in")
@@ -277,15 +281,18 @@ class _Parser:
         unnamed = list(scope.unnamed)
         while not scan.take_text(")"):
             at = scan.at
-            if out_avals is not None and len(scope.unnamed) > 1 and self.reads_unnamed():
-                # The caller drops these results (hence the name), so any assignment of the right types will do.
-                if len(outs) >= len(out_avals):
+            if bound_to is not None and len(scope.unnamed) > 1 and self.reads_unnamed():
+                if len(outs) >= len(bound_to):
                     scan.fail("this jaxpr has more results than the equation binds", at)
-                wanted = out_avals[len(outs)]
-                fitting = [v for v in unnamed if _same(v.aval, wanted)]
+                name, wanted, _ = bound_to[len(outs)]
+                # A variable is called as the first result that it is. So one that is met here for the first time is
+                # dropped by the caller, and any of the right type will do; a result that is kept was one before.
+                assigned = [v for v in outs if v in scope.unnamed]
+                fitting = [v for v in (*(unnamed if name == "_" else ()), *assigned) if _same(v.aval, wanted)]
                 if not fitting:
-                    scan.fail(f"no variable called '_' has type {wanted.str_short()}", at)
-                unnamed.remove(fitting[0])
+                    scan.fail(f"no variable called '_' can be this result of type {wanted.str_short()}", at)
+                if fitting[0] in unnamed:
+                    unnamed.remove(fitting[0])
                 scope.used.add(fitting[0])
                 outs.append(fitting[0])
             else:
@@ -398,7 +405,7 @@ class _Parser:
         if scan.peek(_CUT):
             scan.fail("equations were left out of this text when it was printed (max_eqns)")
         start = scan.at
-        binders: list[tuple[str, ShapedArray, int]] = []
+        binders: list[_Binder] = []
         while scan.peek(_BINDER):
             at = scan.at
             binders.append((*self.binder(), at))
@@ -411,7 +418,7 @@ class _Parser:
         pending = _Scope()
         pending.names = {name: Var(aval) for name, aval, _ in binders}
         self.scopes.append(pending)
-        params = self.parameters(out_avals)
+        params = self.parameters(binders)
         self.scopes.pop()
         operands = self.operands(scope, start)
         in_avals = [atom.aval for atom in operands]
@@ -462,7 +469,7 @@ class _Parser:
 
     # ---- parameters
 
-    def parameters(self, out_avals: Sequence[ShapedArray]) -> dict[str, Any]:
+    def parameters(self, binders: Sequence[_Binder]) -> dict[str, Any]:
         """``[key=value key=value]``, or nothing."""
         scan = self.scan
         params: dict[str, Any] = {}
@@ -474,16 +481,16 @@ class _Parser:
             key = scan.expect(_KEY, "a parameter 'name=value', or ']'")[1]
             if key in params:
                 scan.fail(f"the parameter '{key}' is given twice", at)
-            value = self.value(key, out_avals)
+            value = self.value(key, binders)
             if not (value is None and key in _SHARDING):
                 params[key] = value
         return params
 
-    def value(self, key: str, out_avals: Sequence[ShapedArray]) -> Any:
+    def value(self, key: str, binders: Sequence[_Binder]) -> Any:
         scan = self.scan
         start = scan.at
         if _JAXPR_KEY.match(key):
-            found = self.jaxprs(out_avals if key == "jaxpr" else None)
+            found = self.jaxprs(binders if key == "jaxpr" else None)
             if found is not None:
                 return found
         try:
@@ -497,11 +504,11 @@ class _Parser:
             return self.raw_value(key, start)
         return as_dtype_param(value) if holds_dtype(key) else value
 
-    def jaxprs(self, out_avals: Sequence[ShapedArray] | None) -> Any:
+    def jaxprs(self, bound_to: Sequence[_Binder] | None) -> Any:
         """A jaxpr, the name of a shared one, or several in parentheses; None if something else stands here."""
         scan = self.scan
         if scan.text.startswith("{", scan.at):
-            return self.close(self.jaxpr(out_avals))
+            return self.close(self.jaxpr(bound_to))
         found = scan.peek(_VAR)
         if found is not None and found[0] != "None" and scan.text[found.end() : found.end() + 1] not in ("(", "."):
             shared = self.shared_jaxpr(found[0])
