@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -70,20 +71,43 @@ WORK: dict[str, tuple[str, Prepare]] = {
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A workload with a recorder of this level watching, against the same unwatched."""
+class _AgainstItself:
+    """A workload of minijax in two ways: ``samplers`` gives what measures each once, and what to say of them."""
 
     key: str
     title: str
     budget: float
-    level: str
-    prepare: Prepare
+
+    def samplers(self, settings: Settings, stack: ExitStack) -> tuple[dict[str, Callable[[], float]], str]:
+        raise NotImplementedError
 
     def run(self, settings: Settings) -> Result:
         result = Result(self.key, self.title, self.budget, unit="us")
         if settings.subject != "minijax":
             result.verdict, result.note = SKIPPED, "only minijax can be watched"
             return result
+        with ExitStack() as stack:
+            samplers, note = self.samplers(settings, stack)
+            samples = interleaved(settings, samplers, settings.rounds)
+        ratios = [a / b for a, b in zip(samples["subject"], samples["reference"], strict=True)]
+        # What disturbs a run only makes it longer: the best of each are the least disturbed.
+        result.figure = min(samples["subject"]) / min(samples["reference"])
+        result.low, result.high = quartiles(ratios)
+        result.rounds = len(ratios)
+        result.reference, result.subject = map(statistics.median, (samples["reference"], samples["subject"]))
+        result.verdict = verdict(result.figure, result.budget)
+        result.note = f"the best of each; against minijax itself{note}"
+        return result
+
+
+@dataclass(frozen=True)
+class Watched(_AgainstItself):
+    """A workload with a recorder of this level watching, against the same unwatched."""
+
+    level: str
+    prepare: Prepare
+
+    def samplers(self, settings: Settings, stack: ExitStack) -> tuple[dict[str, Callable[[], float]], str]:
         ns = settings.namespaces[settings.subject]
         recorder = importlib.import_module("minijax.tools.recorder").Recorder
 
@@ -100,44 +124,22 @@ class Watched:
             return cpu_ns(recorded)[0]
 
         unwatched(), watched()
-        return _compared(result, interleaved(settings, {"reference": unwatched, "subject": watched}, settings.rounds))
+        return {"reference": unwatched, "subject": watched}, ""
 
 
 @dataclass(frozen=True)
-class Unwatched:
+class Unwatched(_AgainstItself):
     """A workload that nobody watches, against an engine without the seam."""
 
-    key: str
-    title: str
-    budget: float
     work: str
 
-    def run(self, settings: Settings) -> Result:
-        result = Result(self.key, self.title, self.budget, unit="us")
-        if settings.subject != "minijax":
-            result.verdict, result.note = SKIPPED, "only minijax has the seam"
-            return result
-        with ExitStack() as stack:
-            engines = {"subject": Engine("keep"), "reference": Engine("strip")}
-            for engine in engines.values():
-                stack.callback(engine.stop)
-                engine.sample(self.work)
-            samplers = {name: (lambda e=engine: e.sample(self.work)) for name, engine in engines.items()}
-            _compared(result, interleaved(settings, samplers, settings.rounds))
-        result.note += f"; {engines['reference'].removed} tests taken out"
-        return result
-
-
-def _compared(result: Result, samples: dict[str, list[float]]) -> Result:
-    ratios = [a / b for a, b in zip(samples["subject"], samples["reference"], strict=True)]
-    # What disturbs a run only makes it longer: the best of each are the least disturbed.
-    result.figure = min(samples["subject"]) / min(samples["reference"])
-    result.low, result.high = quartiles(ratios)
-    result.rounds = len(ratios)
-    result.reference, result.subject = map(statistics.median, (samples["reference"], samples["subject"]))
-    result.verdict = verdict(result.figure, result.budget)
-    result.note = "the best of each; against minijax itself"
-    return result
+    def samplers(self, settings: Settings, stack: ExitStack) -> tuple[dict[str, Callable[[], float]], str]:
+        engines = {"subject": Engine("keep"), "reference": Engine("strip")}
+        for engine in engines.values():
+            stack.callback(engine.stop)
+            engine.sample(self.work)
+        measures = {name: partial(engine.sample, self.work) for name, engine in engines.items()}
+        return measures, f"; {engines['reference'].removed} tests taken out"
 
 
 # --------------------------------------------------------------------------------------- an engine without the seam
