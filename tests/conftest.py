@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ import pytest
 
 # Read when jax is imported and when minijax starts its backend; no test module has been imported yet.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
+
+# A run in the background ignores SIGINT, and every test of an interrupt would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
 

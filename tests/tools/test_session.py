@@ -119,7 +119,7 @@ def test_the_session_goes_on_after_any_exception(session):
 
 
 def test_an_interrupt_inside_a_transformation(session):
-    session.run_line("import time\ndef slow(x):\n    while True: time.sleep(0.01)\n")
+    session.run_line("import time\ndef slow(x):\n    for _ in range(3000): time.sleep(0.01)\n")
 
     def interrupt() -> None:
         time.sleep(0.3)
