@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -149,7 +150,8 @@ def loose_rules(known: Sequence[Moment]) -> list[int]:
     """For each moment, the index of the one at which the rule began that is applied there without a bind.
 
     Such are the rules of a backward pass. One is in force until the next at the same place begins, or until what it is
-    a part of is finished: that is announced by a phase or by a jaxpr. -1 where there is none.
+    a part of is finished: that is announced by a phase or by a jaxpr. -1 where there is none, and for the beginning
+    and the end.
     """
     current: dict[int, int] = {}
     out = []
@@ -158,7 +160,26 @@ def loose_rules(known: Sequence[Moment]) -> list[int]:
             current[moment.parent] = index
         elif isinstance(moment.node, (PhaseRecord, JaxprRecord)):
             current.pop(moment.parent, None)
-        out.append(current.get(moment.parent, -1))
+        out.append(-1 if moment.node is None else current.get(moment.parent, -1))
+    return out
+
+
+def ways(known: Sequence[Moment]) -> list[Any]:
+    """For each moment what finds it again in another recording of the same call: the way to it from outside.
+
+    A step of it is what the record is, and which of those that are the same and lie in the same record.
+    """
+    counts: Counter[Any] = Counter()
+    out: list[Any] = []
+    for moment in known:
+        if moment.kind == LEAVE:
+            out.append((LEAVE, out[moment.other]))
+            continue
+        node = moment.node
+        what = (moment.kind, type(node), getattr(node, "primitive", ""), getattr(node, "level", ""))
+        step = (out[moment.parent] if moment.parent >= 0 else (), what)
+        out.append((*step, counts[step]))
+        counts[step] += 1
     return out
 
 
@@ -324,6 +345,16 @@ class Cursor:
     def to_mark(self, name: str) -> bool:
         """To a bookmark; stays if there is none of this name."""
         return self.go(self.bookmarks.get(name, self.position))
+
+    def take_marks(self, earlier: Cursor) -> list[str]:
+        """Take over the bookmarks of ``earlier``, which recorded the same call; the names of those without a place."""
+        if not earlier.bookmarks:
+            return []
+        here = {way: index for index, way in enumerate(ways(self.moments))}
+        there = ways(earlier.moments)
+        found = {name: here.get(there[position], -1) for name, position in earlier.bookmarks.items()}
+        self.bookmarks |= {name: position for name, position in found.items() if position >= 0}
+        return sorted(name for name, position in found.items() if position < 0)
 
     # --- the state here
     # ---------------------------------------------------------------------------------------------

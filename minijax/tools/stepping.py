@@ -189,14 +189,13 @@ def rule_pane(cursor: Cursor) -> Document:
     lines: list[Line] = []
     if isinstance(node, CacheRecord | ErrorRecord):
         lines += event_lines(node)
-    rule = node if isinstance(node, RuleRecord) else bind.rule if bind is not None else None
     if bind is not None:
         lines += bind_lines(bind, state.moment.kind == LEAVE and state.moment.node is bind)
-    elif rule is None and not lines:
+    elif state.rule is None and not lines:
         lines.append(line(("muted", "no operation is under way here")))
     blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
-    if rule is not None:
-        blocks += _rule_blocks(rule, cursor.recording)
+    if state.rule is not None:
+        blocks += _rule_blocks(state.rule, cursor.recording)
     return document(*blocks)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from minijax.ir import doc as pp
 from minijax.tools import stepping, views
-from minijax.tools.cursor import ENTER, LEAVE, Moment, moments
+from minijax.tools.cursor import ENTER, LEAVE, Moment, loose_rules, moments
 from minijax.tools.document import Code, Highlighter, Line, code_lines, line, split_lines
 from minijax.tools.html import shown
 from minijax.tools.links import LinkedPrograms
@@ -47,7 +47,7 @@ WIDTH = 90
 MOST_NESTED = 100
 
 # What a record is to the script: see ``widget_stepper.js``.
-_BIND, _SCOPE, _EQUATION, _RULE, _EVENT, _PROGRAM, _OTHER = range(7)
+_BIND, _SCOPE, _EQUATION, _EVENT, _PROGRAM, _OTHER = range(6)
 
 
 class _Payload(Texts):
@@ -102,8 +102,8 @@ class _Payload(Texts):
             self.rule_rows.append([head, self.kept(stepping.rule_source(self.recording, rule))])
         return self.rules[key]
 
-    def node(self, node: Node) -> list[Any]:
-        """``[kind, at, end, line, place, details, what belongs to the kind]``"""
+    def node(self, node: Node, loose: RuleRecord | None) -> list[Any]:
+        """``[kind, at, end, line, place, details, what belongs to the kind, the rule applied there without a bind]``"""
         kind, end, details, extra = _OTHER, 0, [], []  # type: int, int, list[int], list[Any]
         if isinstance(node, BindRecord):
             kind, end = _BIND, node.end
@@ -122,14 +122,12 @@ class _Payload(Texts):
             kind = _EQUATION
             shown_as = self.block(self.code(" ".join(node.text.split()), "jaxpr"))[0]
             extra = [node.scope, shown_as, self.string(node.primitive)]
-        elif isinstance(node, RuleRecord):
-            kind, extra = _RULE, [self.rule(node)]
         elif isinstance(node, CacheRecord | ErrorRecord):
             kind, details = _EVENT, self.block(stepping.event_lines(node))
         elif isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
             kind, extra = _PROGRAM, self.block(self.program(node), MOST_PROGRAM_LINES)
         place = self.place(getattr(node, "place", ""))
-        return [kind, node.at, end, self.line(record_line(node, False)), place, details, extra]
+        return [kind, node.at, end, self.line(record_line(node, False)), place, details, extra, self.rule(loose)]
 
     def program(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Iterator[Line]:
         """A finished program under its title."""
@@ -167,7 +165,8 @@ class _Payload(Texts):
         nodes: list[list[Any]] = []
         begun: set[int] = set()  # the moments at which the records that are kept were entered
         left_out = last = 0
-        for index, moment in enumerate(moments(self.recording)):
+        known = moments(self.recording)
+        for index, (moment, loose) in enumerate(zip(known, loose_rules(known), strict=True)):
             if moment.node is None:
                 continue
             if moment.kind == LEAVE:
@@ -176,7 +175,8 @@ class _Payload(Texts):
             elif len(nodes) >= self.most:
                 left_out += 1
             else:
-                nodes.append(self.node(moment.node))
+                rule = known[loose].node if loose >= 0 else None
+                nodes.append(self.node(moment.node, rule if isinstance(rule, RuleRecord) else None))
                 last = moment.at
                 moves.append("(" if moment.kind == ENTER else ".")
                 if moment.kind == ENTER:

@@ -1,7 +1,7 @@
 // The stepper: see widget.py for the data that it is given.
 
 // what a record is, as widget.py numbers them
-const BIND = 0, SCOPE = 1, EQUATION = 2, RULE = 3, PROGRAM = 5;
+const BIND = 0, SCOPE = 1, EQUATION = 2, PROGRAM = 4;
 
 function stepper(data, stage, programs, { span, segments, row, drawn }) {
   const { strings, nodes, rules, sources, places, lives } = data;
@@ -53,17 +53,21 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
     const subjects = new Map();
     let bind = -1;
     let place = -1;
+    let rule = -1; // of the innermost bind, or of a backward pass in it
     for (const index of path) {
-      const [kind, at, , , where, , extra] = nodes[index];
+      const [kind, at, , , where, , extra, loose] = nodes[index];
       if (kind === SCOPE) {
         stack = extra[1];
         scopes = scopes.slice(0, extra[0]).concat(at);
         subjects.set(extra[2], extra[3]);
+        if (loose >= 0) rule = loose;
       } else {
         bind = index;
+        rule = extra[1];
       }
       if (where >= 0) place = where;
     }
+    if (moment.kind === "event" && nodes[moment.node][7] >= 0) rule = nodes[moment.node][7];
     if (moment.node >= 0 && nodes[moment.node][4] >= 0) place = nodes[moment.node][4];
     const levels = stack.map((label, level) => {
       const scope = level < scopes.length ? scopes[level] : null;
@@ -72,7 +76,7 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
       const built = (equations.get(scope) || []).filter((index) => nodes[index][1] <= moment.at);
       return { label, tracers, equations: built, subject: subjects.has(label) ? strings[subjects.get(label)] : "" };
     });
-    return { moment, path, bind, place, levels };
+    return { moment, path, bind, place, rule, levels };
   }
 
   // --- drawing
@@ -173,14 +177,11 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
       if (kind === "leave" && node === now.bind) listed.push(...nodes[node][6][0]);
     }
     fill(panes.operation, listed.map((line) => drawn(line)), "no operation is under way here");
-    let rule = -1;
-    if (kind === "event" && nodes[node][0] === RULE) rule = nodes[node][6][0];
-    else if (now.bind >= 0) rule = nodes[now.bind][6][1];
-    if (rule === shownRule) return;
-    shownRule = rule;
+    if (now.rule === shownRule) return;
+    shownRule = now.rule;
     const rows = [];
-    if (rule >= 0) {
-      const [heading, source] = rules[rule];
+    if (now.rule >= 0) {
+      const [heading, source] = rules[now.rule];
       rows.push(...heading.map((line) => drawn(line)));
       if (source >= 0) rows.push(...numbered(source));
     }

@@ -203,10 +203,12 @@ def run(
         try:
             if wanted == "retrace" and step.retrace is not None:
                 recording, error = step.retrace()
-                stepper = Stepper(Step(recording, 0, step.retrace, step.programs), rename)
+                earlier, stepper = stepper, Stepper(Step(recording, 0, step.retrace, step.programs), rename)
+                lost = stepper.cursor.take_marks(earlier.cursor)
                 if error is not None:
                     stepping.to_failure(stepper.cursor)
-                stepper.say("recorded again, every trace made anew", "good")
+                gone = f"; no such moment for bookmark {' '.join(lost)}" if lost else ""
+                stepper.say(f"recorded again, every trace made anew{gone}", "good")
             elif wanted == "programs" and step.programs is not None:
                 stepper.linked = step.programs()
                 stepper.show_programs(True)

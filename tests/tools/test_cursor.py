@@ -171,6 +171,30 @@ def test_bookmarks():
     assert cursor.bookmarks == {"product": here}
 
 
+def test_bookmarks_find_their_moments_in_another_recording_of_the_call():
+    square = minijax.jit(lambda x: jnp.sin(x) * x)
+    square(1.0)
+
+    def recorded(retrace: bool) -> Cursor:
+        recorder = Recorder("full", "", retrace)
+        with recorder:
+            jnp.cos(square(2.0))
+        return Cursor(recorder.recording)
+
+    cached, traced = recorded(False), recorded(True)
+    assert len(cached.moments) < len(traced.moments)
+    cached.to_bind("cos")
+    cached.mark("c")
+    assert traced.take_marks(cached) == [] and traced.to_mark("c")
+    assert traced.moment.kind == ENTER and traced.moment.node.primitive == "cos"
+    traced.first()
+    traced.to_bind("mul")
+    traced.mark("m")
+    again, anew = recorded(True), recorded(False)
+    assert again.take_marks(traced) == [] and again.bookmarks == traced.bookmarks
+    assert anew.take_marks(traced) == ["m"] and anew.bookmarks == cached.bookmarks
+
+
 def test_the_state_inside_a_rule():
     cursor = Cursor(gradient())
     cursor.to_bind("mul", level="partial_eval")

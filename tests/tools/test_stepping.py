@@ -207,6 +207,21 @@ def test_the_rule_says_why_and_shows_its_source(gradient: Recording):
     assert "gave   jvp:2 f32[]" in plain(stepping.rule_pane(at(gradient, LEAVE, "mul", "jvp")), 200)
 
 
+def test_where_no_operation_is_under_way_the_rule_of_the_backward_pass_is_shown():
+    def last(x):
+        return lax.scan(lambda carry, a: (jnp.sin(carry) * a, carry), x, jnp.arange(3.0))[0]
+
+    cursor = Cursor(recorded(lambda: minijax.grad(last)(1.0)))
+    assert cursor.find(lambda moment: getattr(moment.node, "table", "") == "transpose")
+    # the rule stages the transposed body: that is a scope and no operation
+    assert cursor.find(lambda moment: moment.kind == ENTER and isinstance(moment.node, ScopeRecord))
+    assert cursor.state().bind is None
+    shown = plain(stepping.rule_pane(cursor), 200)
+    assert shown.startswith("transpose rule of scan") and "no operation is under way" not in shown
+    cursor.last()
+    assert plain(stepping.rule_pane(cursor), 200) == "no operation is under way here"
+
+
 def test_a_rule_ends_where_its_function_ends():
     text = "@deco\ndef f(\n    x,\n):\n    return x\n\n\n# more\ndef g(x):\n    return x"
     recording = Recording("full", sources=(SourceRecord("a.py", 5, text),))
