@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterable
 
 from prompt_toolkit import PromptSession, print_formatted_text
@@ -94,6 +95,8 @@ class App:
         self.output = create_output() if output is None else output
         self.history = BoundedHistory(history_path(), self.settings.history) if history is None else history
         self.warmer: Warmer | None = None
+        # set while an input runs: see ``interruptible``
+        self._running = threading.Event()
         self._at_a_terminal = input is None
         self._chosen_panels = self.settings.panels or PANELS
         # the panel last looked at in full, and at which input
@@ -260,40 +263,51 @@ class App:
         if problem:
             self.show(document(text(problem, role="warning")))
         try:
-            with interruptible.compilation():
+            with interruptible.session() as self._running:
                 return self._run()
         finally:
             if self.warmer is not None:
                 self.warmer.stop()
 
     def _run(self) -> int:
-        while True:
+        left = None
+        while left is None:
             try:
-                with restored():
-                    code = self.prompt.prompt(pre_run=self._warm_up)
+                left = self._turn()
             except KeyboardInterrupt:
-                continue  # Ctrl-C at the prompt clears the input
-            except EOFError:
-                return 0
-            if not code.strip():
-                if self.session.tour is None:
-                    continue
-                code = "%tour next"
-            if self._taken_back():
-                self.show(document(text("", line(("error", "interrupted"), ("place", " before it ran")))))
-                continue
-            if code.strip() in ("exit", "quit"):
-                return 0
-            self.settings.columns = self.columns()
-            try:
-                self.show_outcome(self.session.run_line(code))
-            except SystemExit as leaving:
-                return batch.exit_code(leaving)
-            except KeyboardInterrupt:
-                # Ctrl-C while printing, or while an error was being put into words
+                # Ctrl-C while printing, while an error was being put into words, or between two inputs
                 with contextlib.suppress(KeyboardInterrupt):
                     self.show(document(text("", line(("error", "interrupted")))))
-            self._apply_settings()
+        return left
+
+    def _turn(self) -> int | None:
+        """Read and run one input; the exit code if it was the last."""
+        self._apply_settings()
+        try:
+            with restored():
+                code = self.prompt.prompt(pre_run=self._warm_up)
+        except KeyboardInterrupt:
+            return None  # Ctrl-C at the prompt clears the input
+        except EOFError:
+            return 0
+        if not code.strip():
+            if self.session.tour is None:
+                return None
+            code = "%tour next"
+        if self._taken_back():
+            self.show(document(text("", line(("error", "interrupted"), ("place", " before it ran")))))
+            return None
+        if code.strip() in ("exit", "quit"):
+            return 0
+        self.settings.columns = self.columns()
+        self._running.set()
+        try:
+            self.show_outcome(self.session.run_line(code))
+        except SystemExit as leaving:
+            return batch.exit_code(leaving)
+        finally:
+            self._running.clear()
+        return None
 
     def _taken_back(self) -> bool:
         """Whether Ctrl-C was pressed right after Enter, when the terminal still made a key of it and not a signal."""

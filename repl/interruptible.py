@@ -1,18 +1,29 @@
-"""Compilation that Ctrl-C interrupts.
+"""Ctrl-C where Python alone would not hear it.
 
 XLA does not look at signals, and Python handles none until XLA returns. So the prompt lets another thread call XLA and
 waits for it, which a signal can interrupt. XLA then finishes in the background what nobody waits for any more.
+
+Python handles a signal before the next line of Python that runs. While the garbage collector is at work that is often
+a line of some object's finalizer, where an exception is reported and dropped. An interrupt that is lost so is repeated.
+
+CPython can also overlook a signal that has come: with 3.11, one in a hundred that come right after something was
+printed. It looks again when another thread has had the interpreter's lock; so one takes it now and then.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from minijax.backend import pjrt
+
+# Seconds after which an interrupt that was dropped is repeated, and one that was overlooked is seen.
+AGAIN = 0.1
 
 _working: set[threading.Thread] = set()
 
@@ -52,14 +63,48 @@ def abandoned() -> bool:
     return bool(_working)
 
 
+class _Nudge(threading.Thread):
+    """Takes the interpreter's lock every ``AGAIN`` seconds while ``running`` is set, until ``leave()``."""
+
+    def __init__(self) -> None:
+        super().__init__(name="minijax-interrupts", daemon=True)
+        self.running = threading.Event()
+        self._left = False
+
+    def run(self) -> None:
+        while not self._left:
+            self.running.wait()
+            time.sleep(AGAIN)
+
+    def leave(self) -> None:
+        self._left = True
+        self.running.set()
+
+
 @contextlib.contextmanager
-def compilation() -> Iterator[None]:
-    """While this lasts, compilations can be interrupted."""
+def session() -> Iterator[threading.Event]:
+    """While this lasts, compilations can be interrupted, and no interrupt is lost while the event it gives is set."""
     before, pjrt.run_elsewhere = pjrt.run_elsewhere, elsewhere
+    hook = sys.unraisablehook
+    nudge = _Nudge()
+
+    def unraisable(dropped: Any) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            # not at once: that would be in here, and dropped again
+            again = threading.Timer(AGAIN, _thread.interrupt_main)
+            again.daemon = True
+            again.start()
+        else:
+            hook(dropped)
+
+    sys.unraisablehook = unraisable
+    nudge.start()
     try:
-        yield
+        yield nudge.running
     finally:
+        nudge.leave()
         pjrt.run_elsewhere = before
+        sys.unraisablehook = hook
 
 
 def flush() -> None:

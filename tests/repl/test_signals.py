@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from minijax.repl import interruptible
 from tests.repl.screen import Terminal
 
 # What undoes bracketed paste, a hidden cursor and the alternate screen.
@@ -61,10 +63,10 @@ def test_ctrl_c_again_and_again(terminal: Terminal):
     terminal.type("def slow(x, n):\rprint('at' + f' work {n}')\rwhile True: x = sin(x)\r\r", 2)
     for number in range(2, 6):
         lines = (f"jit(lambda x: slow(x, {number}))(1.)", f"vmap(grad(lambda x: slow(x, {number})))(jnp.ones(2))")
-        line = (*lines, "print('word ' * 10**8)")[number % 3]
+        line = (*lines, f"print('{number} words ' * 10**8)")[number % 3]
         terminal.send(line + "\r")
         # not before it runs; and while a text is being made, no signal stops the one write that follows
-        terminal.wait_for("word word" if line.startswith("print") else f"at work {number}")
+        terminal.wait_for(f"{number} words {number} words" if line.startswith("print") else f"at work {number}")
         terminal.send("\x03\x03")
         terminal.wait_for(f"in [{number + 1}]")
         terminal.pump(0.2)
@@ -159,3 +161,23 @@ def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
         shell.expect(pexpect.EOF)
     finally:
         shell.close(force=True)
+
+
+def test_an_interrupt_in_a_finalizer_is_not_lost():
+    """Python reports such an exception and drops it: the prompt repeats the interrupt."""
+
+    class Closing:
+        def __del__(self) -> None:
+            _thread.interrupt_main()
+            for _ in range(10):
+                pass
+
+    reports: list[object] = []
+    before, sys.unraisablehook = sys.unraisablehook, reports.append
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible.session():
+            Closing()
+            time.sleep(10)
+    finally:
+        sys.unraisablehook = before
+    assert reports == []
