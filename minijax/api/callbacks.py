@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-import string
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -130,26 +130,29 @@ def debug_callback(
     return None
 
 
-class _Checker(string.Formatter):
+@functools.cache
+def _checker() -> Any:
     """Formats only to see whether the format string and the arguments belong together."""
+    import string  # with what it prepares 1 ms, for which whoever imports minijax would wait
 
-    def format_field(self, value: Any, format_spec: str) -> str:
-        return ""  # the value is known when the program runs
+    class Checker(string.Formatter):
+        def format_field(self, value: Any, format_spec: str) -> str:
+            return ""  # the value is known when the program runs
 
-    def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
-        unused = [arg for i, arg in enumerate(args) if i not in used_args]
-        unused_names = [k for k in kwargs if k not in used_args]
-        if unused:
-            raise ValueError(
-                f"Unused positional arguments to `jax.debug.print`: {unused}. Give each a {{}} in the format."
-            )
-        if unused_names:
-            raise ValueError(
-                f"Unused keyword arguments to `jax.debug.print`: {unused_names}. Name each as {{name}} in the format."
-            )
+        def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
+            unused = [arg for i, arg in enumerate(args) if i not in used_args]
+            unused_names = [k for k in kwargs if k not in used_args]
+            if unused:
+                raise ValueError(
+                    f"Unused positional arguments to `jax.debug.print`: {unused}. Give each a {{}} in the format."
+                )
+            if unused_names:
+                raise ValueError(
+                    f"Unused keyword arguments to `jax.debug.print`: {unused_names}. "
+                    "Name each as {name} in the format."
+                )
 
-
-_checker = _Checker()
+    return Checker()
 
 
 def debug_print(
@@ -169,12 +172,12 @@ def debug_print(
 
     def write(fmt: str, *args: Any, **kwargs: Any) -> None:
         if not skip_format_check:
-            _checker.format(fmt, *args, **kwargs)
+            _checker().format(fmt, *args, **kwargs)
         in_tree, leaves, static = _split_static(args, kwargs)
         debug_print_p.bind(
             *leaves,
             fmt=fmt,
-            has_placeholders=any(field is not None for _, field, *_ in string.Formatter().parse(fmt)),
+            has_placeholders=any(field is not None for _, field, *_ in _checker().parse(fmt)),
             in_tree=in_tree,
             logging_record=_record,
             np_printoptions=tuple(np.get_printoptions().items()),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -477,7 +476,7 @@ class _TutorialPrinter:
 def _tutorial_names() -> Iterator[str]:
     """a, b, ..., z, ab, ac, ...: the arrangements of distinct letters."""
     for length in itertools.count(1):
-        for letters in itertools.permutations(string.ascii_lowercase, length):
+        for letters in itertools.permutations(map(chr, range(ord("a"), ord("z") + 1)), length):
             yield "".join(letters)
 
 

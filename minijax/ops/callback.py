@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,16 +37,29 @@ from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import tree_leaves, tree_unflatten
 
 
-@dataclass(frozen=True)
 class FlatCallback:
     """A Python function of trees, called with leaves; ``static`` are the leaves that are no arrays, by position.
 
     Equal for the same function called with the same structure, so that staging it twice gives equal equations.
     """
 
-    callback_func: Callable[..., Any]
-    in_tree: Any
-    static: tuple[tuple[int, Any], ...] = ()
+    __slots__ = ("callback_func", "in_tree", "static")
+
+    def __init__(
+        self, callback_func: Callable[..., Any], in_tree: Any, static: tuple[tuple[int, Any], ...] = ()
+    ) -> None:
+        self.callback_func = callback_func
+        self.in_tree = in_tree
+        self.static = static
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.callback_func, self.in_tree, self.static
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if type(other) is FlatCallback else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     def __call__(self, *leaves: Any) -> list[Any]:
         static = dict(self.static)
