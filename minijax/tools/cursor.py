@@ -146,21 +146,21 @@ def moments(recording: Recording) -> tuple[Moment, ...]:
     return tuple(map(Moment, kinds, nodes, depths, parents, others, ats))
 
 
-def loose_rules(known: Sequence[Moment]) -> list[int]:
-    """For each moment, the index of the one at which the rule began that is applied there without a bind.
+def loose_rules(known: Sequence[Moment]) -> list[RuleRecord | None]:
+    """For each moment, the rule that is applied there without a bind.
 
     Such are the rules of a backward pass. One is in force until the next at the same place begins, or until what it is
-    a part of is finished: that is announced by a phase or by a jaxpr. -1 where there is none, and for the beginning
+    a part of is finished: that is announced by a phase or by a jaxpr. None where there is none, and for the beginning
     and the end.
     """
-    current: dict[int, int] = {}
+    current: dict[int, RuleRecord] = {}
     out = []
-    for index, moment in enumerate(known):
+    for moment in known:
         if isinstance(moment.node, RuleRecord):
-            current[moment.parent] = index
+            current[moment.parent] = moment.node
         elif isinstance(moment.node, (PhaseRecord, JaxprRecord)):
             current.pop(moment.parent, None)
-        out.append(-1 if moment.node is None else current.get(moment.parent, -1))
+        out.append(None if moment.node is None else current.get(moment.parent))
     return out
 
 
@@ -413,8 +413,7 @@ class Cursor:
             node = self.moments[index].node
             if isinstance(node, BindRecord):
                 return node.rule
-            rule = self.moments[self._loose[index]].node if self._loose[index] >= 0 else None
-            if isinstance(rule, RuleRecord):
+            if rule := self._loose[index]:
                 return rule
         return None
 

@@ -166,7 +166,7 @@ class _Payload(Texts):
         begun: set[int] = set()  # the moments at which the records that are kept were entered
         left_out = last = 0
         known = moments(self.recording)
-        for index, (moment, loose) in enumerate(zip(known, loose_rules(known), strict=True)):
+        for index, (moment, rule) in enumerate(zip(known, loose_rules(known), strict=True)):
             if moment.node is None:
                 continue
             if moment.kind == LEAVE:
@@ -175,8 +175,7 @@ class _Payload(Texts):
             elif len(nodes) >= self.most:
                 left_out += 1
             else:
-                rule = known[loose].node if loose >= 0 else None
-                nodes.append(self.node(moment.node, rule if isinstance(rule, RuleRecord) else None))
+                nodes.append(self.node(moment.node, rule))
                 last = moment.at
                 moves.append("(" if moment.kind == ENTER else ".")
                 if moment.kind == ENTER:
