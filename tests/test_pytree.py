@@ -243,7 +243,7 @@ def test_interned_structures_go_when_they_are_not_used() -> None:
 
 
 def test_the_tables_are_bounded() -> None:
-    from minijax import pytree_core as core
+    from minijax.pytree import core
 
     for i in range(core._TABLE_LIMIT + 10):
         tree_structure({f"key{i}": 1, "nested": (1, [2])})

@@ -20,7 +20,7 @@ from minijax.ops.convert import reduce_precision_p
 from minijax.ops.dot import dot_general_p
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import tree_flatten, tree_map, tree_unflatten
-from minijax.pytree_prefix import broadcast_prefix
+from minijax.pytree.prefix import broadcast_prefix
 
 # Beyond this many values of the static arguments of one function, the earliest is forgotten.
 MAX_STATIC = 256

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from minijax import pytree_core
 from minijax.backend.client import Runtime, jax_is_imported, runtime
 from minijax.backend.pjrt import put
 from minijax.core.array import Array, LiteralArray, get_aval
 from minijax.core.named import NamedTuple
+from minijax.pytree.core import Node, follow_registrations, tree_leaves
 
 __all__ = ["FastPath", "fast_path", "flatten", "host_call", "leaves", "x64_agrees"]
 
@@ -70,9 +70,9 @@ class _Registries:
             self.buffers.register_dataclass_node(cls, ["_buffer"], ["aval"])
         self.buffers.register_node(_Results, _Results.taken_apart, operator.call)
         self.x64 = None if jax_is_imported() else self._settings(rt)
-        pytree_core.follow_registrations(self.register)
+        follow_registrations(self.register)
 
-    def register(self, cls: type, node: pytree_core.Node) -> None:
+    def register(self, cls: type, node: Node) -> None:
         """Tell jaxlib of a class that is a node of the user's."""
         for registry in (self.arrays, self.buffers):
             registry.register_node(cls, node.flatten, node.unflatten)
@@ -127,7 +127,7 @@ def leaves(tree: Any) -> list[Any]:
             return _made.arrays.flatten(tree)[0]
         except Exception:  # the keys of a dict, or a function of the user's: our errors say more
             pass
-    return pytree_core.tree_leaves(tree)
+    return tree_leaves(tree)
 
 
 def host_call(

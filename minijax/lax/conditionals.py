@@ -21,7 +21,7 @@ from minijax.ops.cond import cond_p, join_branches
 from minijax.ops.convert import convert
 from minijax.ops.elementwise import ne_p
 from minijax.pytree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
-from minijax.pytree_prefix import tree_diff
+from minijax.pytree.prefix import tree_diff
 
 _NOT_GIVEN = object()
 _INT32 = np.dtype(np.int32)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax import errors, pytree_nodes
+from minijax import errors
 from minijax.api.compile import JitFunction
 from minijax.api.custom_derivatives import custom_jvp, custom_vjp
 from minijax.core.array import Array
@@ -35,7 +35,8 @@ from minijax.core.trace import Tracer
 from minijax.interpreters import ad, batching
 from minijax.lowering.foreign import AuthorsRule
 from minijax.lowering.lower import lowering_rules
-from minijax.pytree_core import kinds
+from minijax.pytree import nodes as pytree_nodes
+from minijax.pytree.core import kinds
 from minijax.tools import passes, preview, targets
 
 PACKAGE = "minijax"

@@ -1,13 +1,4 @@
-"""Pytrees: nested containers taken apart into leaves and a tree definition, and put together again.
-
-The meaning is that of ``jax.tree_util`` (https://docs.jax.dev/en/latest/pytrees.html), written in Python.
-This module has the functions over whole trees and all names of the family, whose other members are
-
-- ``pytree_keys``: key paths;
-- ``pytree_core``: tree definitions, kinds of node, flatten and unflatten;
-- ``pytree_nodes``: registration, ``Partial``;
-- ``pytree_prefix``: prefixes (``in_axes``), differences, and their explanation.
-"""
+"""Functions over whole trees: mapping, reducing, transposing, and the same with key paths."""
 
 from __future__ import annotations
 
@@ -15,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minijax.pytree_core import (
+from minijax.pytree.core import (
     LEAF,
     IsLeaf,
     Leaf,
@@ -23,9 +14,6 @@ from minijax.pytree_core import (
     Tree,
     build,
     children_of,
-    flatten_one_level,
-    flatten_one_level_with_keys,
-    is_tree_node,
     keys_of,
     kinds,
     make_treedef,
@@ -33,87 +21,9 @@ from minijax.pytree_core import (
     tree_flatten,
     tree_leaves,
     tree_structure,
-    tree_unflatten,
-    treedef_children,
-    treedef_is_leaf,
-    treedef_tuple,
 )
-from minijax.pytree_keys import (
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
-    KeyEntry,
-    KeyPath,
-    SequenceKey,
-    keystr,
-)
-from minijax.pytree_nodes import (
-    Partial,
-    register_dataclass,
-    register_pytree_node,
-    register_pytree_node_class,
-    register_pytree_with_keys,
-    register_pytree_with_keys_class,
-    register_static,
-)
-from minijax.pytree_prefix import (
-    TreeDifference,
-    broadcast_prefix,
-    explain_prefix_mismatch,
-    explain_tree_diff,
-    prefix_leaves,
-    tree_broadcast,
-    tree_diff,
-)
-
-__all__ = [
-    "LEAF",
-    "DictKey",
-    "FlattenedIndexKey",
-    "GetAttrKey",
-    "IsLeaf",
-    "KeyEntry",
-    "KeyPath",
-    "Leaf",
-    "Partial",
-    "PyTreeDef",
-    "SequenceKey",
-    "Tree",
-    "TreeDifference",
-    "all_leaves",
-    "broadcast_prefix",
-    "explain_prefix_mismatch",
-    "explain_tree_diff",
-    "flatten_one_level",
-    "flatten_one_level_with_keys",
-    "flatten_with_path",
-    "is_tree_node",
-    "keystr",
-    "prefix_leaves",
-    "register_dataclass",
-    "register_pytree_node",
-    "register_pytree_node_class",
-    "register_pytree_with_keys",
-    "register_pytree_with_keys_class",
-    "register_static",
-    "tree_all",
-    "tree_broadcast",
-    "tree_diff",
-    "tree_flatten",
-    "tree_flatten_with_path",
-    "tree_leaves",
-    "tree_leaves_with_path",
-    "tree_map",
-    "tree_map_with_path",
-    "tree_reduce",
-    "tree_reduce_associative",
-    "tree_structure",
-    "tree_transpose",
-    "tree_unflatten",
-    "treedef_children",
-    "treedef_is_leaf",
-    "treedef_tuple",
-]
+from minijax.pytree.keys import KeyPath
+from minijax.pytree.prefix import explain_prefix_mismatch
 
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:

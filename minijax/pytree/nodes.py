@@ -8,8 +8,8 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from minijax.pytree_core import Node, register_node
-from minijax.pytree_keys import DictKey, GetAttrKey, KeyEntry
+from minijax.pytree.core import Node, register_node
+from minijax.pytree.keys import DictKey, GetAttrKey, KeyEntry
 
 _Class = TypeVar("_Class", bound=type)
 

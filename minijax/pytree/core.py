@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from minijax.pytree_keys import DictKey, FlattenedIndexKey, GetAttrKey, KeyEntry, SequenceKey
+from minijax.pytree.keys import DictKey, FlattenedIndexKey, GetAttrKey, KeyEntry, SequenceKey
 
 Tree = Any
 Leaf = Any

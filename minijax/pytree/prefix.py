@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from minijax.pytree_core import (
+from minijax.pytree.core import (
     NONE,
     IsLeaf,
     PyTreeDef,
@@ -21,7 +21,7 @@ from minijax.pytree_core import (
     says_leaf,
     tree_structure,
 )
-from minijax.pytree_keys import KeyPath, keystr
+from minijax.pytree.keys import KeyPath, keystr
 
 
 class _Placeholder:
