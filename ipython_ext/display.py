@@ -13,12 +13,12 @@ from typing import Any
 
 from minijax.ipython_ext.places import renamer
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.command import NOTHING, Result
-from minijax.tools.document import Block, Code, Document, Program, Row, Text, document, line
-from minijax.tools.hlo import folded
-from minijax.tools.html import to_html
-from minijax.tools.lexer import highlight
-from minijax.tools.theme import to_text
+from minijax.tools.documents.document import Block, Code, Document, Program, Row, Text, document, line
+from minijax.tools.documents.html import to_html
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.documents.theme import to_text
+from minijax.tools.programs.hlo import folded
+from minijax.tools.session.result import NOTHING, Result
 
 # Notebooks have no width that the kernel knows.
 _PAGE = 100
@@ -75,7 +75,7 @@ def bundle(shell: Any, doc: Document) -> dict[str, str]:
 
 def _widget(recording: Any, start: int = 0) -> str:
     # imported here: the widget reads its script from a file, and only a notebook that steps needs it
-    from minijax.tools.widget import widget_html
+    from minijax.tools.pages.widget import widget_html
 
     return widget_html(recording, highlight, start=start)
 
@@ -107,8 +107,8 @@ def _compiled(compiled: Any) -> Document:
 
 def _recording(recording: Any) -> Document:
     # imported here: loading the extension must not cost what only recordings need
-    from minijax.tools.log import log_document
-    from minijax.tools.views import summary
+    from minijax.tools.recording.log import log_document
+    from minijax.tools.recording.panels import summary
 
     head = document(Text((line(("heading", repr(recording))),)))
     return head + (log_document(recording, _MOST_LOGGED) if recording.tree else summary(recording))
@@ -120,21 +120,21 @@ def _recording_html(recording: Any) -> str:
 
 def _matrix(matrix: Any) -> Document:
     # imported here, as above
-    from minijax.tools.rules_view import matrix as matrix_document
+    from minijax.tools.explain.rules import matrix as matrix_document
 
     return matrix_document(matrix.rows)
 
 
 def _programs_html(programs: Any) -> str:
     # imported here, as above
-    from minijax.tools.widget_links import programs_html
+    from minijax.tools.pages.links import programs_html
 
     return programs_html(programs, highlight)
 
 
 def _programs(programs: Any) -> Document:
     # imported here, as above
-    from minijax.tools.link_views import annotated, missing_rows
+    from minijax.tools.programs.link_views import annotated, missing_rows
 
     blocks: list[Block] = []
     for pane in programs.panes:
@@ -154,10 +154,10 @@ OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any], str]]] = {
     "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.api.stages.Lowered": (_lowered, _as_html(_lowered)),
     "minijax.api.stages.CompiledFunction": (_compiled, _as_html(_compiled)),
-    "minijax.tools.recording.Recording": (_recording, _recording_html),
-    "minijax.tools.links.LinkedPrograms": (_programs, _programs_html),
+    "minijax.tools.recording.records.Recording": (_recording, _recording_html),
+    "minijax.tools.programs.links.LinkedPrograms": (_programs, _programs_html),
     "minijax.extend.rules.RuleMatrix": (_matrix, _as_html(_matrix)),
-    "minijax.tools.document.Document": (lambda shown: shown, _as_html(lambda shown: shown)),
+    "minijax.tools.documents.document.Document": (lambda shown: shown, _as_html(lambda shown: shown)),
 }
 
 

@@ -15,11 +15,11 @@ from minijax.ipython_ext.display import OBJECTS, Shown, bundle, html_formatter, 
 from minijax.ipython_ext.magics import MinijaxMagics
 from minijax.ipython_ext.places import renamer
 from minijax.ipython_ext.tracebacks import Tracebacks
-from minijax.tools.command import NOTHING
-from minijax.tools.document import Document, document, text
-from minijax.tools.recorder import Recorder
-from minijax.tools.session import Entry
-from minijax.tools.views import summary
+from minijax.tools.documents.document import Document, document, text
+from minijax.tools.recording.panels import summary
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.session.result import NOTHING
+from minijax.tools.session.session import Entry
 
 # The packages that run a cell: a line of theirs is no line of the user's.
 _MACHINERY = (*IPython.__path__, *traitlets.__path__)

@@ -22,12 +22,13 @@ from traitlets import Bool, Enum, TraitError, Unicode, validate
 from minijax.ipython_ext.display import Shown
 from minijax.ipython_ext.places import origin
 from minijax.ipython_ext.terminal import has_screen, stepped
-from minijax.tools.arguments import UsageError
-from minijax.tools.command import Command
-from minijax.tools.commands import COMMANDS
-from minijax.tools.lexer import highlight
-from minijax.tools.session import Session
-from minijax.tools.views import PANELS
+from minijax.tools.commands import find
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.recording.panels import PANELS
+from minijax.tools.session.session import Session
+from minijax.tools.usage import UsageError
 
 # Commands that IPython has under the same name get this in front.
 PREFIX = "minijax_"
@@ -91,7 +92,7 @@ class _Traits(Magics):
     style = Enum(("jax", "tutorial"), "jax", help="How jaxprs are printed.").tag(config=True)
 
     def __init__(self, shell: Any) -> None:
-        self.session = Session(shell.user_ns)
+        self.session = Session(find, shell.user_ns)
         self.session.highlight = highlight
         self.session.renamed_commands = {name: PREFIX + name for name in TAKEN}
         self.session.settings.without = WITHOUT

@@ -6,12 +6,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from minijax.tools.command import NOTHING, Result
-from minijax.tools.document import Document
-from minijax.tools.theme import resolved
+from minijax.tools.documents.document import Document
+from minijax.tools.documents.theme import resolved
+from minijax.tools.session.result import NOTHING, Result
 
 if TYPE_CHECKING:
-    from minijax.tools.session import Session
+    from minijax.tools.session.session import Session
 
 
 def has_screen(shell: Any) -> bool:

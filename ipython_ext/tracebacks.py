@@ -17,7 +17,7 @@ from IPython.core.error import UsageError
 
 from minijax import errors
 from minijax.config import config
-from minijax.tools.tracebacks import is_internal
+from minijax.tools.session.tracebacks import is_internal
 
 
 class Tracebacks:

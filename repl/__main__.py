@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from minijax import errors
 from minijax.repl import batch, user_folder
-from minijax.tools.session import Session
-from minijax.tools.settings import Settings
-from minijax.tools.settings_file import load, settings_path
-from minijax.tools.theme import visible
+from minijax.tools.documents.theme import visible
+from minijax.tools.session.session import Session
+from minijax.tools.session.settings import Settings
+from minijax.tools.session.settings_file import load, settings_path
 
 if TYPE_CHECKING:
     import argparse

@@ -27,14 +27,13 @@ from minijax.repl.history import BoundedHistory, history_path
 from minijax.repl.style import InputLexer, fragments, style_for
 from minijax.repl.terminal import restored
 from minijax.repl.warm import Warmer
-from minijax.tools import source
-from minijax.tools.arguments import UsageError
-from minijax.tools.command import NOTHING, Step
-from minijax.tools.document import Document, document, line, text
-from minijax.tools.session import Outcome, Session
-from minijax.tools.settings import PANELS
-from minijax.tools.theme import resolved
-from minijax.tools.views import summary
+from minijax.tools.documents.document import Document, document, line, text
+from minijax.tools.documents.theme import resolved
+from minijax.tools.recording.panels import PANELS, summary
+from minijax.tools.session import source
+from minijax.tools.session.result import NOTHING, Step
+from minijax.tools.session.session import Outcome, Session
+from minijax.tools.usage import UsageError
 
 
 class SessionCompleter(Completer):
@@ -45,7 +44,7 @@ class SessionCompleter(Completer):
 
     def get_completions(self, document: Typed, complete_event: CompleteEvent) -> Iterable[Completion]:
         # imported here: brings the table of commands, which the first prompt must not wait for
-        from minijax.tools.completion import complete
+        from minijax.tools.commands.completion import complete
 
         for found in complete(self.session, document.text_before_cursor):
             yield Completion(found.text, -found.length, display_meta=found.kind)

@@ -12,12 +12,13 @@ from typing import Any, TextIO
 import minijax
 from minijax.backend import client
 from minijax.config import config
-from minijax.tools import source
-from minijax.tools.document import LABEL_WIDTH, WIDEST, Document, Text, document, line
-from minijax.tools.namespace import initial_names
-from minijax.tools.session import Outcome, Session
-from minijax.tools.settings import Settings
-from minijax.tools.theme import colour_bits, coloured, resolved, to_text
+from minijax.tools.commands import find
+from minijax.tools.documents.document import LABEL_WIDTH, WIDEST, Document, Text, document, line
+from minijax.tools.documents.theme import colour_bits, coloured, resolved, to_text
+from minijax.tools.session import source
+from minijax.tools.session.namespace import initial_names
+from minijax.tools.session.session import Outcome, Session
+from minijax.tools.session.settings import Settings
 
 
 def versions() -> str:
@@ -46,7 +47,7 @@ def new_session(namespace: dict[str, Any], x64: bool = False, settings: Settings
     if x64:
         config.update("jax_enable_x64", True)
     namespace.update(initial_names())
-    session = Session(namespace, settings)
+    session = Session(find, namespace, settings)
     session.highlight = highlighted
     return session
 
@@ -110,7 +111,7 @@ def fits(doc: Document, columns: int, fold: bool) -> bool:
 
 def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
     """``lexer.highlight``, which brings Pygments: imported when the first program is shown or the first key typed."""
-    from minijax.tools.lexer import highlight
+    from minijax.tools.documents.lexer import highlight
 
     return highlight(text, language)
 

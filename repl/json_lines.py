@@ -8,7 +8,7 @@ The fields:
 - ``shown``: what a prompt would show above the panels, as plain text.
 - ``printed``: what the input wrote to standard output (its beginning, if that is long: ``printed_cut`` is then true).
 - ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, the user's innermost, or null).
-- ``panels``: null for an input that traced nothing, or what ``minijax.tools.panel_data.panel_data`` describes.
+- ``panels``: null for an input that traced nothing, or what ``tools.recording.panel_data`` describes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from minijax.repl import batch
-from minijax.tools.command import NOTHING
-from minijax.tools.document import plain
-from minijax.tools.panel_data import panel_data
-from minijax.tools.session import Outcome, Session
-from minijax.tools.tracebacks import last_user_place
+from minijax.tools.documents.document import plain
+from minijax.tools.recording.panel_data import panel_data
+from minijax.tools.session.result import NOTHING
+from minijax.tools.session.session import Outcome, Session
+from minijax.tools.session.tracebacks import last_user_place
 
 FORMAT = 1
 WIDTH = 100

@@ -9,7 +9,7 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from minijax.tools import source
+from minijax.tools.session import source
 
 # The key of each panel: it shows the panel in full, then folds it away, then shows it short again.
 PANEL_KEYS = {"tracers": "F3", "jaxpr": "F4", "hlo": "F5", "cache": "F6", "time": "F7", "stack": "F8"}

@@ -11,10 +11,10 @@ from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
 from minijax.repl.batch import highlighted
-from minijax.tools.document import Document, lay_out, split_lines
-from minijax.tools.fold import folded
-from minijax.tools.source import is_command
-from minijax.tools.theme import STYLES, shown_line, terminal_style
+from minijax.tools.documents.document import Document, lay_out, split_lines
+from minijax.tools.documents.fold import folded
+from minijax.tools.documents.theme import STYLES, shown_line, terminal_style
+from minijax.tools.session.source import is_command
 
 # Those of prompt_toolkit's own parts that have a role here: what is suggested, offered and refused.
 _PARTS = {

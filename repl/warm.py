@@ -16,7 +16,7 @@ QUIET = 0.4
 
 
 def _colours() -> None:
-    from minijax.tools.lexer import highlight  # brings Pygments
+    from minijax.tools.documents.lexer import highlight  # brings Pygments
 
     list(highlight("x = 1", "python"))
     list(highlight("x = 1", "stablehlo"))

@@ -63,30 +63,41 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.tree",
         "minijax.tree_util",
     ),
-    ("minijax.tools",),
+    ("minijax.interop",),
+    ("minijax.tools.usage", "minijax.tools.frozen"),
+    ("minijax.tools.documents",),
+    ("minijax.tools.programs",),
+    ("minijax.tools.recording",),
+    ("minijax.tools.stepper",),
+    ("minijax.tools.live",),
+    ("minijax.tools.session",),
+    ("minijax.tools.pages",),
+    ("minijax.tools.compare",),
+    ("minijax.tools.explain",),
+    ("minijax.tools",),  # the module itself: what programs use of the packages below
+    ("minijax.tools.commands",),
     ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # python -m minijax is the terminal program
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FRONT_ENDS = ("minijax.repl", "minijax.ipython_ext")
 
 UI_LIBRARIES = {"IPython", "prompt_toolkit", "pygments"}
-PYGMENTS_MODULE = "minijax.tools.lexer"
+PYGMENTS_MODULE = "minijax.tools.documents.lexer"
 JAX_LIBRARIES = {"jax", "jaxlib"}
-# realjax carries the user's program over to JAX, for %time and %compare
-JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop", "minijax.tools.realjax")
+JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 
 # Imports of minijax modules inside a function: which modules (a pattern) may fetch what late. Each has a
 # reason; a cycle is not one.
 LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("*", "minijax.backend"): "costs jaxlib's import, and only the first compilation needs it",
     ("minijax.repl.__main__", "minijax.repl"): "-c and files need no terminal library; start-up has a budget",
-    ("minijax.repl.*", "minijax.tools.lexer"): "Pygments is loaded only where output is coloured",
-    ("minijax.repl.app", "minijax.tools.completion"): "brings the commands; the first prompt does not wait for them",
+    ("minijax.repl.*", "minijax.tools.documents.lexer"): "Pygments is loaded only where output is coloured",
+    ("minijax.repl.app", "minijax.tools.commands.completion"): "brings the commands; the first prompt does not wait",
     ("minijax.repl.app", "minijax.repl.stepper"): "a prompt starts without the stepper",
-    ("minijax.tools.session", "minijax.tools.commands"): "a dozen modules, and a program without commands needs none",
-    ("minijax.tools.recorder", "minijax.tools.recorder_full"): "every session records summaries, few a tree",
-    ("minijax.tools.commands_*", "minijax.tools"): "what one command alone needs; every session starts, few run it",
-    ("minijax.tools.session", "minijax.tools.live_views"): "a session without pushed levels starts without their views",
+    ("minijax.tools.commands", "minijax.tools.commands.table"): "a dozen modules, which the first command brings",
+    ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "every session records summaries, few a tree",
+    ("minijax.tools.commands.*", "minijax.tools"): "what one command alone needs; every session starts, few run it",
+    ("minijax.tools.session.session", "minijax.tools.live.views"): "a session without pushed levels needs no views",
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",

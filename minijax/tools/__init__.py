@@ -9,8 +9,8 @@ From Python: ``record(f, *args)`` runs a call and gives its result together with
 *args)`` tells what a call would find in the cache.
 """
 
-from minijax.tools.explain import CacheAnswer, explain_cache_miss, no_recompile
-from minijax.tools.recorder import Recorder, record
-from minijax.tools.recording import Recording
+from minijax.tools.explain.caches import CacheAnswer, explain_cache_miss, no_recompile
+from minijax.tools.recording.recorder import Recorder, record
+from minijax.tools.recording.records import Recording
 
 __all__ = ["CacheAnswer", "Recorder", "Recording", "explain_cache_miss", "no_recompile", "record"]

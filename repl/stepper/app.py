@@ -24,10 +24,10 @@ from prompt_toolkit.styles import BaseStyle, Style, merge_styles
 from minijax.repl.stepper.keys import KEYS
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
-from minijax.tools import stepping
-from minijax.tools.command import Step
-from minijax.tools.document import Line
-from minijax.tools.recording import Recording
+from minijax.tools.documents.document import Line
+from minijax.tools.recording.records import Recording
+from minijax.tools.session.result import Step
+from minijax.tools.stepper import panes
 
 # Without colours the bar still differs from everything else.
 STYLE = Style.from_dict({"mj-stepper-bar": "reverse bold"})
@@ -206,7 +206,7 @@ def run(
                 earlier, stepper = stepper, Stepper(Step(recording, 0, step.retrace, step.programs), rename)
                 lost = stepper.cursor.take_marks(earlier.cursor)
                 if error is not None:
-                    stepping.to_failure(stepper.cursor)
+                    panes.to_failure(stepper.cursor)
                 gone = f"; no such moment for bookmark {' '.join(lost)}" if lost else ""
                 stepper.say(f"recorded again, every trace made anew{gone}", "good")
             elif wanted == "programs" and step.programs is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from minijax.repl.stepper.model import Stepper
-from minijax.tools.document import Line, line, wrapped
+from minijax.tools.documents.document import Line, line, wrapped
 from minijax.tools.frozen import Frozen
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from minijax.tools import stepping, stepping_programs, storage
-from minijax.tools.command import Step
-from minijax.tools.cursor import Cursor
-from minijax.tools.links import LinkedPrograms
-from minijax.tools.recording import BindRecord, CacheRecord, Recording
-from minijax.tools.stepping_programs import PROGRAM_PANES, Selection
-from minijax.tools.stepping_tree import FOLD
+from minijax.tools.programs.links import LinkedPrograms
+from minijax.tools.recording import storage
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import BindRecord, CacheRecord, Recording
+from minijax.tools.session.result import Step
+from minijax.tools.stepper import panes as stepping
+from minijax.tools.stepper import programs
+from minijax.tools.stepper.programs import PROGRAM_PANES, Selection
+from minijax.tools.stepper.tree import FOLD
 
 # The panes of the two views: what happens at a moment, and what the programs of the call became.
 MOMENT_PANES = tuple(stepping.PANES)
@@ -66,7 +68,7 @@ class Stepper:
         self.step = step
         self.rename = rename
         self.cursor = Cursor(step.recording, step.position)
-        self.linked: LinkedPrograms | None = stepping_programs.recorded_programs(step.recording)
+        self.linked: LinkedPrograms | None = programs.recorded_programs(step.recording)
         self.programs = False
         self.selection = Selection()
         self.focus = "tree"
@@ -275,12 +277,12 @@ class Stepper:
     def select_moment(self) -> None:
         """Mark what belongs to the cursor's moment."""
         if self.programs and self.linked is not None:
-            self.selection = stepping_programs.at_moment(self.linked, self.cursor)
+            self.selection = programs.at_moment(self.linked, self.cursor)
 
     def program_index(self, name: str) -> int:
         """Which of the programs the pane ``name`` shows."""
         assert self.linked is not None
-        return stepping_programs.pane_index(self.linked, name, self.selection, self.cursor.state().place)
+        return programs.pane_index(self.linked, name, self.selection, self.cursor.state().place)
 
     def select_line(self, lines: int) -> None:
         """Select a line of the focused program, so many below the one that is selected in it now."""
@@ -294,7 +296,7 @@ class Stepper:
         else:
             here = next(iter(shown.with_equations(self.selection.equations)), 0) - (lines > 0)
         index = min(max(here + lines, 0), len(shown.lines) - 1)
-        self.selection = stepping_programs.at_line(self.linked, pane, index)
+        self.selection = programs.at_line(self.linked, pane, index)
         self.scrolled.clear()
 
     def unfold(self) -> None:

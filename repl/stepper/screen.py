@@ -14,10 +14,11 @@ from prompt_toolkit.utils import get_cwidth
 from minijax.repl.batch import highlighted
 from minijax.repl.stepper.keys import help_lines
 from minijax.repl.stepper.model import Stepper
-from minijax.tools import stepping, stepping_programs
-from minijax.tools.document import Document, Line, Segment, lay_out
-from minijax.tools.stepping_tree import tree_rows
-from minijax.tools.theme import visible
+from minijax.tools.documents.document import Document, Line, Segment, lay_out
+from minijax.tools.documents.theme import visible
+from minijax.tools.stepper import panes as stepping
+from minijax.tools.stepper import programs
+from minijax.tools.stepper.tree import tree_rows
 
 # The screens on which there are three columns, two, or one with two panes: (columns, lines) at least.
 THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
@@ -55,7 +56,7 @@ def _foot(stepper: Stepper, columns: int) -> list[Line]:
     """What the moment is; below it what the last key said, or the times and the error."""
     lines = _renamed(stepper, lay_out(stepping.status(stepper.cursor), columns))
     if stepper.programs and stepper.linked is not None:
-        selected = stepping_programs.selection_line(stepper.linked, stepper.selection)
+        selected = programs.selection_line(stepper.linked, stepper.selection)
         lines = [lines[0], *_renamed(stepper, [selected])]
     first = (("", " "), *lines[0])
     role, said = stepper.message
@@ -205,7 +206,7 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
 def _document(stepper: Stepper, name: str, columns: int) -> Document:
     if stepper.programs and stepper.linked is not None:
         place = stepper.cursor.state().place
-        return stepping_programs.linked_pane(stepper.linked, stepper.program_index(name), stepper.selection, place)
+        return programs.linked_pane(stepper.linked, stepper.program_index(name), stepper.selection, place)
     return stepping.PANES[name](stepper.cursor)
 
 

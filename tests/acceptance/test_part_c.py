@@ -16,8 +16,8 @@ import pytest
 import minijax
 from minijax.core.trace import stack_depth
 from minijax.ir.typecheck import typecheck_jaxpr
-from minijax.tools.recorder import record
-from minijax.tools.recording import BindRecord, RuleRecord
+from minijax.tools.recording.recorder import record
+from minijax.tools.recording.records import BindRecord, RuleRecord
 
 from .multiply_add import AUTHOR, author, count
 

@@ -109,7 +109,7 @@ class Watched(_AgainstItself):
 
     def samplers(self, settings: Settings, stack: ExitStack) -> tuple[dict[str, Callable[[], float]], str]:
         ns = settings.namespaces[settings.subject]
-        recorder = importlib.import_module("minijax.tools.recorder").Recorder
+        recorder = importlib.import_module("minijax.tools.recording.recorder").Recorder
 
         def unwatched() -> float:
             return cpu_ns(self.prepare(ns))[0]

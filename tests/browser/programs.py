@@ -8,7 +8,8 @@ from typing import Any
 import minijax
 import minijax.numpy as jnp
 from minijax import grad, jit, lax, make_jaxpr, vmap
-from minijax.tools import Recorder, Recording, source
+from minijax.tools import Recorder, Recording
+from minijax.tools.session import source
 
 USER = """\
 import minijax.numpy as jnp

@@ -8,13 +8,13 @@ import pytest
 from nbconvert import HTMLExporter
 
 from minijax.repl.batch import new_session
-from minijax.tools.cursor import Cursor
-from minijax.tools.document import plain
-from minijax.tools.lexer import highlight
-from minijax.tools.links import LinkedPrograms
-from minijax.tools.stepping_programs import at_moment
-from minijax.tools.widget import widget_html
-from minijax.tools.widget_links import programs_html
+from minijax.tools.documents.document import plain
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.pages.links import programs_html
+from minijax.tools.pages.widget import widget_html
+from minijax.tools.programs.links import LinkedPrograms
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.stepper.programs import at_moment
 from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, recording
 from tests.ipython.kernel import executed

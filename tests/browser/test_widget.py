@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from minijax.tools import stepping
-from minijax.tools.cursor import ENTER, Cursor
-from minijax.tools.document import LINK, MARK, lay_out
-from minijax.tools.lexer import highlight
-from minijax.tools.theme import visible
-from minijax.tools.widget import WIDTH, widget_html
+from minijax.tools.documents.document import LINK, MARK, lay_out
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.documents.theme import visible
+from minijax.tools.pages.widget import WIDTH, widget_html
+from minijax.tools.recording.cursor import ENTER, Cursor
+from minijax.tools.stepper import panes
 from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, NAMES, recording
 
@@ -52,11 +52,11 @@ def pane(view: Any, cursor: Cursor, width: int = 100_000) -> list[str]:
 def expected(cursor: Cursor) -> dict[str, list[str]]:
     """What a stepper shows at the cursor's moment, computed in Python."""
     return {
-        "status": squeezed(pane(stepping.status, cursor)[:1]),
-        "source": squeezed(pane(stepping.source_pane, cursor)),
-        "stack": squeezed(pane(stepping.stack_pane, cursor)),
-        "program": squeezed(pane(stepping.program_pane, cursor, WIDTH)),
-        "rule": squeezed(pane(stepping.rule_pane, cursor)),
+        "status": squeezed(pane(panes.status, cursor)[:1]),
+        "source": squeezed(pane(panes.source_pane, cursor)),
+        "stack": squeezed(pane(panes.stack_pane, cursor)),
+        "program": squeezed(pane(panes.program_pane, cursor, WIDTH)),
+        "rule": squeezed(pane(panes.rule_pane, cursor)),
     }
 
 
@@ -97,7 +97,7 @@ def test_every_step_there_and_back_shows_what_python_computes(name: str, window:
 def test_a_long_program_shows_its_newest_equations(
     window: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stepping, "MOST_EQUATIONS", 2)
+    monkeypatch.setattr(panes, "MOST_EQUATIONS", 2)
     window.open(page(tmp_path, widget_html(recording("scan"), highlight)))
     cursor = Cursor(recording("scan"))
     script = READ + (

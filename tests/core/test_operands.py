@@ -14,8 +14,9 @@ from minijax.core import operands
 from minijax.core.trace import stack_depth
 from minijax.extend.core import Primitive
 from minijax.interpreters import batching
-from minijax.tools.document import plain
-from minijax.tools.session import Session
+from minijax.tools.commands import find
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
 
 
 def add(a: Any, b: Any) -> Any:
@@ -148,7 +149,7 @@ def test_without_tracers_there_is_no_note() -> None:
 
 
 def test_at_a_level_that_a_session_keeps_open() -> None:
-    session = Session({})
+    session = Session(find, {})
     for each in ("import minijax.numpy as jnp", "%push vmap x=jnp.ones((3, 4))", "%push jvp y=2.0 dy=1.0"):
         assert session.run_line(each).error is None
     text = plain(session.run_line("x + jnp.ones(5) * y").shown, 200)

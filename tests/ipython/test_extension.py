@@ -17,8 +17,8 @@ import minijax
 from minijax import errors
 from minijax.core.trace import stack_depth
 from minijax.ipython_ext.magics import magic_name
-from minijax.tools.commands import COMMANDS
-from minijax.tools.session import MOST_RECORDINGS
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.session.session import MOST_RECORDINGS
 from tests.tools.command_lines import SETUP
 
 
@@ -289,13 +289,13 @@ def test_jaxprs_display_themselves(shell):
 
 def test_other_objects_display_themselves(shell):
     """Text always, HTML that looks like the tools' documents; in a container only what str gives."""
-    run(shell, "import minijax.tools.links, minijax.extend.rules")
+    run(shell, "import minijax.tools.programs.links, minijax.extend.rules")
     for code, words in {
         "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),
         "jit(f).lower(3.0).compile()": ("compiled", "HloModule"),
         "minijax.tools.record(grad(f), 3.0)[1]": ("jvp:2 sin",),
         "minijax.extend.rules.rule_matrix()": ("jvp", "broadcast_in_dim"),
-        "minijax.tools.links.linked_programs(f, 3.0)": ("StableHLO", "optimised HLO"),
+        "minijax.tools.programs.links.linked_programs(f, 3.0)": ("StableHLO", "optimised HLO"),
     }.items():
         value = run(shell, code)
         bundle, _ = shell.display_formatter.format(value)

@@ -31,10 +31,10 @@ from minijax import errors
 from minijax.core.trace import base_main, state
 from minijax.repl import batch
 from minijax.repl.app import App
-from minijax.tools import source
-from minijax.tools.command import Step
-from minijax.tools.document import Document
-from minijax.tools.session import Outcome, Session
+from minijax.tools.documents.document import Document
+from minijax.tools.session import source
+from minijax.tools.session.result import Step
+from minijax.tools.session.session import Outcome, Session
 from tests.repl.fuzz_lines import SETUP, Lines
 from tests.repl.screen import RecordingOutput
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from minijax.tools.arguments import Param
-from minijax.tools.command import Command
-from minijax.tools.commands import COMMANDS
-from minijax.tools.settings import TABLE
+from minijax.tools.commands.arguments import Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.session.settings import TABLE
 
 # What every session begins with, and is given again now and then: lines may have deleted or changed it.
 SETUP = (

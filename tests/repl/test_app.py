@@ -8,8 +8,8 @@ from prompt_toolkit.input import create_pipe_input
 
 from minijax.repl import batch
 from minijax.repl.app import App
-from minijax.tools.session import Session
-from minijax.tools.settings import PANELS
+from minijax.tools.recording.panels import PANELS
+from minijax.tools.session.session import Session
 from tests.repl.screen import RecordingOutput
 
 ENTER, CTRL_C, CTRL_D, CTRL_R, TAB, UP = "\r", "\x03", "\x04", "\x12", "\t", "\x1b[A"

@@ -16,7 +16,7 @@ from tests.repl.screen import Terminal
 # The product's program, but for the clock: times would change where lines break.
 STEADY = (
     "-c",
-    "import sys; from minijax.tools import views; views.seconds_text = lambda seconds: '1.0 ms'\n"
+    "import sys; from minijax.tools.documents import words; words.seconds_text = lambda seconds: '1.0 ms'\n"
     "from minijax.repl.__main__ import main; sys.exit(main(sys.argv[1:]))",
 )
 

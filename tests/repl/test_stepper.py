@@ -18,12 +18,12 @@ from minijax.repl.stepper.keys import KEYS, help_lines
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose, cut, fitted, width_of
 from minijax.repl.style import STYLE
-from minijax.tools import storage
-from minijax.tools.command import Step
-from minijax.tools.cursor import ENTER, LEAVE
-from minijax.tools.links import linked_programs
-from minijax.tools.recorder import Recorder
-from minijax.tools.recording import BindRecord, Recording
+from minijax.tools.programs.links import linked_programs
+from minijax.tools.recording import storage
+from minijax.tools.recording.cursor import ENTER, LEAVE
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.session.result import Step
 from tests.repl.screen import RecordingOutput
 
 LEFT, RIGHT, UP, DOWN, HOME, END_KEY, PAGE_DOWN = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B", "\x1b[H", "\x1b[F", "\x1b[6~"

@@ -1,4 +1,4 @@
-"""Command lines for ``tools/commands_compile.py``: see ``command_lines``."""
+"""Command lines for ``tools/commands/compile.py``: see ``command_lines``."""
 
 from __future__ import annotations
 

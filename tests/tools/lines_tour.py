@@ -1,4 +1,4 @@
-"""Command lines for ``tools/commands_tour.py``: see ``command_lines``."""
+"""Command lines for ``tools/commands/tour.py``: see ``command_lines``."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
-from minijax.tools.recorder import Recorder
-from minijax.tools.recording import (
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import (
     BindRecord,
     CacheRecord,
     EquationRecord,

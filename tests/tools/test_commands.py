@@ -18,9 +18,10 @@ from minijax.core.trace import reset_stack, stack_depth
 from minijax.ipython_ext.magics import magic_name
 from minijax.repl import batch
 from minijax.repl.app import App
-from minijax.tools.commands import COMMANDS
-from minijax.tools.document import plain
-from minijax.tools.session import Session
+from minijax.tools.commands import find
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
 from tests.repl.screen import RecordingOutput
 from tests.tools.command_lines import BAD, GOOD, SETUP, STORIES
 
@@ -29,7 +30,7 @@ Run = Callable[[str], str]
 
 
 def in_session() -> Iterator[Run]:
-    session = Session({})
+    session = Session(find, {})
     for line in SETUP:
         assert session.run_line(line).error is None
 
@@ -55,7 +56,7 @@ def in_batch() -> Iterator[Run]:
 
 def in_prompt() -> Iterator[Run]:
     """Typed into the prompt: prompt_toolkit's pipe in place of a keyboard."""
-    session = Session({})
+    session = Session(find, {})
     for line in SETUP:
         session.run_line(line)
 
@@ -182,7 +183,7 @@ def test_usage_and_help_derive_from_the_row() -> None:
 
 
 def test_the_overview_lists_every_command() -> None:
-    shown = plain(Session({}).run_line("%help").shown, 200)
+    shown = plain(Session(find, {}).run_line("%help").shown, 200)
     assert [name for name in COMMANDS if f"  %{name} " not in shown] == []
 
 
@@ -232,7 +233,7 @@ def test_commands_never_print(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_of_a_front_end_is_imported_by_the_tools() -> None:
     code = (
-        "import sys, minijax.tools.session, minijax.tools.completion, minijax.tools.html\n"
+        "import sys, minijax.tools.session.session, minijax.tools.commands.completion, minijax.tools.documents.html\n"
         "print([n for n in ('IPython', 'prompt_toolkit', 'pygments', 'jax', 'jaxlib') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

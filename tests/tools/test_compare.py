@@ -8,11 +8,12 @@ import jax
 import numpy as np
 import pytest
 
+from minijax.interop import realjax
 from minijax.repl import batch
-from minijax.tools import compare, realjax
-from minijax.tools.document import plain
-from minijax.tools.session import Session
-from minijax.tools.targets import from_expression, traceable
+from minijax.tools.compare import measure
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
+from minijax.tools.session.targets import from_expression, traceable
 
 SETUP = (
     "import functools, dataclasses",
@@ -53,9 +54,9 @@ def session() -> Session:
     return made
 
 
-def both(session: Session, text: str) -> tuple[compare.Side, compare.Side]:
+def both(session: Session, text: str) -> tuple[measure.Side, measure.Side]:
     target = traceable("compare", from_expression(session, "compare", text))
-    return compare.ours(target), compare.theirs(target)
+    return measure.ours(target), measure.theirs(target)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_figures(session: Session) -> None:
 
 
 def test_bars_are_in_proportion() -> None:
-    lines = list(compare.bars({"minijax": {"eager": 1.0, "jit": 0.25}}, ("eager", "jit"), 80))
+    lines = list(measure.bars({"minijax": {"eager": 1.0, "jit": 0.25}}, ("eager", "jit"), 80))
     long, short = (next(piece for role, piece in each if role == "value") for each in lines)
     assert abs(len(long) - 4 * len(short)) <= 2 and set(long) == {"█"}
 
@@ -227,12 +228,12 @@ def test_bars_are_in_proportion() -> None:
     ],
 )
 def test_differences_of_arrays(a, b, expected) -> None:
-    assert compare.difference(np.array(a), np.array(b)) == expected
+    assert measure.difference(np.array(a), np.array(b)) == expected
 
 
 def test_values_of_different_kinds_are_told() -> None:
     def said(a, b) -> str:
-        return "".join(piece for _, piece in compare.value_row(a, b).body[0])
+        return "".join(piece for _, piece in measure.value_row(a, b).body[0])
 
     assert "JAX int32[]" in said(np.float32(1), np.int32(1))
     assert "minijax gives 2 arrays, JAX 1" in said((1.0, 2.0), 1.0)
@@ -298,8 +299,8 @@ def test_the_first_call_is_no_steady_state(monkeypatch: pytest.MonkeyPatch) -> N
         clock[0] += 0.001 if runs else 2.0
         runs.append(None)
 
-    monkeypatch.setattr(compare.time, "perf_counter", lambda: clock[0])
-    assert compare._best(run, compare.Nowhere()) == pytest.approx(0.001) and 1 < len(runs) < 100
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
+    assert measure._best(run, measure.Nowhere()) == pytest.approx(0.001) and 1 < len(runs) < 100
     # what takes long is run once
     slow: list[float] = []
 
@@ -307,4 +308,4 @@ def test_the_first_call_is_no_steady_state(monkeypatch: pytest.MonkeyPatch) -> N
         clock[0] += 20.0
         slow.append(20.0)
 
-    assert compare._best(run_slowly, compare.Nowhere()) == 20.0 and len(slow) == 1
+    assert measure._best(run_slowly, measure.Nowhere()) == 20.0 and len(slow) == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minijax.repl import batch
-from minijax.tools.completion import complete
-from minijax.tools.session import Session
+from minijax.tools.commands.completion import complete
+from minijax.tools.session.session import Session
 
 HOSTILE = """
 ran = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minijax.core.trace import stack_depth
-from minijax.tools import preview
-from minijax.tools.document import plain
-from minijax.tools.namespace import initial_names
-from minijax.tools.session import Session
+from minijax.tools.commands import find
+from minijax.tools.documents.document import plain
+from minijax.tools.recording import preview
+from minijax.tools.session.namespace import initial_names
+from minijax.tools.session.session import Session
 
 SETUP = (
     "def step(c, x): return c * sin(x), c + x",
@@ -26,7 +27,7 @@ SETUP = (
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    session = Session(initial_names())
+    session = Session(find, initial_names())
     for line in SETUP:
         outcome = session.run_line(line)
         assert outcome.error is None, outcome.error
@@ -124,7 +125,7 @@ def test_the_outermost_programs_are_shown_first(session: Session, monkeypatch: p
     assert len(titles) == 2 and "jaxpr    <lambda> staged" in titles, titles
     assert "more (%panels --all)" in text and "reverse=True" in shown(session, "%panels --all")
     # and are kept where not all are
-    monkeypatch.setattr("minijax.tools.recorder_summary.MOST_JAXPRS", 2)
+    monkeypatch.setattr("minijax.tools.recording.summary.MOST_JAXPRS", 2)
     session.run_line(line.format("sinh"))
     assert "reverse=True" in shown(session, "%panels --all")
 

@@ -9,9 +9,9 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax.tools.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Lives
-from minijax.tools.recorder import Recorder
-from minijax.tools.recording import (
+from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Lives
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import (
     BindRecord,
     ErrorRecord,
     LifeRecord,

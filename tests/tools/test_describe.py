@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minijax.repl import batch
-from minijax.tools.document import plain
-from minijax.tools.session import Session
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
 
 SETUP = (
     'class C:\n    """The first."""\n    def m(self): return 1',

@@ -9,12 +9,12 @@ import pytest
 from minijax import grad, make_jaxpr, vmap
 from minijax import numpy as jnp
 from minijax.repl import batch
-from minijax.tools import diff, passes
-from minijax.tools.document import Columns, Line, document, lay_out, length, line, plain
-from minijax.tools.html import to_html
-from minijax.tools.session import Session
-from minijax.tools.targets import Target
-from minijax.tools.theme import STYLES
+from minijax.tools.compare import diff, passes
+from minijax.tools.documents.document import Columns, Line, document, lay_out, length, line, plain
+from minijax.tools.documents.html import to_html
+from minijax.tools.documents.theme import STYLES
+from minijax.tools.session.session import Session
+from minijax.tools.session.targets import Target
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minijax.ir import doc as pp
 from minijax.ir.doc import ROLES
-from minijax.tools.document import (
+from minijax.tools.documents.document import (
     Code,
     Document,
     Indent,
@@ -27,8 +27,8 @@ from minijax.tools.document import (
     text,
     wrapped,
 )
-from minijax.tools.html import to_html
-from minijax.tools.theme import STYLES, to_text, visible
+from minijax.tools.documents.html import to_html
+from minijax.tools.documents.theme import STYLES, to_text, visible
 
 
 def test_rows_put_the_right_part_where_there_is_room():

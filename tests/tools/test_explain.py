@@ -16,10 +16,11 @@ from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
 from minijax.errors import RecompilationError
 from minijax.tools import explain_cache_miss, no_recompile
-from minijax.tools.document import plain
-from minijax.tools.explain import why_document
-from minijax.tools.recording import JaxprRecord, PhaseRecord, Recording
-from minijax.tools.session import Session
+from minijax.tools.commands import find
+from minijax.tools.documents.document import plain
+from minijax.tools.explain.caches import why_document
+from minijax.tools.recording.records import JaxprRecord, PhaseRecord, Recording
+from minijax.tools.session.session import Session
 
 
 @pytest.fixture(autouse=True)
@@ -232,7 +233,7 @@ def shown(session: Session, *lines: str) -> str:
 
 @pytest.fixture
 def session() -> Session:
-    made = Session({})
+    made = Session(find, {})
     for each in (
         "import minijax.numpy as jnp",
         "from minijax import *",
@@ -293,7 +294,7 @@ def test_why_of_a_call_that_is_not_made(session: Session) -> None:
     assert shown(session, "%why g(p, 2.0)").split() == "cached hit f: nothing would be traced".split()
     text = shown(session, "%why g({'w': [f32[9]]}, 2.0)")
     assert "why      params['w'][0]: f32[3] became f32[9]" in text and "advice" in text
-    assert "nothing has been recorded yet" in plain(Session({}).run_line("%why").shown)
+    assert "nothing has been recorded yet" in plain(Session(find, {}).run_line("%why").shown)
 
 
 def test_why_fits_narrow_pages(session: Session) -> None:
@@ -317,7 +318,7 @@ def test_an_interrupt_while_tracing_leaves_no_guard_and_no_interpreter() -> None
     with pytest.raises(KeyboardInterrupt), no_recompile(allow=1):
         jit(grad(interrupted))(1.0)
     assert not guards and stack_depth() == 0
-    made = Session({"interrupted": interrupted})
+    made = Session(find, {"interrupted": interrupted})
     made.run_line("import minijax.numpy as jnp")
     for line in ("%nan interrupted(1.0)", "%nan interrupted(1.0) --grad"):
         assert isinstance(made.run_line(line).error, KeyboardInterrupt)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from minijax.core.trace import Tracer, stack_depth
-from minijax.tools import explain_leaks
-from minijax.tools.document import plain
-from minijax.tools.html import to_html
-from minijax.tools.session import Session
+from minijax.tools.commands import find
+from minijax.tools.documents.document import plain
+from minijax.tools.documents.html import to_html
+from minijax.tools.explain import leaks as explain_leaks
+from minijax.tools.session.session import Session
 
 SETUP = (
     "import minijax.numpy as jnp",
@@ -33,7 +34,7 @@ def session() -> Iterator[Session]:
     before = [x for x in gc.get_objects() if isinstance(x, Tracer) and not x._trace.main.alive]
     for each in before:
         each._trace.main.alive = True
-    made = Session({})
+    made = Session(find, {})
     for line in SETUP:
         assert made.run_line(line).error is None
     yield made
@@ -169,7 +170,7 @@ def test_the_last_exception(session: Session) -> None:
 
 def test_live_tracers_are_none(session: Session) -> None:
     found: list[Any] = []
-    session.namespace["look"] = lambda: found.append(explain_leaks.find(session.namespace))
+    session.namespace["look"] = lambda: found.append(explain_leaks.find_leaks(session.namespace))
     session.run_line("def f(x):\n    look()\n    return x")
     session.run_line("jit(f).trace(1.0);")
     assert found == [(0, ())]
@@ -179,7 +180,7 @@ def test_a_search_leaves_nothing_behind(session: Session) -> None:
     leaks(session, "def f(x):\n    kept.append(x)\n    return x", "jit(f).trace(1.0);")
     kept = session.namespace["kept"]
     before = len(gc.get_referrers(kept[0]))
-    explain_leaks.find(session.namespace)
+    explain_leaks.find_leaks(session.namespace)
     gc.collect()
     assert len(gc.get_referrers(kept[0])) == before
 
@@ -199,6 +200,6 @@ def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(small_heap: None
     session.run_line("jit(f).trace(1.0);")
     others = [[None] * 20 for _ in range(50_000)]  # as in a process that has more than this test in it
     began = time.process_time()
-    total, found = explain_leaks.find(session.namespace)
+    total, found = explain_leaks.find_leaks(session.namespace)
     assert time.process_time() - began < 3 and len(others) == 50_000
     assert total == 1 and found[0].chain == ("global kept", "[0]", "[0]", "[0]")

@@ -13,11 +13,12 @@ import minijax.numpy as jnp
 from minijax import checkpoint, custom_jvp, custom_vjp, errors, grad, jit, lax, make_jaxpr, vmap
 from minijax.core import observe
 from minijax.core.trace import stack_depth
-from minijax.tools import explain_nan
-from minijax.tools.document import plain
-from minijax.tools.explain_nan import Found, Search, find
-from minijax.tools.explain_nan_view import search_document
-from minijax.tools.session import Session
+from minijax.tools.commands import find
+from minijax.tools.documents.document import plain
+from minijax.tools.explain import nan
+from minijax.tools.explain.nan import Found, Search, find_nonfinite
+from minijax.tools.explain.nan_view import search_document
+from minijax.tools.session.session import Session
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -201,7 +202,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_first(name: str) -> None:
     function, args, backward, what, primitive, level, inside, batch, index = CASES[name]
-    search = find(function, args, {}, backward)
+    search = find_nonfinite(function, args, {}, backward)
     found = search.nan if what == "nan" else search.inf
     assert isinstance(found, Found), search
     assert (found.what, found.primitive, found.inside) == (what, primitive, inside)
@@ -216,7 +217,7 @@ def test_first(name: str) -> None:
 
 
 def test_line_inputs_and_extremes() -> None:
-    found = find(f, (XS,), {}).nan
+    found = find_nonfinite(f, (XS,), {}).nan
     assert found is not None
     assert errors.summarize(found.source).startswith(f"{__file__}:{LINE + 2}:")
     (operand,) = found.inputs
@@ -227,19 +228,19 @@ def test_line_inputs_and_extremes() -> None:
 
 
 def test_the_infinity_before_the_nan_is_told_too() -> None:
-    search = find(lambda x: (1.0 / x) * x, (XS,), {})
+    search = find_nonfinite(lambda x: (1.0 / x) * x, (XS,), {})
     assert search.inf is not None and search.inf.primitive == "div"
     assert search.nan is not None and search.nan.primitive == "mul" and search.bad_result
 
 
 def test_an_infinity_that_goes_away() -> None:
-    search = find(lambda x: 1.0 / (1.0 / x), (np.float32(0.0),), {})
+    search = find_nonfinite(lambda x: 1.0 / (1.0 / x), (np.float32(0.0),), {})
     assert search.inf is not None and search.nan is None and not search.bad_result
     assert "finite: the infinity did not reach it" in plain(search_document(search, "f(x)", False))
 
 
 def test_nothing() -> None:
-    search = find(lambda x: jnp.sin(x), (XS,), {})
+    search = find_nonfinite(lambda x: jnp.sin(x), (XS,), {})
     assert search.nan is None and search.inf is None and not search.bad_result and search.equations == 1
     assert find(lambda n: n + 1, (3,), {}).equations == 1
     assert find(lambda x: jnp.where(x > 0, -jnp.inf, x), (XS,), {}).inf is None  # it is written there
@@ -247,14 +248,14 @@ def test_nothing() -> None:
 
 def test_arguments_that_are_bad_to_begin_with() -> None:
     x = np.array([1.0, np.nan, np.inf], np.float32)
-    search = find(lambda tree: tree["k"] * 2.0, ({"k": x},), {})
+    search = find_nonfinite(lambda tree: tree["k"] * 2.0, ({"k": x},), {})
     (given,) = search.given
     assert given.name == "tree['k']" and given.index == (1,) and given.bad == 2
     assert search.nan is None and search.bad_result
     text = plain(search_document(search, "f(x)", False), 120)
     assert "tree['k'] f32[3]  is not finite to begin with:  min 1  max inf  at [1]: nan" in text
     # what goes wrong besides is found all the same
-    again = find(lambda x, y: jnp.log(y) + x, (x, np.float32(-1.0)), {}).nan
+    again = find_nonfinite(lambda x, y: jnp.log(y) + x, (x, np.float32(-1.0)), {}).nan
     assert again is not None and again.primitive == "log"
 
 
@@ -264,26 +265,26 @@ def test_a_function_whose_python_depends_on_values() -> None:
             return jit(lambda y: jnp.log(-y))(x)
         return x
 
-    found = find(g, (1.0,), {}).nan
+    found = find_nonfinite(g, (1.0,), {}).nan
     assert found is not None and (found.primitive, found.inside) == ("log", ("jit <lambda>",))
-    found = find(grad(g), (1.0,), {}).nan
+    found = find_nonfinite(grad(g), (1.0,), {}).nan
     assert found is not None and found.primitive in ("log", "jit")
 
 
 def test_other_types() -> None:
     for value, primitive in ((jnp.bfloat16(100.0), "exp"), (jnp.float16(100.0), "exp"), (jnp.complex64(1000.0), "exp")):
-        found = find(jnp.exp, (value,), {}).inf or find(jnp.exp, (value,), {}).nan
+        found = find_nonfinite(jnp.exp, (value,), {}).inf or find(jnp.exp, (value,), {}).nan
         assert found is not None and found.primitive == primitive
 
 
 def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain_nan, "MOST_EQUATIONS", 50)
+    monkeypatch.setattr(nan, "MOST_EQUATIONS", 50)
 
     def g(x: Any) -> Any:
         x = lax.fori_loop(0, 100, lambda i, c: c * 0.5, x)
         return lax.fori_loop(0, 10, lambda i, c: c - 1.0, jnp.log(x - 1.0))
 
-    search = find(g, (np.float32(1.0),), {})
+    search = find_nonfinite(g, (np.float32(1.0),), {})
     assert search.hurried and search.nan is not None and search.nan.primitive == "log"
     assert "loops were run as a whole" in plain(search_document(search, "g(x)", False))
 
@@ -306,7 +307,7 @@ def test_an_exception_of_the_users_passes() -> None:
 
 
 def shown(*lines: str) -> str:
-    session = Session({})
+    session = Session(find, {})
     for each in ("import minijax.numpy as jnp", "from minijax import *", "x = jnp.array([1.0, 0.0])", *lines):
         outcome = session.run_line(each)
     return " ".join(plain(outcome.shown, 100).split())
@@ -329,7 +330,7 @@ def test_hints() -> None:
 
 
 def test_narrow_pages() -> None:
-    search: Search = find(f, (XS,), {})
+    search: Search = find_nonfinite(f, (XS,), {})
     for width in (40, 80):
         lines = plain(search_document(search, "f(x)", False), width).splitlines()
         # what has no space in it is not broken: the path of this file
@@ -337,8 +338,8 @@ def test_narrow_pages() -> None:
 
 
 def test_what_other_threads_do_is_no_part_of_the_search() -> None:
-    levels, walk = explain_nan._Levels(), explain_nan._Walk(explain_nan._Levels())
-    with observe.watching(levels), observe.watching(explain_nan._Evaluated(walk)):
+    levels, walk = nan._Levels(), nan._Walk(nan._Levels())
+    with observe.watching(levels), observe.watching(nan._Evaluated(walk)):
         other = threading.Thread(target=lambda: (make_jaxpr(grad(root))(1.0), jnp.log(jnp.zeros(2) - 1.0)))
         other.start()
         other.join()
@@ -348,7 +349,7 @@ def test_what_other_threads_do_is_no_part_of_the_search() -> None:
 
 
 def test_a_new_equation_is_not_taken_for_one_that_is_gone() -> None:
-    levels = explain_nan._Levels()
+    levels = nan._Levels()
     with observe.watching(levels):
         for i in range(20):
             make_jaxpr(grad(lambda x, i=i: jnp.sin(x) * i))(1.0)
@@ -366,14 +367,14 @@ def test_values_are_released_after_their_last_use(monkeypatch: pytest.MonkeyPatc
         return x
 
     kept: list[int] = []
-    look = explain_nan._Walk.look
+    look = nan._Walk.look
 
     def counting(self: Any, eqn: Any, env: dict[Any, Any], *rest: Any) -> None:
         kept.append(len(env))
         look(self, eqn, env, *rest)
 
-    monkeypatch.setattr(explain_nan._Walk, "look", counting)
-    found = explain_nan.find(jit(chain), (np.float32(1.0),), {})
+    monkeypatch.setattr(nan._Walk, "look", counting)
+    found = nan.find_nonfinite(jit(chain), (np.float32(1.0),), {})
     assert found.nan is None and not found.bad_result
     # an equation's operand and its result
     assert len(kept) == 30 and max(kept) == 2

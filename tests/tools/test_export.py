@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from minijax.repl.batch import new_session
-from minijax.tools import export, storage
-from minijax.tools.document import plain
-from minijax.tools.session import MOST_LOGGED, MOST_RECORDINGS, Session
+from minijax.tools.documents.document import plain
+from minijax.tools.pages import export
+from minijax.tools.recording import storage
+from minijax.tools.session.session import MOST_LOGGED, MOST_RECORDINGS, Session
 
 
 def said(session: Session, line: str) -> str:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minijax.tools.document import Row, Text, document, line, plain, unbroken
-from minijax.tools.fold import columns, folded
-from minijax.tools.theme import to_text, visible
+from minijax.tools.documents.document import Row, Text, document, line, plain, unbroken
+from minijax.tools.documents.fold import columns, folded
+from minijax.tools.documents.theme import to_text, visible
 
 
 def fold(text: str, width: int) -> list[str]:

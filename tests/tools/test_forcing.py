@@ -10,7 +10,7 @@ import pytest
 import minijax.numpy as jnp
 from minijax import grad, jit, jvp, lax, make_jaxpr, vmap
 from minijax.core import observe
-from minijax.tools.forcing import forced_by
+from minijax.tools.recording.forcing import forced_by
 
 
 class Forced(observe.Observer):

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from minijax.core.trace import stack_depth
-from minijax.tools import storage
-from minijax.tools.cursor import BEGIN, END, Cursor
-from minijax.tools.recording import BindRecord, Recording
+from minijax.tools.recording import storage
+from minijax.tools.recording.cursor import BEGIN, END, Cursor
+from minijax.tools.recording.records import BindRecord, Recording
 from tests.tools.recorded_programs import FAILING, PROGRAMS, as_text, recorded
 
 

@@ -10,9 +10,9 @@ import pytest
 from minijax import grad, jit, lax, make_jaxpr
 from minijax import numpy as jnp
 from minijax.repl import batch
-from minijax.tools import graph, graph_svg, graph_text
-from minijax.tools.document import Document, plain
-from minijax.tools.html import to_html
+from minijax.tools.compare import graph, graph_svg, graph_text
+from minijax.tools.documents.document import Document, plain
+from minijax.tools.documents.html import to_html
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from minijax.tools.document import Columns, Interactive, Pair, Picture, Row, document, line, text, unbroken
-from minijax.tools.html import markup, shown, stylesheet, to_html
+from minijax.tools.documents.document import Columns, Interactive, Pair, Picture, Row, document, line, text, unbroken
+from minijax.tools.documents.html import markup, shown, stylesheet, to_html
 
 
 def test_columns_keep_their_indentation_whatever_rewrites_the_page():

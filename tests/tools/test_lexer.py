@@ -23,7 +23,7 @@ from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.parse import parse_jaxpr
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.lexer import JaxprLexer, StableHLOLexer, highlight
+from minijax.tools.documents.lexer import JaxprLexer, StableHLOLexer, highlight
 from tests.ir.constructs import programs
 from tests.ir.jax_jaxprs import convert
 from tests.ir.test_pretty import PROGRAMS

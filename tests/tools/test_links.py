@@ -18,10 +18,10 @@ from minijax import ShapeDtypeStruct, lax
 from minijax.core import observe
 from minijax.ir.jaxpr import count_eqns
 from minijax.lowering import bindings
-from minijax.tools import hlo, link_views, links
-from minijax.tools.document import document, plain
+from minijax.tools.documents.document import document, plain
 from minijax.tools.frozen import Frozen
-from minijax.tools.links import GONE, INLINED, NO_OPERATION, WRITTEN_INSIDE, LinkedPrograms
+from minijax.tools.programs import hlo, link_views, links
+from minijax.tools.programs.links import GONE, INLINED, NO_OPERATION, WRITTEN_INSIDE, LinkedPrograms
 
 VECTOR = ShapeDtypeStruct((8,), "float32")
 MATRIX = ShapeDtypeStruct((4, 4), "float32")

@@ -19,10 +19,10 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.repl import batch
-from minijax.tools.arguments import UsageError
-from minijax.tools.command import NOTHING
-from minijax.tools.document import plain
-from minijax.tools.session import Session
+from minijax.tools.documents.document import plain
+from minijax.tools.session.result import NOTHING
+from minijax.tools.session.session import Session
+from minijax.tools.usage import UsageError
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import minijax
-from minijax.tools import storage
-from minijax.tools.cursor import Cursor
-from minijax.tools.document import Program, document, plain
-from minijax.tools.recorder import record
-from minijax.tools.stepping import program_pane
-from minijax.tools.views import summary
+from minijax.tools.documents.document import Program, document, plain
+from minijax.tools.recording import storage
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.panels import summary
+from minijax.tools.recording.recorder import record
+from minijax.tools.stepper.panes import program_pane
 from tests.ir.constructs import programs
 
 PROGRAMS = programs(minijax)

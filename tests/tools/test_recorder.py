@@ -19,14 +19,9 @@ from minijax.core import observe
 from minijax.core.array import Array
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer, stack_depth
-from minijax.tools import recorder_summary
-from minijax.tools.recorder import Recorder, record
-from minijax.tools.recording import (
-    BindRecord,
-    EquationRecord,
-    RuleRecord,
-    ScopeRecord,
-)
+from minijax.tools.recording import summary
+from minijax.tools.recording.recorder import Recorder, record
+from minijax.tools.recording.records import BindRecord, EquationRecord, RuleRecord, ScopeRecord
 
 
 def f(x):
@@ -202,7 +197,7 @@ def test_no_tracer_or_array_can_be_reached_from_a_recording():
 
 
 def test_past_the_bound_it_counts_and_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recorder_summary, "MOST_EVENTS", 40)
+    monkeypatch.setattr(summary, "MOST_EVENTS", 40)
 
     def long(x):
         for _ in range(100):
@@ -226,7 +221,7 @@ def test_a_long_chain_is_recorded_without_recursion():
 
 
 def test_very_long_jaxprs_are_kept_as_text(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recorder_summary, "MOST_EQUATIONS", 2)
+    monkeypatch.setattr(summary, "MOST_EQUATIONS", 2)
     recording = watched(lambda: minijax.make_jaxpr(f)(1.0))
     assert recording.jaxprs[0].program is None
     assert "sin a" in str(recording.jaxprs[0].document())

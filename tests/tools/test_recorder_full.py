@@ -15,11 +15,12 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.core import observe
 from minijax.core.trace import stack_depth
-from minijax.tools import recorder_full, recorder_summary
-from minijax.tools.cursor import Cursor
-from minijax.tools.links import LinkedPrograms
-from minijax.tools.recorder import Recorder, record
-from minijax.tools.recording import (
+from minijax.tools.programs.links import LinkedPrograms
+from minijax.tools.recording import full as recorder_full
+from minijax.tools.recording import summary as recorder_summary
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.recorder import Recorder, record
+from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,
     ExecutableRecord,

@@ -7,10 +7,10 @@ import pytest
 
 from minijax.extend.rules import rule_matrix
 from minijax.repl import batch
-from minijax.tools import check_view, rules_view
-from minijax.tools.document import plain
-from minijax.tools.html import to_html
-from minijax.tools.session import Session
+from minijax.tools.documents.document import plain
+from minijax.tools.documents.html import to_html
+from minijax.tools.explain import check, rules
+from minijax.tools.session.session import Session
 from tests.extend.examples import ours
 
 CUBE = """from minijax.extend.core import Primitive
@@ -98,12 +98,12 @@ def test_of_two_primitives_of_a_name_the_last_one_counts(author: Session) -> Non
 )
 def test_a_primitive_is_found_by_name_and_by_value(author: Session, text: str, name: str) -> None:
     author.run_line("ps = [cube_p]")
-    assert rules_view.find(author, "rules", text).name == name
+    assert rules.primitive_named(author, "rules", text).name == name
 
 
 def test_rules_of_every_primitive_can_be_shown() -> None:
     for primitive in ours():
-        text = plain(rules_view.one(primitive))
+        text = plain(rules.one(primitive))
         assert primitive.name in text and "● evaluate" in text
 
 
@@ -138,13 +138,13 @@ def test_calls_are_read(session: Session, text: str, name: str, shapes, params) 
     session.run_line("import minijax.ops.elementwise as ops")
     if text.startswith("lax."):
         text = text.replace("lax.", "ops.")
-    primitive, values, found = check_view.call(session, text)
+    primitive, values, found = check.call(session, text)
     assert (primitive.name, [np.shape(x) for x in values], found) == (name, shapes, params)
     assert all(np.asarray(x).dtype == np.float32 for x in values)
 
 
 def test_most_primitives_have_operands_of_their_own() -> None:
-    without = {p.name for p in ours() if check_view.example(p) is None}
+    without = {p.name for p in ours() if check.example(p) is None}
     # they need a named axis, devices, or functions of the user's
     assert without <= {
         "all_gather", "all_to_all", "axis_index", "pbroadcast", "pmap", "pmax", "pmin", "ppermute", "psum",
@@ -160,6 +160,6 @@ def test_operands_of_a_type_are_ordinary_and_differ(dtype: str) -> None:
     from minijax.core.avals import ShapedArray
 
     aval = ShapedArray((2, 4), np.dtype(jnp.dtype(dtype)))
-    values = check_view.random_values(aval, 0)
+    values = check.random_values(aval, 0)
     assert values.shape == (2, 4) and values.dtype == aval.dtype and len(np.unique(values)) > 1
-    assert (values == check_view.random_values(aval, 0)).all()
+    assert (values == check.random_values(aval, 0)).all()

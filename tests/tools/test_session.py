@@ -14,10 +14,10 @@ import minijax
 import minijax.numpy as jnp
 from minijax.core.trace import stack_depth
 from minijax.repl import batch
-from minijax.tools.command import NOTHING
-from minijax.tools.document import plain
-from minijax.tools.namespace import FUNCTIONS, NAMES, initial_names
-from minijax.tools.session import Session
+from minijax.tools.documents.document import plain
+from minijax.tools.session.namespace import FUNCTIONS, NAMES, initial_names
+from minijax.tools.session.result import NOTHING
+from minijax.tools.session.session import Session
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_errors_show_the_users_frames_and_the_engines_words(session):
     session.run_line("%config frames all")
     everything = shown(session.run_line("jit(f)(1.0)"))
     assert "core/trace.py" in everything or "interpreters/stage.py" in everything
-    assert "tools/session.py" not in everything
+    assert "tools/session/session.py" not in everything
 
 
 def test_causes_and_contexts_are_shown(session):

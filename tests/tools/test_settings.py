@@ -11,9 +11,10 @@ import pytest
 
 from minijax.config import config
 from minijax.repl import batch
-from minijax.tools.document import plain
-from minijax.tools.settings import PANELS, TABLE, Settings, shown
-from minijax.tools.settings_file import load, save, settings_path
+from minijax.tools.documents.document import plain
+from minijax.tools.recording.panels import PANELS
+from minijax.tools.session.settings import TABLE, Settings, shown
+from minijax.tools.session.settings_file import load, save, settings_path
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from minijax.repl import batch
-from minijax.tools import source
-from minijax.tools.arguments import Param, UsageError, parse
+from minijax.tools.commands.arguments import Param, parse
+from minijax.tools.session import source
+from minijax.tools.usage import UsageError
 
 
 @pytest.mark.parametrize(

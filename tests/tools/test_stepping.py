@@ -11,16 +11,25 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
-from minijax.tools import stepping, stepping_programs
-from minijax.tools.command import NOTHING
-from minijax.tools.commands_step import start
-from minijax.tools.cursor import ENTER, EVENT, LEAVE, Cursor
-from minijax.tools.document import plain
-from minijax.tools.links import Equation, LinkedPrograms, Pane, linked_programs
-from minijax.tools.recorder import Recorder
-from minijax.tools.recording import BindRecord, EquationRecord, Recording, ScopeRecord, SourceRecord, place_parts
-from minijax.tools.session import Session
-from minijax.tools.stepping_tree import tree_rows
+from minijax.tools.commands import find
+from minijax.tools.commands.step import start
+from minijax.tools.documents.document import plain
+from minijax.tools.programs.links import Equation, LinkedPrograms, Pane, linked_programs
+from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import (
+    BindRecord,
+    EquationRecord,
+    Recording,
+    ScopeRecord,
+    SourceRecord,
+    place_parts,
+)
+from minijax.tools.session.result import NOTHING
+from minijax.tools.session.session import Session
+from minijax.tools.stepper import panes as stepping
+from minijax.tools.stepper import programs as stepping_programs
+from minijax.tools.stepper.tree import tree_rows
 
 
 def recorded(call: Callable[[], object], source: str = "", retrace: bool = False) -> Recording:
@@ -366,7 +375,7 @@ def test_programs_are_kept_with_the_recording():
 
 @pytest.fixture
 def session() -> Session:
-    made = Session({"jnp": jnp, "grad": minijax.grad, "jit": minijax.jit, "vmap": minijax.vmap})
+    made = Session(find, {"jnp": jnp, "grad": minijax.grad, "jit": minijax.jit, "vmap": minijax.vmap})
     made.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
     return made
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import minijax
 import minijax.numpy as jnp
 from minijax.ir import doc as pp
-from minijax.tools import recording as schema
-from minijax.tools import storage
-from minijax.tools.cursor import Cursor
-from minijax.tools.links import LinkedPrograms
-from minijax.tools.recorder import Recorder
-from minijax.tools.recording import BindRecord, JaxprRecord, Recording, RuleRecord, ScopeRecord, TracerRecord
+from minijax.tools.programs.links import LinkedPrograms
+from minijax.tools.recording import records as schema
+from minijax.tools.recording import storage
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording, RuleRecord, ScopeRecord, TracerRecord
 
 
 @functools.cache

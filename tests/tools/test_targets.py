@@ -7,10 +7,11 @@ import ast
 import pytest
 
 from minijax.repl import batch
-from minijax.tools import targets
-from minijax.tools.arguments import Param, UsageError, parse
-from minijax.tools.document import plain
-from minijax.tools.session import Session
+from minijax.tools.commands.arguments import Param, parse
+from minijax.tools.documents.document import plain
+from minijax.tools.session import targets
+from minijax.tools.session.session import Session
+from minijax.tools.usage import UsageError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from minijax.tools.document import Text, document, line
-from minijax.tools.theme import STYLES, Style, colour_bits, resolved, sgr, terminal_style, to_text
+from minijax.tools.documents.document import Text, document, line
+from minijax.tools.documents.theme import STYLES, Style, colour_bits, resolved, sgr, terminal_style, to_text
 
 LIGHT, DARK = "#ffffff", "#1e1e1e"
 

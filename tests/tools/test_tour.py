@@ -11,10 +11,11 @@ import minijax
 from minijax.core.trace import stack_depth
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.repl import batch
-from minijax.tools.document import plain
-from minijax.tools.session import Session
-from minijax.tools.tour import used_names
-from minijax.tools.tour_parts import PARTS
+from minijax.tools.commands import find
+from minijax.tools.commands.guide import used_names
+from minijax.tools.commands.tour_parts import PARTS
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
 
 # What lines are worth, with 64 bits: the figures of the published tutorial, as in the project's acceptance list.
 FIGURES = {
@@ -187,7 +188,7 @@ def test_moving_about():
 
 
 def test_a_session_without_jaxs_names():
-    session = Session({})
+    session = Session(find, {})
     assert "0.14112" in shown_text(session.run_line("%tour"))
     assert "The tangent is the cosine of 3, -0.9899925" in shown_text(session.run_line("%tour 1.5"))
     session.run_line("%tour stop")

@@ -6,12 +6,14 @@ import json
 
 import minijax
 import minijax.numpy as jnp
-from minijax.tools import hlo
-from minijax.tools.document import plain
-from minijax.tools.log import log_document
-from minijax.tools.panel_data import panel_data
-from minijax.tools.recorder import Recorder
-from minijax.tools.recording import (
+from minijax.tools.documents.document import plain
+from minijax.tools.documents.words import plural, seconds_text
+from minijax.tools.programs import hlo
+from minijax.tools.recording.log import log_document
+from minijax.tools.recording.panel_data import panel_data
+from minijax.tools.recording.panels import PANELS, summary
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import (
     CacheRecord,
     ExecutableRecord,
     JaxprRecord,
@@ -20,7 +22,6 @@ from minijax.tools.recording import (
     Recording,
     TracerRecord,
 )
-from minijax.tools.views import PANELS, seconds_text, summary
 
 SMALL = minijax.make_jaxpr(lambda x: jnp.sin(x) * 2.0)(1.0).jaxpr
 
@@ -182,7 +183,7 @@ def test_folding_keeps_the_program():
 
 
 def test_plurals():
-    assert [hlo.plural(n, "fusion") for n in (0, 1, 2)] == ["0 fusions", "1 fusion", "2 fusions"]
+    assert [plural(n, "fusion") for n in (0, 1, 2)] == ["0 fusions", "1 fusion", "2 fusions"]
 
 
 def test_a_front_ends_keys_stand_where_something_is_left_out():

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 import minijax
 import minijax.numpy as jnp
 from minijax import grad, vmap
-from minijax.tools import Recording, record, storage
-from minijax.tools.lexer import highlight
-from minijax.tools.recording import BindRecord, ScopeRecord
-from minijax.tools.widget import MOST_NESTED, payload, widget_html
-from minijax.tools.widget_page import Texts, element, embedded, script, style
+from minijax.tools import Recording, record
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.pages.page import Texts, element, embedded, script, style
+from minijax.tools.pages.widget import MOST_NESTED, payload, widget_html
+from minijax.tools.recording import storage
+from minijax.tools.recording.records import BindRecord, ScopeRecord
 
 
 def chain(x):

@@ -1,0 +1,1 @@
+"""Between minijax and the real JAX: programs of one on the other."""

@@ -1,0 +1,161 @@
+"""Arguments of commands: declared as data, parsed by one function, wrong ones reported in one way.
+
+``%grad f(x) --argnums 0 --check``: an expression in Python, and options that begin with two dashes. Options
+are looked for outside brackets and strings only, so ``f(x --y)`` is Python's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from minijax.tools.frozen import Frozen
+from minijax.tools.usage import UsageError, did_you_mean
+
+
+class Param(Frozen):
+    """One parameter of a command.
+
+    ``kind`` is 'text' (everything that is no option: an expression, words), 'flag' (an option without a
+    value), 'int', 'ints' (``0`` or ``0,1``), 'expression' (a value in Python, evaluated by the command) or
+    'word' (in quotes if it holds spaces).
+    """
+
+    name: str
+    kind: str
+    help: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    required: bool = False
+
+    @property
+    def option(self) -> str:
+        """How the user writes it."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+class Arguments(dict[str, Any]):
+    """The parsed arguments by parameter name; ``cell`` is the body of a ``%%`` command, None in line form."""
+
+    cell: str | None = None
+
+
+def usage(name: str, params: tuple[Param, ...]) -> str:
+    """``%grad EXPR [--argnums INT] [--check]``"""
+    parts = [f"%{name}"]
+    for param in params:
+        if param.kind == "text":
+            text = param.name.upper()
+            parts.append(text if param.required else f"[{text}]")
+        elif param.kind == "flag":
+            parts.append(f"[{param.option}]")
+        else:
+            value = "|".join(param.choices) if param.choices else param.kind.upper()
+            parts.append(f"[{param.option} {value}]")
+    return " ".join(parts)
+
+
+def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = None) -> Arguments:
+    """The arguments in ``line``.
+
+    Raises:
+      UsageError: an unknown option, a value that is missing or does not fit, or a required text that is
+        missing.
+    """
+    args = Arguments({param.name: param.default for param in params})
+    args.cell = cell
+    options = {param.option: param for param in params if param.kind != "text"}
+    text_params = [param for param in params if param.kind == "text"]
+    pieces = list(_split(line))
+    text = pieces[0][1].strip()
+    for option, value in pieces[1:]:
+        param = options.get(option)
+        if param is None:
+            hint = did_you_mean(option, options)
+            known = f"It has {', '.join(options)}." if options else "It has no options."
+            raise UsageError(f"%{name} has no option {option}.{hint} {known}")
+        args[param.name], rest = _value(name, param, value.strip())
+        if rest:
+            text = f"{text} {rest}".strip()
+    if text_params:
+        args[text_params[0].name] = text
+        if not text and text_params[0].required and cell is None:
+            raise UsageError(
+                f"%{name} needs {text_params[0].name.upper()}: {text_params[0].help}\n{usage(name, params)}"
+            )
+    elif text:
+        raise UsageError(f"%{name} does not understand {text!r}\n{usage(name, params)}")
+    return args
+
+
+def _value(name: str, param: Param, value: str) -> tuple[Any, str]:
+    """The value of an option at the beginning of ``value``, and what follows it and is text."""
+    if param.kind == "flag":
+        return True, value
+    if not value:
+        raise UsageError(f"%{name} {param.option} needs a value: {param.help}")
+    if param.kind == "expression":
+        return value, ""
+    word, rest = _word(name, param, value)
+    if param.choices and word not in param.choices:
+        hint = did_you_mean(word, param.choices)
+        raise UsageError(f"%{name} {param.option} is one of {', '.join(param.choices)}, not {word!r}.{hint}")
+    if param.kind in ("int", "ints"):
+        try:
+            numbers = tuple(int(piece) for piece in word.split(","))
+        except ValueError:
+            raise UsageError(f"%{name} {param.option} needs {_WANTED[param.kind]}, not {word!r}") from None
+        if param.kind == "int" and len(numbers) != 1:
+            raise UsageError(f"%{name} {param.option} needs {_WANTED[param.kind]}, not {word!r}")
+        return (numbers[0] if len(numbers) == 1 else numbers), rest.strip()
+    return word, rest.strip()
+
+
+def _word(name: str, param: Param, value: str) -> tuple[str, str]:
+    """The first word of ``value``, and the rest; a word with spaces in it stands in quotes."""
+    if value[0] not in "\"'":
+        word, _, rest = value.partition(" ")
+        return word, rest
+    end = 1
+    while end < len(value) and value[end] != value[0]:
+        end += 2 if value[end] == "\\" else 1
+    try:
+        return str(ast.literal_eval(value[: end + 1])), value[end + 1 :]
+    except (SyntaxError, ValueError):
+        raise UsageError(f"%{name} {param.option}: the quotes of {value} do not match") from None
+
+
+_WANTED = {"int": "an integer", "ints": "an integer, or several with commas between"}
+
+
+def _split(line: str) -> Iterator[tuple[str, str]]:
+    """``('', text)``, then ``(option, what follows it)``; options only outside brackets and strings."""
+    option, start, depth, i = "", 0, 0, 0
+    while i < len(line):
+        c = line[i]
+        if c in "\"'":
+            quote = c * 3 if line.startswith(c * 3, i) else c
+            i += len(quote)
+            while i < len(line) and not line.startswith(quote, i):
+                i += 2 if line[i] == "\\" else 1
+            i += len(quote)
+            continue
+        if c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif depth <= 0 and line.startswith("--", i) and (i == 0 or line[i - 1].isspace()):
+            end = i + 2
+            while end < len(line) and (line[end].isalnum() or line[end] in "-_"):
+                end += 1
+            if end > i + 2 and line[i + 2].isalpha():
+                yield option, line[start:i]
+                option = "--" + line[i + 2 : end].replace("_", "-")
+                start = end + 1 if end < len(line) and line[end] == "=" else end
+                i = start
+                continue
+        i += 1
+    yield option, line[start:]
+
+

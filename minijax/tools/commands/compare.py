@@ -1,0 +1,175 @@
+"""Commands that measure, and that compare with real JAX: %time %compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.pretty import jaxpr_document
+from minijax.pytree import tree_leaves
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.transform import EXPR, STATIC, value_lines
+from minijax.tools.documents.document import Block, Document, Fitted, Program, Row, line
+from minijax.tools.documents.words import plural
+from minijax.tools.recording import preview
+from minijax.tools.session import targets
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.compare.measure import Side
+    from minijax.tools.session.session import Session
+    from minijax.tools.session.targets import Target
+
+# What measures and compares is imported when a command runs: few sessions need it, and it may bring jax.
+
+
+def _target(session: Session, command: str, args: Arguments) -> Target:
+    __tracebackhide__ = True
+    target = targets.traceable(command, targets.from_expression(session, command, args["expr"]), args["static"])
+    for x in tree_leaves((target.args, target.kwargs)):
+        if isinstance(x, Tracer):
+            raise UsageError(
+                f"%{command} runs a program from outside all transformations, and an argument of {target.title} is "
+                f"{preview.value_text(x)}. Give it values, or close that level with %pop."
+            )
+    return target
+
+
+def _staged(target: Target) -> ClosedJaxpr | Exception:
+    """The program's jaxpr, or why there is none: it may run and yet not be one for staging."""
+    __tracebackhide__ = True
+    try:
+        return targets.stage(target)
+    except Exception as error:  # whatever the program raises
+        if target.abstract:
+            raise
+        return error
+
+
+def run_time(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.compare import measure
+
+    target = _target(session, "time", args)
+    once = measure.has_effects(_staged(target))
+    found = measure.measured(measure.ours(target), target.abstract, once)
+    figures = {"minijax": found.seconds}
+    notes = found.notes
+    if not args["alone"]:
+        try:
+            figures["jax"] = measure.measured(measure.theirs(target), target.abstract, once).seconds
+        except Exception as error:  # whatever JAX says of the program
+            notes.append(measure.why_not(error))
+    blocks = [_bars(figures)]
+    blocks += [Row("note", (line(("muted", note)),)) for note in notes]
+    named = {
+        name if library == "minijax" else f"{library} {name}": seconds
+        for library, each in figures.items()
+        for name, seconds in each.items()
+    }
+    return Result(Document(tuple(blocks)), named)
+
+
+def _bars(figures: dict[str, dict[str, float]]) -> Block:
+    from minijax.tools.compare import measure
+
+    def blocks(width: int) -> tuple[Block, ...]:
+        made = (
+            measure.bar_block("once", figures, measure.PHASES, width),
+            measure.bar_block("each call", figures, measure.CALLS, width),
+        )
+        return tuple(block for block in made if block is not None)
+
+    return Fitted(blocks)
+
+
+def run_compare(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.compare import measure
+
+    target = _target(session, "compare", args)
+    closed = _staged(target)
+    our_side = measure.ours(target)
+    value: Any = NOTHING if target.abstract else our_side.call()
+    is_jaxpr = isinstance(value, ClosedJaxpr)
+    blocks: list[Block] = []
+    if value is not NOTHING and not is_jaxpr:
+        blocks.append(Row("minijax", value_lines(value)))
+    try:
+        their_side = measure.theirs(target)
+        their_value = None if target.abstract else their_side.call()
+        theirs: Any = their_value if is_jaxpr else their_side.jaxpr() if isinstance(closed, ClosedJaxpr) else None
+        # in a notebook JAX's str gives colour codes
+        their_text = "" if theirs is None else theirs.pretty_print(use_color=False)
+    except Exception as error:  # whatever JAX says of the program
+        blocks.append(Row("jax", (line(("warning", measure.why_not(error))),)))
+        return Result(Document(tuple(blocks)), value)
+    if value is not NOTHING and not is_jaxpr:
+        blocks += [Row("jax", value_lines(their_value)), measure.value_row(value, their_value)]
+    if isinstance(closed, ClosedJaxpr):
+        blocks += _jaxprs(closed, their_text)
+    else:
+        blocks.append(Row("jaxpr", (line(("muted", f"none: {measure.first_line(closed)}")),)))
+    if not is_jaxpr:
+        blocks += _figures(our_side, their_side, target.abstract, measure.has_effects(closed))
+    return Result(Document(tuple(blocks)), value)
+
+
+def _figures(our_side: Side, their_side: Side, abstract: bool, once: bool) -> list[Block]:
+    from minijax.tools.compare import measure
+
+    ours = measure.measured(our_side, abstract, once)
+    try:
+        theirs = measure.measured(their_side, abstract, once)
+    except Exception as error:  # whatever JAX says of the program
+        theirs = measure.Figures({}, measure.why_not(error))
+    notes = dict.fromkeys((*ours.notes, *theirs.notes))
+    rows = [Row("note", (line(("muted", note)),)) for note in notes]
+    return [_bars({"minijax": ours.seconds, "jax": theirs.seconds}), *rows]
+
+
+def _jaxprs(closed: ClosedJaxpr, their_text: str) -> list[Block]:
+    from minijax.tools.compare import diff, measure
+
+    read = measure.read_back(their_text)
+    count = plural(len(closed.eqns), "equation")
+    if str(closed) == (their_text if read is None else str(read)):
+        same = Row("jaxpr", (line(("good", "the same"), ("muted", f" · {count}")),))
+        return [same, Program(jaxpr_document(closed))]
+    if read is None:
+        said = line(("warning", "they differ; JAX's is as it prints it, for it holds what minijax cannot read"))
+        titles = (line(("heading", "minijax")), line(("heading", "jax")))
+        return [Row("jaxpr", (said,)), diff.texts_side_by_side(str(closed), their_text, titles)]
+    titles = (
+        line(("heading", "minijax"), ("muted", f" · {count}")),
+        line(("heading", "jax"), ("muted", f" · {plural(len(read.eqns), 'equation')}")),
+    )
+    return [Row("jaxpr", (line(("warning", "they differ")),)), diff.side_by_side(closed, read, titles, derived=False)]
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "time",
+        (EXPR, STATIC, Param("alone", "flag", "leave JAX out", default=False)),
+        "What a call takes: tracing, lowering, compiling, the first run; then each call, eager and jitted; also on JAX."
+        "\n\n"
+        "JAX gets the same program with its own functions in place of minijax's; where that cannot be, the reason is "
+        "said. Figures are the best of several runs. In IPython it is %minijax_time, for %time is IPython's own.",
+        "%time f(3.0)",
+        run_time,
+        group="programs",
+    ),
+    Command(
+        "compare",
+        (EXPR, STATIC),
+        "A call beside real JAX: its value, its jaxpr and what it takes.\n\n"
+        "JAX runs the same program with its own functions in place of minijax's, in your functions too. Jaxprs are "
+        "compared without what is only about sharding.",
+        "%compare f(3.0)",
+        run_compare,
+        group="programs",
+    ),
+)

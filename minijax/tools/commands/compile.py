@@ -1,0 +1,237 @@
+"""Commands that compile: %jit %hlo."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from minijax.api import block_until_ready, jit
+from minijax.api.compile import JitFunction
+from minijax.ir.jaxpr import is_effectful
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.transform import EXPR, value_lines
+from minijax.tools.documents.document import Block, Code, Document, Highlighter, Interactive, Row, line, text
+from minijax.tools.documents.words import seconds_text
+from minijax.tools.programs import hlo
+from minijax.tools.recording import panels
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.session import targets
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.session.targets import Target
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+# Later runs are timed until they have taken this long together, and at most so many of them.
+_TIMED_SECONDS = 0.05
+_TIMED_RUNS = 50
+# A program that ran for longer than this, in seconds, is not run again for the sake of a figure.
+_LONG_RUN = 1.0
+
+
+def _target(session: Session, command: str, args: Arguments) -> Target:
+    __tracebackhide__ = True
+    if args.cell is not None:
+        return targets.from_cell(session, command, args["expr"], args.cell)
+    return targets.from_expression(session, command, args["expr"])
+
+
+def _jitted(target: Target) -> Any:
+    return target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
+
+
+def run_jit(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _target(session, "jit", args)
+    jitted = _jitted(target)
+    recorder = Recorder("summary", args["expr"])
+    blocks: list[Block] = []
+    value: Any = NOTHING
+    with recorder:
+        if target.abstract:
+            jitted.lower(*target.args, **target.kwargs).compile()
+        else:
+            value = block_until_ready(jitted(*target.args, **target.kwargs))
+    if value is not NOTHING:
+        blocks.append(Row("value", value_lines(value)))
+    for rows in (panels.hlo_rows, panels.cache_rows, panels.time_rows):
+        blocks += rows(recorder.recording)
+    if value is not NOTHING and _acts(jitted, target):
+        blocks.append(Row("note", (line(("muted", "run once only: it has effects")),)))
+    elif value is not NOTHING and panels.phase_totals(recorder.recording).get("run", 0.0) < _LONG_RUN:
+        best, runs = _steady(jitted, target)
+        blocks.append(
+            Row(
+                "again",
+                (line(("time", seconds_text(best)), ("muted", f" a call, the best of {runs}")),),
+            )
+        )
+    elif value is NOTHING:
+        blocks.append(Row("note", (line(("muted", "compiled and not run: an argument is only a type")),)))
+    return Result(Document(tuple(blocks)), value, recorder.recording)
+
+
+def _acts(jitted: Any, target: Target) -> bool:
+    """Whether a run does more than compute: prints, or calls back."""
+    return any(map(is_effectful, jitted.trace(*target.args, **target.kwargs).jaxpr.eqns))
+
+
+def _steady(jitted: Any, target: Target) -> tuple[float, int]:
+    """The shortest of several further calls, in seconds, and how many there were."""
+    best, runs = float("inf"), 0
+    end = time.perf_counter() + _TIMED_SECONDS
+    while runs == 0 or (runs < _TIMED_RUNS and time.perf_counter() < end):
+        began = time.perf_counter()
+        block_until_ready(jitted(*target.args, **target.kwargs))
+        best = min(best, time.perf_counter() - began)
+        runs += 1
+    return best, runs
+
+
+def bytes_text(count: float) -> str:
+    """``12 B``, ``3.4 kB``, ``1.2 MB``"""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("the last unit returns")
+
+
+def run_hlo(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    if args["line"] is not None and args["eqn"] is not None:
+        raise UsageError("%hlo takes --line or --eqn, not both")
+    target = _target(session, "hlo", args)
+    recorder = Recorder("summary", args["expr"])
+    optimized = args["stage"] == "optimized"
+    with recorder:
+        lowered = _jitted(target).lower(*target.args, **target.kwargs)
+        compiled = lowered.compile() if optimized else None
+    text = lowered.as_text() if compiled is None else compiled.as_text()
+    value: Any = text
+    if args["links"] or args["line"] is not None or args["eqn"] is not None:
+        blocks, value = _linked(args, lowered, compiled)
+    elif compiled is not None:
+        blocks = [Code((text if args["metadata"] else hlo.folded(text)).strip("\n"), "hlo")]
+    else:
+        blocks = [Code(lowered.as_text(debug_info=args["metadata"]).strip("\n"), "stablehlo")]
+    if args["line"] is None and args["eqn"] is None:
+        if compiled is None:
+            counts = hlo.stablehlo_counts(text)
+            parts = ", ".join(f"{op.partition('.')[2] or op} {n}" for op, n in counts.most_common())
+            blocks.append(Row("ops", (line(parts or "none"),)))
+        blocks += _costs(lowered if compiled is None else compiled)
+    return Result(Document(tuple(blocks)), value, recorder.recording)
+
+
+def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:
+    """The program with its links, or what one line or equation became; and the linked programs."""
+    # 700 lines that only these options need; every session starts
+    from minijax.tools.programs import link_views, links
+
+    programs = links.of_lowered(lowered, optimized=compiled is not None)
+    if args["eqn"] is not None:
+        most = len(programs.equations)
+        if not 1 <= args["eqn"] <= most:
+            there_are = f"the jaxpr has equations 1 to {most}" if most else "the jaxpr has no equations"
+            raise UsageError(f"%hlo --eqn {args['eqn']}: {there_are}")
+        return [*link_views.became(programs, (args["eqn"],))], programs
+    if args["line"] is not None:
+        numbers = programs.at_line(args["line"])
+        if not numbers:
+            lines = link_views.places_text(programs.equations) or "no line that is known"
+            raise UsageError(f"%hlo --line {args['line']}: no equation comes from that line; they come from {lines}")
+        return [*link_views.became(programs, numbers)], programs
+    pane = programs.stablehlo if compiled is None else programs.hlo
+    shown = None
+    if args["metadata"]:
+        full = lowered.as_text(debug_info=True) if compiled is None else compiled.as_text()
+        every = full.strip("\n").split("\n")
+        shown = [every[number - 1] for number in pane.numbers]
+
+    def markup(highlight: Highlighter | None) -> str:
+        # only a page needs this
+        from minijax.tools.pages.links import programs_html
+
+        return programs_html(programs, highlight)
+
+    drawn = link_views.annotated(programs, pane, shown)
+    blocks: list[Block] = [Interactive(markup, drawn), *link_views.missing_rows(programs)]
+    if compiled is None:
+        blocks.append(text("--stage optimized adds what XLA made of it", role="muted"))
+    return blocks, programs
+
+
+def _costs(program: Any) -> list[Block]:
+    """XLA's estimates for a lowered program, or a compiled one."""
+    blocks: list[Block] = []
+    costs = program.cost_analysis()
+    # XLA says -1 where it cannot tell, such as for a call back into Python
+    parts = []
+    if costs.get("flops", -1) >= 0:
+        parts.append(f"{costs['flops']:,.0f} flops")
+    if costs.get("transcendentals", 0) > 0:
+        parts.append(f"{costs['transcendentals']:,.0f} transcendentals")
+    if costs.get("bytes accessed", -1) >= 0:
+        parts.append(f"{bytes_text(costs['bytes accessed'])} accessed")
+    if parts:
+        blocks.append(Row("cost", (line(" · ".join(parts)),)))
+    memory = program.memory_analysis() if hasattr(program, "memory_analysis") else None
+    if memory is not None:
+        sizes = [
+            (name, getattr(memory, f"{field}_size_in_bytes", None))
+            for name, field in (
+                ("arguments", "argument"),
+                ("outputs", "output"),
+                ("temporaries", "temp"),
+                ("shared by both", "alias"),
+                ("code", "generated_code"),
+            )
+        ]
+        known = [f"{name} {bytes_text(size)}" for name, size in sizes if size]
+        if known:
+            blocks.append(Row("memory", (line(" · ".join(known)),)))
+    return blocks
+
+
+COMMANDS = (
+    Command(
+        "jit",
+        (EXPR,),
+        "Compile a call's function with XLA and run it: phases, operations, cache hit or miss.\n\n"
+        "The cell form compiles the cell as a function of the inputs on its first line. Where an input is "
+        "only a type, such as f32[3], the program is compiled and not run.",
+        "%jit f(3.0)\n%%jit x=3.0\nsin(x) * 2.0",
+        run_jit,
+        cell=True,
+        group="compile",
+    ),
+    Command(
+        "hlo",
+        (
+            EXPR,
+            Param(
+                "stage",
+                "word",
+                "before XLA, or after it",
+                default="stablehlo",
+                choices=("stablehlo", "optimized"),
+            ),
+            Param("links", "flag", "say which equation and whose line each operation comes from", default=False),
+            Param("line", "int", "only what this line of Python became"),
+            Param("eqn", "int", "only what this equation became, counted as the jaxpr prints them"),
+            Param("metadata", "flag", "keep the metadata, which is left out otherwise", default=False),
+        ),
+        "The program that a call compiles to, before XLA has optimised it or after.\n\n"
+        "It comes with XLA's own estimates of its cost, after XLA of memory too. Nothing is run. --links ties every "
+        "operation to the equation of the jaxpr that it is for and to the line of Python that this comes from; "
+        "--line and --eqn show one line or equation in all of the programs. The value is then the linked programs, "
+        "which a notebook displays beside each other.",
+        "%hlo f(3.0) --stage optimized --links",
+        run_hlo,
+        cell=True,
+        group="compile",
+    ),
+)

@@ -1,0 +1,104 @@
+"""What could be typed next. Nothing of the user's is run: no property, no ``__getattr__``, no ``__dir__``.
+
+Front ends may call this from another thread.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from minijax.tools.commands.completion_words import FILES, WORDS, file_words, spec_words
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.session.static import UNKNOWN, static_names, static_value
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+_DOTTED = re.compile(r"[^\W\d]\w*(?:\.\w*)*$")
+
+
+class Completion(NamedTuple):
+    """``text`` would replace the last ``length`` characters; ``kind`` says what it is."""
+
+    text: str
+    length: int
+    kind: str
+
+
+def complete(session: Session, before: str) -> list[Completion]:
+    """Completions for the text before the cursor (the whole input up to it, not only its last line)."""
+    header, newline, _ = before.lstrip().partition("\n")
+    if header.startswith("?") and not newline:
+        return python_completions(session, header.lstrip("?"))
+    if header.startswith("%") and not newline:
+        return command_completions(session, before.lstrip())
+    return python_completions(session, before)
+
+
+def command_completions(session: Session, before: str) -> list[Completion]:
+    """Completions on a command's line: commands, options, what options take; Python after that."""
+    cell = before.startswith("%%")
+    name, space, rest = before.lstrip("%").partition(" ")
+    if not space:
+        return [
+            Completion(command.name, len(name), "command")
+            for command in COMMANDS.values()
+            if command.name.startswith(name) and (command.cell if cell else command.line)
+        ]
+    command = COMMANDS.get(name)
+    if command is None:
+        return []
+    words = rest.split(" ")
+    word, previous = words[-1], words[-2] if len(words) > 1 else ""
+    options = {param.option: param for param in command.params if param.kind != "text"}
+    if word.startswith("--"):
+        return _starting(word, (option for option in options if option not in words[:-1]), "option")
+    if previous in options and options[previous].choices:
+        return _starting(word, options[previous].choices, "value")
+    if previous in FILES or name in FILES:
+        return _starting(word, file_words(word), "file")
+    before_word = [each for each in words[:-1] if each and not each.startswith("--")]
+    known = [*WORDS[name](before_word)] if name in WORDS else []
+    if known or name in WORDS and name != "push":
+        return _starting(word, known, "value")
+    return _starting(word, spec_words(word), "type") or python_completions(session, before)
+
+
+def _starting(prefix: str, words: Iterable[str], kind: str) -> list[Completion]:
+    return [Completion(word, len(prefix), kind) for word in words if word.startswith(prefix)]
+
+
+def python_completions(session: Session, before: str) -> list[Completion]:
+    """Names and attributes that complete the last word."""
+    match = _DOTTED.search(before)
+    if match is None or before[: match.start()].endswith((".", "'", '"')):
+        return []
+    *path, prefix = match[0].split(".")
+    if not path:
+        names = {**session.namespace, **vars(builtins)}
+        found = [Completion(word, len(prefix), "keyword") for word in keyword.kwlist if word.startswith(prefix)]
+        found += _visible(names, prefix, "name")
+        return found
+    value = _resolve(session, path)
+    return [] if value is UNKNOWN else _visible(static_names(value), prefix, "attribute")
+
+
+def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
+    return [
+        Completion(name, len(prefix), kind)
+        for name in sorted(n for n in names if isinstance(n, str))
+        if name.startswith(prefix) and (prefix.startswith("_") or not name.startswith("_"))
+    ]
+
+
+def _resolve(session: Session, path: list[str]) -> Any:
+    value = session.namespace.get(path[0], getattr(builtins, path[0], UNKNOWN))
+    for name in path[1:]:
+        if value is UNKNOWN:
+            break
+        value = static_value(value, name)
+    return value

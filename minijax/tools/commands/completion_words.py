@@ -1,0 +1,72 @@
+"""The words that the text of a command can be, for completion: settings, panels, transformations, primitives, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from minijax.config import config
+from minijax.extend.rules import known_primitives
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.live.kinds import KINDS
+from minijax.tools.recording.panels import PANELS
+from minijax.tools.session.settings import CHOICES
+from minijax.tools.session.specs import DTYPES
+
+# Of a folder with more entries only these are offered.
+MOST_FILES = 500
+# Shapes that follow a type; more can be typed.
+_SHAPES = ("[]", "[3]", "[2,3]")
+
+
+def config_words(before: list[str]) -> Iterable[str]:
+    """A setting, and then what it takes."""
+    if not before:
+        return (*CHOICES, *config.values, "save")
+    if before[0] in CHOICES:
+        return (*CHOICES[before[0]], *(("on", "off") if before[0] in ("panels", "full") else ()))
+    return ("on", "off") if isinstance(config.values.get(before[0]), bool) else ()
+
+
+def panel_words(before: list[str]) -> Iterable[str]:
+    return (*(name for name in PANELS if name not in before), *(() if before else ("on", "off")))
+
+
+def primitive_words(before: list[str]) -> Iterable[str]:
+    return () if before else (*sorted({primitive.name for primitive in known_primitives()}), "--missing")
+
+
+# command -> the words that its text can be, given the words before; where there are none, Python is completed
+WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
+    "help": lambda before: () if before else (*COMMANDS, "keys"),
+    "config": config_words,
+    "panels": panel_words,
+    "push": lambda before: () if before else KINDS,
+    "rules": primitive_words,
+    "tour": lambda before: () if before else ("1", "2", "3", "4", "5", "next", "back", "again", "stop"),
+    "x64": lambda before: () if before else ("on", "off"),
+}
+# Commands whose text is a file's name, and options that are.
+FILES = ("export", "--file")
+
+
+def spec_words(word: str) -> Iterable[str]:
+    """``z=f32[3]`` and the like, for an input that has its ``=``."""
+    name, equals, _ = word.partition("=")
+    return [f"{name}={kind}{shape}" for kind in DTYPES for shape in _SHAPES] if equals and name.isidentifier() else ()
+
+
+def file_words(typed: str) -> list[str]:
+    """The files and folders whose paths begin so; ``~`` stands for the user's folder."""
+    folder, _, start = typed.rpartition("/")
+    where = os.path.expanduser(folder + "/" if "/" in typed else ".")
+    try:
+        with os.scandir(where) as entries:
+            found = [entry for _, entry in zip(range(MOST_FILES), entries, strict=False)]
+            names = [entry.name + ("/" if entry.is_dir() else "") for entry in found]
+    except OSError:
+        return []
+    before = folder + "/" if "/" in typed else ""
+    return sorted(
+        before + name for name in names if name.startswith(start) and (start.startswith(".") or name[0] != ".")
+    )

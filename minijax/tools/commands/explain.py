@@ -1,0 +1,181 @@
+"""Commands that explain: %why %leaks %nan."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from minijax.core.trace import Tracer
+from minijax.pytree import tree_leaves
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
+from minijax.tools.explain.caches import answer_document, explain_cache_miss, why_document
+from minijax.tools.session import specs, targets
+from minijax.tools.session.result import Result
+from minijax.tools.session.source import parse_expression
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from minijax.tools.explain.leaks import Leak
+    from minijax.tools.session.session import Session
+
+
+_NOTHING_YET = (
+    "nothing has been recorded yet: run something first (IPython watches cells after %panels on), or ask about a call, "
+    "as in %why f(3.0)"
+)
+_UNWATCHED = (
+    "the last cell was not watched: %panels on watches the next ones; %why f(3.0) tells what a call would find now"
+)
+
+
+def run_why(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    if args["expr"]:
+        return Result(_would_be(session, args["expr"]))
+    if session.recording is None:
+        return Result(document(text(_NOTHING_YET, role="muted")))
+    if session.unwatched:
+        notice = document(text(_UNWATCHED, role="warning"))
+        if not session.recording.caches:
+            return Result(notice)
+        before = line(("heading", "before it: "), session.recording.source.strip().partition("\n")[0])
+        return Result(notice + document(text(before)) + why_document(session.recording))
+    return Result(why_document(session.recording))
+
+
+def _would_be(session: Session, expression: str) -> Document:
+    """What a call would find in the cache of the jitted function that it calls. The call is not made."""
+    __tracebackhide__ = True
+    node = parse_expression("why", specs.expression_text(expression), "a call such as f(x)")
+    if not isinstance(node, ast.Call):
+        raise UsageError(f"%why needs a call of a jitted function, such as f(3.0), not {expression!r}")
+    fun, values, named = targets.captured(session, node)
+    if not hasattr(fun, "explain_cache_miss"):
+        raise UsageError(
+            f"%why needs a call of a jitted function, and {ast.unparse(node.func)} is none: write jit(f)(x)"
+        )
+    return answer_document(explain_cache_miss(fun, *values, **named))
+
+
+def run_nan(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    # what only this command needs would cost every start of a prompt
+    from minijax.tools.explain import nan, nan_view
+
+    if args["grad"]:
+        target = targets.from_expression(session, "nan", args["expr"]).concrete("nan")
+        if not nan.differentiable_args(target.args):
+            raise UsageError(f"%nan --grad: {target.title} has no floating-point argument to differentiate by")
+    else:
+        target = _whole(session, args["expr"])
+    if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
+        raise UsageError("%nan needs values to run with, and an argument is a tracer: use it outside of %push")
+    names = {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
+    found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], names)
+    return Result(nan_view.search_document(found, target.title, args["grad"]))
+
+
+def run_leaks(session: Session, args: Arguments) -> Result:
+    # the search takes the garbage collector's time, and its module that of a start
+    from minijax.tools.explain import leaks as explain_leaks
+
+    count, leaks = explain_leaks.find_leaks(session.namespace, [session.__dict__])
+    if not count:
+        return Result(document(text("no tracer outlived its transformation", role="good")))
+    listed = [leak for leak in leaks if args["all"] or not leak.only_prompt]
+    blocks: list[Block] = [Section(_leak_title(leak), tuple(_leak_rows(leak))) for leak in listed]
+    described = sum(1 + leak.same for leak in leaks)
+    if described < count:
+        blocks.append(text(f"and {count - described} more", role="muted"))
+    if not blocks:
+        blocks.append(text("your program keeps no tracer whose transformation has ended", role="good"))
+    if len(listed) < len(leaks):
+        kept = [leak for leak in leaks if leak.only_prompt]
+        by = ", ".join(dict.fromkeys(host for leak in kept for host in leak.host))
+        said = f"{sum(1 + leak.same for leak in kept)} kept only by the prompt ({by}); %leaks --all lists them too"
+        blocks.append(text(said, role="muted"))
+    return Result(Document(tuple(blocks)))
+
+
+def _leak_title(leak: Leak) -> Line:
+    more = f" and {leak.same} more like it" if leak.same else ""
+    return line(("error", "leaked"), " ", ("type", leak.type), " of ", ("level", leak.level), ("muted", more))
+
+
+def _leak_rows(leak: Leak) -> Iterator[Block]:
+    if leak.function:
+        yield Row("of", (line(f"{leak.level.partition(':')[0]} of {leak.function}"),))
+    unknown = f"not known: {leak.level.partition(':')[0]} notes no lines"
+    yield Row("made at", (line(("place", leak.born)) if leak.born else line(("muted", unknown)),))
+    if leak.chain:
+        held = line(*[part for each in leak.chain for part in (("muted", " → "), ("", each))][1:])
+        kept = line(("muted", f"also kept by {', '.join(leak.host)}")) if leak.host else ()
+        yield Row("held by", (held, kept) if kept else (held,))
+        yield Row("advice", (line("Return the value from the function instead of storing it."),))
+    elif leak.host:
+        yield Row(
+            "held by",
+            (
+                line(
+                    ("muted", f"only the prompt: {', '.join(leak.host)}. It goes when that does."),
+                ),
+            ),
+        )
+    else:
+        yield Row("held by", (line(("muted", "nothing that has a name: a cache, a thread or a running generator")),))
+
+
+def _whole(session: Session, text: str) -> targets.Target:
+    """All of an expression as a function of nothing, so that its arguments are looked into as well."""
+    node = parse_expression("nan", specs.expression_text(text), "an expression such as f(x)")
+    if isinstance(node, ast.Name) and callable(session.lookup(node.id)):
+        raise UsageError(f"{node.id} is a function: give it arguments, as in {node.id}(3.0)")
+    bools = specs.subscribed_bools(node)
+    for each in ast.walk(node):
+        if not isinstance(each, ast.Name) or session.has(each.id):
+            continue
+        if each.id in specs.SPECS or each in bools:
+            raise UsageError(f"%nan needs values to run with: {text.strip()} has an argument that is only a type")
+    parameters = ast.arguments([], [], None, [], [], None, [])
+    fun = session.evaluate(ast.copy_location(ast.Lambda(parameters, node), node), {})
+    fun.__name__ = "expression"
+    return targets.Target(fun, (), {}, (), text.strip(), loose=True)
+
+
+COMMANDS = (
+    Command(
+        "why",
+        (Param("expr", "text", "a call of a jitted function: what would it find in the cache? It is not made."),),
+        "Why the last line was traced or compiled again: what differs from the nearest earlier call, by argument.\n\n"
+        "It says too what that cost and what to change. What was found in a cache is counted. "
+        "With a call such as f(x), what that call would find now.",
+        "%why",
+        run_why,
+        group="watch",
+    ),
+    Command(
+        "leaks",
+        (Param("all", "flag", "list what only the prompt keeps, too"),),
+        "Live tracers whose transformation has ended: where each was made, and what in your program keeps it.\n"
+        "What only the prompt keeps (Out, _, the last exception) is no leak of yours: it is counted on the last line.",
+        "%leaks",
+        run_leaks,
+        group="watch",
+    ),
+    Command(
+        "nan",
+        (
+            Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True),
+            Param("grad", "flag", "run the backward pass too"),
+        ),
+        "The first operation that made a NaN or infinity, forward or (with --grad) backward, with its inputs.\n"
+        "It looks inside of jit, loops (which iteration), branches, custom rules and vmap (which index).",
+        "%nan jnp.log(jnp.arange(3.0) - 1.0)",
+        run_nan,
+        group="watch",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Commands that write files: %export."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import minijax
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import document, line, text
+from minijax.tools.documents.words import plural
+from minijax.tools.recording.records import Recording
+from minijax.tools.session.result import Result
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+_SUFFIXES = (".html", ".htm", ".json")
+
+
+def run_export(session: Session, args: Arguments) -> Result:
+    path = _path(args["file"])
+    if args["recording"] and args["session"]:
+        raise UsageError("%export writes the session or the last recording: give --session or --recording, not both")
+    if os.path.exists(path) and not args["force"]:
+        raise UsageError(f"%export: {path} exists; --force writes over it")
+    recording = _last_full(session) if args["recording"] else None
+    if recording is None and not session.log:
+        raise UsageError("%export has nothing to write yet: run something first")
+    # imported here: only a session that exports pays for it
+    from minijax.tools.pages import export
+    from minijax.tools.recording import storage
+
+    if recording is not None:
+        what = f"the recording of {recording.source.strip()}" if recording.source.strip() else "the last recording"
+    else:
+        what = plural(len(session.log), "input")
+    if not path.lower().endswith(".json"):
+        colours, about = session.highlight, f"minijax {minijax.__version__} · {time.strftime('%Y-%m-%d %H:%M')}"
+        if recording is not None:
+            made = export.recording_page(recording, colours, about)
+        else:
+            made = export.session_page(session.log, colours, about)
+        if session.renamed_places is not None:
+            made = session.renamed_places(made)
+    else:
+        data = export.session_json(session.log) if recording is None else storage.to_json(recording)
+        made = export.as_text(data)
+    try:
+        storage.write(path, made, args["force"])
+    except OSError as error:
+        raise UsageError(f"%export cannot write {path}: {error.strerror or error}") from None
+    size = f"{len(made.encode('utf-8', 'backslashreplace')) / 1000:,.0f} kB"
+    said = line(("good", "wrote "), what, " to ", ("place", path), ("muted", f"  {size}"))
+    return Result(document(text(said)))
+
+
+def _path(given: str) -> str:
+    """The file that is meant; UsageError if its name does not say in which form."""
+    name = given.strip()
+    if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
+        name = name[1:-1]
+    path = os.path.expanduser(name)
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _SUFFIXES or "\0" in path:
+        raise UsageError(f"%export writes a page (FILE.html) or data (FILE.json), so it cannot tell what {given!r} is")
+    if os.path.isdir(path):
+        raise UsageError(f"%export: {path} is a folder")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise UsageError(f"%export: there is no folder {folder}")
+    return path
+
+
+def _last_full(session: Session) -> Recording:
+    """The last recording that has a tree; UsageError if there is none."""
+    for recording in reversed(session.recordings):
+        if recording.tree:
+            return recording
+    raise UsageError("%export --recording: nothing has been recorded in full yet; %step or %log of a call does that")
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "export",
+        (
+            Param("file", "text", "a file whose name ends in .html (a page) or .json (data)", required=True),
+            Param("session", "flag", "the inputs of this session and what they showed; so it is without this", False),
+            Param("recording", "flag", "only the last full recording, of %step or %log", default=False),
+            Param("force", "flag", "write over a file that exists", default=False),
+        ),
+        "Write the session, or the last full recording, as one HTML page or as JSON.\n\n"
+        "The page holds each input, what it showed and its panels, and a stepper for every full recording; it needs no "
+        "other file and no network, and can be read where scripts are off. %step --file FILE.json steps through a "
+        "recording that was written as JSON.",
+        "%export /tmp/session.html --force",
+        run_export,
+        group="session",
+    ),
+)

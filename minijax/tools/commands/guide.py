@@ -1,0 +1,252 @@
+"""The guided tour: where it is, what it has borrowed from the user's names, and what one stop of it shows.
+
+The parts are data (``tour_parts``). Each stop has a line that is really run, in the user's session, with everything
+that a line at the prompt shows. A name that the tour needs is set aside at the first stop that uses it, and comes back
+when the part ends.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.tools.documents.document import Block, Document, Text, document, line, text
+from minijax.tools.frozen import Frozen
+from minijax.tools.recording import preview
+from minijax.tools.session.namespace import initial_names
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Outcome, Session
+
+
+class Stop(Frozen):
+    """One stop: words, a line to run, and words about what came of it.
+
+    ``after`` may hold ``{expressions}`` of the user's names and of ``value``, what the line was worth: figures in the
+    words are computed. ``fails`` says that the line is there to show an error.
+    """
+
+    text: str
+    line: str
+    after: str = ""
+    fails: bool = False
+
+
+class Part(Frozen):
+    """A part of the tour: a number of stops that begin with nothing but JAX's names."""
+
+    title: str
+    about: str
+    stops: tuple[Stop, ...]
+
+
+_MISSING = object()
+# an expression among a stop's words
+_FIGURE = r"\{([^{}]+)\}"
+
+
+class Tour:
+    """The tour of one session, from its beginning to its end.
+
+    ``part`` and ``stop`` count from 0; ``stop`` is the last one that was shown.
+    """
+
+    def __init__(self, session: Session, parts: tuple[Part, ...]) -> None:
+        self.session = session
+        self.parts = parts
+        self.part = 0
+        self.stop = -1
+        # the user's values of the names that the part has used so far
+        self.aside: dict[str, Any] = {}
+        self.under_way = False
+        # the names that the user has been told of, in this part
+        self.told: set[str] = set()
+        self.first = True
+
+    # --- moving
+    # -----------------------------------------------------------------------------------------------------
+
+    def go(self, part: int, stop: int = 0) -> Result:
+        """Show a stop; what comes before it in its part is run first, unseen, unless that has just been done."""
+        blocks: list[Block] = []
+        stops = self.parts[part].stops
+        borrowed: list[str] = []
+        if part != self.part or stop != self.stop + 1 or not self.under_way:
+            if part != self.part or not self.under_way:
+                self.told = set()
+            self._leave_part()
+            if stop == 0:
+                blocks += self._heading(part)
+            for i, each in enumerate(stops[:stop]):
+                borrowed += self._borrow(part, i)
+                self.session.run_inner(each.line)
+        self.part, self.stop, self.under_way = part, stop, True
+        borrowed += self._borrow(part, stop)
+        blocks += self._notices([name for name in borrowed if name not in self.told])
+        self.told.update(borrowed)
+        outcome = self.session.run_inner(stops[stop].line)
+        blocks += self._shown(outcome)
+        return Result(Document(tuple(blocks)), outcome.value, outcome.recording)
+
+    def next(self) -> Result:
+        """The stop after the last one shown."""
+        if self.stop + 1 < len(self.parts[self.part].stops):
+            return self.go(self.part, self.stop + 1)
+        if self.part + 1 < len(self.parts):
+            return self.go(self.part + 1)
+        return self.end()
+
+    def back(self) -> Result:
+        """The stop before."""
+        if self.stop > 0:
+            return self.go(self.part, self.stop - 1)
+        if self.part > 0:
+            return self.go(self.part - 1, len(self.parts[self.part - 1].stops) - 1)
+        raise UsageError("this is where the tour begins; %tour next goes on")
+
+    def again(self) -> Result:
+        """The last stop shown, after running the lines before it in its part anew."""
+        self._leave_part()
+        return self.go(self.part, self.stop)
+
+    def end(self) -> Result:
+        """Give everything back."""
+        returned = self._leave_part()
+        self.session.tour = None
+        said = f" Yours again: {', '.join(returned)}." if returned else ""
+        return Result(document(text(f"The tour has ended.{said} %help lists the commands.", role="muted")))
+
+    # --- names
+    # ------------------------------------------------------------------------------------------------------
+
+    def _borrow(self, part: int, stop: int) -> list[str]:
+        """Set aside the user's names that a stop is the first of its part to use; returns those that the user had given
+        a meaning.
+        """
+        names = self.session.namespace
+        stops = self.parts[part].stops
+        own, read = _names_of(stops[stop])
+        given = used_names(stops)[1]
+        differ = []
+        for name in dict.fromkeys((*own, *(name for name in read if name in given))):
+            if name in self.aside:
+                continue
+            self.aside[name] = names.get(name, _MISSING)
+            if name in names and not (name in given and names[name] is given[name]):
+                differ.append(name)
+            names.pop(name, None)
+            if name in given:
+                names[name] = given[name]
+        return differ
+
+    def _leave_part(self) -> list[str]:
+        """Close the levels that are open, and bring the names set aside back."""
+        self.session.live.drop_all()
+        names, returned = self.session.namespace, []
+        given = used_names(self.parts[self.part].stops)[1] if self.aside else {}
+        for name, value in self.aside.items():
+            if value is _MISSING:
+                names.pop(name, None)
+            else:
+                names[name] = value
+                if name not in given or given[name] is not value:
+                    returned.append(name)
+        self.aside, self.under_way = {}, False
+        return returned
+
+    # --- showing
+    # ----------------------------------------------------------------------------------------------------
+
+    def _heading(self, number: int) -> Iterator[Block]:
+        part = self.parts[number]
+        yield text(line(("heading", f"Part {number + 1} of {len(self.parts)}: {part.title}")))
+        yield text(part.about, hanging=0)
+
+    def _notices(self, borrowed: list[str]) -> Iterator[Block]:
+        if borrowed:
+            word = "name" if len(borrowed) == 1 else "names"
+            back = "comes" if len(borrowed) == 1 else "come"
+            said = f"The tour uses the {word} {', '.join(borrowed)} from here on; yours {back} back when the part ends."
+            yield text(said, role="warning")
+        if self.first:
+            self.first = False
+            yield text(
+                "%tour next goes on (at the REPL's prompt, so does Enter alone), %tour back goes back, %tour 3 or "
+                "%tour 3.2 goes there, %tour stop ends it. Type whatever you like in between.",
+                role="muted",
+                hanging=0,
+            )
+
+    def _shown(self, outcome: Outcome) -> Iterator[Block]:
+        part = self.parts[self.part]
+        stop = part.stops[self.stop]
+        place = f"{self.part + 1}.{self.stop + 1}"
+        yield text("")
+        yield text(line(("level", f"{place} "), stop.text), hanging=len(place) + 1)
+        first, *others = stop.line.split("\n")
+        lines = [line(("prompt-in", "› "), first), *(line(("prompt-in", "  "), each) for each in others)]
+        yield Text(tuple(lines), hanging=4)
+        yield from outcome.shown.blocks
+        yield from outcome.summary.blocks
+        if outcome.error is not None and not stop.fails:
+            said = "The tour did not expect that; a name may have changed. %tour again runs this part's lines anew."
+            yield text(said, role="warning", hanging=0)
+        elif stop.after:
+            yield text(self._filled(stop.after, outcome), hanging=0)
+        left = len(part.stops) - self.stop - 1
+        if not left and self.part + 1 < len(self.parts):
+            yield text(f"Part {self.part + 1} ends here. %tour next: {self.parts[self.part + 1].title}", role="muted")
+        elif not left:
+            yield text("This was the last stop. %tour stop gives your names back.", role="muted")
+
+    def _filled(self, words: str, outcome: Outcome) -> str:
+        names = {**self.session.namespace, "value": None if outcome.value is NOTHING else outcome.value}
+
+        def figure(match: re.Match[str]) -> str:
+            try:
+                found = eval(match[1], names)
+                return preview.value_text(np.asarray(found) if isinstance(found, Array) else found)
+            except Exception:  # the user may have given a name another meaning
+                return "?"
+
+        return re.sub(_FIGURE, figure, words)
+
+
+def used_names(stops: Iterable[Stop]) -> tuple[list[str], dict[str, Any]]:
+    """The names that the lines of stops assign, and those of JAX's that they read, with what these stand for."""
+    own: dict[str, None] = {}
+    read: dict[str, None] = {}
+    for stop in stops:
+        for all_names, names in zip((own, read), _names_of(stop), strict=True):
+            all_names.update(names)
+    known = initial_names()
+    return list(own), {name: known[name] for name in read if name in known and name not in own}
+
+
+def _names_of(stop: Stop) -> tuple[dict[str, None], dict[str, None]]:
+    """The names that a stop's line assigns, and those that it and the words after it read, each once, in order."""
+    own: dict[str, None] = {}
+    read: dict[str, None] = {}
+    code = stop.line
+    for figure in re.findall(_FIGURE, stop.after):
+        read.update(dict.fromkeys(re.findall(r"[^\W\d]\w*", figure)))
+    if code.startswith("%push"):
+        own.update(dict.fromkeys(re.findall(r"(\w+)=", code.partition("--")[0])))
+    if code.startswith("%"):
+        read.update(dict.fromkeys(re.findall(r"[^\W\d]\w*", code.partition(" ")[2])))
+        return own, read
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name):
+            (own if isinstance(node.ctx, ast.Store) else read)[node.id] = None
+        elif isinstance(node, ast.alias):
+            own[node.name] = None
+        elif isinstance(node, ast.FunctionDef):
+            own[node.name] = None
+    return own, read

@@ -1,0 +1,201 @@
+"""Commands on the live interpreter stack: %push %pop %stack %tracers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minijax.core.trace import state
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.panels import last_recording
+from minijax.tools.documents.document import Block, Document, Row, document, line, text
+from minijax.tools.recording import panels
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.session.result import Result
+from minijax.tools.session.source import parse_expression
+from minijax.tools.usage import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from minijax.tools.live.level import Level
+    from minijax.tools.session.session import Session
+
+# The modules live.kinds and live.views are imported where a command needs them: a prompt starts without them.
+
+
+def run_push(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.commands import push
+    from minijax.tools.live import kinds
+
+    kind, _, rest = args["what"].partition(" ")
+    kind = {"make_jaxpr": "jaxpr", "remat": "checkpoint"}.get(kind, kind)
+    if kind not in kinds.KINDS:
+        hint = did_you_mean(kind, kinds.KINDS)
+        raise UsageError(f"%push knows no transformation {kind!r}.{hint} It knows {', '.join(kinds.KINDS)}.")
+    level = push.level(session, kind, rest, args["axis"], args["name"])
+    session.live.push(level)
+    return Result(Document(tuple(push.opened_blocks(session.live, level))))
+
+
+def _value_blocks(session: Session, level: Level, result: Any) -> list[Block]:
+    """What closing a level gave, each part in a row of its own."""
+
+    def row(label: str, value: Any) -> list[Block]:
+        lines = session.value_document(value).blocks
+        return [Row(label), *lines] if len(lines) != 1 else _beside(label, lines[0])
+
+    if level.kind == "jvp":
+        return row("primal", result[0]) + row("tangent", result[1])
+    if level.kind in ("vmap", "pmap"):
+        return row("batched", result)
+    if level.kind == "jaxpr":
+        return list(session.value_document(result).blocks)
+    if level.kind in ("linearize", "vjp"):
+        forward = level.kind == "linearize"
+        said = f"a function of {'tangents' if forward else 'the cotangent'}; its linear program:"
+        title = Row("linear" if forward else "pullback", (line(said),))
+        return [*row("value", result[0]), title, *session.value_document(result[1].jaxpr).blocks]
+    if level.kind == "value_and_grad":
+        return row("value", result[0]) + _gradients(row, level, result[1])
+    if level.kind in ("grad", "jacfwd", "jacrev", "hessian"):
+        return _gradients(row, level, result)
+    return row("value", result)
+
+
+def _beside(label: str, block: Block) -> list[Block]:
+    if hasattr(block, "lines"):
+        return [Row(label, block.lines)]
+    return [Row(label), block]
+
+
+def _gradients(row: Any, level: Level, found: Any) -> list[Block]:
+    names = list(level.inputs)
+    parts = (found,) if len(names) == 1 else found
+    word = "gradient" if "grad" in level.kind else level.kind
+    blocks: list[Block] = []
+    for name, part in zip(names, parts, strict=True):
+        blocks += row(f"{word} {name} ", part)
+    return blocks
+
+
+def run_pop(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    live = session.live
+    if not live.levels:
+        raise UsageError("nothing is pushed: open a level first, for example %push jvp x=3. dx=1.")
+    from minijax.tools.live.views import returned_lines
+
+    expr = args["expr"]
+    if (args["all"] or args["drop"]) and expr:
+        raise UsageError("%pop takes an expression, or --all or --drop, which give no value; not both")
+    if args["all"] or args["drop"]:
+        blocks: list[Block] = []
+        for _ in range(len(live.levels) if args["all"] else 1):
+            level = live.levels[-1]
+            lines = returned_lines(live.drop(), level.label)
+            blocks += [Row("closed", (line(("level", level.label)), *lines))]
+        return Result(Document(tuple(blocks)))
+    level = live.levels[-1]
+    if not expr and live.latest is None:
+        raise UsageError(
+            f"%pop needs EXPR, what to take out of {level.label}: nothing has been assigned or shown in it yet. "
+            "%pop --drop closes it without a value."
+        )
+    recorder = Recorder("summary", f"%pop {expr}")
+    with recorder:
+        if expr:
+            value, said = session.evaluate(parse_expression("pop", expr), {}), expr
+        else:
+            assert live.latest is not None
+            value, said = live.latest
+        label = level.label
+        result, done = live.close(value)
+    heading = line(("level", label), f"  {level.kind} of {', '.join(level.inputs)}", ("muted", f" ↦ {said}"))
+    names = returned_lines(done, label)
+    blocks = [Row("closed", (heading,)), *_value_blocks(session, level, result)]
+    blocks += [Row("names", names)] if names else []
+    return Result(Document(tuple(blocks)), result, recorder.recording)
+
+
+def run_stack(session: Session, args: Arguments) -> Result:
+    blocks: list[Block] = []
+    if session.live.levels:
+        from minijax.tools.live.views import stack_blocks
+
+        blocks += stack_blocks(session.live)
+    else:
+        blocks.append(Row("now", (panels.stack_line(repr(main) for main in state.stack),)))
+    recording = session.recording
+    if recording is not None and recording.scopes:
+        _, *others = panels.stack_rows(recording, everything=True)
+        when = line(("muted", "in the last line that traced"))
+        blocks.append(Row("deepest", (panels.stack_line(recording.stack),), when))
+        blocks += others
+    return Result(Document(tuple(blocks)))
+
+
+def run_tracers(session: Session, args: Arguments) -> Result:
+    if session.live.levels:
+        from minijax.tools.live.views import tracer_blocks
+
+        return Result(Document(tuple(tracer_blocks(session.live, args["all"]))))
+    recording = last_recording(session)
+    if not recording.tracers:
+        return Result(document(text("the last line made no tracers", role="muted")))
+    return Result(Document(tuple(panels.tracer_rows(recording, everything=True))))
+
+
+COMMANDS = (
+    Command(
+        "push",
+        (
+            Param("what", "text", "a transformation and its inputs, such as jvp x=3. dx=1.", required=True),
+            Param("axis", "word", "vmap: the mapped axis, for all names or each: 0, or x=1,w=None", default="0"),
+            Param("name", "word", "vmap and pmap: a name for the mapped axis, for collectives such as lax.psum"),
+        ),
+        "Open a transformation at the prompt, and keep it open for the lines that follow.\n\n"
+        "The inputs are names with values, which hold tracers then: type lines as if inside a function of them, "
+        "and %pop EXPR closes the innermost transformation and gives what EXPR is worth outside it. The "
+        "transformations go in any order and to any depth.\n\n"
+        "jvp takes tangents too: dx is that of x, one if not given. vmap maps axis 0 of each name unless --axis "
+        "says otherwise. jaxpr records each line as equations; its inputs may be types, as in z=f32[3]. linearize, "
+        "vjp, grad and value_and_grad record what they need for the way back. jit, checkpoint, pmap, jacfwd, jacrev, "
+        "hessian, linear_transpose and eval_shape record, and are applied to the record at %pop.\n\n"
+        "A name alone takes your variable's value. What a name held before comes back with %pop.",
+        "%push jvp x=3. dx=1.\ny = jnp.sin(x) * x\n%pop y",
+        run_push,
+        group="watch",
+    ),
+    Command(
+        "pop",
+        (
+            Param("expr", "text", "what to take out; the value last assigned or shown if not given"),
+            Param("all", "flag", "close every level, without a value", default=False),
+            Param("drop", "flag", "close the innermost level without a value", default=False),
+        ),
+        "Close the innermost transformation, and give what EXPR is worth outside it.\n\n"
+        "That is what the transformation gives for a function of the pushed names that runs your lines and returns "
+        "EXPR: (primal, tangent), the batched array, the jaxpr, (value, linear map), the gradient. Names that held "
+        "tracers of the level hold their worth outside, and what %push covered comes back. "
+        "If something goes wrong the level stays open.",
+        "%push grad x=3.\n%pop jnp.sin(x) * x",
+        run_pop,
+        group="watch",
+    ),
+    Command(
+        "stack",
+        (),
+        "The interpreter stack now, what each pushed level holds, and the deepest stack that the last line reached.",
+        "%stack",
+        run_stack,
+        group="watch",
+    ),
+    Command(
+        "tracers",
+        (Param("all", "flag", "those that no variable of yours holds, too", default=False),),
+        "The live tracers of the pushed levels, unwrapped level by level; without levels, those of the last line.",
+        "%tracers",
+        run_tracers,
+        group="watch",
+    ),
+)

@@ -1,0 +1,180 @@
+"""Commands that draw programs: %diff %graph.
+
+What draws is imported when a command runs: few sessions need it, and every session starts.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from minijax.api.flat import fun_name
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.compile import bytes_text
+from minijax.tools.commands.transform import EXPR, STATIC
+from minijax.tools.documents.document import Block, Document, Fitted, Picture, Row, Text, joined, line
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.session import targets
+from minijax.tools.session.result import Result
+from minijax.tools.usage import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from minijax.tools.compare.diff import Printed
+    from minijax.tools.compare.passes import Passes
+    from minijax.tools.session.session import Session
+
+# --- %diff
+# ------------------------------------------------------------------------------------------------------
+
+
+def run_diff(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.compare import diff, passes
+
+    if args["most"] < 1:
+        raise UsageError(f"%diff --most needs a positive number, not {args['most']}")
+    if (args["by"] is None) == (args["with"] is None):
+        raise UsageError("%diff needs either --by grad (or another transformation), or --with and a second expression")
+    target = targets.traceable("diff", targets.from_expression(session, "diff", args["expr"]), args["static"])
+    found = None
+    if args["with"] is not None:
+        other = targets.traceable("diff", targets.from_expression(session, "diff", args["with"]))
+        before, after = targets.stage(target), targets.stage(other)
+        names = (shortened(target.title, 60), shortened(other.title, 60))
+    else:
+        by = _transformations(args["by"], passes.TRANSFORMATIONS)
+        argnums = args["argnums"]
+        numbers = (argnums,) if isinstance(argnums, int) else argnums
+        if args["axis_size"] < 1:
+            raise UsageError(f"%diff --axis-size needs a positive number, not {args['axis_size']}")
+        made = passes.Transformed(target, by, numbers, args["axis_size"])
+        before, after, found = made.before, made.after, made.passes
+        name = shortened(target.title, 40) if target.loose else fun_name(target.fun)
+        names = (name, "".join(f"{each}(" for each in by) + name + ")" * len(by))
+    titles = [
+        line(("heading", name), ("muted", f" · {plural(len(closed.eqns), 'equation')}"))
+        for name, closed in zip(names, (before, after), strict=True)
+    ]
+    derived, most = args["by"] is not None, args["most"]
+    blocks: list[Block] = [diff.side_by_side(before, after, (titles[0], titles[1]), found, most, derived)]
+    cut = most < max(len(before.eqns), len(after.eqns))
+    blocks.append(_tally(diff.counts(before, after, most, derived, found), most if cut else 0))
+    if found is not None:
+        blocks += _legend(found, diff.Printed(after, most))
+    return Result(Document(tuple(blocks)), (before, after))
+
+
+def _transformations(text: str, known: tuple[str, ...]) -> list[str]:
+    __tracebackhide__ = True
+    names = [piece.strip() for piece in text.split(",")]
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UsageError(f"%diff --by takes {', '.join(known)}, or several with commas, not {name!r}.{hint}")
+    return names
+
+
+def _tally(counts: dict[str, int], first: int) -> Row:
+    """What changed; of the ``first`` equations, if not all were compared."""
+    words = (("+", "good", "new"), ("-", "error", "gone"), ("~", "warning", "changed"), (" ", "muted", "the same"))
+    parts = [(role, f"{mark} {counts[mark]} {word}".strip()) for mark, role, word in words if counts[mark]]
+    if not any(counts[mark] for mark in "+-~"):
+        parts = [("good", "none: the equations are the same")]
+    of = (line(("muted", f"of the first {first} equations of each; --most compares more")),) if first else ()
+    return Row("changes", (joined(" · ", parts), *of))
+
+
+def _legend(found: Passes, printed: Printed) -> list[Block]:
+    names = [f"{printed.names.get(v, '_')}:{v.aval.str_short(short_dtypes=True)}" for v in found.residuals[:8]]
+    more = len(found.residuals) - len(names)
+    kept = " ".join(names) + (f" and {more} more" if more else "") if names else "none"
+    right = f"{bytes_text(found.bytes)} kept for the backward pass" if names else ""
+    if found.arguments:
+        right += f", {plural(len(found.arguments), 'argument')} among them"
+    return [
+        Row("forward", (line(("forward", plural(len(found.forward), "equation"))),)),
+        Row("residual", (line(("residual", kept)),), line(("muted", right))),
+        Row("backward", (line(("backward", plural(len(found.backward), "equation"))),)),
+    ]
+
+
+# --- %graph
+# -----------------------------------------------------------------------------------------------------
+
+
+def run_graph(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.compare import graph, graph_svg, graph_text
+
+    for name in ("most", "depth"):
+        if args[name] < 1:
+            raise UsageError(f"%graph --{name} needs a positive number, not {args[name]}")
+    target = targets.traceable("graph", targets.from_expression(session, "graph", args["expr"]), args["static"])
+    closed = targets.stage(target)
+    title = f"{shortened(target.title, 60)} · {plural(len(closed.eqns), 'equation')}"
+    made = graph.build(closed, title, targets.input_names(target), args["most"])
+    blocks: list[Block] = [Text((line(("heading", title)),))]
+    if args["file"] is None:
+        drawn = Fitted(lambda width: graph_text.drawing(made, args["depth"]))
+        return Result(Document((*blocks, Picture(graph_svg.markup(made), drawn))), closed)
+    size = _write(args["file"], graph_svg.page(made), args["force"])
+    blocks.append(Row("written", (line(("place", args["file"])),), line(("muted", bytes_text(size)))))
+    return Result(Document(tuple(blocks)), closed)
+
+
+def _write(path: str, text: str, force: bool) -> int:
+    """Write a picture; the size of the file in bytes."""
+    __tracebackhide__ = True
+    if not path.endswith(".svg"):
+        raise UsageError(f"%graph --file writes SVG: give it a name that ends in .svg, not {path!r}")
+    data = text.encode()
+    try:
+        with open(os.path.expanduser(path), "wb" if force else "xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise UsageError(f"%graph: there is a file {path} already; --force writes over it") from None
+    except OSError as error:
+        raise UsageError(f"%graph cannot write {path}: {error.strerror}") from None
+    return len(data)
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "diff",
+        (
+            EXPR,
+            Param("by", "word", "grad, vjp, jvp, vmap or jit; several with commas, the outermost first"),
+            Param("with", "expression", "another expression, in place of a transformation"),
+            Param("argnums", "ints", "the arguments to differentiate by, counted from 0"),
+            STATIC,
+            Param("axis_size", "int", "the size of the axis that vmap adds to each argument", default=4),
+            Param("most", "int", "how many equations to compare at most", default=300),
+        ),
+        "The jaxpr of a call before and after a transformation, beside each other, with what changed marked.\n\n"
+        "Equations are paired by their primitive and by the line they come from. A gradient is shown in three "
+        "colours: the forward pass, the residuals that it keeps, and the backward pass. --by vmap,grad is "
+        "vmap(grad(f)). vmap gives every argument a further axis in front; so write the call without it.",
+        "%diff f(3.0) --by grad",
+        run_diff,
+        group="programs",
+    ),
+    Command(
+        "graph",
+        (
+            EXPR,
+            STATIC,
+            Param("most", "int", "how many equations of each jaxpr to draw at most", default=100),
+            Param("depth", "int", "how many levels of jaxprs inside jaxprs a terminal shows", default=3),
+            Param("file", "word", "write the picture to this file, which ends in .svg"),
+            Param("force", "flag", "write over a file that is there already", default=False),
+        ),
+        "The jaxpr of a call as a picture: what is computed from what.\n\n"
+        "A terminal draws a line for each equation, with a lane on the left for each value that is still to be read; "
+        "a notebook and --file draw boxes and arrows, the jaxprs inside equations folded. Drawing takes time in "
+        "proportion to the equations drawn.",
+        "%graph f(3.0)",
+        run_graph,
+        group="programs",
+    ),
+)

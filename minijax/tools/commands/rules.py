@@ -1,0 +1,71 @@
+"""Commands for authors of rules: %rules %check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.session.result import Result
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+# What shows rules, and what tests them, is imported when a command runs: few sessions need it, every session starts.
+
+
+def run_rules(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.explain import rules
+
+    names = args["primitives"].split()
+    chosen = [rules.primitive_named(session, "rules", name) for name in names] or rules.primitives(session)
+    if args["missing"]:
+        return Result(rules.holes(chosen))
+    if len(names) == 1:
+        return Result(rules.one(chosen[0], args["full"]))
+    if args["full"]:
+        raise UsageError("%rules --full shows the rules of one primitive: name it")
+    return Result(rules.matrix(chosen))
+
+
+def run_check(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.explain import check
+
+    primitive, values, params = check.call(session, args["primitive"])
+    report, seconds = check.checked(primitive, values, params)
+    return Result(check.document(report, seconds, values), report)
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "rules",
+        (
+            Param("primitives", "text", "names of primitives, such as sin", default=""),
+            Param("missing", "flag", "list what has no rule, with the reasons", default=False),
+            Param("full", "flag", "show the whole source of long rules", default=False),
+        ),
+        "The rules of primitives: the matrix of primitives and interpreters, or one primitive's rules with source.\n\n"
+        "Without a name all primitives are in the matrix, yours too. With one name each rule comes with its file, line "
+        "and source.",
+        "%rules sin",
+        run_rules,
+        group="programs",
+    ),
+    Command(
+        "check",
+        (Param("primitive", "text", "a primitive, or a call of one such as mul(2.0, f32[3])", required=True),),
+        "Test the rules of a primitive against each other, for those who write them.\n\n"
+        "The value is compared with the types and with the compiled program, jvp with finite differences, the "
+        "transpose with jvp by inner products, vmap with a loop, second derivatives with the first. What fails is "
+        "shown at the smallest operands that show it. Operands are values or types (f32[3]), parameters are given by "
+        "name; without operands, ordinary ones are tried.",
+        "%check sin(0.5)",
+        run_check,
+        group="programs",
+    ),
+)
+
+

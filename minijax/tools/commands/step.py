@@ -1,0 +1,181 @@
+"""Commands that step through a recording or list it: %step %log."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.recording.log import log_document
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import Recording
+from minijax.tools.session import targets
+from minijax.tools.session.result import NOTHING, Result, Step
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.programs.links import LinkedPrograms
+    from minijax.tools.session.session import Session
+
+MOST = Param("most", "int", "how many records to list at most", default=200)
+
+
+def run_log(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = targets.from_expression(session, "log", args["expr"]).concrete("log")
+    value, error, recording = recorded(target.call, args["expr"], args["retrace"])
+    shown = log_document(recording, _most("log", args))
+    return Result(shown, NOTHING if value is None else value, recording, error=error)
+
+
+def run_step(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    if args["file"] is not None:
+        return _opened(args, Step(_load(args)), NOTHING)
+    if not args["expr"]:
+        return _opened(args, Step(_last_full(session)), NOTHING)
+    # what can be wrong with the arguments is said before anything of the user's is run
+    _most("step", args)
+    expression = args["expr"]
+    target = targets.from_expression(session, "step", expression).concrete("step")
+    value, error, recording = recorded(target.call, expression, args["retrace"])
+
+    def retrace() -> tuple[Recording, BaseException | None]:
+        __tracebackhide__ = True
+        _, failed, again = recorded(target.call, expression, True)
+        return again, failed
+
+    def programs() -> LinkedPrograms:
+        __tracebackhide__ = True
+        # imported here: only the stepper's view of programs needs it
+        from minijax.tools.programs.links import linked_programs
+
+        return linked_programs(target.fun, *target.args, **target.kwargs)
+
+    step = Step(recording, 0, retrace, programs)
+    return _opened(args, step, NOTHING if value is None else value, error)
+
+
+def recorded(
+    call: Callable[[], Any], source: str, retrace: bool = False
+) -> tuple[Any, BaseException | None, Recording]:
+    """What ``call`` gives (NOTHING if it fails), the exception that ended it, and its full recording."""
+    __tracebackhide__ = True
+    recorder = Recorder("full", source, retrace)
+    try:
+        with recorder:
+            value = call()
+    except Exception as error:
+        return NOTHING, error, recorder.recording
+    return value, None, recorder.recording
+
+
+def _opened(args: Arguments, step: Step, value: Any, error: BaseException | None = None) -> Result:
+    """The stepper on ``step``, from where the arguments say, or the log."""
+    recording = step.recording
+    position, event = start(recording, args["into"] or "", args["at"] or "", error is not None)
+    shown = log_document(recording, _most("step", args), event)
+    opened = None if args["text"] else Step(recording, position, step.retrace, step.programs)
+    return Result(shown, value, recording, opened, error)
+
+
+def start(recording: Recording, into: str = "", at: str = "", failed: bool = False) -> tuple[int, int]:
+    """Where stepping begins: the entering of the function ``into``, the first operation of line ``at``, or the
+    beginning; for a recording that an exception ended, where that was raised.
+
+    The moment, and the event that a log begins with. UsageError if there is no such moment.
+    """
+    if not (into or at or failed):
+        return 0, 0
+    # imported here: only stepping needs the cursor, and a prompt must start without it
+    from minijax.tools.recording.cursor import Cursor
+    from minijax.tools.stepper.panes import to_failure, to_function
+
+    cursor = Cursor(recording)
+    if into and not to_function(cursor, into):
+        raise UsageError(f"%step --into {into}: nothing called {into} was traced by {recording.source or 'this'}")
+    if at and not cursor.to_bind(place=at):
+        raise UsageError(f"%step --at {at}: no operation of that line was recorded; --at takes LINE or FILE:LINE")
+    if into or at:
+        return cursor.position, cursor.moment.at
+    to_failure(cursor)
+    return cursor.position, 0
+
+
+def _most(name: str, args: Arguments) -> int:
+    if args["most"] < 1:
+        raise UsageError(f"%{name} --most needs a number from 1, not {args['most']}")
+    return int(args["most"])
+
+
+def _last_full(session: Session) -> Recording:
+    """The last recording that has a tree; UsageError if there is none."""
+    for recording in reversed(session.recordings):
+        if recording.level == "full":
+            return recording
+    example = session.recording.source.strip() if session.recording is not None else ""
+    hint = f"%step {example} records the last line anew" if _is_call(example) else "as in %step grad(f)(3.0)"
+    raise UsageError(f"nothing has been recorded in full yet: give %step an expression; {hint}")
+
+
+def _is_call(source: str) -> bool:
+    """Whether ``source`` is one call on one line."""
+    try:
+        return "\n" not in source and isinstance(ast.parse(source, mode="eval").body, ast.Call)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _load(args: Arguments) -> Recording:
+    # imported here: only this option needs it
+    from minijax.tools.recording import storage
+
+    if args["expr"]:
+        raise UsageError("%step takes an expression or --file, not both")
+    path = os.path.expanduser(args["file"].strip("\"'"))
+    try:
+        recording = storage.load(path)
+    except OSError as error:
+        raise UsageError(f"%step cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UsageError(f"%step cannot use {path}: {error}") from None
+    if not recording.tree:
+        raise UsageError(f"%step cannot step through {path}: it is a summary, without the tree of operations")
+    return recording
+
+
+COMMANDS = (
+    Command(
+        "step",
+        (
+            Param("expr", "text", "a call such as grad(f)(3.0); the last full recording if left out"),
+            Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
+            MOST,
+            Param("into", "word", "begin where this function is first traced or called"),
+            Param("at", "word", "begin at the first operation of this line: LINE or FILE:LINE"),
+            Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
+            Param("file", "word", "step through a recording that was saved to this file"),
+        ),
+        "Run a call once, recorded, and step through what the engine did: into, over, out and back.\n"
+        "In a terminal this opens a full-screen stepper (? lists its keys); elsewhere it lists the steps. After an "
+        "exception the stepper opens where it was raised, and you step back from there.",
+        "%step grad(f)(3.0) --text",
+        run_step,
+        group="watch",
+    ),
+    Command(
+        "log",
+        (
+            Param("expr", "text", "a call such as grad(f)(3.0)", required=True),
+            MOST,
+            Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
+        ),
+        "Run a call and show everything the engine did, as an indented log.",
+        "%log grad(f)(3.0)",
+        run_log,
+        group="watch",
+    ),
+)

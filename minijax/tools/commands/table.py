@@ -1,0 +1,51 @@
+"""The table of commands, from which IPython's magics and the REPL's commands derive."""
+
+from __future__ import annotations
+
+from minijax.tools.commands import (
+    compare,
+    compile,
+    explain,
+    export,
+    live,
+    panels,
+    programs,
+    rules,
+    session,
+    step,
+    tour,
+    transform,
+)
+from minijax.tools.commands.command import Command
+from minijax.tools.usage import UsageError, did_you_mean
+
+COMMANDS: dict[str, Command] = {
+    command.name: command
+    for command in (
+        *transform.COMMANDS,
+        *compile.COMMANDS,
+        *programs.COMMANDS,
+        *rules.COMMANDS,
+        *compare.COMMANDS,
+        *step.COMMANDS,
+        *explain.COMMANDS,
+        *live.COMMANDS,
+        *panels.COMMANDS,
+        *export.COMMANDS,
+        *tour.COMMANDS,
+        *session.commands(lambda: COMMANDS),
+    )
+}
+
+
+def look_up(name: str, cell: bool = False) -> Command:
+    """The command called ``name``. UsageError if there is none, or if it has no such form."""
+    command = COMMANDS.get(name)
+    if command is None:
+        hint = did_you_mean(name, COMMANDS, "%")
+        raise UsageError(f"there is no command %{name}.{hint} %help lists them all")
+    if cell and not command.cell:
+        raise UsageError(f"%{name} has no cell form: write %{name} on one line")
+    if not cell and not command.line:
+        raise UsageError(f"%{name} has only a cell form: write %%{name} and the code below it")
+    return command

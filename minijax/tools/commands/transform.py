@@ -1,0 +1,471 @@
+"""Commands that apply a transformation: %jaxpr %grad %jvp %vjp %vmap %linearize."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minijax.api import grad, jvp, linearize, value_and_grad, vjp, vmap
+from minijax.config import enable_x64
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.pretty import jaxpr_document
+from minijax.pytree import tree_leaves, tree_map, tree_structure
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import Block, Indent, Line, Program, Row, Segment, document, joined, line
+from minijax.tools.documents.words import plural
+from minijax.tools.recording import preview
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.session import targets
+from minijax.tools.session.result import Result
+from minijax.tools.session.source import parse_expression
+from minijax.tools.session.targets import Target
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+EXPR = Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True)
+STATIC = Param("static", "ints", "the arguments that are no arrays but part of the function, counted from 0")
+_LONGEST = 12
+
+
+def value_lines(value: Any) -> tuple[Line, ...]:
+    """A value's repr, cut after some lines."""
+    if getattr(value, "dtype", None) == dtypes.float0:
+        return (line(("value", "none"), ("muted", ": integers and booleans have no tangents")),)
+    lines = repr(value).split("\n")
+    if len(lines) > _LONGEST:
+        lines[_LONGEST:] = [f"... {len(lines) - _LONGEST} more lines"]
+    return tuple(line(("value", each)) for each in lines)
+
+
+def ones(x: Any) -> Any:
+    """The tangent or cotangent of ones for a value: of its shape and dtype, float0 for integers."""
+    aval = get_aval(x)
+    tangent = aval.to_tangent_aval()
+    if tangent.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    return np.ones(aval.shape, aval.dtype)
+
+
+def given(session: Session, command: str, text: str, count: int) -> tuple[Any, ...]:
+    """The values of an option such as ``--tangents 1.0, 2.0``: a tuple of ``count``."""
+    __tracebackhide__ = True
+    value = session.evaluate(parse_expression(command, text), {})
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(values) != count:
+        raise UsageError(f"%{command} takes {plural(count, 'value')} there, one for each argument; got {len(values)}")
+    return values
+
+
+# --- %jaxpr
+# -----------------------------------------------------------------------------------------------------
+
+
+def run_jaxpr(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    recorder = Recorder("summary", args["expr"])
+    if args.cell is not None:
+        target = targets.from_cell(session, "jaxpr", args["expr"], args.cell)
+    else:
+        target = targets.from_expression(session, "jaxpr", args["expr"])
+    target = targets.traceable("jaxpr", target, args["static"])
+    with recorder:
+        closed = targets.stage(target)
+    return _shown_jaxpr(session, args, closed, recorder)
+
+
+def _shown_jaxpr(session: Session, args: Arguments, closed: ClosedJaxpr, recorder: Recorder) -> Result:
+    doc = jaxpr_document(
+        closed,
+        style=args["style"] or session.settings.style,
+        source_info=args["source"],
+        name_stack=args["names"],
+        max_eqns=args["most"],
+    )
+    return Result(document(Program(doc)), closed, recorder.recording if recorder.recording.events else None)
+
+
+# --- %grad
+# ------------------------------------------------------------------------------------------------------
+
+
+def _differentiable(x: Any) -> bool:
+    leaves = tree_leaves(x)
+    return bool(leaves) and all(dtypes.is_inexact(get_aval(leaf).dtype) for leaf in leaves)
+
+
+def run_grad(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _target(session, "grad", args)
+    argnums = args["argnums"]
+    if argnums is None:
+        # the variables of an expression are equals; of a call's arguments it is the first that grad takes
+        active = tuple(i for i, x in enumerate(target.args) if _differentiable(x))
+        argnums = active if target.loose and len(active) != 1 else active[0] if active else ()
+    if not target.args or argnums == ():
+        raise UsageError(f"%grad needs an argument to differentiate by, and {target.title} has none of float type")
+    _check_argnums(target, argnums)
+    recorder = Recorder("summary", args["expr"])
+    with recorder:
+        value, gradient = value_and_grad(_scalar(target), argnums)(*target.args, **target.kwargs)
+    blocks: list[Block] = [Row("value", value_lines(value))]
+    chosen = argnums if isinstance(argnums, tuple) else (argnums,)
+    parts = gradient if isinstance(argnums, tuple) else (gradient,)
+    blocks += named_rows("gradient", [target.names[i] for i in chosen], parts)
+    if args["check"]:
+        blocks.append(Row("check", (_finite_difference_line(target, chosen),)))
+    return Result(document(*blocks), (value, gradient), recorder.recording)
+
+
+def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
+    """UsageError for an argument that is not there, or that nothing can be differentiated by."""
+    __tracebackhide__ = True
+    count = len(target.args)
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if len({i % count for i in numbers}) < len(numbers):
+        raise UsageError(f"%grad --argnums {','.join(map(str, numbers))}: an argument is given twice")
+    for i in numbers:
+        if not -count <= i < count:
+            has = f"{plural(count, 'argument')}, counted from 0"
+            raise UsageError(f"%grad --argnums {i}: there is no such argument; {target.title} has {has}")
+        if not _differentiable(target.args[i]):
+            types = type_texts(target.args[i])
+            raise UsageError(f"%grad --argnums {i}: the argument {target.names[i]} is {types}, not of float type")
+
+
+def _scalar(target: Target) -> Callable[..., Any]:
+    """The target's function; UsageError, when it is called, if it returns no scalar."""
+
+    @functools.wraps(target.fun)
+    def scalar(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        value = target.fun(*args, **kwargs)
+        leaves = tree_leaves(value)
+        if len(leaves) != 1 or leaves[0] is not value or np.shape(value) != ():
+            found = type_texts(value) or "nothing"
+            raise UsageError(f"%grad needs one scalar result, and {target.title} gives {found}: sum it, or take %vjp")
+        return value
+
+    return scalar
+
+
+def type_texts(tree: Any) -> str:
+    """``f32[3], i32[]``: the types of a tree's leaves."""
+    return ", ".join(get_aval(leaf).str_short(short_dtypes=True) for leaf in tree_leaves(tree))
+
+
+# What 64-bit central differences reach on functions of ordinary size, constants of 32 bits in them included.
+CHECK_TOLERANCE = 1e-4
+
+
+def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float, float]:
+    """The derivative along a fixed random direction: by grad, and by central differences, both in 64 bits."""
+
+    def wide(x: Any) -> np.ndarray:
+        return np.asarray(x, np.float64)
+
+    with enable_x64(True):
+        argnums = tuple(i % len(target.args) for i in argnums)
+        point = tuple(tree_map(wide, x) if i in argnums else x for i, x in enumerate(target.args))
+        random = np.random.default_rng(0)
+        direction = tuple(tree_map(lambda x: random.standard_normal(x.shape), point[i]) for i in argnums)
+        scale = max([1.0, *(float(np.max(np.abs(x), initial=0.0)) for i in argnums for x in tree_leaves(point[i]))])
+        step = 1e-6 * scale
+
+        def moved(size: float) -> float:
+            shifted = list(point)
+            for i, part in zip(argnums, direction, strict=True):
+                shifted[i] = tree_map(lambda x, d: x + size * d, point[i], part)
+            return float(target.fun(*shifted, **target.kwargs))
+
+        gradient = grad(target.fun, argnums)(*point, **target.kwargs)
+        exact = sum(
+            float(np.vdot(np.asarray(g), d)) for g, d in zip(tree_leaves(gradient), tree_leaves(direction), strict=True)
+        )
+        return exact, (moved(step) - moved(-step)) / (2 * step)
+
+
+def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
+    if any(dtypes.is_complex(get_aval(x).dtype) for i in argnums for x in tree_leaves(target.args[i])):
+        return line(("warning", "not checked: complex arguments"))
+    exact, numeric = finite_differences(target, argnums)
+    error = abs(exact - numeric) / max(1.0, abs(exact), abs(numeric))
+    agrees = error <= CHECK_TOLERANCE
+    verdict = ("good", "agrees") if agrees else ("error", "DISAGREES")
+    return line(
+        verdict,
+        f" with finite differences: along a random direction {exact:.9g} and {numeric:.9g}",
+        ("muted", f" (relative difference {error:.1e})"),
+    )
+
+
+# --- %jvp %vjp %vmap %linearize
+# ---------------------------------------------------------------------------------
+
+
+def _target(session: Session, command: str, args: Arguments) -> Target:
+    """What the command works on: a function of values, without static arguments."""
+    __tracebackhide__ = True
+    target = targets.from_expression(session, command, args["expr"]).concrete(command)
+    target = targets.traceable(command, target)
+    # of f(x=3.0) the keywords are what is meant; beside positional arguments they are left as they are
+    return target if target.args else targets.positional(target)
+
+
+def _with_arguments(target: Target, command: str) -> Target:
+    __tracebackhide__ = True
+    if not tree_leaves(target.args):
+        raise UsageError(f"%{command} needs an argument, and {target.title} has none")
+    return target
+
+
+def named_rows(label: str, names: Sequence[str], values: Sequence[Any]) -> list[Block]:
+    """A row for each value, under the name of its argument."""
+    rows: list[Block] = []
+    for name, value in zip(names, values, strict=True):
+        first, *others = value_lines(value)
+        rows.append(Row(label, ((("var", name), ("", "  "), *first), *others)))
+        label = ""
+    return rows
+
+
+def run_jvp(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _with_arguments(_target(session, "jvp", args), "jvp")
+    if args["tangents"] is None:
+        tangents = tuple(tree_map(ones, x) for x in target.args)
+    else:
+        given_ones = given(session, "jvp", args["tangents"], len(target.args))
+        tangents = tuple(
+            _as_tangent("jvp --tangents", f"the tangent of {name}", x, t)
+            for name, x, t in zip(target.names, target.args, given_ones, strict=True)
+        )
+    recorder = Recorder("summary", args["expr"])
+    with recorder:
+        out, tangent = jvp(_positional(target), target.args, tangents)
+    blocks = [Row("primal", value_lines(out)), Row("tangent", value_lines(tangent))]
+    along = [tuple(map(_seed, tree_leaves(t))) for t in tangents]
+    blocks.append(Row("along", (joined(" · ", _named(target.names, along)),)))
+    return Result(document(*blocks), (out, tangent), recorder.recording)
+
+
+def _seed(tangent: Any) -> str:
+    """A tangent in brief; those of integers say that they have none."""
+    if getattr(tangent, "dtype", None) == dtypes.float0:
+        return "none"
+    return preview.value_text(tangent)
+
+
+def _named(names: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Segment]:
+    return [("", f"{name} {', '.join(each)}") for name, each in zip(names, texts, strict=True)]
+
+
+def _as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
+    """``tangent``, checked against ``x``: numbers are spread over arrays and take their dtype.
+
+    UsageError if the structures or shapes do not fit.
+    """
+    __tracebackhide__ = True
+    if tree_structure(tangent) != tree_structure(x):
+        if not isinstance(tangent, (int, float)):
+            raise UsageError(f"%{option}: {what} must be built like {what.rpartition(' ')[2]}: {type_texts(x)}")
+        return tree_map(lambda leaf: _leaf_tangent(option, what, leaf, tangent), x)
+    return tree_map(lambda leaf, t: _leaf_tangent(option, what, leaf, t), x, tangent)
+
+
+def _leaf_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
+    __tracebackhide__ = True
+    aval = get_aval(x)
+    if not dtypes.is_inexact(aval.dtype):
+        return ones(x)
+    if isinstance(tangent, (int, float)):
+        return np.full(aval.shape, tangent, aval.dtype)
+    try:
+        found = get_aval(tangent)
+    except TypeError:
+        raise UsageError(f"%{option}: {what} must be {aval.str_short()}, not {type(tangent).__name__}") from None
+    if found.shape != aval.shape:
+        raise UsageError(f"%{option}: {what} must be {aval.str_short()}, and is {found.str_short()}")
+    return tangent if found.dtype == aval.dtype else np.asarray(tangent).astype(aval.dtype)
+
+
+def _positional(target: Target) -> Any:
+    """The target as a function of its positional arguments."""
+    if not target.kwargs:
+        return target.fun
+
+    @functools.wraps(target.fun)
+    def positional(*xs: Any) -> Any:
+        __tracebackhide__ = True
+        return target.fun(*xs, **target.kwargs)
+
+    return positional
+
+
+def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
+    """The jaxpr of a linear map, with the residuals that it holds counted."""
+    count = plural(len(closed.eqns), "equation")
+    held = f", {plural(len(closed.consts), 'residual')} held" if closed.consts else ""
+    return [
+        Row("linear", (line(("", count), ("muted", f"{held}; its jaxpr:")),)),
+        Indent(Program(jaxpr_document(closed, style=session.settings.style)), most=40, rest="(print(_) shows them)"),
+    ]
+
+
+def run_vjp(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _with_arguments(_target(session, "vjp", args), "vjp")
+    recorder = Recorder("summary", args["expr"])
+    with recorder:
+        out, pullback = vjp(_positional(target), *target.args)
+        if args["cotangent"] is None:
+            cotangent = tree_map(ones, out)
+        else:
+            value = session.evaluate(parse_expression("vjp", args["cotangent"]), {})
+            cotangent = _as_tangent("vjp --cotangent", "the cotangent of the value", out, value)
+        cotangents = pullback(cotangent)
+    blocks: list[Block] = [Row("value", value_lines(out)), *named_rows("pullback", target.names, cotangents)]
+    of = tuple(map(_seed, tree_leaves(cotangent)))
+    blocks.append(Row("of", (line(("", ", ".join(of)), ("muted", "  the cotangent of the value")),)))
+    blocks += _linear_rows(session, pullback.jaxpr)
+    return Result(document(*blocks), (out, cotangents), recorder.recording)
+
+
+def run_vmap(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _with_arguments(_target(session, "vmap", args), "vmap")
+    axes = {}
+    for option in ("in_axes", "out_axes"):
+        text = args[option]
+        axes[option] = 0 if text is None else session.evaluate(parse_expression("vmap", text), {})
+    in_axes = axes["in_axes"]
+    each = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(target.args)
+    if len(each) != len(target.args):
+        raise UsageError(
+            f"%vmap --in-axes has {len(each)} axes for {plural(len(target.args), 'argument')}: one for each, None for "
+            "what is not mapped"
+        )
+    for name, x, axis in zip(target.names, target.args, each, strict=True):
+        _check_axis(name, x, axis)
+    recorder = Recorder("summary", args["expr"])
+    with recorder:
+        out = vmap(_positional(target), **axes)(*target.args)
+    shown = [(f"{type_texts(x)}, {_axis_text(axis)}",) for x, axis in zip(target.args, each, strict=True)]
+    blocks = [
+        Row("mapped", value_lines(out)),
+        Row("axes", (joined(" · ", _named(target.names, shown)),)),
+        Row("", (line(("muted", f"results: {type_texts(out)}, {_axis_text(axes['out_axes'])}")),)),
+    ]
+    return Result(document(*blocks), out, recorder.recording)
+
+
+def _check_axis(name: str, x: Any, axis: Any) -> None:
+    """UsageError for an axis that is no integer, or that the argument lacks; axes of trees are left to vmap."""
+    __tracebackhide__ = True
+    if axis is None or isinstance(axis, (tuple, list, dict)):
+        return
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise UsageError(f"%vmap --in-axes takes integers, None or a tuple of them, not {axis!r}")
+    for leaf in tree_leaves(x):
+        if not -np.ndim(leaf) <= axis < np.ndim(leaf):
+            raise UsageError(
+                f"%vmap: the argument {name} is {type_texts(leaf)}, which has no axis {axis} to map over; say with "
+                "--in-axes (0, None) which arguments are mapped"
+            )
+
+
+def _axis_text(axis: Any) -> str:
+    return "not mapped" if axis is None else f"axis {axis}"
+
+
+def run_linearize(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    target = _with_arguments(_target(session, "linearize", args), "linearize")
+    recorder = Recorder("summary", args["expr"])
+    with recorder:
+        out, linear = linearize(_positional(target), *target.args)
+    kind = f"a function of {plural(len(target.args), 'tangent')}, of {', '.join(target.names)}"
+    blocks: list[Block] = [Row("value", value_lines(out)), Row("tangent", (line(kind),))]
+    blocks += _linear_rows(session, linear.jaxpr)
+    return Result(document(*blocks), (out, linear), recorder.recording)
+
+
+COMMANDS = (
+    Command(
+        "jaxpr",
+        (
+            EXPR,
+            STATIC,
+            Param("style", "word", "how to print it", choices=("jax", "tutorial")),
+            Param("source", "flag", "say after each equation which line it comes from", default=False),
+            Param("names", "flag", "say after each equation which named scopes it is in", default=False),
+            Param("most", "int", "how many equations to print at most"),
+        ),
+        "The jaxpr of a call, or of a cell as a function of named inputs.\n\n"
+        "An argument can be a type, such as f32[3]; then nothing is computed. In the cell form the inputs "
+        "stand on the first line, with a type or a value, or alone to take your variable's value; the cell's "
+        "value is its last expression.",
+        "%jaxpr f(3.0)\n%%jaxpr x=f32[3] y=2.0\nsin(x) * y",
+        run_jaxpr,
+        cell=True,
+        group="transform",
+    ),
+    Command(
+        "grad",
+        (
+            EXPR,
+            Param("argnums", "ints", "the arguments to differentiate by, counted from 0"),
+            Param("check", "flag", "compare with finite differences", default=False),
+        ),
+        "Value and gradient of a call's function at its arguments.\n\n"
+        "By default a call is differentiated by its first argument of float type, any other expression by "
+        "all its variables of float type. --check compares the derivative along a random direction with a "
+        "central difference, both in 64 bits.",
+        "%grad f(3.0) --check",
+        run_grad,
+        group="transform",
+    ),
+    Command(
+        "jvp",
+        (EXPR, Param("tangents", "expression", "a tangent for each argument, ones if not given")),
+        "Value and derivative along tangents (forward mode) of a call's function.",
+        "%jvp f(3.0) --tangents 1.0",
+        run_jvp,
+        group="transform",
+    ),
+    Command(
+        "vjp",
+        (EXPR, Param("cotangent", "expression", "the cotangent of the value, ones if not given")),
+        "Value and cotangents of the arguments (reverse mode) of a call's function.",
+        "%vjp f(3.0) --cotangent 1.0",
+        run_vjp,
+        group="transform",
+    ),
+    Command(
+        "vmap",
+        (
+            EXPR,
+            Param("in_axes", "expression", "the mapped axis of each argument, 0 if not given"),
+            Param("out_axes", "expression", "the mapped axis of the results, 0 if not given"),
+        ),
+        "A call's function mapped over an axis of its arguments.",
+        "%vmap f(jnp.arange(3.0))",
+        run_vmap,
+        group="transform",
+    ),
+    Command(
+        "linearize",
+        (EXPR,),
+        "Value of a call's function, and its linear approximation as a jaxpr.",
+        "%linearize f(3.0)",
+        run_linearize,
+        group="transform",
+    ),
+)

@@ -1,0 +1,263 @@
+"""Two jaxprs beside each other: their lines aligned, and marked where they differ.
+
+Lines are paired by what they do (the equation's primitive and the user's line it comes from), so an equation that a
+transformation changed stands beside what it was. Two paired lines are alike if they read the same once the variables of
+one are called as those of the other. The jaxpr of a gradient is drawn in the colours of its two passes (``passes``).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from minijax import errors
+from minijax.ir import doc as pp
+from minijax.ir.doc import Doc
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
+from minijax.ir.pretty import Printer
+from minijax.tools.compare.passes import Passes
+from minijax.tools.documents.document import Columns, Line, Pair, Segment, split_lines
+from minijax.tools.frozen import Frozen
+
+# Equations of each jaxpr that are compared; aligning takes more than linear time.
+MOST_EQUATIONS = 300
+
+
+class _Row(Frozen):
+    """A line of a printed jaxpr: ``key`` pairs it with a line of another, ``eqn`` is the equation that begins in it."""
+
+    segments: Line
+    key: tuple[Any, ...]
+    eqn: JaxprEqn | None
+
+
+class _Numbered(Printer):
+    """Ends the first line of each equation with its number, a note that the page is taken apart by."""
+
+    def __init__(self, root: Jaxpr, most: int) -> None:
+        super().__init__(root, max_eqns=most)
+        self.equations: list[JaxprEqn] = []
+
+    def equation(self, eqn: JaxprEqn) -> Doc:
+        """The equation, numbered."""
+        note = pp.note(str(len(self.equations)))
+        self.equations.append(eqn)
+        return pp.concat((note, super().equation(eqn)))
+
+
+class Printed:
+    """A jaxpr printed with its equations known; ``rows(width)`` lays it out. ``names`` names its variables."""
+
+    def __init__(self, closed: ClosedJaxpr, most: int = MOST_EQUATIONS) -> None:
+        self._printer = _Numbered(closed.jaxpr, most)
+        self._document = self._printer.document()
+        self.names: Mapping[Any, str] = self._printer.names
+
+    def rows(self, width: int) -> list[_Row]:
+        """The lines of the page."""
+        return [self._row(each) for each in split_lines(pp.segments(self._document, width))]
+
+    def _row(self, segments: Line) -> _Row:
+        eqn = None
+        if segments and segments[-1][0] == "comment" and segments[-1][1].startswith("# "):
+            eqn = self._printer.equations[int(segments[-1][1][2:].partition(";")[0])]
+            segments = segments[:-2]  # less the number and the space before it
+        return _Row(segments, _key(segments, eqn), eqn)
+
+
+def _key(segments: Line, eqn: JaxprEqn | None) -> tuple[Any, ...]:
+    if eqn is not None:
+        return (eqn.primitive.name, *_place(eqn))
+    words = [piece.strip() for role, piece in segments if role == "keyword"]
+    if words:
+        return (words[0],)
+    return ("",) + tuple(piece for role, piece in segments if role in ("param-name", "punctuation"))
+
+
+def _place(eqn: JaxprEqn) -> tuple[Any, ...]:
+    """The code object and line that an equation comes from."""
+    return () if eqn.source is None else (eqn.source[0], errors.position(eqn.source)[0])
+
+
+class _Renaming:
+    """Whether lines are alike but for the names of variables, learnt from the lines paired before them."""
+
+    def __init__(self) -> None:
+        self.right_of: dict[str, str] = {}
+        # names of one side that stand for nothing on the other
+        self.alone: tuple[set[str], set[str]] = (set(), set())
+
+    def only(self, side: int, segments: Line) -> None:
+        """Note what an unpaired line of the left (0) or right (1) side names."""
+        self.alone[side].update(piece for role, piece in segments if role == "var")
+
+    def alike(self, left: Line, right: Line, learn: bool = True) -> bool:
+        """Whether the two lines read the same; if they are paired, what their variables are to each other is learnt."""
+        ours, theirs = ([each for each in line if each[1].strip()] for line in (left, right))
+        same = len(ours) == len(theirs)
+        fresh: dict[str, str] = {}
+        for (role, a), (other, b) in zip(ours, theirs, strict=False):
+            if role == other == "var":
+                if a not in self.right_of and a not in self.alone[0] and b not in self.alone[1]:
+                    fresh.setdefault(a, b)
+                same &= self.right_of.get(a, fresh.get(a)) == b
+            elif (role, a.strip()) != (other, b.strip()):
+                same = False
+        if learn:
+            self.right_of |= fresh
+        return same
+
+
+def pairs(
+    left: Sequence[_Row], right: Sequence[_Row], derived: bool = True, passes: Passes | None = None
+) -> Iterator[tuple[str, _Row | None, _Row | None]]:
+    """The rows of both sides in order, each with its mark (see ``document.Pair``).
+
+    ``derived``: the right side was made of the left one by a transformation, which keeps the order of the equations and
+    the lines they come from. Otherwise the longest common parts are paired, by the primitives alone. What ``passes``
+    has in the backward pass is paired with nothing: what became of the left side's equations is the forward pass.
+    """
+    names = _Renaming()
+    places: dict[Any, list[int]] = {}
+    backward = _backward(right, passes)
+    for j, row in enumerate(right):
+        if j in backward:
+            continue
+        places.setdefault(row.key, []).append(j)
+    matches = {} if derived else _common(left, right)
+    next_right = 0
+    for i, row in enumerate(left):
+        at = _first(row, right, places.get(row.key, ()), next_right, names) if derived else matches.get(i)
+        if at is None:
+            names.only(0, row.segments)
+            yield "-", row, None
+            continue
+        for new in right[next_right:at]:
+            names.only(1, new.segments)
+            yield "+", None, new
+        yield (" " if names.alike(row.segments, right[at].segments) else "~"), row, right[at]
+        next_right = at + 1
+    for new in right[next_right:]:
+        yield "+", None, new
+
+
+def _backward(rows: Sequence[_Row], passes: Passes | None) -> set[int]:
+    """Which rows stand in the backward pass."""
+    painted = _Painter(passes, set())
+    found = set()
+    for i, row in enumerate(rows):
+        painted(row)
+        if painted.role == "backward":
+            found.add(i)
+    return found
+
+
+def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
+    """Which row of the right side each row of the left is paired with, by the longest common parts."""
+    matcher = difflib.SequenceMatcher(None, [row.key[:1] for row in left], [row.key[:1] for row in right], False)
+    return {a + k: b + k for a, b, size in matcher.get_matching_blocks() for k in range(size)}
+
+
+def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: _Renaming) -> int | None:
+    """The first of ``places`` from ``begin`` on that reads the same, or just the first, if there is one."""
+    open_places = [j for j in places if j >= begin]
+    for j in open_places:
+        if names.alike(row.segments, right[j].segments, learn=False):
+            return j
+    return open_places[0] if open_places else None
+
+
+def side_by_side(
+    before: ClosedJaxpr,
+    after: ClosedJaxpr,
+    titles: tuple[Line, Line],
+    passes: Passes | None = None,
+    most: int = MOST_EQUATIONS,
+    derived: bool = True,
+) -> Columns:
+    """Both jaxprs as a block; ``passes`` colours the second, ``derived`` is as for ``pairs``."""
+    left, right = Printed(before, most), Printed(after, most)
+    residuals = set() if passes is None else {right.names.get(var, "") for var in passes.residuals}
+
+    def rows(width: int) -> Sequence[Pair]:
+        painted = _Painter(passes, residuals)
+        out: list[Pair] = []
+        for mark, a, b in pairs(left.rows(width), right.rows(width), derived, passes):
+            shown = () if b is None else painted(b)
+            out += [Pair(" ", (), heading) for heading in painted.begun()]
+            out.append(Pair(mark, () if a is None else a.segments, shown))
+        return out
+
+    return Columns(titles, rows)
+
+
+def texts_side_by_side(left: str, right: str, titles: tuple[Line, Line]) -> Columns:
+    """Two plain texts as a block, paired by the longest parts that they share."""
+    ours, theirs = left.split("\n"), right.split("\n")
+    out: list[Pair] = []
+    for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, ours, theirs, False).get_opcodes():
+        if tag == "equal":
+            out += [Pair(" ", (("", a),), (("", a),)) for a in ours[i:to_i]]
+        else:
+            out += [Pair("-", (("", a),)) for a in ours[i:to_i]]
+            out += [Pair("+", (), (("", b),)) for b in theirs[j:to_j]]
+    return Columns(titles, lambda width: out)
+
+
+class _Painter:
+    """Gives the rows of a gradient's jaxpr, in order, the colours of its passes."""
+
+    def __init__(self, passes: Passes | None, residuals: set[str]) -> None:
+        self.passes = passes
+        self.residuals = residuals
+        self.role = ""
+        self.indent = 0
+        # passes in the order of the page; those before ``told`` have been announced
+        self.seen: list[str] = []
+        self.told = 0
+
+    def begun(self) -> Iterator[Line]:
+        """A line to announce each pass that began with the last row."""
+        for name in self.seen[self.told :]:
+            yield ((name, f"{' ' * self.indent}# {name} pass"),)
+        self.told = len(self.seen)
+
+    def __call__(self, row: _Row) -> Line:
+        if self.passes is None:
+            return row.segments
+        indent = _indent(row.segments)
+        found = "" if row.eqn is None else self.passes.of(row.eqn)
+        if found:
+            self.role, self.indent = found, indent
+            if found not in self.seen:
+                self.seen.append(found)
+        elif self.role and indent <= self.indent:
+            # the equations of a pass have ended; what stands further in belongs to them
+            self.role = ""
+        return tuple(self._segment(each) for each in row.segments)
+
+    def _segment(self, segment: Segment) -> Segment:
+        role, piece = segment
+        if role == "var" and piece in self.residuals:
+            return "residual", piece
+        return (self.role, piece) if self.role and role else segment
+
+
+def _indent(segments: Line) -> int:
+    text = "".join(piece for _, piece in segments)
+    return len(text) - len(text.lstrip())
+
+
+def counts(
+    before: ClosedJaxpr,
+    after: ClosedJaxpr,
+    most: int = MOST_EQUATIONS,
+    derived: bool = True,
+    passes: Passes | None = None,
+) -> dict[str, int]:
+    """How many equations there are under each mark."""
+    found = dict.fromkeys(" ~-+", 0)
+    for mark, a, b in pairs(Printed(before, most).rows(80), Printed(after, most).rows(80), derived, passes):
+        found[mark] += any(row is not None and row.eqn is not None for row in (a, b))
+    return found

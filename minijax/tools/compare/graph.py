@@ -1,0 +1,154 @@
+"""Jaxprs as graphs: what is computed from what, independent of how it is drawn.
+
+``build`` makes a ``Graph`` of a jaxpr: nodes in the order of the program, edges from where a value is made to where it
+is read, and a graph of its own for each jaxpr inside an equation. ``graph_text`` draws it with box characters,
+``graph_svg`` as SVG. Everything takes time linear in the equations, of which ``most`` are taken per jaxpr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.ir import doc as pp
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
+from minijax.ir.pretty import Printer
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.frozen import Frozen
+
+MOST_EQUATIONS = 100
+# A tooltip's characters.
+_LONGEST_NOTE = 400
+
+
+class Value(Frozen):
+    """An array that flows along edges: its name in the jaxpr and its type. ``read`` tells whether anything reads it."""
+
+    name: str
+    type: str
+    read: bool = True
+
+    @property
+    def text(self) -> str:
+        """``b:f32[3]``"""
+        return f"{self.name}:{self.type}"
+
+
+class Node(Frozen):
+    """Something that makes or takes values.
+
+    ``kind`` is 'input', 'const', 'equation', 'call' (an equation with jaxprs inside) or 'output'. ``operands`` are the
+    values read, in order, literals as texts; ``makes`` those made; ``note`` tells more; ``inside`` numbers the graphs
+    of ``Graph.inside`` that it holds.
+    """
+
+    kind: str
+    label: str
+    operands: tuple[Value | str, ...] = ()
+    makes: tuple[Value, ...] = ()
+    note: str = ""
+    inside: tuple[int, ...] = ()
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The operands that no edge leads to."""
+        return tuple(x for x in self.operands if isinstance(x, str))
+
+
+class Graph(Frozen):
+    """The nodes of a jaxpr; ``edges`` are (from node, to node, value); ``left_out`` counts equations not drawn."""
+
+    title: str
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[int, int, Value], ...]
+    inside: tuple[Graph, ...] = ()
+    left_out: int = 0
+    equations: int = 0
+
+
+def build(closed: ClosedJaxpr, title: str, input_names: Sequence[str] = (), most: int = MOST_EQUATIONS) -> Graph:
+    """The graph of ``closed``; the names are those that ``str(closed)`` gives its variables.
+
+    ``input_names`` says what the user calls the inputs. A jaxpr that occurs more than once is taken once; where it
+    occurs again, its graph is empty and its title says so.
+    """
+    printer = Printer(closed.jaxpr)
+    printer.document()  # allots all names, in the order of the page
+    return _Builder(printer, most).graph(closed.jaxpr, title, input_names)
+
+
+class _Builder:
+    def __init__(self, printer: Printer, most: int) -> None:
+        self.printer = printer
+        self.most = most
+        self.done: set[Jaxpr] = set()
+
+    def value(self, var: Any) -> Value:
+        name = self.printer.name(var)
+        return Value(name, var.aval.str_short(short_dtypes=True), name != "_" and not isinstance(var, DropVar))
+
+    def operand(self, atom: Any) -> Value | str:
+        if type(atom) is not Literal:
+            return self.value(atom)
+        return str(np.asarray(atom.val).item()) if np.shape(atom.val) == () else "[...]"
+
+    def graph(self, jaxpr: Jaxpr, title: str, input_names: Sequence[str] = ()) -> Graph:
+        count = len(jaxpr.eqns)
+        if jaxpr in self.done:
+            return Graph(f"{title}, drawn above", (), (), equations=count)
+        self.done.add(jaxpr)
+        nodes: list[Node] = []
+        inside: list[Graph] = []
+        edges: list[tuple[int, int, Value]] = []
+        maker: dict[Any, int] = {}
+        for kind, variables in (("const", jaxpr.constvars), ("input", jaxpr.invars)):
+            for i, var in enumerate(variables):
+                maker[var] = len(nodes)
+                known = kind == "input" and i < len(input_names)
+                nodes.append(Node(kind, input_names[i] if known else "", (), (self.value(var),)))
+        shown = jaxpr.eqns[: self.most]
+        for eqn in shown:
+            graphs = self._subgraphs(eqn)
+            places = tuple(range(len(inside), len(inside) + len(graphs)))
+            inside += graphs
+            self._connect(eqn.invars, len(nodes), maker, edges)
+            maker.update((var, len(nodes)) for var in eqn.outvars)
+            made = tuple(map(self.value, eqn.outvars))
+            kind = "call" if graphs else "equation"
+            nodes.append(Node(kind, _label(eqn), tuple(map(self.operand, eqn.invars)), made, self._note(eqn), places))
+        if len(shown) == count:
+            for atom in jaxpr.outvars:
+                self._connect([atom], len(nodes), maker, edges)
+                nodes.append(Node("output", "", (self.operand(atom),)))
+        return Graph(title, tuple(nodes), tuple(edges), tuple(inside), count - len(shown), count)
+
+    def _connect(self, atoms: Sequence[Any], to: int, maker: dict[Any, int], edges: list[Any]) -> None:
+        for atom in dict.fromkeys(atom for atom in atoms if type(atom) is not Literal):
+            if atom in maker:
+                edges.append((maker[atom], to, self.value(atom)))
+
+    def _subgraphs(self, eqn: JaxprEqn) -> list[Graph]:
+        out = []
+        for key, value in eqn.params.items():
+            items = value if isinstance(value, (tuple, list)) else (value,)
+            for i, item in enumerate(items):
+                if isinstance(item, (ClosedJaxpr, Jaxpr)):
+                    jaxpr = item.jaxpr if isinstance(item, ClosedJaxpr) else item
+                    part = f" {key}[{i}]" if len(items) > 1 else "" if key in ("jaxpr", "call_jaxpr") else f" {key}"
+                    title = f"{_label(eqn)}{part} · {plural(len(jaxpr.eqns), 'equation')}"
+                    out.append(self.graph(jaxpr, title))
+        return out
+
+    def _note(self, eqn: JaxprEqn) -> str:
+        text = " ".join(pp.to_string(self.printer.equation(eqn), 100).split())
+        place = "" if eqn.source is None else f"\n{errors.summarize(eqn.source, full_path=False)}"
+        return shortened(text, _LONGEST_NOTE) + place
+
+
+def _label(eqn: JaxprEqn) -> str:
+    """The primitive, and the name of the function that it calls, if it has one."""
+    name = eqn.params.get("name")
+    return f"{eqn.primitive.name} {shortened(name)}" if isinstance(name, str) else eqn.primitive.name

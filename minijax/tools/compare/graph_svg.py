@@ -1,0 +1,273 @@
+"""Graphs of jaxprs as SVG: layers from top to bottom, arrows along the values, light and dark by CSS.
+
+``markup`` is for pages of HTML (the jaxprs inside equations fold), ``page`` a file of its own (they stand below each
+other). The layout is the classic one in four steps: a layer for each node by its longest path from an input, places for
+long edges in the layers that they pass, an order within each layer that keeps neighbours close (barycentres), and
+coordinates near those of the neighbours. All text is escaped here; what is returned is safe to put on a page.
+
+Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures", 1981.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from minijax.tools.compare.graph import Graph, Node
+from minijax.tools.documents.theme import STYLES, visible
+from minijax.tools.documents.words import shortened
+from minijax.tools.frozen import Frozen
+
+# Pixels.
+_CHARACTER, _HEIGHT, _LINE = 7.0, 38.0, 14.0
+_GAP_X, _GAP_Y, _MARGIN, _THIN = 18.0, 34.0, 12.0, 6.0
+# Long edges take one place in each layer that they pass; beyond so many in all they are drawn straight.
+_MOST_PLACES = 4000
+_SWEEPS = 4
+# Labels are cut after so many characters.
+_LONGEST = 36
+
+_ROLES = {"input": "value", "const": "literal", "equation": "primitive", "call": "primitive", "output": "value"}
+
+
+def _escaped(text: str) -> str:
+    """``text`` for XML: control characters, which XML lacks, are written out."""
+    return html.escape("".join(visible(piece) for piece in text.splitlines(keepends=True)).replace("\t", " "))
+
+
+def _css() -> str:
+    def colours(scope: str, dark: bool) -> str:
+        ink, paper, edge = ("#e6e6e6", "#1e1e1e", "#a0a8b0") if dark else ("#1f2328", "#ffffff", "#5a6370")
+        rules = [f"{scope}.mjg text{{fill:{ink}}}{scope}.mjg rect{{fill:{paper};stroke:{edge}}}"]
+        rules += [f"{scope}.mjg path{{stroke:{edge}}}{scope}.mjg marker path{{fill:{edge};stroke:none}}"]
+        for role in ("primitive", "type", "value", "literal"):
+            style = STYLES[role]
+            rules.append(f"{scope}.mjg .mjg-{role}{{fill:{style.dark if dark else style.light}}}")
+        return "".join(rules)
+
+    jupyter = 'body[data-jp-theme-light="{}"] '
+    return (
+        ".mjg text{font:12px monospace;text-anchor:middle}.mjg .mjg-name{font-weight:600}"
+        ".mjg rect{stroke-width:1;rx:5}.mjg .mjg-call rect{stroke-width:2.5}.mjg path{fill:none}"
+        + colours("", False)
+        + f"@media (prefers-color-scheme:dark){{{colours('', True)}}}"
+        + colours(jupyter.format("false"), True)
+        + colours(jupyter.format("true"), False)
+    )
+
+
+class _Box(Frozen):
+    """What is written in a node's box."""
+
+    title: str
+    below: str
+    width: float
+
+
+def _box(node: Node) -> _Box:
+    made = " ".join(value.text for value in node.makes)
+    if node.kind in ("input", "const"):
+        title, below = node.label or ("constant" if node.kind == "const" else "input"), made
+    elif node.kind == "output":
+        operand = node.operands[0]
+        title, below = "result", operand if isinstance(operand, str) else operand.text
+    else:
+        title, below = " ".join([node.label, *node.literals]), made
+    title, below = shortened(title, _LONGEST), shortened(below, _LONGEST)
+    return _Box(title, below, max(len(title), len(below), 4) * _CHARACTER + 2 * 9)
+
+
+class _Layout:
+    """Places for the nodes of a graph: ``x`` and ``layer`` by node, and for each edge the points on its way."""
+
+    def __init__(self, graph: Graph, widths: Sequence[float]) -> None:
+        self.widths = list(widths)
+        count = len(graph.nodes)
+        self.layer = _layers(graph)
+        self.above: list[list[int]] = [[] for _ in range(count)]
+        self.below: list[list[int]] = [[] for _ in range(count)]
+        self.routes: list[list[int]] = []
+        spans = [max(self.layer[b] - self.layer[a] - 1, 0) for a, b, _ in graph.edges]
+        straight = sum(spans) > _MOST_PLACES
+        for a, b, _ in graph.edges:
+            route = [a]
+            for layer in range(self.layer[a] + 1, self.layer[b] if not straight else 0):
+                route.append(self._place(layer))
+            route.append(b)
+            for upper, lower in zip(route, route[1:], strict=False):
+                self.below[upper].append(lower)
+                self.above[lower].append(upper)
+            self.routes.append(route)
+        self.rows: list[list[int]] = [[] for _ in range(max(self.layer, default=-1) + 1)]
+        for node, layer in enumerate(self.layer):
+            self.rows[layer].append(node)
+        self._order()
+        self.x = self._coordinates()
+
+    def _place(self, layer: int) -> int:
+        """A place for an edge on its way through ``layer``, treated like a thin node."""
+        self.layer.append(layer)
+        self.widths.append(_THIN)
+        self.above.append([])
+        self.below.append([])
+        return len(self.layer) - 1
+
+    def _order(self) -> None:
+        """Sort each layer by the mean position of its neighbours, downwards and upwards in turn."""
+        at = {node: i for row in self.rows for i, node in enumerate(row)}
+        for sweep in range(_SWEEPS):
+            down = sweep % 2 == 0
+            near = self.above if down else self.below
+            for row in self.rows if down else reversed(self.rows):
+                row.sort(key=lambda n: sum(at[m] for m in near[n]) / len(near[n]) if near[n] else at[n])
+                at.update((node, i) for i, node in enumerate(row))
+
+    def _coordinates(self) -> list[float]:
+        x = [0.0] * len(self.layer)
+        for row in self.rows:
+            self._spread(row, [0.0] * len(row), x)
+        for sweep in range(_SWEEPS):
+            near = self.above if sweep % 2 == 0 else self.below
+            for row in self.rows if sweep % 2 == 0 else reversed(self.rows):
+                wanted = [sum(x[m] for m in near[n]) / len(near[n]) if near[n] else x[n] for n in row]
+                self._spread(row, wanted, x)
+        least = min((x[n] - self.widths[n] / 2 for n in range(len(x))), default=0.0)
+        return [each - least + _MARGIN for each in x]
+
+    def _spread(self, row: Sequence[int], wanted: Sequence[float], x: list[float]) -> None:
+        """Centres for a layer's nodes: as wanted, but apart; the layer as a whole stays where it was wanted."""
+        end = float("-inf")
+        for n, want in zip(row, wanted, strict=True):
+            x[n] = max(want, end + self.widths[n] / 2)
+            end = x[n] + self.widths[n] / 2 + _GAP_X
+        shift = sum(want - x[n] for n, want in zip(row, wanted, strict=True)) / max(len(row), 1)
+        for n in row:
+            x[n] += shift
+
+
+def _layers(graph: Graph) -> list[int]:
+    """The layer of each node: below all it reads; what reads nothing just above its first reader, results last."""
+    layer = [0] * len(graph.nodes)
+    readers: dict[int, list[int]] = {}
+    read = {b for _, b, _ in graph.edges}
+    for a, b, _ in graph.edges:
+        # nodes are in the order of the program, and so are edges by the node they lead to
+        layer[b] = max(layer[b], layer[a] + 1)
+        readers.setdefault(a, []).append(b)
+    bottom = max((layer[n] for n, node in enumerate(graph.nodes) if node.kind != "output"), default=0) + 1
+    for n, node in enumerate(graph.nodes):
+        if node.kind == "output":
+            layer[n] = bottom
+    for n in range(len(layer)):
+        if n not in read and n in readers:
+            layer[n] = min(layer[m] for m in readers[n]) - 1
+    return layer
+
+
+class _Drawing(Frozen):
+    """The elements of one graph, and the size of the whole in pixels."""
+
+    elements: str
+    width: float
+    height: float
+
+
+def _draw(graph: Graph) -> _Drawing:
+    boxes = [_box(node) for node in graph.nodes]
+    layout = _Layout(graph, [box.width for box in boxes])
+    top = [_MARGIN + layer * (_HEIGHT + _GAP_Y) for layer in layout.layer]
+    out = []
+    for (_, _, value), route in zip(graph.edges, layout.routes, strict=True):
+        points = []
+        for n in route:
+            if n < len(boxes):
+                points.append((layout.x[n], top[n] + (_HEIGHT if n == route[0] else -3)))
+            else:
+                points += [(layout.x[n], top[n]), (layout.x[n], top[n] + _HEIGHT)]
+        title = f"<title>{_escaped(value.text)}</title>"
+        out.append(f'<path d="{_curve(points)}" marker-end="url(#mjg-arrow)">{title}</path>')
+    for n, (node, box) in enumerate(zip(graph.nodes, boxes, strict=True)):
+        out.append(_node(node, box, layout.x[n], top[n]))
+    width = max((layout.x[n] + layout.widths[n] / 2 for n in range(len(layout.x))), default=0.0) + _MARGIN
+    height = max(top, default=0.0) + _HEIGHT + _MARGIN if boxes else 0.0
+    if graph.left_out:
+        text = f"... {graph.left_out} more equations"
+        out.append(f'<text x="{max(width, 160) / 2:.0f}" y="{height + 6:.0f}">{text}</text>')
+        width, height = max(width, 160.0), height + 18
+    return _Drawing("".join(out), width, height)
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> str:
+    """A smooth path that leaves and enters each point vertically."""
+    (x, y), *others = points
+    out = [f"M{x:.1f} {y:.1f}"]
+    for to_x, to_y in others:
+        middle = (y + to_y) / 2
+        straight = abs(to_x - x) < 0.05
+        curve = f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}"
+        out.append(f"V{to_y:.1f}" if straight else curve)
+        x, y = to_x, to_y
+    return "".join(out)
+
+
+def _node(node: Node, box: _Box, x: float, y: float) -> str:
+    left = x - box.width / 2
+    return (
+        f'<g class="mjg-{node.kind}"><title>{_escaped(node.note or box.below)}</title>'
+        f'<rect x="{left:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{_HEIGHT:.0f}"/>'
+        f'<text class="mjg-name mjg-{_ROLES[node.kind]}" x="{x:.1f}" y="{y + 16:.1f}">{_escaped(box.title)}</text>'
+        f'<text class="mjg-type" x="{x:.1f}" y="{y + 16 + _LINE:.1f}">{_escaped(box.below)}</text></g>'
+    )
+
+
+_ARROW = (
+    '<defs><marker id="mjg-arrow" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
+    'orient="auto"><path d="M0 0L8 4L0 8z"/></marker></defs>'
+)
+
+
+def _svg(elements: str, width: float, height: float, title: str, style: bool) -> str:
+    head = f"<style>{_css()}</style>" if style else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="mjg" role="img" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}"><title>{_escaped(title)}</title>{head}{_ARROW}{elements}</svg>'
+    )
+
+
+def markup(graph: Graph, outermost: bool = True) -> str:
+    """``graph`` as HTML: a picture, and below it the graphs inside it, folded."""
+    drawing = _draw(graph)
+    out = []
+    if graph.nodes:
+        svg = _svg(drawing.elements, drawing.width, drawing.height, graph.title, outermost)
+        out.append(f'<div style="overflow-x:auto">{svg}</div>')
+    for each in graph.inside:
+        if each.nodes:
+            inner = markup(each, False)
+            out.append(f"<details><summary>{_escaped(each.title)}</summary><div>{inner}</div></details>")
+        else:
+            out.append(f"<div>{_escaped(each.title)}</div>")
+    return "".join(out)
+
+
+def _all(graph: Graph) -> Iterable[Graph]:
+    todo = [graph]
+    while todo:
+        each = todo.pop()
+        if each.nodes:
+            yield each
+        todo += reversed(each.inside)
+
+
+def page(graph: Graph) -> str:
+    """``graph`` as a file of its own: the graphs inside it stand below it, each under its title."""
+    out = []
+    y = width = 0.0
+    for each in _all(graph):
+        drawing = _draw(each)
+        heading = _escaped(shortened(each.title, 80))
+        out.append(f'<text class="mjg-name" style="text-anchor:start" x="{_MARGIN}" y="{y + 20:.0f}">{heading}</text>')
+        out.append(f'<g transform="translate(0 {y + 28:.0f})">{drawing.elements}</g>')
+        y += 28 + drawing.height
+        width = max(width, drawing.width, len(each.title[:80]) * _CHARACTER + 2 * _MARGIN)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + _svg("".join(out), width, y, graph.title, True) + "\n"

@@ -1,0 +1,150 @@
+"""Graphs of jaxprs drawn with box characters, one line for each node, as version control draws histories.
+
+Each value that is still to be read has a lane of its own on the left; a node's line joins the lanes of its operands,
+and its equation stands beside it. ``┼`` joins a lane that goes on, a lane that a line only passes stays ``│``. A page
+has room for so many lanes; values beyond them are named in the equations only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minijax.tools.compare.graph import Graph, Node, Value
+from minijax.tools.documents.document import Block, Fitted, Line, Section, Segment, Text, line
+from minijax.tools.documents.words import plural
+
+# The columns of a page in which there is one lane.
+_COLUMNS_PER_LANE = 5
+_NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "output": "◇"}
+
+
+def drawing(graph: Graph, depth: int) -> tuple[Block, ...]:
+    """``graph`` as blocks, the graphs inside it under their titles, ``depth`` levels of them."""
+    blocks: list[Block] = [Fitted(lambda width: (Text(tuple(lines(graph, width)), hanging=2 * most_lanes(width)),))]
+    if graph.left_out:
+        total = graph.left_out + sum(node.kind in ("equation", "call") for node in graph.nodes)
+        rest = f"... {plural(graph.left_out, 'more equation')} (--most {total} shows them)"
+        blocks.append(Text((line(("muted", rest)),)))
+    for each in graph.inside:
+        title = line(("heading", each.title))
+        if depth > 1:
+            blocks.append(Section(title, drawing(each, depth - 1) if each.nodes else ()))
+        elif each.nodes:
+            blocks.append(Text((line(("heading", each.title), ("muted", " (--depth shows it)")),)))
+    return tuple(blocks)
+
+
+def most_lanes(width: int) -> int:
+    """How many lanes a page of ``width`` columns has."""
+    return max(3, width // _COLUMNS_PER_LANE)
+
+
+def lines(graph: Graph, width: int) -> Iterator[Line]:
+    """The lines of the drawing."""
+    lanes = _Lanes(graph, most_lanes(width))
+    drawn = [(lanes.row(node, i), node) for i, node in enumerate(graph.nodes)]
+    columns = max((len(row) for row, _ in drawn), default=0)
+    for row, node in drawn:
+        mark = row.find(_NODES[node.kind])
+        role = "primitive" if node.kind in ("equation", "call") else "value"
+        yield (
+            ("muted", row[:mark]),
+            (role, row[mark]),
+            ("muted", row[mark + 1 :].ljust(columns - mark - 1) + "  "),
+            *_text(node),
+        )
+
+
+def _text(node: Node) -> Line:
+    """``b:f32[] = sin a``"""
+    out: list[Segment] = []
+    for value in node.makes:
+        out += [("", " ")] if out else []
+        out += [("var" if value.read else "drop", value.name), ("punctuation", ":"), ("type", value.type)]
+    if node.kind in ("input", "const"):
+        return (*out, ("muted", f"  {node.label or ('constant' if node.kind == 'const' else 'input')}"))
+    if node.kind == "output":
+        out.append(("muted", "result"))
+    else:
+        out += [("punctuation", " = " if out else ""), ("primitive", node.label)]
+    for operand in node.operands:
+        is_value = isinstance(operand, Value)
+        out += [("", " "), ("var" if is_value else "literal", operand.name if isinstance(operand, Value) else operand)]
+    return tuple(out)
+
+
+class _Lanes:
+    """Which lane holds which value, from line to line."""
+
+    def __init__(self, graph: Graph, most: int) -> None:
+        self.most = most
+        self.lanes: list[str | None] = []
+        # lanes that ended in the line before: what begins there now would seem to go on from it
+        self.ended: set[int] = set()
+        self.last_read: dict[str, int] = {}
+        for _, to, value in graph.edges:
+            self.last_read[value.name] = max(to, self.last_read.get(value.name, 0))
+        if graph.left_out:
+            # what has not been read by the end goes on below it
+            for node in graph.nodes:
+                self.last_read.update((value.name, len(graph.nodes)) for value in node.makes if value.read)
+
+    def row(self, node: Node, number: int) -> str:
+        """The lanes' part of a node's line; afterwards the lanes are those below it."""
+        before = list(self.lanes)
+        names = {operand.name for operand in node.operands if isinstance(operand, Value)}
+        into = [k for k, name in enumerate(before) if name in names]
+        ending = [k for k in into if self.last_read.get(before[k] or "", -1) <= number]
+        for k in ending:
+            self.lanes[k] = None
+        kept = [value.name for value in node.makes if value.read and self.last_read.get(value.name, -1) > number]
+        # its first result goes on where an operand ended, if there was one
+        at = ending[0] if ending else self._free()
+        made = []
+        for i, name in enumerate(kept):
+            lane = at if i == 0 else self._free()
+            if lane < self.most:
+                self._put(lane, name)
+                made.append(lane)
+        at = min(at, self.most)
+        self.ended = {k for k in {*ending, at} if k >= len(self.lanes) or self.lanes[k] is None}
+        return _joined(before, self.lanes, at, set(into), set(ending), set(made), _NODES[node.kind])
+
+    def _free(self) -> int:
+        free = (k for k, name in enumerate(self.lanes) if name is None and k not in self.ended)
+        return next(free, max(len(self.lanes), *(k + 1 for k in self.ended)) if self.ended else len(self.lanes))
+
+    def _put(self, lane: int, name: str) -> None:
+        self.lanes += [None] * (lane + 1 - len(self.lanes))
+        self.lanes[lane] = name
+
+
+def _joined(
+    before: list[str | None],
+    after: list[str | None],
+    at: int,
+    into: set[int],
+    ending: set[int],
+    made: set[int],
+    mark: str,
+) -> str:
+    """One line: the node in lane ``at``, joined to the lanes ``into`` it and to those ``made`` by it."""
+    ends = into | made | {at}
+    first, last = min(ends), max(ends)
+    count = max(len(before), len(after), at + 1)
+    out = []
+    for k in range(count):
+        passes = k < len(before) and before[k] is not None
+        if k == at:
+            out.append(mark)
+        elif k in into:
+            side = 0 if k == first else 2 if k == last else 1
+            out.append(("╰┴╯" if k in ending else "├┼┤")[side])
+        elif k in made:
+            out.append("╭┬╮"[0 if k == first else 2 if k == last else 1])
+        elif passes:
+            out.append("│")
+        else:
+            out.append("─" if first < k < last else " ")
+        out.append("─" if first <= k < last else " ")
+    return "".join(out).rstrip()

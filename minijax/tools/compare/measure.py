@@ -1,0 +1,331 @@
+"""A program measured, and beside real JAX: phases, steady calls, values, jaxprs.
+
+Both sides are measured in the same way, each on functions nobody has traced before. ``Side`` is one of the two
+libraries with the user's program on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.api import block_until_ready, jit, make_jaxpr
+from minijax.config import config
+from minijax.core.array import is_array_like
+from minijax.extend.core import JaxprSyntaxError, parse_jaxpr
+from minijax.interop import realjax
+from minijax.ir.jaxpr import ClosedJaxpr, is_effectful
+from minijax.pytree import tree_leaves
+from minijax.tools.compare import passes
+from minijax.tools.documents.document import Line, Row, Text, line
+from minijax.tools.documents.words import seconds_text, shortened
+from minijax.tools.frozen import Frozen
+from minijax.tools.session import targets
+from minijax.tools.session.targets import Target
+
+# Calls are repeated until they have taken this long together, in seconds, and at most so many times.
+_TIMED_SECONDS = 0.05
+_TIMED_RUNS = 200
+# What took longer than this once is not repeated.
+_LONG = 10.0
+_TRACES = 3
+PHASES = ("trace", "lower", "compile", "first run")
+CALLS = ("eager", "jit")
+
+
+class Side(Frozen):
+    """A library with the program on it: its name, ``jit``, ``make_jaxpr`` and how to wait for a result."""
+
+    name: str
+    jit: Callable[..., Any]
+    make_jaxpr: Callable[..., Any]
+    wait: Callable[[Any], Any]
+    fun: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    context: Callable[[], Any] = contextlib.nullcontext
+
+    def call(self) -> Any:
+        """The program's value."""
+        with self.context():
+            return self.wait(self.fun(*self.args, **self.kwargs))
+
+    def jaxpr(self) -> Any:
+        """Its jaxpr."""
+        with self.context():
+            return self.make_jaxpr(self.fun)(*self.args, **self.kwargs)
+
+    def fresh(self) -> Callable[..., Any]:
+        """The program as a function nobody has seen."""
+        fun = self.fun
+
+        def program(*args: Any, **kwargs: Any) -> Any:
+            return fun(*args, **kwargs)
+
+        return program
+
+
+def ours(target: Target) -> Side:
+    """The program on minijax."""
+    return Side("minijax", jit, make_jaxpr, block_until_ready, target.fun, target.args, target.kwargs)
+
+
+def theirs(target: Target) -> Side:
+    """The program on JAX. Raises ``realjax.Unmapped``."""
+    with realjax.in_x64(config.x64_enabled()):
+        carry = realjax.Rebinder((targets.__file__, passes.__file__))
+        fun, args, kwargs = carry(target.fun), carry(target.args), carry(target.kwargs)
+    jax = carry.jax
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fun(*args, **kwargs)
+        except NameError as error:
+            reason = carry.failed.get(error.name or "")
+            if reason is None:
+                raise
+            raise realjax.Unmapped(reason) from None
+
+    called.__name__ = getattr(fun, "__name__", type(fun).__name__)
+    x64 = config.x64_enabled()
+
+    def context() -> Any:
+        return realjax.in_x64(x64)
+
+    return Side("jax", jax.jit, jax.make_jaxpr, jax.block_until_ready, called, args, kwargs, context)
+
+
+def why_not(error: Exception) -> str:
+    """In one line, why a program does not run on JAX."""
+    if isinstance(error, realjax.Unmapped):
+        return f"cannot be carried over to JAX: {error}"
+    return f"JAX raised {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """The type of an exception and the first line of what it says."""
+    said = str(error).strip().partition("\n")[0]
+    return shortened(f"{type(error).__name__}: {said}" if said else type(error).__name__, 160)
+
+
+# --- figures
+# ------------------------------------------------------------------------------------------------------
+
+
+class Figures(Frozen):
+    """Seconds by what took them; ``note`` says what was not measured, and why; ``printed`` whether it wrote output
+    while it was run again, which nobody saw."""
+
+    seconds: dict[str, float]
+    note: str = ""
+    printed: bool = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to say of the figures."""
+        return [*filter(None, [self.note]), *([_PRINTED] if self.printed else [])]
+
+
+_PRINTED = "what it prints is shown for the first runs, not for the repeated ones"
+
+
+class Nowhere(io.TextIOBase):
+    """Where output of repeated runs goes; ``used`` says whether there was any."""
+
+    used = False
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Forget ``text``."""
+        self.used = True
+        return len(text)
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
+    """The shortest of several runs; the first is not counted, for it may compile each operation, unless it is all.
+
+    What the others print goes ``nowhere``.
+    """
+    first = _seconds(run)
+    if first > _LONG:
+        return first
+    with contextlib.redirect_stdout(nowhere):
+        best = _seconds(run)
+        end = time.perf_counter() + _TIMED_SECONDS
+        for _ in range(_TIMED_RUNS):
+            if time.perf_counter() > end:
+                break
+            best = min(best, _seconds(run))
+    return best
+
+
+def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
+    """The phases of a new program, and the time of a call, eager and jitted.
+
+    A program of types only (``abstract``) is not run; one that is to run ``once``, because it has effects, is run
+    compiled, and not again. A program that cannot be jitted is timed eagerly only.
+    """
+    found: dict[str, float] = {}
+    note = ""
+    nowhere = Nowhere()
+    with side.context():
+        try:
+            _staged_figures(side, found, abstract, once, nowhere)
+        except Exception as error:  # the program's own: it may run eagerly and yet be none for jit
+            if abstract or once or isinstance(error, realjax.Unmapped):
+                raise
+            found.clear()
+            note = f"{side.name} does not jit it: {first_line(error)}"
+        if not abstract and not once:
+            found["eager"] = _best(side.call, nowhere)
+    if abstract:
+        note = "not run: an argument is only a type"
+    return Figures(found, shortened("run once only: it has effects" if once else note, 120), nowhere.used)
+
+
+def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: bool, nowhere: Nowhere) -> None:
+    side.wait(side.jit(_nothing)(np.float32(0)))  # what a library loads at first need is no part of it
+
+    def traced() -> Any:
+        return side.jit(side.fresh()).trace(*side.args, **side.kwargs)
+
+    first = _seconds(traced)
+    with contextlib.redirect_stdout(nowhere):
+        found["trace"] = min(first, *(_seconds(traced) for _ in range(_TRACES - 1)))
+        program = traced()
+    began = time.perf_counter()
+    lowered = program.lower()
+    found["lower"] = time.perf_counter() - began
+    began = time.perf_counter()
+    compiled = lowered.compile()
+    found["compile"] = time.perf_counter() - began
+    if abstract:
+        return
+    found["first run"] = _seconds(lambda: side.wait(compiled(*side.args, **side.kwargs)))
+    if not once:
+        jitted = side.jit(side.fun)
+        with contextlib.redirect_stdout(nowhere):  # it is traced again, and then runs as before
+            _seconds(lambda: side.wait(jitted(*side.args, **side.kwargs)))
+            found["jit"] = _best(lambda: side.wait(jitted(*side.args, **side.kwargs)), nowhere)
+
+
+def has_effects(closed: Any) -> bool:
+    """Whether a run of this jaxpr does more than compute: prints, or calls back. False if it is none."""
+    return isinstance(closed, ClosedJaxpr) and any(map(is_effectful, closed.eqns))
+
+
+def _nothing(x: Any) -> Any:
+    return x
+
+
+def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Iterator[Line]:
+    """A line for each figure, on one scale, with the library that it is of and a bar."""
+    most = max((seconds[name] for seconds in figures.values() for name in names if name in seconds), default=0.0)
+    column = max(map(len, (*PHASES, *CALLS))) + 1
+    first = max(map(len, figures)) if len(figures) > 1 else 0
+    room = min(width - column - first - 12, 60)
+    for name in names:
+        label = name
+        reference = figures.get("minijax", {}).get(name)
+        for library, seconds in figures.items():
+            if name not in seconds:
+                continue
+            value = seconds[name]
+            ratio = f" {value / reference:.1f}×" if library != "minijax" and reference else ""
+            bar = _bar(value / most if most else 0.0, max(room - 8, 4))
+            yield (
+                ("label", f"{label:<{column}}"),
+                ("muted", f"{library:<{first}} " if first else ""),
+                ("time", f"{seconds_text(value):>8} "),
+                ("value" if library == "minijax" else "muted", bar),
+                ("muted", ratio),
+            )
+            label = ""
+
+
+def _bar(part: float, columns: int) -> str:
+    """A bar of up to ``columns`` columns, in eighths; never quite empty."""
+    eighths = max(round(part * columns * 8), 1)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+
+
+def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Text | None:
+    """The bars of ``names`` under a title; None if nothing was measured."""
+    lines = tuple(bars(figures, names, width))
+    explained = "  × how many times minijax's" if len(figures) > 1 else ""
+    return Text((line(("heading", title), ("muted", explained)), *lines), wrap=False) if lines else None
+
+
+# --- values
+# -------------------------------------------------------------------------------------------------------
+
+
+def value_row(our_value: Any, their_value: Any) -> Row:
+    """Whether the two values agree: structure, types, numbers."""
+    jax_leaves = realjax.jax_module().tree_util.tree_leaves(their_value)
+    leaves = tree_leaves(our_value)
+    if len(leaves) != len(jax_leaves):
+        said = f"minijax gives {len(leaves)} arrays, JAX {len(jax_leaves)}"
+        return Row("value", (line(("error", said)),))
+    worst_abs = worst_rel = 0.0
+    for a, b in zip(leaves, jax_leaves, strict=True):
+        if not (is_array_like(a) and is_array_like(b)):
+            if isinstance(a, str | bytes) and a == b:
+                continue
+            said = f"minijax gives a {type(a).__name__}, JAX a {type(b).__name__}, and only arrays are compared"
+            return Row("value", (line(("warning", said)),))
+        types = [f"{np.asarray(x).dtype.name}{list(np.shape(x))}" for x in (a, b)]
+        if types[0] != types[1]:
+            return Row("value", (line(("error", f"minijax gives {types[0]}, JAX {types[1]}")),))
+        absolute, relative = difference(np.asarray(a), np.asarray(b))
+        worst_abs, worst_rel = max(worst_abs, absolute), max(worst_rel, relative)
+    if worst_abs == 0.0:
+        return Row("value", (line(("good", "the same, to the last bit")),))
+    role = "good" if worst_rel < 1e-5 else "warning"
+    return Row("value", (line((role, f"differs by at most {worst_abs:.2g}, relatively by {worst_rel:.2g}")),))
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """The largest absolute and relative difference of two arrays of one type; NaNs equal each other."""
+    if a.dtype.kind not in "fciub" or a.dtype.itemsize < 4 and a.dtype.kind == "f":
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    if same.all():
+        return 0.0, 0.0
+    with np.errstate(all="ignore"):
+        gap = np.abs(x - y)[~same]
+        gap = np.where(np.isnan(gap), np.inf, gap)
+        scale = np.maximum(np.abs(x), np.abs(y))[~same]
+        return float(gap.max()), float(np.where(np.isinf(gap), np.inf, gap / scale).max())
+
+
+# --- jaxprs
+# -------------------------------------------------------------------------------------------------------
+
+# Parameters that exist for sharding only, which our jaxprs lack.
+_SHARDING = r"\b(?:out_)?sharding=None\s*"
+
+
+def read_back(text: str) -> ClosedJaxpr | None:
+    """The jaxpr that JAX printed, less what is only about sharding; None if it holds something that we cannot read."""
+    try:
+        return parse_jaxpr(re.sub(_SHARDING, "", text))
+    except (JaxprSyntaxError, TypeError, ValueError, KeyError, NotImplementedError):
+        return None

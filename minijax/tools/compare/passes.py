@@ -1,0 +1,214 @@
+"""Transformations by name, applied one over the other, and which equations of a gradient belong to which pass.
+
+Reverse mode runs the function forwards, keeps what it will need (the residuals), and runs the transposed linear part
+backwards. In a staged gradient the two passes are consecutive: where the second begins is noted while staging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.api import jit, jvp, make_jaxpr, vjp, vmap
+from minijax.core import dtypes
+from minijax.core.array import LiteralArray, get_aval
+from minijax.core.avals import ShapedArray, ShapeDtypeStruct
+from minijax.core.trace import state
+from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.stage import JaxprTrace, JaxprTracer
+from minijax.interpreters.vmap import BatchTracer
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
+from minijax.pytree import tree_leaves, tree_map
+from minijax.tools.documents.words import plural
+from minijax.tools.session.targets import Target, positional
+from minijax.tools.usage import UsageError
+
+TRANSFORMATIONS = ("grad", "vjp", "jvp", "vmap", "jit")
+# The size of the axis that a mapped argument gets in front.
+AXIS_SIZE = 4
+
+
+class Passes:
+    """The forward and backward equations of a gradient's jaxpr, and the variables that cross over."""
+
+    def __init__(self, after: ClosedJaxpr, forward: Sequence[JaxprEqn], cotangents: Container[Var]) -> None:
+        first = set(map(id, forward))
+        home = next((j for j in _all_jaxprs(after.jaxpr) if any(id(eqn) in first for eqn in j.eqns)), after.jaxpr)
+        self.forward = [eqn for eqn in home.eqns if id(eqn) in first]
+        self.backward = [eqn for eqn in home.eqns if id(eqn) not in first]
+        self._pass = {id(eqn): "forward" for eqn in self.forward} | {id(eqn): "backward" for eqn in self.backward}
+        made_later = {var for eqn in self.backward for var in eqn.outvars}
+        read = dict.fromkeys(atom for eqn in self.backward for atom in eqn.invars if type(atom) is not Literal)
+        self.residuals: list[Var] = [var for var in read if var not in made_later and var not in cotangents]
+        inputs = {*home.invars, *home.constvars}
+        self.arguments = [var for var in self.residuals if var in inputs]
+
+    def of(self, eqn: JaxprEqn) -> str:
+        """'forward', 'backward', or '' for an equation of neither."""
+        return self._pass.get(id(eqn), "")
+
+    @property
+    def bytes(self) -> int:
+        """What the residuals take together."""
+        return sum(var.aval.size * var.aval.dtype.itemsize for var in self.residuals)
+
+
+def _all_jaxprs(root: Jaxpr) -> Iterable[Jaxpr]:
+    todo, seen = [root], {root}
+    for jaxpr in todo:
+        for eqn in jaxpr.eqns:
+            fresh = [sub for sub in subjaxprs(eqn.params) if sub not in seen]
+            seen.update(fresh)
+            todo += fresh
+        yield jaxpr
+
+
+def differentiable(x: Any) -> bool:
+    """Whether ``x`` is a tree of arrays of float or complex type."""
+    leaves = tree_leaves(x)
+    return bool(leaves) and all(dtypes.is_inexact(get_aval(leaf).dtype) for leaf in leaves)
+
+
+class Transformed:
+    """``target`` under transformations, the first of ``names`` outermost: its jaxpr before and after.
+
+    Raises:
+      UsageError: a transformation does not apply, such as grad to a function that returns no scalar.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        names: Sequence[str],
+        argnums: Sequence[int] | None = None,
+        axis_size: int = AXIS_SIZE,
+    ) -> None:
+        __tracebackhide__ = True
+        target = positional(target)
+        self.loose = target.loose
+        self.argnums = argnums
+        self.axis_size = axis_size
+        # the equations so far, and the cotangents' variables, where a backward pass began
+        self._halfway: list[tuple[list[JaxprEqn], set[Var]]] = []
+        self.before: ClosedJaxpr = make_jaxpr(target.fun)(*target.args)
+        fun, args = target.fun, target.args
+        for name in reversed(names):
+            fun, args = getattr(self, f"_{name}")(fun, args)
+        self.after: ClosedJaxpr = make_jaxpr(fun)(*args)
+        # of several gradients inside each other the outermost ends last
+        self.passes = Passes(self.after, *self._halfway[-1]) if self._halfway else None
+
+    def _chosen(self, name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
+        __tracebackhide__ = True
+        if self.argnums is not None:
+            out = [i for i in self.argnums if not -len(args) <= i < len(args)]
+            if out:
+                has = f"it has {plural(len(args), 'argument')}, counted from 0"
+                raise UsageError(f"%diff --argnums {out[0]}: there is no such argument; {has}")
+            return tuple(i % len(args) for i in self.argnums)
+        active = [i for i, x in enumerate(args) if differentiable(x)]
+        if not active:
+            raise UsageError(f"%diff --by {name} needs an argument of float type to differentiate by")
+        # as in %grad: the variables of an expression are equals; of a call's arguments it is the first that grad takes
+        return tuple(active) if name != "grad" or self.loose else (active[0],)
+
+    def _reverse(self, name: str, fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+        """Gradient (or, for 'vjp', pullback) in the chosen arguments, noting where the forward pass ends."""
+        __tracebackhide__ = True
+        chosen = self._chosen(name, args)
+
+        def reverse(*values: Any) -> Any:
+            __tracebackhide__ = True
+            given = values[: len(args)]
+
+            def of_chosen(*active: Any) -> Any:
+                full = list(given)
+                for i, x in zip(chosen, active, strict=True):
+                    full[i] = x
+                return fun(*full)
+
+            of_chosen.__name__ = getattr(fun, "__name__", name)
+            out, pullback = vjp(of_chosen, *(given[i] for i in chosen))
+            if name == "vjp":
+                cotangent = values[-1]
+            else:
+                cotangent = _unit(out)
+            trace = state.dynamic
+            if isinstance(trace, JaxprTrace):
+                seeds = {x.variable for x in map(_innermost, tree_leaves(cotangent)) if type(x) is JaxprTracer}
+                self._halfway.append((list(trace.builder.eqns), seeds))
+            found = pullback(cotangent)
+            return found if name == "vjp" or len(chosen) > 1 else found[0]
+
+        reverse.__name__ = getattr(fun, "__name__", name)
+        return reverse
+
+    def _grad(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return self._reverse("grad", fun, args), args
+
+    def _vjp(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return self._reverse("vjp", fun, args), (*args, _shapes(fun, args))
+
+    def _jvp(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        chosen = self._chosen("jvp", args)
+
+        def pushed(*values: Any) -> Any:
+            given, tangents = values[: len(args)], values[len(args) :]
+
+            def of_chosen(*active: Any) -> Any:
+                full = list(given)
+                for i, x in zip(chosen, active, strict=True):
+                    full[i] = x
+                return fun(*full)
+
+            return jvp(of_chosen, tuple(given[i] for i in chosen), tangents)
+
+        return pushed, (*args, *(tree_map(_strong, args[i]) for i in chosen))
+
+    def _vmap(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        __tracebackhide__ = True
+        if not tree_leaves(args):
+            raise UsageError("%diff --by vmap needs an argument to map over, and there is none")
+
+        def widened(x: Any) -> ShapeDtypeStruct:
+            aval = get_aval(x) if not isinstance(x, ShapeDtypeStruct) else x
+            return ShapeDtypeStruct((self.axis_size, *aval.shape), aval.dtype, weak_type=bool(aval.weak_type))
+
+        return vmap(fun), tree_map(widened, args)
+
+    def _jit(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return jit(fun), args
+
+
+def _innermost(x: Any) -> Any:
+    """What a tracer of vmap or jvp is wrapped around, at the bottom."""
+    while isinstance(x, (BatchTracer, JVPTracer)):
+        x = x.val if isinstance(x, BatchTracer) else x.primal
+    return x
+
+
+def _strong(x: Any) -> ShapeDtypeStruct:
+    aval = get_aval(x)
+    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(aval.weak_type))
+
+
+def _shapes(fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    _, shapes = make_jaxpr(fun, return_shape=True)(*args)
+    return shapes
+
+
+def _unit(out: Any) -> Any:
+    """The cotangent 1 of a scalar, as a literal."""
+    __tracebackhide__ = True
+    leaves = tree_leaves(out)
+    if len(leaves) != 1 or leaves[0] is not out or np.shape(out) != ():
+        types = ", ".join(get_aval(leaf).str_short() for leaf in leaves) or "nothing"
+        raise UsageError(f"grad needs one scalar result, and there is {types}: sum it, or take --by vjp")
+    aval: ShapedArray = get_aval(out)
+    if not dtypes.is_inexact(aval.dtype):
+        raise UsageError(f"grad needs a result of float type, and there is {aval.str_short()}")
+    return LiteralArray(aval.dtype.type(1), aval)
+
+

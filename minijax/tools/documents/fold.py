@@ -1,0 +1,107 @@
+"""Lines that are too long for a terminal, broken where a reader would break them.
+
+A terminal breaks a line in the middle of whatever stands at its edge. ``folded`` breaks it after a space, else after a
+separator, and sets what follows in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from minijax.tools.documents.document import Line, Segment
+
+_SEPARATORS = ",;:)]}/|=+*_.-"
+TAB = 8
+# What goes on to a further line begins so much further in than the line's own beginning.
+HANGING = 2
+
+
+def columns(text: str) -> int:
+    """The columns that ``text`` takes in a terminal: two for a wide character, none for a combining one."""
+    if text.isascii() and "\t" not in text:
+        return len(text)
+    return sum(map(_column, text))
+
+
+def _column(c: str) -> int:
+    if c == "\t":
+        return TAB
+    if c.isascii():
+        return 1
+    import unicodedata  # most sessions show none but ASCII and a few signs that panels use
+
+    if unicodedata.combining(c) or unicodedata.category(c) in ("Cf", "Me", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(c) in "WF" else 1
+
+
+def folded(line: Line, width: int) -> Iterator[Line]:
+    """``line`` as lines of at most ``width`` columns (wider only if a single character is)."""
+    text = "".join(piece for _, piece in line)
+    if columns(text) <= width:
+        yield line
+        return
+    indent = len(text) - len(text.lstrip(" ")) + HANGING
+    if indent > width // 2:
+        indent = HANGING
+    spans = list(_spans(text, width, indent))
+    for (start, _), piece in zip(spans, _cut(line, spans), strict=True):
+        yield (("", " " * indent), *piece) if start else piece
+
+
+def _spans(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
+    """Where the lines of ``text`` begin and end, the first of ``width`` columns and the others set in."""
+    start = 0
+    while True:
+        end = _reach(text, start, width - (indent if start else 0))
+        if end < len(text):
+            end = _break(text, start, end)
+        yield start, end
+        while end < len(text) and text[end] == " ":
+            end += 1
+        if end >= len(text):
+            return
+        start = end
+
+
+def _reach(text: str, start: int, room: int) -> int:
+    """Where ``room`` columns from ``start`` on are full; at least one character further."""
+    taken, i = 0, start
+    while i < len(text):
+        taken += _column(text[i])
+        if taken > room and i > start:
+            break
+        i += 1
+    return i
+
+
+def _break(text: str, start: int, end: int) -> int:
+    """The best place to break before ``end``: not so early that most of the line stays empty."""
+    earliest = start + (end - start) // 3
+    if text[end] == " ":
+        return end
+    space = text.rfind(" ", earliest, end)
+    # the indentation of the line itself is no place to break
+    if space > start and text[start:space].strip():
+        return space + 1
+    for i in range(end - 1, earliest, -1):
+        if text[i] in _SEPARATORS:
+            return i + 1
+    return end
+
+
+def _cut(line: Line, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Segment, ...]]:
+    """The parts of ``line`` between pairs of characters, which come in order."""
+    number, at = 0, 0  # a segment, and the character that it begins with
+    for start, end in spans:
+        out: list[Segment] = []
+        while number < len(line):
+            role, piece = line[number]
+            first, last = max(start - at, 0), min(end - at, len(piece))
+            if first < last:
+                out.append((role, piece[first:last]))
+            if at + len(piece) > end:
+                break
+            at += len(piece)
+            number += 1
+        yield tuple(out)

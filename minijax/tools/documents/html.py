@@ -1,0 +1,197 @@
+"""Documents as HTML for notebooks and files: inline styles only, everything escaped, folding without scripts.
+
+Nothing external is referred to. Colours are given twice, for light and for dark pages (``prefers-color-
+scheme``, and the theme attributes that Jupyter sets). Programs beyond ``MOST_LINES`` lines are cut behind a
+fold.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+from collections.abc import Iterable
+
+from minijax.ir import doc as pp
+from minijax.tools.documents.document import (
+    LABEL_WIDTH,
+    MARKS,
+    UNBROKEN,
+    Block,
+    Code,
+    Columns,
+    Document,
+    Fitted,
+    Highlighter,
+    Indent,
+    Interactive,
+    Line,
+    Picture,
+    Program,
+    Row,
+    Section,
+    Table,
+    Text,
+    code_lines,
+    split_lines,
+)
+from minijax.tools.documents.theme import STYLES, visible
+
+MOST_LINES = 400
+# Of one block's lines no more than this are put into a page; the output says how many are missing.
+MOST_FOLDED = 4000
+_WIDTH = 100
+
+
+# What has no role: the text and its background, edges, raised and faint parts, the current line, and the focus.
+_LIGHT = {
+    "ink": "#1f2328", "page": "#ffffff", "edge": "#c9ced6", "raised": "#f1f3f6", "faint": "#57606a",
+    "now": "#fff0c2", "focus": "#0a49b0",
+}  # fmt: skip
+_DARK = {
+    "ink": "#e6e6e6", "page": "#1e1e1e", "edge": "#4a4f57", "raised": "#2b2e33", "faint": "#b0b8c0",
+    "now": "#3d3820", "focus": "#82aaff",
+}  # fmt: skip
+# Pages that say themselves whether they are dark: Jupyter, VS Code, Colab.
+_SAYS_LIGHT = ('body[data-jp-theme-light="true"]', "body.vscode-light", "html[theme=light]")
+_SAYS_DARK = ('body[data-jp-theme-light="false"]', "body.vscode-dark", "html[theme=dark]")
+
+
+@functools.cache
+def stylesheet() -> str:
+    """The rules that everything of class ``minijax`` needs, in light and in dark. All colours are variables."""
+
+    def colours(dark: bool) -> str:
+        listed = {f"mj-{name}": value for name, value in (_DARK if dark else _LIGHT).items()}
+        listed |= {f"mj-c-{role}": style.dark if dark else style.light for role, style in STYLES.items()}
+        return f"color-scheme:{'dark' if dark else 'light'};" + ";".join(f"--{k}:{v}" for k, v in listed.items())
+
+    def on(pages: Iterable[str], dark: bool) -> str:
+        return f"{','.join(f'{page} .minijax' for page in pages)}{{{colours(dark)}}}"
+
+    roles = "".join(
+        f".minijax .mj-{role}{{color:var(--mj-c-{role}){';font-weight:600' if style.bold else ''}}}"
+        for role, style in STYLES.items()
+    )
+    return (
+        f".minijax{{{colours(False)}}}"
+        f"@media (prefers-color-scheme:dark){{.minijax{{{colours(True)}}}}}"
+        + on(_SAYS_LIGHT, False)
+        + on(_SAYS_DARK, True)
+        + ".minijax{font-size:13px;line-height:1.45;color:var(--mj-ink);background:var(--mj-page)}"
+        # Jupyter's own background is as light or dark as it says
+        "body[data-jp-theme-light] .minijax{background:none}"
+        ".minijax pre{margin:2px 0;padding:0;background:none;border:0;color:inherit;font:inherit;font-family:monospace;"
+        # Jupyter lets lines end within words
+        "white-space:pre;word-break:normal!important;overflow-x:auto}"
+        # lines that are broken where they are too long, and go on further in
+        ".minijax pre.mj-wrap{--mj-in:2;white-space:pre-wrap;overflow-wrap:anywhere}"
+        ".minijax .mj-wrap>div{padding-left:calc(var(--mj-in)*1ch);text-indent:calc(var(--mj-in)*-1ch)}"
+        ".minijax summary{cursor:pointer;font-family:monospace}"
+        ".minijax details>div{margin-left:1.2em}"
+        # Jupyter sets every table's cells small and to the right, by longer selectors than these
+        ".minijax table{border-collapse:collapse;border:0!important;font-family:monospace;font-size:inherit!important;"
+        "color:inherit!important;margin:2px 0;table-layout:auto}"
+        ".minijax tr{background:none!important}"
+        ".minijax td,.minijax th{padding:0 12px 0 0!important;text-align:left!important;vertical-align:top!important;"
+        "background:none!important;border:0!important;color:inherit!important;line-height:1.45!important;"
+        "max-width:none!important;font-weight:normal}"
+        ".minijax td pre,.minijax th pre{margin:0;white-space:pre-wrap}"
+        ".minijax span{unicode-bidi:isolate}" + roles
+    )
+
+
+def to_html(doc: Document, highlight: Highlighter | None = None) -> str:
+    """``doc`` as one self-contained ``<div>``."""
+    # Jupyter typesets what stands between dollar signs, except in elements of these classes
+    return (
+        f'<div class="minijax tex2jax_ignore mathjax_ignore"><style>{stylesheet()}</style>'
+        f"{markup(doc, highlight)}</div>"
+    )
+
+
+def markup(doc: Document, highlight: Highlighter | None = None) -> str:
+    """``doc`` as elements, for a place that has ``stylesheet`` already."""
+    return "".join("".join(_block(block, highlight)) for block in doc.blocks)
+
+
+def shown(text: str) -> str:
+    """``text`` as a page shows it: control characters written out, among them those that turn the direction."""
+    return visible(text.replace(UNBROKEN, " "))
+
+
+def span(role: str, text: str) -> str:
+    """One segment."""
+    escaped = html.escape(shown(text))
+    return f'<span class="mj-{role}">{escaped}</span>' if role in STYLES else escaped
+
+
+def _spans(each: Line) -> str:
+    return "".join(span(role, piece) for role, piece in each)
+
+
+def _pre(lines: Iterable[Line], hanging: int | None = None) -> Iterable[str]:
+    """Lines as they are; or broken where they are too long, what goes on being ``hanging`` columns further in."""
+    shown = [_spans(each) for each in lines]
+    missing = len(shown) - MOST_LINES - MOST_FOLDED
+    if missing > 0:
+        shown[MOST_LINES + MOST_FOLDED :] = [f"... {missing} lines left out; print(...) shows them as text"]
+    yield _joined(shown[:MOST_LINES], hanging)
+    if len(shown) > MOST_LINES:
+        rest = _joined(shown[MOST_LINES:], hanging)
+        title = f"{len(shown) - MOST_LINES} more lines"
+        yield f"<details><summary>{title}</summary><div>{rest}</div></details>"
+
+
+def _joined(lines: list[str], hanging: int | None) -> str:
+    if hanging is None:
+        return f"<pre>{chr(10).join(lines)}</pre>"
+    # the line feeds are for what reads the text without laying it out
+    inner = "".join(f"<div>{each}\n</div>" for each in lines)
+    style = "" if hanging == 2 else f' style="--mj-in:{hanging}"'
+    return f'<pre class="mj-wrap"{style}>{inner}</pre>'
+
+
+def _block(block: Block, highlight: Highlighter | None) -> Iterable[str]:
+    if isinstance(block, Text):
+        yield from _pre(block.lines, block.hanging if block.wrap else None)
+    elif isinstance(block, Program):
+        yield from _pre(split_lines(pp.segments(block.doc, _WIDTH)))
+    elif isinstance(block, Code):
+        yield from _pre(code_lines(block, highlight))
+    elif isinstance(block, Row):
+        label, indent = ("label", f"{block.label:<{LABEL_WIDTH}} "), ("", " " * (LABEL_WIDTH + 1))
+        first, *others = block.body or ((),)
+        lines = [(label, *first, *((("", "   "), *block.right) if block.right else ()))]
+        yield from _pre([*lines, *((indent, *each) for each in others)], LABEL_WIDTH + 1)
+    elif isinstance(block, Table):
+        head = "".join(f"<th>{span('heading', name)}</th>" for name in block.header)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{span(role, piece)}</td>' for role, piece in row)}</tr>" for row in block.rows
+        )
+        yield f"<table><tr>{head}</tr>{rows}</table>"
+    elif isinstance(block, Indent):
+        yield f'<div style="margin-left:{block.columns}ch">{"".join(_block(block.block, highlight))}</div>'
+    elif isinstance(block, Columns):
+        yield from _columns(block)
+    elif isinstance(block, Picture):
+        yield f'<div class="mj-picture">{block.markup}</div>'
+    elif isinstance(block, Interactive):
+        yield block.markup(highlight)
+    elif isinstance(block, Fitted):
+        for each in block.make(_WIDTH):
+            yield from _block(each, highlight)
+    elif isinstance(block, Section):
+        inner = "".join("".join(_block(each, highlight)) for each in block.blocks)
+        opened = " open" if block.opened else ""
+        yield f"<details{opened}><summary>{_spans(block.title)}</summary><div>{inner}</div></details>"
+
+
+def _columns(block: Columns) -> Iterable[str]:
+    """Two texts beside each other, with the marks between them."""
+    # in <pre>: what rewrites a notebook's HTML keeps the spaces at its beginning
+    heads = [f"<th><pre>{_spans(each)}</pre></th>" for each in block.titles]
+    yield f"<table><tr>{heads[0]}<th></th>{heads[1]}</tr>"
+    for pair in block.rows(_WIDTH // 2):
+        left, right = (f"<td><pre>{_spans(each)}</pre></td>" for each in (pair.left, pair.right))
+        yield f"<tr>{left}<td>{span(MARKS[pair.mark], pair.mark)}</td>{right}</tr>"
+    yield "</table>"

@@ -1,0 +1,172 @@
+"""The colour of every role, for terminals and for HTML.
+
+Each role is a row: terminal style, then the colour on a light and on a dark page. Colours on both pages have a contrast
+of at least 4.5 to 1 with white and with #1e1e1e.
+
+A terminal's theme is 'light' or 'dark' (those colours), 'terminal' (ANSI's sixteen, so that the user's own palette
+counts) or 'none' (bold and reverse only). 'auto', the user's usual choice, is one of them: see ``resolved``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from minijax.tools.documents.document import Document, Highlighter, Line, lay_out
+from minijax.tools.documents.fold import folded
+
+
+class Style(NamedTuple):
+    """How a role looks. ``ansi`` is the SGR parameter, ``terminal`` the same in prompt_toolkit's words."""
+
+    ansi: str
+    terminal: str
+    light: str
+    dark: str
+    bold: bool = False
+
+
+STYLES: dict[str, Style] = {
+    # jaxprs and programs
+    "keyword": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
+    "var": Style("", "", "#1f2328", "#e6e6e6"),
+    "type": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
+    "primitive": Style("34;1", "ansiblue bold", "#0a49b0", "#82aaff", True),
+    "literal": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "param-name": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
+    "param-value": Style("", "", "#444c56", "#c8c8c8"),
+    "punctuation": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
+    "comment": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
+    "drop": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
+    "string": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "function": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
+    # the two passes of reverse mode, and what the first keeps for the second
+    "forward": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
+    "residual": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
+    "backward": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
+    # what the microscope says
+    "label": Style("1", "bold", "#1f2328", "#e6e6e6", True),
+    "heading": Style("1", "bold", "#1f2328", "#e6e6e6", True),
+    "muted": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
+    "level": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
+    "value": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "time": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
+    "good": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "warning": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
+    "error": Style("31;1", "ansired bold", "#b3261e", "#ff8a80", True),
+    "place": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
+    # the marks of a stepper: where it stands, and what belongs to that elsewhere
+    "current": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
+    "linked": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
+    "prompt-in": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "prompt-out": Style("31", "ansired", "#b3261e", "#ff8a80"),
+}
+
+
+# The colours that COLORFGBG numbers and that are light backgrounds: light grey, and the bright ones.
+_LIGHT_BACKGROUNDS = {7, 9, 10, 11, 12, 13, 14, 15}
+
+
+def resolved(theme: str, environment: Mapping[str, str]) -> str:
+    """What the setting ``theme`` comes to in a terminal with this environment.
+
+    'auto' asks COLORFGBG ("15;0": foreground; background), which some terminals set; where it is not set, the
+    terminal's own sixteen colours suit its background.
+    """
+    if theme != "auto":
+        return theme
+    background = environment.get("COLORFGBG", "").rpartition(";")[2]
+    if not background.isdecimal():
+        return "terminal"
+    return "light" if int(background) in _LIGHT_BACKGROUNDS else "dark"
+
+
+def colour_bits(environment: Mapping[str, str]) -> int:
+    """How many bits of colour the terminal takes: 24, 8 or 4, by COLORTERM and TERM."""
+    if environment.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return 24
+    return 8 if "256color" in environment.get("TERM", "") else 4
+
+
+def terminal_style(style: Style, theme: str) -> str:
+    """A style in prompt_toolkit's words: ``#82aaff bold``"""
+    if theme == "terminal":
+        return style.terminal
+    words = style.terminal.split()
+    attributes = [word for word in words if not word.startswith("ansi")]
+    # a role without a colour keeps the terminal's own
+    if theme in ("light", "dark") and len(attributes) < len(words):
+        attributes.insert(0, style.light if theme == "light" else style.dark)
+    return " ".join(attributes)
+
+
+_ATTRIBUTES = {"bold": "1", "italic": "3", "underline": "4", "reverse": "7"}
+
+
+def sgr(style: Style, theme: str, bits: int) -> str:
+    """The parameter of the escape code that turns a style on; empty if there is nothing to turn on."""
+    if theme == "terminal" or (theme in ("light", "dark") and bits == 4):
+        return style.ansi
+    words = terminal_style(style, theme).split()
+    codes = [_ATTRIBUTES[word] for word in words if word in _ATTRIBUTES]
+    colours = [word for word in words if word.startswith("#")]
+    return ";".join([*(_colour_code(each, bits) for each in colours), *codes])
+
+
+def _colour_code(colour: str, bits: int) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    if bits == 24:
+        return f"38;2;{red};{green};{blue}"
+    # the 6 x 6 x 6 cube of the 256 colours has these steps
+    steps = (0, 95, 135, 175, 215, 255)
+    nearest = [min(range(6), key=lambda i: abs(steps[i] - part)) for part in (red, green, blue)]
+    return f"38;5;{16 + 36 * nearest[0] + 6 * nearest[1] + nearest[2]}"
+
+
+def coloured(segments: Iterable[tuple[str, str]], theme: str = "terminal", bits: int = 4) -> str:
+    """Segments as text with ANSI codes. Control characters in the text are made visible."""
+    out = []
+    for role, piece in segments:
+        style = STYLES.get(role)
+        shown = visible(piece)
+        code = sgr(style, theme, bits) if style is not None and piece.strip() else ""
+        out.append(f"\x1b[{code}m{shown}\x1b[0m" if code else shown)
+    return "".join(out)
+
+
+def visible(string: str) -> str:
+    """``string`` with control characters written out, so that no text can command the terminal."""
+    if string.isprintable():
+        return string
+    return "".join(c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape").decode() for c in string)
+
+
+def shown_line(each: Line) -> Line:
+    """``each`` with its control characters made visible."""
+    return tuple((role, visible(piece)) for role, piece in each)
+
+
+def to_text(
+    doc: Document,
+    width: int = 80,
+    colour: bool = False,
+    highlight: Highlighter | None = None,
+    theme: str = "terminal",
+    bits: int = 4,
+    fold: bool = False,
+) -> str:
+    """``doc`` as text for a terminal or file, in colour or not, without a last line break.
+
+    ``fold`` breaks lines that are too long even where the document says that they are not to be broken: a terminal
+    would, in the middle of words.
+    """
+    lines: Iterable[Line] = lay_out(doc, width, highlight if colour else None)
+    if fold:
+        lines = (piece for each in lines for piece in folded(shown_line(each), width))
+    return "\n".join(_line_text(each, colour, theme, bits) for each in lines)
+
+
+def _line_text(each: Line, colour: bool, theme: str, bits: int) -> str:
+    if colour:
+        return coloured(each, theme, bits).rstrip()
+    return visible("".join(piece for _, piece in each).rstrip())

@@ -1,0 +1,26 @@
+"""Numbers, times and long texts as the tools word them."""
+
+from __future__ import annotations
+
+LONGEST = 60
+
+
+def plural(count: int, singular: str) -> str:
+    """``1 fusion``, ``2 fusions``."""
+    return f"{count} {singular}" if count == 1 else f"{count} {singular}s"
+
+
+def seconds_text(seconds: float) -> str:
+    """``9 µs``, ``0.8 ms``, ``12.4 ms``, ``1.25 s``"""
+    if seconds < 0.0000995:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 0.0995:
+        return f"{seconds * 1e3:.1f} ms"
+    return f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
+
+
+def shortened(string: str, limit: int = LONGEST) -> str:
+    """``string`` on one line, with ``...`` if it is longer than ``limit``."""
+    if "\n" in string:
+        string = " ".join(string.split())
+    return string if len(string) <= limit else string[: limit - 3] + "..."

@@ -1,0 +1,273 @@
+"""Tracers that outlived their transformation: where they were made, and what keeps them alive.
+
+Nothing is noted while programs run. ``find`` asks the garbage collector for all tracers, and for each dead one walks
+from holder to holder up to a name of the user's. What a prompt keeps by itself (its last results, the last exception)
+is told apart from what the user's program keeps.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from minijax.core.trace import Tracer
+from minijax.tools.frozen import Frozen
+
+# Leaks that are described; all are counted.
+MOST_LEAKS = 12
+# Leaks that are looked into until so many are found that the user's program keeps.
+_MOST_SEARCHED = 40
+# How many steps from a tracer to a name.
+MOST_STEPS = 12
+# Holders looked at in one search.
+_MOST_HOLDERS = 20_000
+_LONGEST_KEY = 30
+# ``gc.get_referrers`` compares everything there is with each of its arguments: with more it takes too long.
+_MOST_COMPARED = 50
+
+# Names by which prompts keep results and exceptions.
+_HOST_NAMES = ("_", "__", "___", "Out", "_oh", "In", "_ih", "_i", "_ii", "_iii", "_dh")
+
+
+class Leak(Frozen):
+    """A live tracer whose transformation has ended.
+
+    Attributes:
+      type, level, function: of the tracer, 'f32[3]', 'jit:1', 'f at file.py:3'.
+      born: where it was made, 'input 0 of it' for an argument of the function, or '' if that is not known.
+      chain: what holds it, from a name of the user's inwards: ('global acc', 'list [0]').
+      host: what the prompt itself keeps it by, 'Out[3]'.
+      same: how many others of its type were made there; ``chain`` and ``host`` are of the first.
+    """
+
+    type: str
+    level: str
+    function: str
+    born: str
+    chain: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    same: int = 0
+
+    @property
+    def only_prompt(self) -> bool:
+        """Whether nothing but the prompt keeps it."""
+        return bool(self.host) and not self.chain
+
+
+def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[int, tuple[Leak, ...]]:
+    """How many live tracers there are whose transformation has ended, and the first of them described.
+
+    Those that only the prompt keeps come last, and are not among the ``MOST_LEAKS`` that are described at most.
+    ``namespace`` holds the user's global names; ``ignore`` what keeps things for the front end, which is told apart.
+    """
+    gc.collect()
+    dead = [x for x in gc.get_objects() if isinstance(x, Tracer) and not x._trace.main.alive]
+    # a tracer inside of another leaked one is not a leak of its own
+    inner = {id(x) for x in gc.get_referents(*dead) if isinstance(x, Tracer)} if dead else set()
+    outer = [x for x in dead if id(x) not in inner]
+    holders = _Holders(namespace, [dead, outer, *ignore])
+    # those of one type, made by one line of one function, are one leak
+    groups: dict[tuple[str, ...], list[Tracer]] = {}
+    for tracer in outer:
+        groups.setdefault(_facts(tracer), []).append(tracer)
+    found: list[Leak] = []
+    prompts: list[Leak] = []
+    for (kind, level, function, born), same in [*groups.items()][:_MOST_SEARCHED]:
+        leak = Leak(kind, level, function, born, *holders.chains(same[0]), same=len(same) - 1)
+        (prompts if leak.only_prompt else found).append(leak)
+        if len(found) == MOST_LEAKS:
+            break
+    return len(outer), (*found, *prompts)
+
+
+def _facts(tracer: Tracer) -> tuple[str, str, str, str]:
+    """What is known of a tracer itself: its type, level, function, and where it was made."""
+    main = tracer._trace.main
+    inside: Tracer | None = tracer
+    born = ""
+    while inside is not None and not born:
+        born, inside = inside._birth_text(), inside._inside()
+    return tracer.aval.str_short(), repr(main), main.subject, born
+
+
+# --- who holds it -------------------------------------------------------------------------------------------
+
+
+class _Holders:
+    """Finds ways from names to objects."""
+
+    def __init__(self, namespace: dict[str, Any], ignore: Sequence[Any]) -> None:
+        self.namespace = namespace
+        self.ignored = set(map(id, ignore)) | {id(self.__dict__)}
+        self.modules = {id(vars(m)): name for name, m in list(sys.modules.items()) if isinstance(m, types.ModuleType)}
+
+    def chains(self, tracer: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The shortest way from a name of the user's to ``tracer``, and how the prompt itself keeps it."""
+        # id of a holder -> (the holder, the object it holds); breadth first
+        held_by: dict[int, tuple[Any, Any]] = {id(tracer): (tracer, None)}
+        frontier: list[Any] = [tracer]
+        host: list[str] = []
+        for _ in range(MOST_STEPS):
+            places = {id(x): i for i, x in enumerate(frontier)}
+            # what this search itself holds things by
+            skip = {id(frontier), id(held_by), id(places), *map(id, held_by.values())}
+            found: list[Any] = []
+            for holder in _referrers(frontier):
+                if id(holder) in skip or id(holder) in self.ignored or id(holder) in held_by or _is_ours(holder):
+                    continue
+                # one namespace may have a name of the prompt's and one of the user's
+                for place in sorted({places[id(x)] for x in gc.get_referents(holder) if id(x) in places}):
+                    target = frontier[place]
+                    said = self.root(holder, target)
+                    if said is None:
+                        held_by[id(holder)] = (holder, target)
+                        found.append(holder)
+                        break
+                    kind, text = said
+                    if kind == "host":
+                        if text == "Out":
+                            text += next(iter(_way(held_by, target)), "")
+                        if text not in host:
+                            host.append(text)
+                    elif kind == "user":
+                        return (text, *_way(held_by, target)), tuple(host)
+            if not found or len(held_by) > _MOST_HOLDERS:
+                break
+            frontier = found
+        if not host and any(isinstance(holder, types.TracebackType) for holder, _ in held_by.values()):
+            host.append("the last exception")
+        return (), tuple(host)
+
+    def root(self, holder: Any, x: Any) -> tuple[str, str] | None:
+        """('user', name) or ('host', what a prompt keeps) if a way can begin at ``holder``; ('', '') at a dead end."""
+        if holder is self.namespace:
+            names = [name for name, value in holder.items() if value is x]
+            users = [name for name in names if not _is_host_name(name)]
+            if users:
+                return "user", f"global {users[0]}"
+            return ("host", "Out" if names[0] in ("Out", "_oh") else names[0]) if names else None
+        if holder is vars(sys):
+            return "host", "the last exception"
+        module = self.modules.get(id(holder))
+        if module is not None:
+            if module.partition(".")[0] in ("minijax", "sys", "gc", "builtins"):
+                return "", ""
+            names = [name for name, value in holder.items() if value is x]
+            return ("user", f"{module}.{names[0]}") if names else None
+        family = type(holder).__module__.partition(".")[0]
+        if family in ("IPython", "ipykernel", "traitlets"):
+            return "host", "IPython"
+        if type(holder).__module__.startswith(("minijax.tools.", "minijax.repl", "minijax.ipython_ext")):
+            return "host", "the prompt"
+        return None
+
+
+def _is_host_name(name: str) -> bool:
+    return name in _HOST_NAMES or (name[:1] == "_" and name.lstrip("_i").isdigit())
+
+
+def _is_ours(holder: Any) -> bool:
+    """Whether ``holder`` is a frame, or a part of this search."""
+    if isinstance(holder, types.FrameType):
+        return holder.f_globals.get("__name__", "") in (__name__, "minijax.tools.commands.explain")
+    return False
+
+
+def _referrers(wanted: Sequence[Any]) -> list[Any]:
+    """What refers to one of ``wanted``."""
+    if len(wanted) <= _MOST_COMPARED:
+        return gc.get_referrers(*wanted)
+    ids = set(map(id, wanted))
+    return [each for each in gc.get_objects() if not ids.isdisjoint(map(id, gc.get_referents(each)))]
+
+
+def _way(held_by: Mapping[int, tuple[Any, Any]], start: Any) -> Iterator[str]:
+    """From ``start`` to the tracer, step by step; an object and its ``__dict__``, a function and its cell are one."""
+    way = [start]
+    while held_by[id(way[-1])][1] is not None:
+        way.append(held_by[id(way[-1])][1])
+    i = 0
+    while i + 1 < len(way):
+        holder, rest = way[i], way[i + 1 :]
+        if isinstance(holder, types.FunctionType) and len(rest) > 2 and rest[0] is holder.__closure__:
+            cells = zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True)
+            name = next((name for name, cell in cells if cell is rest[1]), "")
+            yield f"variable {name} of {holder.__qualname__}"
+            i += 3
+        elif len(rest) > 1 and isinstance(rest[0], dict) and _is_own_dict(holder, rest[0]):
+            yield f"{_name(holder)}.{_key(rest[0], rest[1])}"
+            i += 2
+        else:
+            yield _step(holder, rest[0])
+            i += 1
+
+
+def _name(holder: Any) -> str:
+    if isinstance(holder, (type, types.FunctionType, types.ModuleType)):
+        return holder.__name__
+    return type(holder).__name__
+
+
+def _own_dict(holder: Any) -> Any:
+    try:
+        return object.__getattribute__(holder, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+
+
+def _is_own_dict(holder: Any, space: dict[Any, Any]) -> bool:
+    """Whether ``space`` holds the attributes of ``holder``; of a class one only sees a proxy of it."""
+    return isinstance(holder, type) or _own_dict(holder) is space
+
+
+def _key(holder: Mapping[Any, Any], x: Any) -> str:
+    key = next((key for key, each in holder.items() if each is x), None)
+    if type(key) is str:
+        return key if key.isidentifier() and len(key) <= _LONGEST_KEY else ascii(key[:_LONGEST_KEY])
+    return str(key) if isinstance(key, (int, float, bool, type(None))) else f"a {type(key).__name__}"
+
+
+def _step(holder: Any, x: Any) -> str:
+    """How ``holder`` holds ``x``: ``[0]`` of a list, ``['k']`` of a dictionary."""
+    if isinstance(holder, (list, tuple)):
+        return f"[{next((i for i, each in enumerate(holder) if each is x), '?')}]"
+    if isinstance(holder, dict):
+        key = _key(holder, x)
+        return f"['{key}']" if key in holder and key.isidentifier() else f"[{key}]"
+    if isinstance(holder, (set, frozenset)):
+        return f"in a {type(holder).__name__}"
+    if isinstance(holder, types.CellType):
+        return "closed over"
+    if isinstance(holder, types.FunctionType):
+        return f"a default of {holder.__qualname__}"
+    if isinstance(holder, types.MethodType):
+        return f"method {holder.__func__.__qualname__}"
+    if isinstance(holder, types.TracebackType):
+        return "its traceback"
+    if isinstance(holder, types.FrameType):
+        name = next((name for name, each in holder.f_locals.items() if each is x), "")
+        return f"variable {name} of the frame of {holder.f_code.co_qualname}"
+    if isinstance(holder, types.GeneratorType):
+        return f"generator {holder.__qualname__}"
+    return _attribute(holder, x)
+
+
+def _attribute(holder: Any, x: Any) -> str:
+    own = _own_dict(holder)
+    if own is not None and not isinstance(own, dict):
+        own = dict(own)  # a class's
+    name = next((name for name, each in (own or {}).items() if each is x), None)
+    if name is not None:
+        return f"{_name(holder)}.{name}"
+    for cls in type(holder).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            try:
+                if object.__getattribute__(holder, name) is x:
+                    return f"{_name(holder)}.{name}"
+            except AttributeError:
+                continue
+    return f"a {type(holder).__name__}"

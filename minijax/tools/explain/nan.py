@@ -1,0 +1,500 @@
+"""Where a NaN or infinity came from: a program run equation by equation until one makes a value that is not finite.
+
+The function is staged, so what runs is what was written (also in ``jit``, the steps of ``scan``, the turns of
+``while``, branches and custom rules), and its derivative too if that is asked for. An observer of the staging notes to
+which rule each equation belongs, and which axes of it ``vmap`` has put there.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import sys
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.api import vjp
+from minijax.api.flat import FlatFun, avals_of, check_args, describe
+from minijax.core import dtypes, observe
+from minijax.core.array import as_array, get_aval
+from minijax.core.trace import Tracer, state
+from minijax.interpreters import transpose
+from minijax.interpreters.partial_eval import custom_rule_calls
+from minijax.interpreters.stage import JaxprTracer, stage
+from minijax.interpreters.vmap import BatchTracer
+from minijax.ir.evaluate import bind_eqn
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from minijax.pytree import tree_flatten, tree_leaves, tree_map
+from minijax.tools.frozen import Frozen
+
+# After so many equations loops and calls are run as a whole, so that one may be named in place of its part.
+MOST_EQUATIONS = 200_000
+
+
+class Operand(Frozen):
+    """An operand or result: its name, type, extremes, and the element that matters, if there is one."""
+
+    name: str
+    type: str
+    smallest: str
+    largest: str
+    index: tuple[int, ...] | None = None
+    element: str = ""
+    bad: int = 0
+    size: int = 1
+
+
+class Found(Frozen):
+    """An equation that made a value that is not finite of values that were.
+
+    Attributes:
+      what: 'nan' or 'inf'.
+      primitive, params, inputs, outputs: the equation.
+      level: 'forward', or the rule that the equation belongs to ('jvp rule of sqrt', 'transpose rule of mul').
+      source: where in the user's program, see ``errors.source_info``.
+      inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
+      batch: the indices along the axes that vmap made: 'vmap:1 index 5'.
+    """
+
+    what: str
+    primitive: str
+    params: dict[str, Any]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    level: str
+    source: Any
+    inside: tuple[str, ...]
+    batch: tuple[str, ...]
+
+
+class Search(Frozen):
+    """What a search found: ``nan`` and ``inf`` are the first equations that made one, ``given`` the arguments that had
+    one, ``results`` whether a result of the whole has one.
+
+    ``equations`` were run; with ``hurried`` the later ones not inside of loops.
+    """
+
+    nan: Found | None
+    inf: Found | None
+    given: tuple[Operand, ...]
+    bad_result: bool
+    equations: int
+    hurried: bool
+
+
+# --- staging ------------------------------------------------------------------------------------------------
+
+
+def _of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
+    """``hook``, not called for what other threads do: a data loader's operations are no part of the search."""
+
+    def called(self: Any, *args: Any) -> None:
+        if get_ident() == self.thread:
+            hook(self, *args)
+
+    return called
+
+
+class _Levels(observe.Observer):
+    """Notes, while a program is staged, what each equation belongs to and what axes of each variable vmap made."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+        # binds that have begun and not ended: (primitive's name, trace)
+        self.open: list[tuple[str, Any]] = []
+        # id of an equation -> its rule
+        self.rule_of: dict[int, str] = {}
+        # id of a variable -> (interpreter, axis) of each vmap, innermost interpreter first
+        self.axes_of: dict[int, list[tuple[str, int]]] = {}
+        # the equations and variables with such ids: they live as long, so that no other gets one of them
+        self.kept: list[Any] = []
+
+    @_of_own_thread
+    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        self.open.append((primitive.name, trace))
+
+    @_of_own_thread
+    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        self.open.pop()
+        for x in out if primitive.multiple_results else (out,):
+            self.note_axes(x)
+
+    @_of_own_thread
+    def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
+        self.open.pop()
+
+    def note_axes(self, x: Any) -> None:
+        axes: list[tuple[str, int]] = []
+        while isinstance(x, Tracer):
+            if isinstance(x, BatchTracer):
+                axes.append((repr(x._trace.main), x.batch_dim))
+                x = x.val
+            elif isinstance(x, JaxprTracer):
+                if axes:
+                    self.axes_of[id(x.variable)] = axes
+                    self.kept.append(x.variable)
+                return
+            else:
+                x = x._inside()
+
+    @_of_own_thread
+    def equation(self, main: Any, eqn: Any) -> None:
+        self.kept.append(eqn)
+        above = [(name, trace.main.label) for name, trace in self.open if trace.level > main.level]
+        jvps = [name for name, label in above if label == "jvp"]
+        if jvps:
+            self.rule_of[id(eqn)] = "" if jvps[-1] == eqn.primitive.name else f"jvp rule of {jvps[-1]}"
+        elif not above and (transposed := _transposing()):
+            self.rule_of[id(eqn)] = f"transpose rule of {transposed}"
+
+
+def _transposing() -> str:
+    """The primitive whose transpose rule is running, if one is; custom rules run the user's functions in it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is transpose._transpose_eqn.__code__:
+            return str(frame.f_locals["primitive"].name)
+        frame = frame.f_back
+    return ""
+
+
+def backward_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    """A function of the same arguments: the value of ``fun``, and its cotangents for a cotangent of ones."""
+    by = differentiable_args(args)
+
+    def with_backward(*args: Any, **kwargs: Any) -> Any:
+        def of_some(*some: Any) -> Any:
+            whole = list(args)
+            for i, x in zip(by, some, strict=True):
+                whole[i] = x
+            return fun(*whole, **kwargs)
+
+        out, pullback = vjp(of_some, *[args[i] for i in by])
+        return out, pullback(tree_map(_ones, out))
+
+    with_backward.__wrapped__ = fun  # type: ignore[attr-defined]
+    return with_backward
+
+
+def differentiable_args(args: Sequence[Any]) -> list[int]:
+    """The positions of arguments that can be differentiated by: trees of floating-point values."""
+    return [i for i, x in enumerate(args) if tree_leaves(x) and all(map(_differentiable, tree_leaves(x)))]
+
+
+def _differentiable(x: Any) -> bool:
+    return get_aval(x).to_tangent_aval().dtype != dtypes.float0
+
+
+def _ones(x: Any) -> Any:
+    aval = get_aval(x)
+    tangent = aval.to_tangent_aval().dtype
+    return np.zeros(aval.shape, tangent) if tangent == dtypes.float0 else as_array(np.ones(aval.shape, aval.dtype))
+
+
+def find_nonfinite(
+    fun: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    backward: bool = False,
+    names: dict[int, str] | None = None,
+) -> Search:
+    """Run ``fun(*args, **kwargs)``, and its backward pass if ``backward``, looking at each value.
+
+    The arguments are pytrees of arrays and numbers; ``names`` are those of values that it closes over, by id. A
+    function whose Python depends on values is run as it is, and its operations are looked at one by one. Exceptions of
+    the function pass.
+    """
+    leaves, in_tree = tree_flatten((tuple(args), kwargs))
+    check_args(leaves, "nan", fun, in_tree)
+    flat = FlatFun(backward_of(fun, args, kwargs) if backward else fun, in_tree, "nan", subject=describe(fun))
+    levels = _Levels()
+    walk = _Walk(levels)
+    values = [as_array(x) for x in leaves]
+    called = dict(names or {})
+    called.update(zip(map(id, values), FlatFun(fun, in_tree, "nan").input_names(), strict=True))
+    try:
+        with observe.watching(levels):
+            closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
+    except errors.JAXTypeError:  # what Python does in it depends on values
+        given, outs = values, _watched(walk, flat, values)
+    else:
+        given = [*values, *closed.consts]
+        with np.errstate(all="ignore"):
+            outs = walk.closed(closed, values, (), "forward")
+    told = [_operand(called.get(id(x), "a constant"), x) for x in given if not isinstance(x, Tracer)]
+    bad = any(any(_bad(x)) for x in outs)
+    return Search(walk.nan, walk.inf, tuple(x for x in told if x.bad), bad, walk.count, walk.hurried)
+
+
+def _watched(walk: _Walk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
+    """Run a function that cannot be staged, and look at what its operations are evaluated to."""
+    with observe.watching(_Evaluated(walk)), np.errstate(all="ignore"):
+        return flat(*values)
+
+
+class _Evaluated(observe.Observer):
+    """Looks at each evaluated operation, where a function runs as it is."""
+
+    def __init__(self, walk: _Walk) -> None:
+        self.walk = walk
+        self.thread = get_ident()
+        # what is under way: (primitive's name, interpreter, operands, parameters)
+        self.open: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = []
+
+    @_of_own_thread
+    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        self.open.append((primitive.name, trace, args, params))
+
+    @_of_own_thread
+    def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
+        self.open.pop()
+
+    @_of_own_thread
+    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        _, _, args, params = self.open.pop()
+        if trace.level or self.walk.nan is not None:
+            return
+        jvps = [name for name, each, _, _ in self.open if each.main.label == "jvp"]
+        level = f"jvp rule of {jvps[-1]}" if jvps and jvps[-1] != primitive.name else "forward"
+        outs = out if primitive.multiple_results else [out]
+        ins = [Var(get_aval(x)) if np.ndim(x) else Literal(x, get_aval(x)) for x in args]
+        eqn = JaxprEqn(primitive, ins, params, [Var(get_aval(x)) for x in outs], state.source or errors.source_info())
+        env: dict[Any, Any] = dict(zip(ins, args, strict=True))
+        runner = self.walk.runner(eqn)
+        if runner is not None and not self.walk.hurried:
+            runner(list(args), (), level)
+        env.update(zip(eqn.outvars, outs, strict=True))
+        self.walk.look(eqn, env, (), level)
+
+
+# --- running ------------------------------------------------------------------------------------------------
+
+
+class _Walk:
+    """Evaluates jaxprs and keeps the first equations that make something not finite."""
+
+    def __init__(self, levels: _Levels) -> None:
+        self.levels = levels
+        self.count = 0
+        self.nan: Found | None = None
+        self.inf: Found | None = None
+
+    @property
+    def hurried(self) -> bool:
+        return self.count > MOST_EQUATIONS
+
+    def closed(
+        self, closed: ClosedJaxpr | Jaxpr, args: Sequence[Any], inside: tuple[str, ...], level: str
+    ) -> list[Any]:
+        """The outputs of a jaxpr on ``args``; values are released after their last use."""
+        jaxpr, consts = (closed, ()) if isinstance(closed, Jaxpr) else (closed.jaxpr, closed.consts)
+        env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+        last_use = {v: eqn for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+        results = {v for v in jaxpr.outvars if type(v) is not Literal}
+        for eqn in jaxpr.eqns:
+            self.equation(eqn, env, inside, level)
+            if self.nan is not None:
+                break
+            for v in (*eqn.invars, *eqn.outvars):
+                if type(v) is not Literal and v not in results and last_use.get(v, eqn) is eqn:
+                    env.pop(v, None)
+        # once a NaN was found nobody needs the rest, and what is missing counts as bad
+        return [v.val if type(v) is Literal else env.get(v, np.float32(np.nan)) for v in jaxpr.outvars]
+
+    def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
+        self.count += 1
+        level = self.levels.rule_of.get(id(eqn)) or level
+        runner = None if self.hurried else self.runner(eqn)
+        if runner is None:
+            bind_eqn(eqn, env)
+            self.look(eqn, env, inside, level)
+            return
+        args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        env.update(zip(eqn.outvars, runner(args, inside, level), strict=True))
+
+    def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
+        """What runs the program inside of ``eqn`` step by step, if there is one."""
+        name, params = eqn.primitive.name, eqn.params
+        if name == "scan":
+            return lambda args, inside, level: self.scan(params, args, inside, level)
+        if name == "while":
+            return lambda args, inside, level: self.loop(params, args, inside, level)
+        if name == "cond":
+            return lambda args, inside, level: self.branch(params, args, inside, level)
+        key = custom_rule_calls.get(eqn.primitive, "jaxpr" if name in ("jit", "remat2") else "")
+        if not key:
+            return None
+        title = f"jit {params['name']}" if name == "jit" else {"remat2": "checkpoint"}.get(name, name)
+        return lambda args, inside, level: self.closed(params[key], args, (*inside, title), level)
+
+    def scan(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
+        n, m, length = params["num_consts"], params["num_carry"], params["length"]
+        consts, carry, xs = args[:n], args[n : n + m], [np.asarray(as_array(x)) for x in args[n + m :]]
+        jaxpr = params["jaxpr"]
+        ys: list[list[Any]] = []
+        order = reversed(range(length)) if params["reverse"] else range(length)
+        for i in order:
+            step = (*inside, f"scan, iteration {i} of {length}")
+            outs = self.closed(jaxpr, [*consts, *carry, *[as_array(x[i]) for x in xs]], step, level)
+            if self.nan is not None:
+                return [None] * len(jaxpr.out_avals)
+            carry = outs[:m]
+            ys.append([np.asarray(as_array(y)) for y in outs[m:]])
+        if params["reverse"]:
+            ys.reverse()
+        avals = jaxpr.out_avals[m:]
+        stacked = [
+            np.stack([y[k] for y in ys]) if ys else np.zeros((0, *aval.shape), aval.dtype)
+            for k, aval in enumerate(avals)
+        ]
+        return [*carry, *map(as_array, stacked)]
+
+    def loop(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
+        n, m = params["cond_nconsts"], params["body_nconsts"]
+        cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
+        turn = 0
+        while True:
+            here = (*inside, f"while, turn {turn}")
+            (going,) = self.closed(params["cond_jaxpr"], [*cond_consts, *carry], here, level)
+            if self.nan is not None:
+                return [None] * len(carry)
+            goes = np.asarray(as_array(going))
+            if not goes.any():
+                return carry
+            new = self.closed(params["body_jaxpr"], [*body_consts, *carry], here, level)
+            if self.nan is not None:
+                return new
+            carry = new if goes.ndim == 0 else [_kept(goes, a, b) for a, b in zip(new, carry, strict=True)]
+            turn += 1
+
+    def branch(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
+        branches = params["branches"]
+        index = min(max(int(np.asarray(as_array(args[0]))), 0), len(branches) - 1)
+        here = f"cond, branch {index}" + ({0: " (false)", 1: " (true)"}[index] if len(branches) == 2 else "")
+        return self.closed(branches[index], args[1:], (*inside, here), level)
+
+    def look(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
+        """Keep ``eqn`` if it is the first that made a NaN, or an infinity, of values without one."""
+        outs = [env.get(v) for v in eqn.outvars]
+        nans, infs = zip(*map(_bad, outs), strict=True) if outs else ((), ())
+        if not any(nans) and (self.inf is not None or not any(infs)):
+            return
+        args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        had_nan, had_inf = (any(each) for each in zip(*map(_bad, args), strict=True)) if args else (False, False)
+        if any(nans) and not had_nan and self.nan is None:
+            self.nan = self.found("nan", eqn, args, outs, inside, level)
+        elif any(infs) and not had_inf and not had_nan and self.inf is None:
+            self.inf = self.found("inf", eqn, args, outs, inside, level)
+
+    def found(
+        self, what: str, eqn: JaxprEqn, args: Sequence[Any], outs: Sequence[Any], inside: tuple[str, ...], level: str
+    ) -> Found:
+        bad = {"nan": np.isnan, "inf": np.isinf}[what]
+        names = iter("abcdefghijklmnopqrstuvwxyz" * (1 + (len(args) + len(outs)) // 26))
+        index: tuple[int, ...] | None = None
+        results = []
+        batch: tuple[str, ...] = ()
+        for v, x in zip(eqn.outvars, outs, strict=True):
+            made = _operand("", x, bad=bad)
+            results.append(made)
+            if made.bad and index is None and made.index is not None:
+                index = made.index
+                batch = _batch_text(self.levels.axes_of.get(id(v), []), index)
+        shape = next((value.shape for value in map(_floats, outs) if value is not None), ())
+        operands = []
+        seen: dict[int, str] = {}
+        for v, x in zip(eqn.invars, args, strict=True):
+            name = "" if type(v) is Literal else seen.setdefault(id(v), "") or next(names)
+            seen[id(v)] = name
+            at = index if index is not None and np.shape(np.asarray(as_array(x))) == shape else None
+            operands.append(_operand(name, x, at))
+        called = [Operand(next(names), *each.values()[1:]) for each in results]
+        return Found(
+            what, eqn.primitive.name, eqn.params, tuple(operands), tuple(called), level, eqn.source, inside, batch
+        )
+
+
+def _kept(goes: np.ndarray, new: Any, old: Any) -> Any:
+    """``new`` where a batched loop goes on, ``old`` where it has ended."""
+    new, old = as_array(new), np.asarray(as_array(old))
+    mask = goes.reshape(goes.shape + (1,) * (old.ndim - goes.ndim))
+    return as_array(np.where(mask, np.asarray(new), old))
+
+
+def _floats(x: Any) -> np.ndarray | None:
+    """The value of ``x`` as something that NumPy can look for NaNs in; None if there are none in its type."""
+    value = np.asarray(as_array(x)) if x is not None and not isinstance(x, np.ndarray) else x
+    if value is None or value.dtype.kind in "biuO" or not hasattr(value, "dtype"):
+        return None
+    if value.dtype.kind not in "fc":
+        try:
+            return value.astype(np.float32)
+        except (TypeError, ValueError):
+            return None
+    return value
+
+
+def _bad(x: Any) -> tuple[bool, bool]:
+    """Whether ``x`` has a NaN, and an infinity."""
+    value = _floats(x)
+    if value is None or bool(np.isfinite(value).all()):
+        return False, False
+    return bool(np.isnan(value).any()), bool(np.isinf(value).any())
+
+
+def number(x: Any) -> str:
+    """A scalar in a few digits."""
+    item = np.asarray(x).item()
+    return f"{item:.7g}" if isinstance(item, float) and math.isfinite(item) else str(item)
+
+
+def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, bad: Callable[..., Any] | None = None) -> Operand:
+    """What is to be said of ``x``; the element is the first one that is ``bad``, or the one ``at``."""
+    kind = get_aval(x).str_short()
+    value = _floats(x)
+    plain = np.asarray(as_array(x)) if x is not None else np.zeros(())
+    wrong = np.zeros(plain.shape, bool) if value is None else (bad or _unfinite)(value)
+    count = int(wrong.sum())
+    index = at
+    if index is None and count:
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    if not plain.size:
+        return Operand(name, kind, "", "", None, "", 0, 0)
+    element = number(plain[index]) if index is not None else ""
+    shown = plain if value is None else value
+    if plain.size == 1:
+        smallest = largest = number(plain)
+    elif shown.dtype.kind == "c":
+        smallest = largest = ""
+    else:
+        rest = shown[~np.isnan(shown)] if shown.dtype.kind == "f" else shown
+        smallest, largest = (number(rest.min()), number(rest.max())) if rest.size else ("nan", "nan")
+    return Operand(name, kind, smallest, largest, index, element, count, int(plain.size))
+
+
+def _unfinite(value: np.ndarray) -> np.ndarray:
+    return ~np.isfinite(value)
+
+
+def _batch_text(axes: Sequence[tuple[str, int]], index: tuple[int, ...]) -> tuple[str, ...]:
+    """The index along each axis that vmap made, outermost interpreter first; ``index`` is the physical one."""
+    left = list(index)
+    out = []
+    for level, axis in reversed(axes):
+        if axis < len(left):
+            out.append(f"{level} index {left.pop(axis)}")
+    return tuple(out)
+
+
+def place_text(source: Any) -> tuple[str, str]:
+    """The user's place of an equation, and the text of that line."""
+    if source is None:
+        return "an unknown place", ""
+    line, _ = errors.position(source)
+    return errors.summarize(source), linecache.getline(source[0].co_filename, line).strip()

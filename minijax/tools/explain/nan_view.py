@@ -1,0 +1,111 @@
+"""What ``%nan`` shows of a search, and what it advises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minijax.tools.documents.document import Block, Document, Line, Row, Section, line
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.explain.nan import MOST_EQUATIONS, Found, Operand, Search, place_text
+from minijax.tools.recording import preview
+
+_LONGEST = 100
+
+# primitive -> what usually makes it end in NaN or infinity, and what to write
+ADVICE = {
+    "log": "log of 0 is -inf and of less is nan: keep its argument positive, as in jnp.log(jnp.maximum(x, tiny)).",
+    "log1p": "log1p of -1 is -inf and of less is nan: keep its argument above -1.",
+    "sqrt": "sqrt of a negative number is nan: keep its argument at 0 or above with jnp.maximum(x, 0).",
+    "rsqrt": "rsqrt of 0 is inf and of less is nan: add a small constant to its argument.",
+    "div": "x / 0 is inf and 0 / 0 is nan: choose another divisor where it is 0, jnp.where(d == 0, 1, d).",
+    "pow": "A negative base to a fractional power is nan, 0 to a negative one inf: guard the base with jnp.where.",
+    "exp": "exp overflows float32 above 88.7: take the maximum off first (nn.softmax, nn.logsumexp do).",
+    "exp2": "exp2 overflows float32 from 128 on: take the maximum off first.",
+    "sub": "inf - inf is nan: look where the infinity comes from (it is shown above), or mask before subtracting.",
+    "add": "inf - inf is nan: look where the infinity comes from (it is shown above), or mask before adding.",
+    "mul": "0 * inf is nan: choose with jnp.where before multiplying.",
+    "dot_general": "A product overflowed, or 0 met inf: scale its operands.",
+    "acos": "acos is nan outside of [-1, 1]: clip its argument.",
+    "asin": "asin is nan outside of [-1, 1]: clip its argument.",
+    "atanh": "atanh is infinite at -1 and 1, and nan beyond: clip its argument.",
+    "integer_pow": "A negative power of 0 is inf, and high powers overflow: guard its argument with jnp.where.",
+}
+BACKWARD = (
+    "The derivative is not finite where the value is: guard the argument before the operation, not the result after it "
+    "(jnp.where on both: the branch that is not taken is differentiated too)."
+)
+
+
+def search_document(search: Search, title: str, backward: bool) -> Document:
+    """What was found in running ``title``."""
+    blocks: list[Block] = []
+    for each in search.given:
+        blocks.append(Row("given", (_operand_line(each, "is not finite to begin with:"),)))
+    for found in (search.inf, search.nan):
+        if found is not None:
+            blocks.append(_found_section(found))
+    if not search.nan and not search.inf:
+        passes = "forward and backward" if backward else "forward"
+        blocks.append(Row("found", (line(("good", "nothing"), f": no operation of {title} made a NaN or infinity"),)))
+        ran = f"{plural(search.equations, 'equation')} run, {passes}"
+        blocks.append(Row("", (line(("muted", ran if backward else f"{ran}; --grad looks at the derivative too")),)))
+    elif not search.bad_result and search.nan is None:
+        blocks.append(Row("result", (line("finite: the infinity did not reach it"),)))
+    if search.hurried:
+        said = f"after {MOST_EQUATIONS:,} equations loops were run as a whole, so one may be named in place of its part"
+        blocks.append(Row("", (line(("muted", said)),)))
+    return Document(tuple(blocks))
+
+
+def _found_section(found: Found) -> Section:
+    what = {"nan": "NaN", "inf": "infinity"}[found.what]
+    title = line(
+        ("error", f"first {what}"), " made by ", ("primitive", found.primitive), ("muted", f" ({found.level})")
+    )
+    return Section(title, tuple(_found_rows(found)))
+
+
+def _found_rows(found: Found) -> Iterator[Block]:
+    place, text = place_text(found.source)
+    yield Row("at", (line(("place", place)), *([line(shortened(text, _LONGEST))] if text else [])))
+    params = preview.parameters(found.params)
+    equation = f"{' '.join(o.name + ':' + o.type for o in found.outputs)} = "
+    brief = f"[{' '.join(f'{k}={v}' for k, v in params)}]" if params else ""
+    operands = " ".join(o.name or o.smallest for o in found.inputs)
+    yield Row("equation", (line(equation, ("primitive", found.primitive), ("param-value", brief), f" {operands}"),))
+    if found.inside:
+        yield Row("inside", (line(" ▸ ".join(found.inside)),))
+    if found.batch:
+        yield Row("batch", (line(", ".join(found.batch)),))
+    lines = tuple(_operand_line(each) for each in found.inputs if each.name)
+    if lines:
+        yield Row("inputs" if len(lines) > 1 else "input", lines)
+    for each in found.outputs:
+        if each.bad:
+            yield Row("output", (_operand_line(each, _count_text(each)),))
+    yield Row("advice", (line(_advice(found)),))
+
+
+def _count_text(operand: Operand) -> str:
+    if operand.size == 1:
+        return ""
+    return f"{operand.bad} of {operand.size} elements;"
+
+
+def _operand_line(operand: Operand, said: str = "") -> Line:
+    out = [("var", operand.name), ("", " "), ("type", operand.type)]
+    if said:
+        out.append(("", f"  {said}"))
+    if operand.size > 1 and operand.smallest:
+        out += [("muted", "  min "), ("value", operand.smallest), ("muted", "  max "), ("value", operand.largest)]
+    elif operand.size == 1:
+        out += [("muted", "  "), ("value", operand.element or operand.smallest)]
+    if operand.size > 1 and operand.index is not None:
+        at = ", ".join(map(str, operand.index))
+        out += [("muted", "  at "), ("", f"[{at}]"), ("muted", ": "), ("value", operand.element)]
+    return tuple(out)
+
+
+def _advice(found: Found) -> str:
+    said = ADVICE.get(found.primitive, "Look at its inputs: which of them should not be what they are?")
+    return f"{said} {BACKWARD}" if found.level != "forward" else said

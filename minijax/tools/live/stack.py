@@ -1,0 +1,236 @@
+"""The interpreters that a session keeps on the stack between its lines: what %push opens and %pop closes.
+
+A level is one transformation, one or two entries of the engine's own stack (``core.trace``). Levels belong to the
+thread that opened them, and go in the reverse of the order in which they came. Whatever goes wrong, ``restore`` brings
+the stack back to them. How each transformation begins and ends is in ``kinds``, imported at the first %push.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+from minijax.core.array import is_array_like
+from minijax.core.trace import pop_main, push_again, reset_stack, state
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.pytree import tree_leaves
+from minijax.tools.live.level import GONE, Level, is_tracer
+from minijax.tools.usage import UsageError
+
+# Commands that run a call several times, or look at its result: a call that is recorded instead of run has none.
+_MEASURING = ("check", "compare", "jit", "nan", "time")
+
+
+class Returned:
+    """What became of the user's names when a level was closed."""
+
+    def __init__(self) -> None:
+        # name -> what it holds now, in words
+        self.kept: dict[str, str] = {}
+        self.back: list[str] = []
+        self.removed: list[str] = []
+
+
+class Live:
+    """The pushed levels of one session, outermost first, and what %pop takes if it is given nothing.
+
+    Args:
+      namespace: the user's global names.
+    """
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+        self.levels: list[Level] = []
+        # the value last shown or assigned, and what it was
+        self.latest: tuple[Any, str] | None = None
+        self._thread = 0
+
+    def push(self, level: Level) -> None:
+        """Put ``level`` on the stack and give its names their tracers. If that fails, nothing has changed."""
+        if self.levels and get_ident() != self._thread:
+            raise UsageError("%push: levels are open on another thread; a stack belongs to one: %pop --all there first")
+        try:
+            values = level.open()
+        except BaseException:
+            self.restore()
+            raise
+        self._thread = get_ident()
+        self.levels.append(level)
+        level.latest, self.latest = self.latest, None
+        for name, value in values.items():
+            level.saved[name] = self.namespace.get(name, GONE)
+            self.namespace[name] = value
+
+    def close(self, value: Any) -> tuple[Any, Returned]:
+        """Close the innermost level: what ``value`` is worth outside it, and what became of the user's names.
+
+        If that raises, the level is still open and nothing has changed.
+        """
+        level = self.levels[-1]
+        after: Callable[[], Any] = level.finish(value)
+        self._leave(level)
+        try:
+            result = after()
+        except BaseException:
+            self.restore()
+            for main in level.mains:
+                push_again(main)
+            self.levels.append(level)
+            self.restore()
+            raise
+        done = self._give_back(level)
+        if self.levels and all(map(is_array_like, tree_leaves(result))):
+            self.latest = (result, "the value just closed")
+        return result, done
+
+    def drop(self) -> Returned:
+        """Close the innermost level without a value."""
+        level = self.levels[-1]
+        self._leave(level)
+        return self._give_back(level)
+
+    def drop_all(self) -> None:
+        """Close every level without a value: the session ends."""
+        while self.levels:
+            self.drop()
+
+    def _leave(self, level: Level) -> None:
+        self.levels.pop()
+        pop_main(level.mains[0])
+        self.restore()
+
+    def restore(self) -> None:
+        """Bring this thread's stack back to the pushed levels, or to evaluation if there are none."""
+        if not self.levels or get_ident() != self._thread:
+            reset_stack()
+            return
+        # a level whose interpreters somebody else took off the stack is over
+        while self.levels and not all(main.alive and main in state.stack for main in self.levels[-1].mains):
+            self.levels.pop()
+        if self.levels:
+            reset_stack(self.levels[-1].mains[-1], self.levels[-1].axis_env)
+        else:
+            reset_stack()
+
+    def check_command(self, name: str) -> None:
+        """UsageError for a command that makes no sense while everything is recorded instead of run."""
+        if name in _MEASURING and state.dynamic.level:
+            main = state.dynamic.main
+            raise UsageError(
+                f"%{name} runs a program and looks at what comes of it, but {main!r} records everything instead of "
+                "running it. Close that level first: %pop EXPR, or %pop --drop."
+            )
+
+    # --- what %pop alone takes
+    # ----------------------------------------------------------------------------------------
+
+    def note(self, code: str, value: Any, nothing: Any) -> str:
+        """Remember what ``code`` showed or assigned; returns the name that it last assigned a tracer to, if it did.
+
+        ``value`` is what its last expression was worth, ``nothing`` if there was none.
+        """
+        if value is not nothing and value is not None:
+            self.latest = (value, "the last value")
+            return ""
+        for name in assigned_names(code):
+            if name in self.namespace:
+                self.latest = (self.namespace[name], name)
+                return name if is_tracer(self.namespace[name]) else ""
+        return ""
+
+    # --- names
+    # ---------------------------------------------------------------------------------------------------
+
+    def _give_back(self, level: Level) -> Returned:
+        """Put what is worth something outside ``level`` in the place of its tracers, everywhere in the namespace."""
+        done = Returned()
+        self.latest = level.latest
+        names = self.namespace
+        for name, before in level.saved.items():
+            if before is not GONE and level.owns(names.get(name)):
+                names[name] = before
+                done.back.append(name)
+        converter = _Converter(level)
+        for name, value in list(names.items()):
+            if name.startswith("__"):
+                continue
+            try:
+                converted = converter.convert(value)
+            except Exception:  # a container of the user's that cannot be made anew, or is nested too deeply
+                continue
+            hidden = name.startswith("_") or name in ("In", "Out")
+            if converted is GONE:
+                # what was shown stays in Out and its like, as a dead tracer, which says what it was
+                if not hidden:
+                    del names[name]
+                    done.removed.append(name)
+            elif converted is not value:
+                names[name] = converted
+                if not hidden:
+                    done.kept[name] = level.outside if level.owns(value) else f"with {level.outside} inside"
+        return done
+
+
+class _Converter:
+    """Replaces the tracers of a level inside containers: lists and dicts stay the same objects."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        # id -> what it became; the value itself is kept so that its id stays its own
+        self.seen: dict[int, tuple[Any, Any]] = {}
+
+    def convert(self, value: Any) -> Any:
+        """``value`` without tracers of the level; the same object if there were none; GONE if it is one of no worth."""
+        if is_tracer(value):
+            return self.level.worth(value) if self.level.owns(value) else value
+        kind = type(value)
+        if not (kind is list or kind is dict or kind is ClosedJaxpr or issubclass(kind, tuple)):
+            return value
+        known = self.seen.get(id(value))
+        if known is not None:
+            return known[1]
+        self.seen[id(value)] = (value, value)
+        converted = self._inside(value)
+        self.seen[id(value)] = (value, converted)
+        return converted
+
+    def _inside(self, value: Any) -> Any:
+        if type(value) is list or type(value) is dict:
+            items: list[tuple[Any, Any]] = list(value.items()) if type(value) is dict else list(enumerate(value))
+            for key, each in items:
+                converted = self.convert(each)
+                if converted is not each and converted is not GONE:
+                    value[key] = converted
+            return value
+        if type(value) is ClosedJaxpr:
+            consts = self._all(value.consts)
+            return ClosedJaxpr(value.jaxpr, consts) if consts is not None else value
+        parts = self._all(value)
+        if parts is None:
+            return value
+        return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
+
+    def _all(self, values: Any) -> list[Any] | None:
+        """The values converted, or None if nothing was."""
+        parts = [self.convert(each) for each in values]
+        parts = [each if part is GONE else part for part, each in zip(parts, values, strict=True)]
+        return parts if any(part is not each for part, each in zip(parts, values, strict=True)) else None
+
+
+def assigned_names(code: str) -> list[str]:
+    """The names that the last statement of ``code`` assigns, the last first; none if it is no assignment."""
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError):
+        return []
+    last = body[-1] if body else None
+    if isinstance(last, ast.Assign):
+        targets: list[ast.expr] = list(last.targets)
+    elif isinstance(last, (ast.AugAssign, ast.AnnAssign)):
+        targets = [last.target]
+    else:
+        return []
+    found = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+    return found[::-1]

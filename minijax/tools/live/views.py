@@ -1,0 +1,267 @@
+"""The live stack as documents: tracers unwrapped level by level, the levels, and programs as they grow."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.trace import MainTrace, Tracer, state
+from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.partial_eval import PartialEvalTracer
+from minijax.interpreters.stage import JaxprTracer
+from minijax.interpreters.vmap import BatchTracer
+from minijax.ir import doc as pp
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn
+from minijax.ir.pretty import Printer
+from minijax.tools.documents.document import Block, Document, Indent, Line, Program, Row, Segment, Text, document, line
+from minijax.tools.documents.words import plural
+from minijax.tools.live.kinds import sizes_text
+from minijax.tools.live.level import is_tracer
+from minijax.tools.recording import panels, preview
+
+if TYPE_CHECKING:
+    from minijax.tools.live.level import Level
+    from minijax.tools.live.stack import Live, Returned
+
+# Deeper wrapped values than this are shown by their types alone.
+_DEEPEST = 6
+# The lines of a program that is shown after each line typed; %stack shows all of it.
+MOST_LINES = 24
+# Tracers that nobody named, in %tracers.
+MOST_UNNAMED = 20
+
+
+# --- one value
+# -----------------------------------------------------------------------------------------------------
+
+
+def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> str:
+    """``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, with whatever is inside it; other values in brief.
+
+    ``names`` calls the variables of jaxprs.
+    """
+    if not isinstance(x, Tracer):
+        small = isinstance(x, Array) and x.aval.size <= preview.MOST_ELEMENTS
+        return preview.value_text(np.asarray(x) if small else x)
+    main = x._trace.main
+    head = f"{type(x).__name__}<{main!r}>"
+    ended = "" if main.alive else " (its level is closed)"
+    if depth >= _DEEPEST:
+        return f"{head} {x.aval.str_short()}{ended}"
+    if isinstance(x, JVPTracer):
+        primal, tangent = (tracer_text(each, names, depth + 1) for each in (x.primal, x.tangent))
+        return f"{head}(primal={primal}, tangent={tangent}){ended}"
+    if isinstance(x, BatchTracer):
+        inner = tracer_text(x.val, names, depth + 1)
+        return f"{head}({x.aval.str_short()} from axis {x.batch_dim} of {inner}){ended}"
+    variable = getattr(x, "variable", None)
+    name = (names or {}).get(variable, "")
+    shown = f"{name}:{x.aval.str_short()}" if name else x.aval.str_short()
+    return f"{head}({'unknown ' if isinstance(x, PartialEvalTracer) else ''}{shown}){ended}"
+
+
+def tracer_document(live: Live, x: Tracer) -> Document:
+    """A tracer as the prompt shows it."""
+    text = tracer_text(x, variable_names(live))
+    head, opening, rest = text.partition("(")
+    return document(Text((line(("level", head), ("value", opening + rest)),), hanging=4))
+
+
+def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
+    """What a tracer holds, by name: further values."""
+    if isinstance(x, JVPTracer):
+        yield "primal", x.primal
+        yield "tangent", x.tangent
+    elif isinstance(x, BatchTracer):
+        physical = x.val.aval.str_short() if hasattr(x.val, "aval") else preview.type_text(x.val)
+        yield f"physical {physical}, batch axis {x.batch_dim}", x.val
+
+
+def _unwrapped(x: Any, names: dict[Any, str], indent: int) -> Iterator[Line]:
+    """A tracer's parts, one to a line, down to plain values."""
+    for title, part in _parts(x, names):
+        if isinstance(part, Tracer):
+            yield line(" " * indent, ("muted", f"{title}  "), *_described(part, names))
+            if indent < 4 + 2 * _DEEPEST:
+                yield from _unwrapped(part, names, indent + 2)
+        else:
+            yield line(" " * indent, ("muted", f"{title}  "), ("value", preview.value_text(part)))
+
+
+def _described(x: Tracer, names: dict[Any, str]) -> Line:
+    """``jaxpr:2 f32[3]  variable b``"""
+    out: list[Segment] = [("level", repr(x._trace.main)), ("", " "), ("type", x.aval.str_short())]
+    if isinstance(x, JaxprTracer):
+        out += [("muted", "  variable "), ("var", names.get(x.variable, "?"))]
+    elif isinstance(x, PartialEvalTracer):
+        out += [("muted", "  unknown "), ("var", names.get(x.variable, ""))]
+    elif isinstance(x, BatchTracer):
+        out += [("muted", "  logical")]
+    return tuple(out)
+
+
+# --- programs as they grow
+# ------------------------------------------------------------------------------------------
+
+
+class _Growing(Printer):
+    """Prints an unfinished jaxpr: results that nobody reads yet have names, and equations notes."""
+
+    def __init__(self, jaxpr: Jaxpr, notes: dict[int, str]) -> None:
+        super().__init__(jaxpr)
+        self.names = {}
+        self.said = notes
+
+    def equation(self, eqn: JaxprEqn) -> pp.Doc:
+        """The equation, with its note."""
+        shown = super().equation(eqn)
+        note = self.said.get(id(eqn))
+        return shown if note is None else pp.concat((shown, pp.note(note)))
+
+
+def variable_names(live: Live) -> dict[Any, str]:
+    """How the printed programs of the pushed levels call their variables."""
+    names: dict[Any, str] = {}
+    for level in live.levels:
+        program = level.program()
+        if program is not None:
+            printer = _Growing(program.jaxpr, {})
+            printer.document()
+            names.update(printer.names)
+    return names
+
+
+def _user_names(live: Live, level: Level) -> dict[Any, str]:
+    """The user's names of a level's variables."""
+    found: dict[Any, str] = {}
+    for name, value in live.namespace.items():
+        if name.startswith("_"):
+            continue
+        if level.owns(value) and isinstance(value, JVPTracer):
+            value, name = value.tangent, f"tangent of {name}"
+        if level.owns(value) and hasattr(value, "variable"):
+            found.setdefault(value.variable, name)
+    return found
+
+
+def program_blocks(live: Live, level: Level, most: int = MOST_LINES) -> Iterator[Block]:
+    """The program that ``level`` records, if it does: new equations marked, the user's names beside the results."""
+    program = level.program()
+    if program is None:
+        return
+    jaxpr = program.jaxpr
+    called = _user_names(live, level)
+    notes: dict[int, str] = {}
+    for i, eqn in enumerate(jaxpr.eqns):
+        words = [called[v] for v in eqn.outvars if v in called] + ["new"] * (i >= level.shown)
+        if words:
+            notes[id(eqn)] = ", ".join(words)
+    new = len(jaxpr.eqns) - level.shown
+    printer = _Growing(jaxpr, notes)
+    doc = printer.document()
+    count = f" · {plural(len(jaxpr.eqns), 'equation')}" + (f", {new} new" if new > 0 else "")
+    inputs = ", ".join(f"{called[v]} is {printer.names[v]}" for v in jaxpr.invars if v in called and v in printer.names)
+    title = line(("heading", f"{level.label} so far"), ("muted", count + (f" · {inputs}" if inputs else "")))
+    yield Row("jaxpr", (title,))
+    yield Indent(Program(doc), most=most, rest="(%stack shows all)")
+
+
+def growth(live: Live) -> Document:
+    """The programs to which the last line added equations; they count as seen then."""
+    blocks: list[Block] = []
+    for level in live.levels:
+        program = level.program()
+        if program is None:
+            continue
+        if len(program.jaxpr.eqns) > level.shown:
+            blocks += program_blocks(live, level)
+        level.shown = len(program.jaxpr.eqns)
+    return Document(tuple(blocks))
+
+
+# --- the levels
+# ----------------------------------------------------------------------------------------------------
+
+
+def live_tracers() -> list[Tracer]:
+    """Every tracer of this thread's interpreters that anything keeps alive, by age."""
+    mains = {id(main) for main in state.stack[1:]}
+    found = []
+    for each in gc.get_objects():
+        if is_tracer(each):
+            trace = getattr(each, "_trace", None)
+            if trace is not None and id(trace.main) in mains:
+                found.append(each)
+    return found
+
+
+def _counts(live: Live, tracers: Sequence[Tracer], main: MainTrace) -> str:
+    mine = [x for x in tracers if x._trace.main is main]
+    named = [name for name, value in live.namespace.items() if any(value is x for x in mine) and name[:1] != "_"]
+    return plural(len(mine), "live tracer") + (f" ({', '.join(named)})" if named else "")
+
+
+def stack_blocks(live: Live) -> Iterator[Block]:
+    """The stack as it is now, what each pushed level does and holds, and the programs being recorded."""
+    yield Row("now", (panels.stack_line(repr(main) for main in state.stack),))
+    tracers = live_tracers() if live.levels else []
+    for level in live.levels:
+        about = line(("level", level.label), f"  {level.kind} of {sizes_text(level)}", ("muted", _about(level)))
+        lines = [about]
+        for main in level.mains:
+            program = level.program() if main.records else None
+            count = "" if program is None else f" · {plural(len(program.jaxpr.eqns), 'equation')}"
+            name = "" if len(level.mains) == 1 else f"{main!r}  "
+            lines.append(line("  ", ("level", name), ("muted", _counts(live, tracers, main) + count)))
+        yield Row("pushed", tuple(lines))
+        yield from program_blocks(live, level, most=0)
+
+
+def _about(level: Level) -> str:
+    size = getattr(level, "size", 0)
+    axis = getattr(level, "axis_name", None)
+    return (f" · {size} at once" if size else "") + (f" · axis {axis!r}" if axis else "")
+
+
+def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
+    """The live tracers of the pushed levels, unwrapped: those that the user's names hold, and the others on demand."""
+    names = variable_names(live)
+    tracers = live_tracers()
+    named: dict[int, list[str]] = {}
+    for name, value in live.namespace.items():
+        if is_tracer(value) and not name.startswith("_"):
+            named.setdefault(id(value), []).append(name)
+    for main in reversed(state.stack[1:]):
+        mine = [x for x in tracers if x._trace.main is main]
+        shown = sorted((x for x in mine if id(x) in named), key=lambda x: named[id(x)])
+        others = [x for x in mine if id(x) not in named]
+        cut = others[:MOST_UNNAMED] if everything else []
+        lines: list[Line] = [line(("heading", f"{main!r}"), ("muted", f"  {plural(len(mine), 'live tracer')}"))]
+        for x in [*shown, *cut]:
+            called = " ".join(named.get(id(x), ["(no name)"]))
+            lines.append(line(("var", called), "  ", *_described(x, names)))
+            lines += _unwrapped(x, names, 4)
+        rest = len(others) - len(cut)
+        if rest:
+            hint = "" if everything else ": %tracers --all"
+            lines.append(line(("muted", f"{rest} more without a name of yours{hint}")))
+        yield Row("tracers", tuple(lines))
+
+
+def returned_lines(done: Returned, label: str) -> tuple[Line, ...]:
+    """What became of the user's names when a level was closed."""
+    lines: list[Line] = []
+    by_words: dict[str, list[str]] = {}
+    for name, words in done.kept.items():
+        by_words.setdefault(words, []).append(name)
+    for words, group in by_words.items():
+        lines.append(line(("var", ", ".join(group)), ("muted", f"  now {words}")))
+    if done.back:
+        lines.append(line(("var", ", ".join(done.back)), ("muted", "  what it was before %push")))
+    if done.removed:
+        lines.append(line(("var", ", ".join(done.removed)), ("muted", f"  gone: worth nothing outside {label}")))
+    return tuple(lines)

@@ -1,0 +1,119 @@
+"""A session or a recording as a file: one HTML page that needs nothing else, or JSON.
+
+The page holds every input highlighted, what it showed, its panels folded, and a stepper for each full recording. It
+loads nothing: its content security policy allows its own one script, by hash, and no other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from minijax.tools.documents.document import Code, Highlighter, document, plain
+from minijax.tools.documents.html import markup, shown
+from minijax.tools.pages import page as widget_page
+from minijax.tools.pages.widget import widget_html
+from minijax.tools.recording import storage
+from minijax.tools.recording.panel_data import panel_data
+from minijax.tools.recording.records import Recording
+from minijax.tools.session.session import Entry
+
+FORMAT, VERSION = "minijax-session", 1
+# Records of one recording in a page; the JSON holds all of them whatever their number.
+MOST_RECORDS = 50_000
+_WIDTH = 100
+
+
+def session_json(entries: Iterable[Entry]) -> dict[str, Any]:
+    """The inputs of a session as JSON knows them.
+
+    ``inputs`` holds for each its ``number``, ``source``, the text it ``showed``, whether it ``failed``, its ``panels``
+    (see ``panel_data``; null where nothing was traced), and its ``recording`` (as ``storage`` writes it) if that is a
+    full one.
+    """
+    inputs = []
+    for entry in entries:
+        kept = entry.recording
+        inputs.append(
+            {
+                "number": entry.number,
+                "source": entry.source,
+                "showed": plain(entry.shown, _WIDTH),
+                "failed": entry.failed,
+                "panels": panel_data(kept) if kept is not None and kept.traced else None,
+                "recording": storage.to_json(kept) if kept is not None and kept.tree else None,
+            }
+        )
+    return {"format": FORMAT, "version": VERSION, "inputs": inputs}
+
+
+def session_page(entries: Iterable[Entry], highlight: Highlighter | None = None, about: str = "") -> str:
+    """The inputs of a session as a page; ``about`` is a line below its title."""
+    parts = []
+    for entry in entries:
+        head = "mj-prompt-out" if entry.failed else "mj-prompt-in"
+        code = markup(document(Code(entry.source.strip("\n"), "python")), highlight)
+        body = markup(entry.shown, highlight)
+        if entry.panels:
+            body += f"<details><summary>panels</summary><div>{markup(entry.panels, highlight)}</div></details>"
+        if entry.recording is not None and entry.recording.tree:
+            # the log that the stepper stands in for stays, folded
+            widget = widget_html(entry.recording, highlight, MOST_RECORDS, in_page=True)
+            log = f"<details><summary>as text</summary><div>{body}</div></details>" if entry.shown else ""
+            body = widget + log
+        parts.append(
+            f'<section class="minijax mjx-entry" id="in-{entry.number}">'
+            f'<div class="mjx-in"><span class="{head}">in [{entry.number}]:</span><div>{code}</div></div>'
+            f'<div class="mjx-out">{body}</div></section>'
+        )
+    return page("minijax session", "".join(parts), about)
+
+
+def recording_page(recording: Recording, highlight: Highlighter | None = None, about: str = "") -> str:
+    """A full recording as a page with a stepper."""
+    title = "minijax recording"
+    source = recording.source.strip()
+    code = markup(document(Code(source, "python")), highlight) if source else ""
+    body = widget_html(recording, highlight, MOST_RECORDS, in_page=True)
+    return page(title, f'<section class="minijax mjx-entry"><div class="mjx-in">{code}</div>{body}</section>', about)
+
+
+_PAGE_STYLE = (
+    ":root{color-scheme:light dark}"
+    "html{background:#ffffff}@media (prefers-color-scheme:dark){html{background:#1e1e1e}}"
+    "body{margin:0 auto;max-width:1500px;padding:12px 20px}"
+    ".mjx-head{font-family:system-ui,sans-serif}.mjx-head h1{font-size:17px;margin:0}"
+    ".mjx-entry{border-top:1px solid var(--mj-edge);padding:8px 0}"
+    ".mjx-in{display:flex;gap:1ch;font-family:monospace;padding:2px 0}.mjx-in>div{min-width:0;flex:1}"
+    ".mjx-in pre{margin:0!important}.mjx-in>span{white-space:nowrap}"
+    ".mjx-out{padding:2px 0 2px 2px}"
+)
+
+
+def page(title: str, body: str, about: str = "") -> str:
+    """A whole page around ``body``, which has no style and no script of its own."""
+    script = widget_page.script()[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{widget_page.style()}{_PAGE_STYLE}</style></head><body>"
+        f'<header class="minijax mjx-head"><h1>{html.escape(title)}</h1>'
+        f'<div class="mj-muted">{html.escape(shown(about))}</div></header>'
+        f"{body}<script>{script}</script></body></html>\n"
+    )
+
+
+def as_text(data: dict[str, Any]) -> str:
+    """JSON as a file holds it."""
+    return json.dumps(data, ensure_ascii=False) + "\n"
+

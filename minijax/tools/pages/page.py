@@ -1,0 +1,105 @@
+"""What the interactive parts of a page share: texts kept once, data that can stand in a script element, and the
+element itself with its style, its script, and what is read where scripts are off.
+
+Nothing is loaded from outside, and nothing that was recorded becomes markup: it travels as JSON and is shown as text.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from minijax.tools.documents.document import Line, line
+from minijax.tools.documents.html import shown, stylesheet
+
+# Of one program or file no more lines than this are put into the page.
+MOST_LINES = 1000
+
+
+class Texts:
+    """Texts and lines by number: those that occur twice are kept once."""
+
+    def __init__(self) -> None:
+        self.strings: dict[str, int] = {}
+        self.roles: dict[str, int] = {}
+        self.lines: dict[tuple[int, ...], int] = {}
+
+    def string(self, text: str) -> int:
+        """The number of a text."""
+        return self.strings.setdefault(shown(text), len(self.strings))
+
+    def line(self, parts: Line) -> int:
+        """The number of a line; neighbours of one role are joined."""
+        joined: list[tuple[str, str]] = []
+        for role, text in parts:
+            if joined and joined[-1][0] == role:
+                joined[-1] = (role, joined[-1][1] + text)
+            elif text:
+                joined.append((role, text))
+        flat = [
+            number
+            for role, text in joined
+            for number in (self.roles.setdefault(role, len(self.roles)), self.string(text))
+        ]
+        return self.lines.setdefault(tuple(flat), len(self.lines))
+
+    def block(self, lines: Iterable[Line], most: int = MOST_LINES) -> list[int]:
+        """The numbers of lines, those beyond ``most`` counted."""
+        listed = list(lines)
+        out = [self.line(each) for each in listed[:most]]
+        if len(listed) > most:
+            out.append(self.line(line(("muted", f"... {len(listed) - most} more lines"))))
+        return out
+
+    def tables(self) -> dict[str, Any]:
+        """What the numbers stand for."""
+        return {"lines": list(self.lines), "roles": list(self.roles), "strings": list(self.strings)}
+
+
+def embedded(data: Any) -> str:
+    """``data`` as JSON that can stand in a ``<script>`` element: nothing in it ends the element or begins a comment."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+@functools.cache
+def script() -> tuple[str, str]:
+    """The script and its version, by which it finds the widgets that it knows how to start."""
+    # the last one starts what is on the page
+    names = ("stepper.js", "links.js", "page.js")
+    text = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in names)
+    version = hashlib.sha256(text.encode()).hexdigest()[:10]
+    lines = [each.strip() for each in text.replace("@VERSION@", version).split("\n")]
+    kept = [each for each in lines if each and not each.startswith("// ")]
+    return "\n".join(["(() => {", '"use strict";', *kept, "})();"]), version
+
+
+@functools.cache
+def style() -> str:
+    """The rules of documents and of these parts."""
+    text = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return stylesheet() + text.replace("\n", "")
+
+
+def element(data: dict[str, Any], otherwise: str) -> str:
+    """The element that the script brings to life, with its style and the script.
+
+    ``otherwise`` is the markup that is read where scripts are off.
+    """
+    return bare_element(data, otherwise, f"<style>{style()}</style>") + f"<script>{script()[0]}</script>"
+
+
+def bare_element(data: dict[str, Any], otherwise: str, before: str = "") -> str:
+    """The element alone, for a page that has ``style`` and, below all of them, ``script``."""
+    return (
+        # Jupyter's own shortcuts rest while the focus is inside
+        '<div class="minijax mjw tex2jax_ignore mathjax_ignore" data-lm-suppress-shortcuts="true" '
+        f'data-mjw="{script()[1]}">{before}<div class="mjw-static">{otherwise}</div>'
+        f'<script type="application/json">{embedded(data)}</script></div>'
+    )

@@ -1,0 +1,121 @@
+"""Reading program text: counting the operations of StableHLO and HLO, and folding metadata away."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from minijax.tools.documents.words import plural
+from minijax.tools.frozen import Frozen
+
+# The patterns are compiled by ``re`` at their first use: few sessions use them all, and every session starts.
+# ``%3 = stablehlo.add ...``, ``%3:2 = "stablehlo.sort"(...``, ``%3 = call @f(...)``
+_STABLEHLO_OP = r'(?m)^\s*(?:%[\w#:, %]+ = )?"?((?:stablehlo|chlo|func|mhlo)\.[\w.]+|call)\b'
+_NOT_WORK = {"func.func", "func.return", "stablehlo.return"}
+# ``  ROOT %fusion.1 = f32[8]{0} fusion(...), kind=kLoop``; with or without the percent sign
+_HLO_INSTRUCTION = r"(?m)^\s+(?:ROOT )?%?[\w.-]+ = .*?\s([a-z][\w-]*)\("
+_HLO_ENTRY = r"(?ms)^ENTRY [^\n]*\{\n(.*?)^\}"
+_NO_INSTRUCTION = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
+
+_METADATA = r',? metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}'
+_BACKEND_CONFIG = r',? backend_config=(?:\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\})*\}|"[^"]*")'
+_LOCATION = r"(?m)^#loc.*\n?| loc\((?:[^()]|\([^()]*\))*\)"
+# What XLA notes after the program for its own tools (tables of files, functions and stack frames).
+_TABLE_NAMES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_TABLES = rf"(?m)^(?:{'|'.join(_TABLE_NAMES)})\n(?:.+\n)*\n?"
+# ``  ROOT %add.1 = f32[8]{0} add(%a, %b), ...``: no type has a word before a bracket, so the first one is the opcode.
+_INSTRUCTION = r"\s+(?:ROOT )?%?([\w.-]+) = .*?\s([a-z][\w-]*)\("
+_COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
+_CALLED = (
+    r"\b(?:calls|to_apply|body|condition|branch_computations|called_computations|true_computation|false_computation)"
+    r"=\{?(%[\w.-]+(?:, ?%[\w.-]+)*)"
+)
+
+
+def stablehlo_counts(text: str) -> Counter[str]:
+    """How often each operation stands in a StableHLO module, constants and calls included, returns not."""
+    return Counter(op for op in re.findall(_STABLEHLO_OP, text) if op not in _NOT_WORK)
+
+
+def stablehlo_ops(text: str) -> int:
+    """The operations of a StableHLO module, constants left out."""
+    return sum(n for op, n in stablehlo_counts(text).items() if op != "stablehlo.constant")
+
+
+def hlo_counts(text: str) -> Counter[str]:
+    """How often each kind of instruction stands in the entry computation: what XLA will launch."""
+    entry = re.search(_HLO_ENTRY, text)
+    body = text if entry is None else entry[1]
+    return Counter(op for op in re.findall(_HLO_INSTRUCTION, body) if op not in _NO_INSTRUCTION)
+
+
+class Instruction(Frozen):
+    """An instruction of HLO: where it stands, what it is, what it reads and what it calls."""
+
+    computation: str
+    name: str
+    opcode: str
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    metadata: str
+
+
+def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
+    """The instructions of a program in HLO, by the index of their line."""
+    head, begin = re.compile(_INSTRUCTION), re.compile(_COMPUTATION)
+    called, metadata = re.compile(_CALLED), re.compile(_METADATA)
+    found: dict[int, Instruction] = {}
+    computation = ""
+    for i, line in enumerate(lines):
+        match = head.match(line)
+        if match is None:
+            begins = begin.match(line)
+            computation = begins[1] if begins is not None else computation
+            continue
+        noted = metadata.search(line)
+        arguments = line[match.end() : line.find(")", match.end())]
+        found[i] = Instruction(
+            computation,
+            match[1],
+            match[2],
+            tuple(re.findall(r"%([\w.-]+)", arguments)),
+            tuple(name.strip(" %") for each in called.findall(line) for name in each.split(",")),
+            "" if noted is None else noted[0],
+        )
+    return found
+
+
+def table_lines(lines: Sequence[str]) -> set[int]:
+    """The indices of the lines that are XLA's tables of files, functions and stack frames."""
+    found: set[int] = set()
+    inside = False
+    for i, line in enumerate(lines):
+        inside = bool(line) and (inside or line in _TABLE_NAMES)
+        if inside:
+            found.add(i)
+    return found
+
+
+def folded_line(line: str) -> str:
+    """A line of HLO without metadata and backend configuration."""
+    return re.sub(_BACKEND_CONFIG, "", re.sub(_METADATA, "", line))
+
+
+def folded(text: str) -> str:
+    """``text`` without locations, metadata and backend configurations, which are mostly noise to a reader."""
+    for pattern in (_METADATA, _BACKEND_CONFIG, _LOCATION, _TABLES):
+        text = re.sub(pattern, "", text)
+    return text
+
+
+def optimized_text(counts: Counter[str]) -> str:
+    """``2 fusions + 1 dot``: the instructions of an entry computation in a few words."""
+    parts = [plural(counts[kind], kind) for kind in ("fusion",) if counts[kind]]
+    others = sum(n for kind, n in counts.items() if kind != "fusion")
+    named = [kind for kind in counts if kind != "fusion"]
+    if len(named) == 1:
+        parts.append(plural(others, named[0]))
+    elif others:
+        parts.append(plural(others, "other instruction" if parts else "instruction"))
+    return " + ".join(parts) or "nothing to run"

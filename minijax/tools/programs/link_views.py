@@ -1,0 +1,150 @@
+"""Linked programs as documents: a program whose lines say which equation and whose line they come from, and what a
+line of Python or an equation became, program by program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from minijax.tools.documents.document import Block, Code, Fitted, Indent, Row, line, text
+from minijax.tools.documents.theme import visible
+from minijax.tools.programs.links import Equation, LinkedPrograms, Numbers, Pane
+
+# Where the comments of a program stand: not further left than the first, and not further right than the second.
+_LEAST_COLUMN, _MOST_COLUMN = 36, 92
+_MOST_NAMES = 4
+# Lines of a program that say themselves why no equation is behind them.
+_OBVIOUS = ("", "parameter", "constant", "tuple", "element of a tuple", "view", "module", "function", "return")
+
+
+# The files that ipykernel makes of cells. Their names stay whole: a notebook shows them as the names of the cells.
+_CELL = r"[^ ]*[/\\]ipykernel_\d+[/\\]\d+\.py:|<ipython-input-[\w-]+>:"
+
+
+def short_file(file: str) -> str:
+    """The name of a file of the user's without its folders."""
+    return file if re.match(_CELL, file + ":") else os.path.basename(file)
+
+
+def _length(words: str) -> int:
+    """The columns that ``words`` take once cells have their own names."""
+    return len(re.sub(_CELL, "Cell In[9], line ", words))
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``1–3, 8``: the numbers in order, runs of them abbreviated."""
+    ordered = sorted(set(numbers))
+    parts = []
+    for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in run]
+        parts.append(str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}")
+    return ", ".join(parts)
+
+
+def equations_text(numbers: Numbers) -> str:
+    """``eqn 3``, ``eqns 1–3, 8``"""
+    return f"eqn{'s' if len(set(numbers)) > 1 else ''} {ranges(numbers)}"
+
+
+def places_text(equations: Sequence[Equation]) -> str:
+    """``model.py:3, 5–7``: the user's lines, without folders; '' if none is known."""
+    lines: dict[str, set[int]] = {}
+    for each in equations:
+        if each.line:
+            lines.setdefault(short_file(each.file), set()).add(each.line)
+    return " ".join(f"{file}:{ranges(found)}" for file, found in lines.items())
+
+
+def comment(programs: LinkedPrograms, numbers: Numbers, room: int) -> str:
+    """``// eqn 3 · model.py:5 · sin`` in ``room`` columns: what does not fit is left out, from the end."""
+    equations = [programs.equation(number) for number in numbers]
+    names = list(dict.fromkeys(each.primitive for each in equations))
+    more = f" +{len(names) - _MOST_NAMES}" if len(names) > _MOST_NAMES else ""
+    parts = [equations_text(numbers), places_text(equations), ", ".join(names[:_MOST_NAMES]) + more]
+    said = [part for part in parts if part]
+    while len(said) > 1 and _length(" · ".join(said)) + 3 > room:
+        said.pop()
+    # a comment is one line, whatever a file or a primitive is called
+    return visible("// " + " · ".join(said)).replace("\n", "\\n")
+
+
+def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None = None) -> Block:
+    """A pane's program with comments that say where lines come from: beside them where there is room, else above.
+
+    ``lines`` are shown in place of the pane's own, one for one.
+    """
+    shown = pane.lines if lines is None else tuple(lines)
+    return Fitted(lambda width: (Code("\n".join(_commented(programs, pane, shown, width)), pane.language),))
+
+
+def _commented(programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int) -> Iterator[str]:
+    said = [
+        comment(programs, numbers, width * 2 // 5) if numbers else "" if note in _OBVIOUS else f"// {note}"
+        for numbers, note in zip(pane.links, pane.notes, strict=True)
+    ]
+    longest = max([_length(words) for words in said], default=0)
+    lengths = [len(one) for one, words in zip(lines, said, strict=True) if words]
+    column = min(max(lengths, default=0) + 2, width - longest, _MOST_COLUMN)
+    before: Numbers = ()
+    for one, numbers, full in zip(lines, pane.links, said, strict=True):
+        again = bool(numbers) and numbers == before
+        words = f"// {equations_text(numbers)}" if again else full
+        at = max(column, len(one) + 2)
+        if not words or column < _LEAST_COLUMN and again:
+            yield one
+        elif column >= _LEAST_COLUMN and at + _length(words) <= width:
+            yield f"{one:<{at}}{words}"
+        elif numbers and not again:
+            indent = " " * (len(one) - len(one.lstrip()))
+            yield f"{indent}{comment(programs, numbers, width - len(indent))}"
+            yield one
+        else:
+            yield one
+        before = numbers
+
+
+def missing_rows(programs: LinkedPrograms) -> Iterator[Block]:
+    """The equations that the last program has no line of, and why."""
+    optimized = bool(programs.hlo.lines)
+    reasons: dict[str, list[int]] = {}
+    for each in programs.equations:
+        reason = each.hlo_note if optimized else each.stablehlo_note
+        if reason:
+            reasons.setdefault(reason, []).append(each.number)
+    lines = []
+    for reason, numbers in reasons.items():
+        names = ", ".join(dict.fromkeys(programs.equation(number).primitive for number in numbers))
+        lines.append(line(("heading", equations_text(tuple(numbers))), ("muted", f" ({names}): "), reason))
+    if lines:
+        yield Row("no line", tuple(lines))
+
+
+def became(programs: LinkedPrograms, numbers: Numbers) -> Iterator[Block]:
+    """What the equations ``numbers`` are in each program: the lines of theirs, and of the equations inside them."""
+    wanted = programs.with_inner(numbers)
+    equations = [programs.equation(number) for number in sorted(wanted)]
+    for pane in programs.panes:
+        found = pane.with_equations(wanted)
+        if pane.language == "python" and not found:
+            continue
+        where = [pane.numbers[i] for i in found]
+        title = line(("heading", pane.title))
+        if pane.language == "python":
+            title = line(("heading", short_file(pane.title)), ("place", f":{ranges(where)}"))
+        elif pane.language == "jaxpr":
+            title = line(*title, ("muted", f" · {equations_text(tuple(wanted))}"))
+        yield text(title)
+        if found:
+            yield Indent(Code("\n".join(_dedented([pane.lines[i] for i in found])), pane.language), columns=2)
+            continue
+        reasons = [e.hlo_note if pane.language == "hlo" else e.stablehlo_note for e in equations]
+        said = dict.fromkeys(reason for reason in reasons if reason) or ("nothing",)
+        yield Indent(text(*said, role="muted"), columns=2)
+
+
+def _dedented(lines: Sequence[str]) -> list[str]:
+    margin = min(len(each) - len(each.lstrip()) for each in lines)
+    return [each[margin:] for each in lines]

@@ -1,0 +1,487 @@
+"""Linked views: Python line, jaxpr equation, StableHLO operation, optimised HLO instruction, each from each.
+
+``linked_programs(f, *args)`` gives the four programs as panes of lines with, for each line, the numbers of the
+equations it belongs to; lines with an equation in common are linked. Equations are numbered from 1 in the order in
+which the jaxpr prints them, those of inner jaxprs included. The records hold nothing but strings and numbers.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from minijax.api.compile import JitFunction, jit
+from minijax.core.names import names_of
+from minijax.ir import doc as pp
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.ir.pretty import Printer
+from minijax.lowering.places import ModulePlaces, Place, extent, text_line
+from minijax.ops.call import compiled, lowered_places
+from minijax.tools.frozen import Frozen
+from minijax.tools.programs import hlo
+
+# Of longer programs the first so many lines are kept: a recording holds a copy of every pane.
+MOST_LINES = 4000
+
+NO_OPERATION = "no operation needed: the operand serves as it is"
+WRITTEN_INSIDE = "written as the equations inside"
+GONE = "gone after optimisation: folded, merged with an equal one, or not needed"
+INLINED = "inlined: see the equations inside"
+
+Numbers = tuple[int, ...]
+
+
+class Equation(Frozen):
+    """An equation of the jaxpr.
+
+    ``number`` counts from 1, ``inside`` are the equations whose inner jaxprs it belongs to directly (two, if two call
+    the same). The place is a file, lines from 1 and columns from 0 (-1 where unknown). ``name`` is XLA's name for it.
+    ``stablehlo_note`` and ``hlo_note`` say why it has no line of its own in that program; they are empty if it has.
+    """
+
+    number: int
+    primitive: str
+    inside: Numbers = ()
+    file: str = ""
+    line: int = 0
+    column: int = -1
+    end_line: int = 0
+    end_column: int = -1
+    function: str = ""
+    name: str = ""
+    stablehlo_note: str = ""
+    hlo_note: str = ""
+
+    @property
+    def place(self) -> str:
+        """``file.py:3``; '' if it is not known."""
+        return f"{self.file}:{self.line}" if self.line else ""
+
+
+class Pane(Frozen):
+    """A program, line by line: for each its number in the file, and the equations that it belongs to.
+
+    ``notes`` says of lines that no equation is behind what they are: 'parameter', 'constant', 'copy', ...
+    """
+
+    title: str
+    language: str
+    lines: tuple[str, ...] = ()
+    numbers: Numbers = ()
+    links: tuple[Numbers, ...] = ()
+    notes: tuple[str, ...] = ()
+    left_out: int = 0
+
+    def with_equations(self, wanted: Iterable[int]) -> Numbers:
+        """The indices of the lines that belong to one of the equations."""
+        among = frozenset(wanted)
+        return tuple(i for i, numbers in enumerate(self.links) if not among.isdisjoint(numbers))
+
+    def index(self, number: int) -> int:
+        """Where the line ``number`` stands in ``lines``; -1 if it is not there."""
+        return self.numbers.index(number) if number in self.numbers else -1
+
+
+class LinkedPrograms(Frozen):
+    """The four programs. ``python`` has one pane for each file of the user's that is in it."""
+
+    equations: tuple[Equation, ...]
+    python: tuple[Pane, ...]
+    jaxpr: Pane
+    stablehlo: Pane
+    hlo: Pane
+
+    @property
+    def panes(self) -> tuple[Pane, ...]:
+        """All of them: the files first, then from the jaxpr to the optimised program; without those that are empty."""
+        return tuple(pane for pane in (*self.python, self.jaxpr, self.stablehlo, self.hlo) if pane.lines)
+
+    def equation(self, number: int) -> Equation:
+        """The equation ``number``."""
+        return self.equations[number - 1]
+
+    def __repr__(self) -> str:
+        return f"<linked programs of {len(self.equations)} equations: {', '.join(pane.title for pane in self.panes)}>"
+
+    @cached_property
+    def _directly_inside(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for each in self.equations:
+            for outer in each.inside:
+                found.setdefault(outer, []).append(each.number)
+        return found
+
+    def with_inner(self, numbers: Iterable[int]) -> frozenset[int]:
+        """The equations and all those inside them."""
+        found = set(numbers)
+        todo = list(found)
+        while todo:
+            more = [number for number in self._directly_inside.get(todo.pop(), ()) if number not in found]
+            found.update(more)
+            todo += more
+        return frozenset(found)
+
+    def linked(self, pane: Pane, index: int) -> tuple[Numbers, ...]:
+        """For each of ``panes``, the indices of the lines that are linked to a line of one of them.
+
+        A line of an equation with inner jaxprs is linked to all that is inside; a line inside only to its like.
+        """
+        wanted = self.with_inner(pane.links[index]) if 0 <= index < len(pane.links) else frozenset()
+        return tuple(each.with_equations(wanted) for each in self.panes)
+
+    def at_line(self, number: int, file: str | None = None) -> Numbers:
+        """The equations that a line of Python became; of all files if none is given."""
+        found = [
+            e.number
+            for e in self.equations
+            if e.line and e.line <= number <= max(e.end_line, e.line) and file in (None, e.file)
+        ]
+        return tuple(found)
+
+
+def linked_programs(fun: Any, *args: Any, optimized: bool = True, width: int = 100, **kwargs: Any) -> LinkedPrograms:
+    """The linked programs of a function at arguments (arrays or types), or of a ``ClosedJaxpr``.
+
+    ``optimized=False`` leaves out the program after XLA, so that nothing is compiled. The jaxpr is laid out in
+    ``width`` columns. Errors are those of staging, lowering and compiling.
+    """
+    if isinstance(fun, ClosedJaxpr):
+        places = lowered_places(fun, "main")
+        return link(fun, places, compiled(fun, "main").executable.hlo_text() if optimized else "", width)
+    jitted = fun if isinstance(fun, JitFunction) else jit(fun)
+    return of_lowered(jitted.lower(*args, **kwargs), optimized, width)
+
+
+def of_lowered(lowered: Any, optimized: bool = True, width: int = 100) -> LinkedPrograms:
+    """Of what ``jit(f).lower(...)`` returned."""
+    text = lowered.compile().raw_text() if optimized else ""
+    return link(lowered.jaxpr, lowered.places(), text, width)
+
+
+def of_executable(executable: Any, width: int = 100) -> LinkedPrograms | None:
+    """Of a compiled program, as observers get it; None where nobody knows its jaxpr (any more)."""
+    origin = executable.origin() if executable.origin is not None else None
+    if origin is None:
+        return None
+    closed, places = origin
+    return link(closed, places, executable.hlo_text(), width)
+
+
+def link(closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int = 100) -> LinkedPrograms:
+    """The linked programs of a jaxpr, its module, and the text of what XLA made of that ('' if nothing was)."""
+    printer = _NumberingPrinter(closed.jaxpr)
+    jaxpr = _jaxpr_pane(printer, width)
+    numbers = _Numbers(printer, places)
+    stablehlo = _stablehlo_pane(places, numbers)
+    program = _hlo_pane(places, numbers, optimized)
+    equations = tuple(_equations(printer, places, stablehlo, program, bool(optimized)))
+    return LinkedPrograms(
+        equations, tuple(_python_panes(printer.eqns, equations)), _cut(jaxpr), _cut(stablehlo), _cut(program)
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ the jaxpr
+
+
+def _mark(role: str) -> pp.Doc:
+    """A segment without text. It counts as a comment, so that what holds it is broken: each equation has its lines."""
+    mark = pp.text("", role)
+    mark.noted = True
+    return mark
+
+
+class _NumberingPrinter(Printer):
+    """Prints a jaxpr with a mark where each equation begins and where it ends."""
+
+    def __init__(self, root: Jaxpr) -> None:
+        super().__init__(root)
+        self.eqns: list[JaxprEqn] = []
+        # which equations each one is inside of; a jaxpr that is printed ahead belongs to all that refer to it
+        self.inside: list[list[int]] = []
+        self.of_shared: dict[Jaxpr, list[int]] = {}
+        self._open: list[list[int]] = []
+
+    def _lambda(self, jaxpr: Jaxpr) -> pp.Doc:
+        if jaxpr in self.shared:  # printed ahead, by itself; who calls it is seen later
+            self._open.append([])
+            self.of_shared[jaxpr] = self._open[-1]
+            shown = super()._lambda(jaxpr)
+            self._open.pop()
+            return shown
+        return super()._lambda(jaxpr)
+
+    def jaxpr(self, jaxpr: Jaxpr) -> pp.Doc:
+        if jaxpr in self.shared and self._open:
+            self.of_shared[jaxpr].extend(self._open[-1])
+        return super().jaxpr(jaxpr)
+
+    def equation(self, eqn: JaxprEqn) -> pp.Doc:
+        self.eqns.append(eqn)
+        number = len(self.eqns)
+        self.inside.append(self._open[-1] if self._open else [])
+        self._open.append([number])
+        shown = super().equation(eqn)
+        self._open.pop()
+        return pp.concat((_mark(f"begin {number}"), shown, _mark(f"end {number}")))
+
+
+def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
+    lines: list[str] = [""]
+    links: list[list[int]] = [[]]
+    begun = False  # whether an equation begins on this line; if none does, it goes on with that of the line before
+    open_: list[int] = []
+    for role, piece in pp.segments(printer.document(), width):
+        if role.startswith("begin "):
+            number = int(role[6:])
+            open_.append(number)
+            if not begun:
+                links[-1].clear()
+            links[-1].append(number)
+            begun = True
+        elif role.startswith("end "):
+            open_.pop()
+        elif piece.startswith("\n") and piece.isspace():
+            lines.append(piece[1:])
+            links.append([])
+            begun = False
+        else:
+            if not lines[-1].strip() and open_:
+                links[-1].append(open_[-1])
+            lines[-1] += piece.replace("\n", "\\n")  # a name of the user's may hold anything
+    return _pane("jaxpr", "jaxpr", lines, links)
+
+
+# ---------------------------------------------------------------------------------------------- StableHLO and HLO
+
+
+class _Numbers:
+    """The numbers of equations, by place: those of the innermost equation that is printed."""
+
+    def __init__(self, printer: _NumberingPrinter, places: ModulePlaces) -> None:
+        self.of_eqn: dict[int, list[int]] = {}
+        for number, eqn in enumerate(printer.eqns, 1):
+            self.of_eqn.setdefault(id(eqn), []).append(number)
+        # of each result of the program: the equation that computes it
+        made = {v: self.of_eqn[id(eqn)][0] for eqn in printer.root.eqns for v in eqn.outvars}
+        self.outputs = [{made[v]} if isinstance(v, Var) and v in made else set() for v in printer.root.outvars]
+
+    def of(self, place: Place | None) -> Numbers:
+        while place is not None:
+            found = self.of_eqn.get(id(place.eqn))
+            if found is not None:
+                return tuple(found)
+            place = place.outer
+        return ()
+
+
+# ``%3 = func.call @g(`` and ``func.func private @g(``
+_CALL = r"\bcall @([\w.$-]+)\("
+_FUNCTION = r"^\s*func\.func (?:private |public )?@([\w.$-]+)\("
+
+
+def _stablehlo_pane(places: ModulePlaces, numbers: _Numbers) -> Pane:
+    lines = places.text.rstrip("\n").split("\n")
+    links = [list(numbers.of(place)) for place in places.lines[: len(lines)]]
+    callers: dict[str, list[int]] = {}
+    for line, found in zip(lines, links, strict=True):
+        for symbol in re.findall(_CALL, line):
+            callers.setdefault(symbol, []).extend(found)
+    # a function's first and last line belong to all that call it, not only to the call it was written for
+    current: str | None = None
+    for i, line in enumerate(lines):
+        head = re.match(_FUNCTION, line)
+        if head is not None:
+            current = head[1]
+        if current in callers and (head is not None or line.startswith(("    return", "  }"))):
+            links[i] = callers[current]
+    notes = ["" if found else _stablehlo_note(line) for line, found in zip(lines, links, strict=True)]
+    return _pane("StableHLO", "stablehlo", lines, links, notes)
+
+
+def _stablehlo_note(line: str) -> str:
+    if "stablehlo.constant" in line:
+        return "constant"
+    words = line.split()
+    return {"module": "module", "func.func": "function", "return": "return"}.get(words[0] if words else "", "")
+
+
+# Instructions that compute nothing: XLA needs them, no equation asked for them.
+_NO_WORK = {
+    "parameter": "parameter",
+    "constant": "constant",
+    "copy": "copy made by XLA",
+    "tuple": "tuple",
+    "get-tuple-element": "element of a tuple",
+    "bitcast": "view",
+}
+
+
+def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str) -> Pane:
+    if not optimized:
+        return Pane("optimised HLO", "hlo")
+    lines = optimized.strip("\n").split("\n")
+    entry = next((i for i, each in enumerate(lines) if each.startswith("ENTRY ")), len(lines))
+    instructions = hlo.instructions(lines)
+    own = {i: set(numbers.of(places.line(text_line(each.metadata)))) for i, each in instructions.items()}
+    _gather(instructions, own)
+    _infer(instructions, own, numbers.outputs, next((i for i in instructions if "ROOT" in lines[i] and i > entry), -1))
+    skipped = hlo.table_lines(lines)
+    kept = [i for i in range(len(lines)) if i not in skipped]
+    notes = []
+    for i in kept:
+        opcode = instructions[i].opcode if i in instructions else ""
+        notes.append("" if own.get(i) or not opcode else _NO_WORK.get(opcode, "made by XLA"))
+    shown = [hlo.folded_line(lines[i]) for i in kept]
+    links = [sorted(own.get(i, ())) for i in kept]
+    return _pane("optimised HLO", "hlo", shown, links, notes, [i + 1 for i in kept])
+
+
+def _gather(instructions: dict[int, hlo.Instruction], own: dict[int, set[int]]) -> None:
+    """A fusion, or a call of a piece that XLA outlined, belongs to all the equations that are computed in it."""
+    inside: dict[str, list[int]] = {}
+    for i, each in instructions.items():
+        inside.setdefault(each.computation, []).append(i)
+    done: set[str] = set()
+
+    def visit(computation: str) -> set[int]:
+        members = inside.get(computation, ())
+        if computation not in done:
+            done.add(computation)
+            for i in members:
+                if instructions[i].opcode in ("fusion", "call"):
+                    for called in instructions[i].called:
+                        own[i] |= visit(called)
+        return set().union(*(own[i] for i in members)) if members else set()
+
+    for computation in list(inside):
+        visit(computation)
+
+
+def _infer(
+    instructions: dict[int, hlo.Instruction], own: dict[int, set[int]], outputs: Sequence[set[int]], root: int
+) -> None:
+    """Work that XLA gives no origin is for the sake of what uses it, and for the equation whose result it is.
+
+    ``root`` is the index of the instruction that gives the results of the program.
+    """
+    results: dict[int, set[int]] = {}
+    if root >= 0:
+        last = instructions[root]
+        if last.opcode == "tuple" and len(last.operands) == len(outputs):
+            named = {each.name: i for i, each in instructions.items() if each.computation == last.computation}
+            for name, numbers in zip(last.operands, outputs, strict=True):
+                results.setdefault(named.get(name, -1), set()).update(numbers)
+        elif len(outputs) == 1:
+            results[root] = outputs[0]
+    users: dict[tuple[str, str], list[int]] = {}
+    for i, each in instructions.items():
+        for name in each.operands:
+            users.setdefault((each.computation, name), []).append(i)
+    for i in reversed(instructions):  # users stand below what they use
+        each = instructions[i]
+        if own[i] or each.opcode in _NO_WORK:
+            continue
+        todo, seen = [i], {i}
+        while todo:
+            index = todo.pop()
+            own[i] |= results.get(index, set())
+            at = instructions[index]
+            for user in users.get((at.computation, at.name), ()):
+                if own[user]:
+                    own[i] |= own[user]
+                elif user not in seen:
+                    seen.add(user)
+                    todo.append(user)
+    callers: dict[str, list[int]] = {}
+    for i, each in instructions.items():
+        for called in each.called:
+            callers.setdefault(called, []).append(i)
+    for i in reversed(instructions):  # callers stand below what they call
+        each = instructions[i]
+        if not own[i] and each.opcode not in _NO_WORK:
+            own[i] = set().union(*(own[caller] for caller in callers.get(each.computation, ())))
+
+
+# ------------------------------------------------------------------------------------------------------ equations
+
+
+def _equations(
+    printer: _NumberingPrinter, places: ModulePlaces, stablehlo: Pane, program: Pane, optimized: bool
+) -> Iterator[Equation]:
+    in_stablehlo = {number for numbers in stablehlo.links for number in numbers}
+    in_hlo = {number for numbers in program.links for number in numbers}
+    lowered: dict[int, Place] = {}
+    for found in places.found:
+        lowered.setdefault(id(found.eqn), found)
+    outer = {number for numbers in printer.inside for number in numbers}
+    for number, (eqn, inside) in enumerate(zip(printer.eqns, printer.inside, strict=True), 1):
+        at = lowered.get(id(eqn))
+        source = eqn.source if at is None else at.source
+        place: dict[str, Any] = {}
+        if source is not None:
+            line, column, end_line, end_column = extent(source)
+            code = source[0]
+            place = {
+                "file": code.co_filename,
+                "line": line,
+                "column": column,
+                "end_line": end_line,
+                "end_column": end_column,
+                "function": code.co_qualname,
+            }
+        written = number in in_stablehlo
+        notes: dict[str, Any] = {}
+        if not written:
+            notes["stablehlo_note"] = WRITTEN_INSIDE if number in outer else NO_OPERATION
+        if optimized and number not in in_hlo:
+            notes["hlo_note"] = notes.get("stablehlo_note") or (INLINED if number in outer else GONE)
+        name = "/".join(filter(None, (names_of(eqn.source), eqn.primitive.name))) if at is None else at.name
+        yield Equation(number, eqn.primitive.name, tuple(dict.fromkeys(inside)), name=name, **place, **notes)
+
+
+def _python_panes(eqns: Sequence[JaxprEqn], equations: Sequence[Equation]) -> Iterator[Pane]:
+    """The functions of the user's that equations come from, file by file."""
+    wanted: dict[str, set[int]] = {}
+    for eqn in eqns:
+        if eqn.source is not None:
+            code = eqn.source[0]
+            lines = [line for _, _, line in code.co_lines() if line]
+            wanted.setdefault(code.co_filename, set()).update(
+                range(max(code.co_firstlineno, 1), max([code.co_firstlineno, *lines]) + 1)
+            )
+    by_line: dict[tuple[str, int], list[int]] = {}
+    for each in equations:
+        for line in range(each.line, max(each.line, each.end_line) + 1) if each.line else ():
+            by_line.setdefault((each.file, line), []).append(each.number)
+            wanted[each.file].add(line)
+    for file, numbers in wanted.items():
+        source = linecache.getlines(file)
+        chosen = sorted(number for number in numbers if number <= len(source))
+        shown = [source[number - 1].rstrip("\n") for number in chosen]
+        links = [by_line.get((file, number), []) for number in chosen]
+        yield _cut(_pane(file, "python", shown, links, numbers=chosen))
+
+
+def _pane(
+    title: str,
+    language: str,
+    lines: Sequence[str],
+    links: Sequence[Sequence[int]],
+    notes: Sequence[str] = (),
+    numbers: Sequence[int] = (),
+) -> Pane:
+    numbers = numbers or range(1, len(lines) + 1)
+    unique = tuple(tuple(dict.fromkeys(each)) for each in links)
+    return Pane(title, language, tuple(lines), tuple(numbers), unique, tuple(notes) or ("",) * len(lines))
+
+
+def _cut(pane: Pane) -> Pane:
+    left_out = len(pane.lines) - MOST_LINES
+    if left_out <= 0:
+        return pane
+    first = slice(MOST_LINES)
+    parts = (pane.lines[first], pane.numbers[first], pane.links[first], pane.notes[first])
+    return Pane(pane.title, pane.language, *parts, left_out)

@@ -1,0 +1,87 @@
+"""Copies of jaxprs for recordings: they print like the originals and hold nothing of the user's."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
+from minijax.tools.documents.words import shortened
+
+MOST_PARAMETER = 300
+# A parameter that is a tuple of more tuples than this is kept as so much text.
+MOST_IN_TUPLE = 8
+MOST_TABLE = 60
+
+# Parameters of these types hold no value of the user's.
+_PLAIN = {int, str, bool, float, complex, type(None), np.dtype, frozenset}
+
+
+class Copier:
+    """Copies jaxprs without what could keep something alive: constants of inner jaxprs, functions, objects.
+
+    ``equations`` counts what was copied, inner jaxprs included.
+    """
+
+    def __init__(self) -> None:
+        self.equations = 0
+        # inner jaxprs that occur twice are one object in the copy too: the printer names them
+        self.copies: dict[int, Jaxpr] = {}
+
+    def copy(self, jaxpr: Jaxpr) -> Jaxpr:
+        """The copy. Equations whose parameters are plain are shared with the original."""
+        known = self.copies.get(id(jaxpr))
+        if known is not None:
+            return known
+        eqns = []
+        for eqn in jaxpr.eqns:
+            params = eqn.params
+            if params and not all(type(value) in _PLAIN for value in params.values()):
+                copied = {name: self.value(value) for name, value in params.items()}
+                eqn = JaxprEqn(eqn.primitive, eqn.invars, copied, eqn.outvars, eqn.source)
+            eqns.append(eqn)
+        self.equations += len(eqns)
+        copy = Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.outvars, eqns, jaxpr.debug_name)
+        self.copies[id(jaxpr)] = copy
+        return copy
+
+    def value(self, value: Any, inside: bool = False) -> Any:
+        """A parameter: what is not plain as text that prints the same, as it does ``inside`` a tuple or by itself."""
+        kind = type(value)
+        if kind in _PLAIN or isinstance(value, (np.dtype, enum.Enum)):
+            return value
+        if kind is ClosedJaxpr:
+            return self.copy(value.jaxpr)
+        if kind is Jaxpr:
+            return self.copy(value)
+        if kind is tuple or kind is list:
+            if len(value) > MOST_IN_TUPLE and all(type(each) is tuple for each in value):
+                # a table, such as all of NumPy's print options
+                return _Printed(shortened(printed(value), MOST_TABLE))
+            return kind([self.value(each, True) for each in value])
+        if isinstance(value, tuple) and kind.__module__.startswith("minijax."):  # a named one of the engine's own
+            return kind(*[self.value(each, True) for each in value])
+        return _Printed(shortened(printed(value, repr if inside else str), MOST_PARAMETER))
+
+
+class _Printed:
+    """A parameter's text in the place of the parameter."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def printed(value: Any, text: Callable[[Any], str] = str) -> str:
+    """``text(value)``; the class's name if that raises."""
+    try:
+        return text(value)
+    except Exception:
+        return type(value).__name__

@@ -1,0 +1,452 @@
+"""A place in a full recording, and the moves that a stepper makes: forwards and backwards cost the same, for nothing is
+run again.
+
+A recording is a sequence of *moments*: the beginning, the entering and leaving of each bind and scope, every other
+record once, and the end. A cursor stands at one of them; ``state`` is what held there.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from minijax.tools.frozen import Frozen
+from minijax.tools.recording.records import (
+    BindRecord,
+    EquationRecord,
+    ErrorRecord,
+    JaxprRecord,
+    LifeRecord,
+    Node,
+    PhaseRecord,
+    Recording,
+    RuleRecord,
+    ScopeRecord,
+    place_parts,
+)
+
+# What a moment is of its record: the first and the last of a cursor's moments have none.
+BEGIN, ENTER, LEAVE, EVENT, END = "begin", "enter", "leave", "event", "end"
+
+
+class Moment(NamedTuple):
+    """One moment: its ``kind``, its record, how many open records enclose it, and where they begin and end.
+
+    ``parent`` is the index of the moment at which the innermost enclosing record was entered (-1 at the top).
+    ``other`` is the index of the LEAVE moment that belongs to an ENTER, and the reverse; else the moment's own.
+    """
+
+    kind: str
+    node: Node | None
+    depth: int
+    parent: int
+    other: int
+    at: int
+
+
+class Prefix(Sequence[EquationRecord]):
+    """The first ``length`` of ``known``, without a copy: each moment of a long jaxpr has one."""
+
+    __slots__ = ("known", "length")
+
+    def __init__(self, known: Sequence[EquationRecord], length: int) -> None:
+        self.known = known
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: Any) -> Any:
+        places = range(self.length)[index]
+        return self.known[places] if isinstance(places, int) else tuple([self.known[i] for i in places])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Prefix) and self.known is other.known:
+            return self.length == other.length
+        return isinstance(other, (Prefix, tuple)) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<{self.length} equations>"
+
+
+class Program(Frozen):
+    """A jaxpr as far as it is built: whose it is, and its equations so far."""
+
+    level: str
+    scope: int
+    equations: Sequence[EquationRecord]
+
+
+class State(Frozen):
+    """What held at a moment.
+
+    Attributes:
+      moment: the moment.
+      stack: labels of the interpreters, evaluation first.
+      path: the binds and scopes that were open, outermost first; the current one is among them when it has just been
+        entered or is just being left.
+      bind: the innermost open bind, or None.
+      tracers: for each interpreter of ``stack``, the live tracers.
+      programs: for each interpreter that records equations, what it has recorded.
+      place: the user's line, ``file:line (function)``, or ''.
+      rule: the rule that is being applied: of the innermost open bind that has one, or of the backward pass.
+      forced: why the interpreter of ``bind`` was given it.
+    """
+
+    moment: Moment
+    stack: tuple[str, ...]
+    path: tuple[BindRecord | ScopeRecord, ...]
+    bind: BindRecord | None
+    tracers: tuple[tuple[LifeRecord, ...], ...]
+    programs: tuple[Program, ...]
+    place: str
+    rule: RuleRecord | None = None
+    forced: str = ""
+
+
+def moments(recording: Recording) -> tuple[Moment, ...]:
+    """The moments of ``recording`` in order."""
+    kinds: list[str] = [BEGIN]
+    nodes: list[Node | None] = [None]
+    depths, parents, others, ats = [0], [-1], [0], [0]
+    # a record to enter or to leave: (record, depth, parent, index of its ENTER or -1)
+    todo: list[tuple[Node, int, int, int]] = [(node, 0, -1, -1) for node in reversed(recording.tree)]
+    while todo:
+        node, depth, parent, entered = todo.pop()
+        index = len(kinds)
+        nodes.append(node)
+        depths.append(depth)
+        parents.append(parent)
+        others.append(entered if entered >= 0 else index)
+        if entered >= 0:
+            assert isinstance(node, (BindRecord, ScopeRecord))
+            kinds.append(LEAVE)
+            ats.append(node.end)
+            others[entered] = index
+            continue
+        ats.append(node.at)
+        if isinstance(node, (BindRecord, ScopeRecord)):
+            kinds.append(ENTER)
+            todo.append((node, depth, parent, index))
+            todo += [(child, depth + 1, index, -1) for child in reversed(node.children)]
+        else:
+            kinds.append(EVENT)
+    kinds.append(END)
+    nodes.append(None)
+    depths.append(0)
+    parents.append(-1)
+    others.append(len(others))
+    ats.append(recording.events + 1)
+    return tuple(map(Moment, kinds, nodes, depths, parents, others, ats))
+
+
+def loose_rules(known: Sequence[Moment]) -> list[RuleRecord | None]:
+    """For each moment, the rule that is applied there without a bind.
+
+    Such are the rules of a backward pass. One is in force until the next at the same place begins, or until what it is
+    a part of is finished: that is announced by a phase or by a jaxpr. None where there is none, and for the beginning
+    and the end.
+    """
+    current: dict[int, RuleRecord] = {}
+    out = []
+    for moment in known:
+        if isinstance(moment.node, RuleRecord):
+            current[moment.parent] = moment.node
+        elif isinstance(moment.node, (PhaseRecord, JaxprRecord)):
+            current.pop(moment.parent, None)
+        out.append(None if moment.node is None else current.get(moment.parent))
+    return out
+
+
+def ways(known: Sequence[Moment]) -> list[Any]:
+    """For each moment what finds it again in another recording of the same call: the way to it from outside.
+
+    A step of it is what the record is, and which of those that are the same and lie in the same record.
+    """
+    counts: Counter[Any] = Counter()
+    out: list[Any] = []
+    for moment in known:
+        if moment.kind == LEAVE:
+            out.append((LEAVE, out[moment.other]))
+            continue
+        node = moment.node
+        what = (moment.kind, type(node), getattr(node, "primitive", ""), getattr(node, "level", ""))
+        step = (out[moment.parent] if moment.parent >= 0 else (), what)
+        out.append((*step, counts[step]))
+        counts[step] += 1
+    return out
+
+
+class Lives:
+    """The tracers of one scope, in the order of their births; tells which are alive in time that grows with how many.
+
+    ``_latest`` is a binary tree over them as a list (children of i at 2i and 2i + 1): the latest death below each node.
+    """
+
+    def __init__(self, known: Sequence[LifeRecord]) -> None:
+        self.known = known
+        self.births = [life.born for life in known]
+        self.size = size = 1 << max(len(known) - 1, 0).bit_length()
+        never = math.inf
+        self._latest = [-never] * size + [never if life.died < 0 else life.died for life in known]
+        self._latest += [-never] * (2 * size - len(self._latest))
+        for i in range(size - 1, 0, -1):
+            self._latest[i] = max(self._latest[2 * i], self._latest[2 * i + 1])
+
+    def at(self, at: int) -> tuple[LifeRecord, ...]:
+        """Those alive at event ``at``, in the order of their births."""
+        born = bisect_right(self.births, at)
+        out = []
+        todo = [(1, 0, self.size)]  # (node, the first below it, how many)
+        while todo:
+            node, first, count = todo.pop()
+            if first >= born or self._latest[node] <= at:
+                continue
+            if count == 1:
+                out.append(self.known[first])
+            else:
+                half = count // 2
+                todo += [(2 * node + 1, first + half, half), (2 * node, first, half)]
+        return tuple(out)
+
+
+class Cursor:
+    """A place in ``recording``. Moves return whether the cursor moved.
+
+    Attributes:
+      position: the index of the current moment, from 0.
+      moments: all of them.
+      bookmarks: name -> position.
+    """
+
+    def __init__(self, recording: Recording, position: int = 0) -> None:
+        self.recording = recording
+        self.moments = moments(recording)
+        self.position = min(max(position, 0), len(self.moments) - 1)
+        self.bookmarks: dict[str, int] = {}
+        self._loose = loose_rules(self.moments)
+        self._equations: dict[int, list[EquationRecord]] = {}
+        for moment in self.moments:
+            if isinstance(moment.node, EquationRecord):
+                self._equations.setdefault(moment.node.scope, []).append(moment.node)
+        by_scope: dict[int, list[LifeRecord]] = {}
+        for life in recording.lives:
+            by_scope.setdefault(life.scope, []).append(life)
+        self._lives = {scope: Lives(sorted(lives, key=_born)) for scope, lives in by_scope.items()}
+        # the state that was asked for last, and where that was: panes ask for the same one
+        self._last: tuple[int, State] | None = None
+
+    @property
+    def moment(self) -> Moment:
+        """The current moment."""
+        return self.moments[self.position]
+
+    # --- moves
+    # ------------------------------------------------------------------------------------------------------
+
+    def go(self, position: int) -> bool:
+        """To the moment with this index, or the nearest that there is."""
+        before = self.position
+        self.position = min(max(position, 0), len(self.moments) - 1)
+        return self.position != before
+
+    def first(self) -> bool:
+        """To the beginning."""
+        return self.go(0)
+
+    def last(self) -> bool:
+        """To the end."""
+        return self.go(len(self.moments) - 1)
+
+    def into(self) -> bool:
+        """To the next moment, whatever it is."""
+        return self.go(self.position + 1)
+
+    def back(self) -> bool:
+        """To the moment before."""
+        return self.go(self.position - 1)
+
+    def over(self) -> bool:
+        """Past everything inside the bind or scope just entered, to where it is left; else to the next moment."""
+        return self.go(self.moment.other if self.moment.kind == ENTER else self.position + 1)
+
+    def back_over(self) -> bool:
+        """From where a bind or scope is left to where it was entered; else to the moment before."""
+        return self.go(self.moment.other if self.moment.kind == LEAVE else self.position - 1)
+
+    def out(self) -> bool:
+        """To where the enclosing bind or scope is left; at the top, to the end."""
+        parent = self.moment.parent
+        return self.go(self.moments[parent].other) if parent >= 0 else self.last()
+
+    def back_out(self) -> bool:
+        """To where the enclosing bind or scope was entered; at the top, to the beginning."""
+        return self.go(max(self.moment.parent, 0))
+
+    def find(self, wanted: Callable[[Moment], bool], backwards: bool = False) -> bool:
+        """To the next moment (before this one if ``backwards``) that is ``wanted``; stays if there is none."""
+        order = range(self.position - 1, -1, -1) if backwards else range(self.position + 1, len(self.moments))
+        for position in order:
+            if wanted(self.moments[position]):
+                return self.go(position)
+        return False
+
+    def to_bind(
+        self, primitive: str = "", level: str = "", place: str = "", shape: str = "", backwards: bool = False
+    ) -> bool:
+        """To the next entering of a bind that fits everything given.
+
+        Args:
+          primitive: its name.
+          level: the interpreter, 'jvp:2', or its name alone, 'jvp'.
+          place: the user's line: its number, or ``file:line``.
+          shape: a type such as 'f32[3]', or a shape '[3]', that an argument or result has.
+        """
+
+        def wanted(moment: Moment) -> bool:
+            node = moment.node
+            return (
+                moment.kind == ENTER
+                and isinstance(node, BindRecord)
+                and (not primitive or node.primitive == primitive)
+                and (not level or level in (node.level, node.level.partition(":")[0]))
+                and (not place or _at_place(node.place, place))
+                and (not shape or _fits(node, shape))
+            )
+
+        return self.find(wanted, backwards)
+
+    def to_nonfinite(self, backwards: bool = False) -> bool:
+        """To the next leaving of a bind whose result holds a NaN or an infinity."""
+        return self.find(lambda m: m.kind == LEAVE and getattr(m.node, "nonfinite", False), backwards)
+
+    def to_error(self, backwards: bool = False) -> bool:
+        """To the next leaving of a bind by an exception, or record of one."""
+        return self.find(
+            lambda m: isinstance(m.node, ErrorRecord) or (m.kind == LEAVE and bool(getattr(m.node, "error", ""))),
+            backwards,
+        )
+
+    def search(self, words: str, backwards: bool = False) -> bool:
+        """To the next moment whose record holds ``words`` in a text of its own, upper or lower case."""
+        words = words.lower()
+        return self.find(lambda m: m.kind != LEAVE and any(words in text.lower() for text in texts(m.node)), backwards)
+
+    def mark(self, name: str) -> None:
+        """Make the current moment a bookmark."""
+        self.bookmarks[name] = self.position
+
+    def to_mark(self, name: str) -> bool:
+        """To a bookmark; stays if there is none of this name."""
+        return self.go(self.bookmarks.get(name, self.position))
+
+    def take_marks(self, earlier: Cursor) -> list[str]:
+        """Take over the bookmarks of ``earlier``, which recorded the same call; the names of those without a place."""
+        if not earlier.bookmarks:
+            return []
+        here = {way: index for index, way in enumerate(ways(self.moments))}
+        there = ways(earlier.moments)
+        found = {name: here.get(there[position], -1) for name, position in earlier.bookmarks.items()}
+        self.bookmarks |= {name: position for name, position in found.items() if position >= 0}
+        return sorted(name for name, position in found.items() if position < 0)
+
+    # --- the state here
+    # ---------------------------------------------------------------------------------------------
+
+    def _open(self) -> list[int]:
+        """The moments at which the open binds and scopes were entered, innermost first."""
+        moment = self.moment
+        out = [moment.other if moment.kind == LEAVE else self.position] if moment.kind in (ENTER, LEAVE) else []
+        parent = moment.parent
+        while parent >= 0:
+            out.append(parent)
+            parent = self.moments[parent].parent
+        return out
+
+    def path(self) -> tuple[BindRecord | ScopeRecord, ...]:
+        """The open binds and scopes, outermost first, the current one among them."""
+        return tuple([self.moments[i].node for i in reversed(self._open())])  # type: ignore[misc]
+
+    def state(self) -> State:
+        """What held at the current moment."""
+        if self._last is None or self._last[0] != self.position:
+            self._last = self.position, self._state()
+        return self._last[1]
+
+    def _state(self) -> State:
+        moment, path, base = self.moment, self.path(), self.recording.base
+        stack = base
+        scopes = [-level for level in range(len(base))]
+        for node in path:
+            if isinstance(node, ScopeRecord):
+                stack = node.stack
+                scopes = [*scopes[: node.depth], node.at]
+        binds = [node for node in path if isinstance(node, BindRecord)]
+        places = (getattr(node, "place", "") for node in (moment.node, *reversed(path)))
+        programs = []
+        for label, scope in zip(stack, scopes, strict=False):
+            known = self._equations.get(scope, [])
+            count = bisect_right(known, moment.at, key=_at)
+            if count:
+                programs.append(Program(label, scope, Prefix(known, count)))
+        return State(
+            moment,
+            stack,
+            path,
+            binds[-1] if binds else None,
+            tuple([self._lives[scope].at(moment.at) if scope in self._lives else () for scope in scopes]),
+            tuple(programs),
+            next((place for place in places if place_parts(place)[0]), ""),
+            self._rule(),
+            binds[-1].forced if binds else "",
+        )
+
+    def _rule(self) -> RuleRecord | None:
+        """The rule that is being applied."""
+        for index in (self.position, *self._open()):
+            node = self.moments[index].node
+            if isinstance(node, BindRecord):
+                return node.rule
+            if rule := self._loose[index]:
+                return rule
+        return None
+
+
+def _at(record: EquationRecord) -> int:
+    return record.at
+
+
+def _born(record: LifeRecord) -> int:
+    return record.born
+
+
+def _fits(node: BindRecord, shape: str) -> bool:
+    """Whether an argument or result has this type, or this shape if it begins with a bracket."""
+    known = (*node.types, *node.in_types)
+    return any(each.endswith(shape) for each in known) if shape.startswith("[") else shape in known
+
+
+def _at_place(place: str, wanted: str) -> bool:
+    file, line, _ = place_parts(place)
+    return wanted in (str(line), f"{file}:{line}", f"{file.rpartition('/')[2]}:{line}")
+
+
+def texts(node: Node | None) -> Iterator[str]:
+    """The texts of a record that a search looks at, those of the records inside it left out."""
+    if node is None:
+        return
+    for value in node.values():
+        if isinstance(value, str):
+            yield value
+        elif type(value) is tuple:
+            for each in value:
+                if isinstance(each, str):
+                    yield each
+                elif type(each) is tuple:
+                    yield " ".join(map(str, each))

@@ -1,0 +1,352 @@
+"""What a recorder of level 'full' notes besides: the tree of binds, scopes, rules and equations, the lives of tracers,
+and the source of all that ran.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+from minijax import errors
+from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.tools.documents.words import shortened
+from minijax.tools.programs import links
+from minijax.tools.recording import preview, summary
+from minijax.tools.recording.forcing import forced_by
+from minijax.tools.recording.lives import Lives
+from minijax.tools.recording.records import BindRecord, EquationRecord, Node, RuleRecord, ScopeRecord
+from minijax.tools.recording.sources import Sources
+from minijax.tools.recording.summary import FULL, Finished, Summary, error_text
+
+# Past so many characters of previews and equations too, a recorder only counts.
+MOST_CHARACTERS = 100_000_000
+# Arguments and results of one operation that are described.
+MOST_OPERANDS = 40
+MOST_EQUATION = 1000
+# Functions that one operation may have found in caches, and compiled programs that are linked to their lines.
+MOST_HITS = 16
+MOST_LINKED = 20
+_LONGEST_ERROR = 200
+
+
+class _Open:
+    """A bind or scope that has begun and not ended."""
+
+    __slots__ = ("at", "kind", "facts", "rule", "children", "hits", "cached", "place", "handled")
+
+    def __init__(self, at: int, kind: Any, facts: tuple[Any, ...], place: str, cached: str = "") -> None:
+        self.at = at
+        # the primitive, or the scope's level
+        self.kind = kind
+        self.facts = facts
+        self.rule: RuleRecord | None = None
+        self.children: list[Node] = []
+        # functions whose traces were found in a cache for the next operation
+        self.hits: list[str] = []
+        self.cached = cached
+        self.place = place
+        # id of the exception that was being handled then
+        self.handled = id(sys.exc_info()[1])
+
+
+def _own_work(hook: Callable[..., None]) -> Callable[..., None]:
+    """``hook`` with its time noted, to be taken off the phases around it."""
+
+    def noted(self: Full, *args: Any) -> None:
+        began = time.perf_counter()
+        hook(self, *args)
+        if not self.stopped:
+            self.note_own(began)
+
+    return noted
+
+
+class Full(Summary):
+    """The hooks of level 'full'."""
+
+    scale = FULL
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lives = Lives()
+        self.sources = Sources()
+        self.top: list[Node] = []
+        self.open: list[_Open] = []
+        self.top_hits: list[str] = []
+        self.characters = 0
+        self.stopped = False
+        # ids of the executables that have been noted
+        self.linked: set[int] = set()
+        # operations that have begun and not ended and are not recorded
+        self.unrecorded = 0
+        # id of the exception that is passing through operations
+        self.passing = 0
+        # where the user's program was when its variables were looked at
+        self.frame = (0, 0)
+
+    def next_event(self) -> bool:
+        """Number an event of this thread, which has been counted; whether it is to be recorded."""
+        self.lives.now = self.events
+        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+            self.stopped = True
+        return not self.stopped
+
+    def keep(self, record: Any) -> Any:
+        if self.next_event():
+            (self.open[-1].children if self.open else self.top).append(record)
+        return record
+
+    # --- the stack
+    # -----------------------------------------------------------------------------------------------
+
+    def main_push(self, main: Any) -> None:
+        super().main_push(main)
+        if get_ident() != self.thread or not self.next_event():
+            return
+        stack = tuple([scope.label for scope in self.scopes])
+        facts = (self.scopes[-1].label, preview.subject_text(main.subject), stack)
+        self.open.append(_Open(self.events, main.level, facts, self.sources.place()))
+
+    def main_pop(self, main: Any) -> None:
+        super().main_pop(main)
+        if get_ident() != self.thread:
+            return
+        self.lives.now = self.events
+        opened = next((o for o in self.open if type(o.kind) is int and o.kind == main.level), None)
+        if opened is not None:
+            self.note_passing(opened, main)
+            while self.open[-1].kind != main.level:
+                self.close()
+            self.close()
+
+    def note_passing(self, opened: _Open, main: Any) -> None:
+        """Keep an exception that ends an interpreter, with the whole stack still there, if no operation has kept it."""
+        error = sys.exc_info()[1]
+        if error is not None and id(error) not in (opened.handled, self.passing):
+            self.passing = id(error)
+            name = preview.subject_text(main.subject).partition(" at ")[0]
+            self.note_error(f"{name} in {main!r}" if name else repr(main), error, self.sources.place_of_error(error))
+
+    # --- operations
+    # ----------------------------------------------------------------------------------------------
+
+    @_own_work
+    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        if self.foreign():
+            return
+        self.passing = 0
+        # Before this event begins: a look at the variables renews the frame's copy of them, and what only the old copy
+        # held dies.
+        frame = None if self.stopped else self.frame_gone_on()
+        variables = None if frame is None else frame.f_locals
+        if not self.next_event():
+            self.unrecorded += 1
+            return
+        place = self.sources.place()
+        if frame is not None and variables is not None:
+            self.lives.name_variables(variables, variables is frame.f_globals, self.scopes, self.birth_place())
+        shown = args if len(args) <= MOST_OPERANDS else args[:MOST_OPERANDS]
+        own = []
+        operands = []
+        for x in shown:
+            life = self.lives.see(x, self.scopes, self.birth_place()) if isinstance(x, Tracer) else None
+            operands.append(0 if life is None else life.record.id)
+            if life is not None and x._trace is trace:
+                own.append(life.record)
+        texts = [preview.value_text(x, fetch=True) for x in shown]
+        if shown is not args:
+            texts.append(f"... {len(args) - len(shown)} more")
+        parameters = preview.parameters(params)
+        forcer, forced = forced_by(trace, args)
+        scope = self.scopes[trace.level]
+        self.characters += 100 + sum(map(len, texts)) + sum([len(text) for _, text in parameters])
+        facts = (
+            scope.label,
+            trace.level,
+            tuple(texts),
+            tuple(own),
+            parameters,
+            forced,
+            forcer,
+            tuple(operands),
+            tuple(map(preview.short_type, shown)),
+        )
+        self.open.append(_Open(self.events, primitive, facts, place, self.taken_hits(params)))
+
+    def frame_gone_on(self) -> FrameType | None:
+        """The user's frame; None where it has not gone on, since this is a rule of the operation that it is at."""
+        frame = errors.user_frame()
+        if frame is None:
+            return None
+        here = id(frame), frame.f_lasti
+        if here == self.frame and any(type(o.kind) is not int for o in self.open):
+            return None
+        self.frame = here
+        return frame
+
+    def birth_place(self) -> str:
+        """The line that made what is seen for the first time as an operand: that of the innermost open record."""
+        return self.open[-1].place if self.open else ""
+
+    def taken_hits(self, params: dict[str, Any]) -> str:
+        """The functions whose traces were taken from caches for the call with ``params``, which begins."""
+        hits = self.open[-1].hits if self.open else self.top_hits
+        if not hits or not any(map(_holds_jaxpr, params.values())):
+            return ""
+        cached = ", ".join(dict.fromkeys(hits))
+        hits.clear()
+        return cached
+
+    @_own_work
+    def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
+        if self.foreign() or not self.next_event():
+            return
+        name, file, line = self.sources.rule(rule)
+        top = self.open[-1] if self.open else None
+        if top is not None and top.kind is primitive and top.rule is None and not top.children and table != "transpose":
+            top.rule = RuleRecord(self.events, table, primitive.name, name, file, line)
+        else:
+            self.keep(RuleRecord(self.events, table, primitive.name, name, file, line, self.sources.place()))
+
+    @_own_work
+    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        super().bind_exit(primitive, trace, out)
+        if get_ident() != self.thread:
+            return
+        self.next_event()
+        if self.unrecorded:
+            self.unrecorded -= 1
+        elif self.find(primitive):
+            values = out if primitive.multiple_results else (out,)
+            self.close("", values)
+
+    def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
+        if self.foreign():
+            return
+        self.next_event()
+        if self.unrecorded:
+            self.unrecorded -= 1
+        elif self.find(primitive):
+            if self.passing != id(error):
+                self.passing = id(error)
+                where = f"{primitive.name} in {self.scopes[trace.level].label}"
+                self.note_error(where, error, self.sources.place_of_error(error) or self.open[-1].place)
+            self.close(f"{type(error).__name__}: {shortened(error_text(error), _LONGEST_ERROR)}")
+
+    def find(self, primitive: Any) -> bool:
+        """Make the open record of ``primitive`` the innermost one. False if there is none."""
+        if not any(o.kind is primitive for o in self.open):
+            return False
+        while self.open[-1].kind is not primitive:
+            self.close()
+        return True
+
+    def close(self, error: str = "", values: Any = ()) -> None:
+        """End the innermost open record."""
+        o = self.open.pop()
+        children = tuple(o.children)
+        record: Node
+        if type(o.kind) is int:
+            level, subject, stack = o.facts
+            record = ScopeRecord(o.at, self.events, level, o.kind, subject, stack, children, o.place)
+        else:
+            record = self.closed_bind(o, children, error, values)
+        (self.open[-1].children if self.open else self.top).append(record)
+
+    def closed_bind(self, o: _Open, children: tuple[Node, ...], error: str, values: Any) -> BindRecord:
+        """The record of the bind ``o``."""
+        level, depth, args, own, parameters, forced, forcer, operands, in_types = o.facts
+        shown = values if len(values) <= MOST_OPERANDS else values[:MOST_OPERANDS]
+        results = []
+        for x in shown:
+            life = self.lives.see(x, self.scopes, o.place) if isinstance(x, Tracer) else None
+            results.append(0 if life is None else life.record.id)
+        return BindRecord(
+            o.at,
+            self.events,
+            o.kind.name,
+            level,
+            depth,
+            args,
+            own,
+            parameters,
+            preview.names(values, fetch=True),
+            o.rule,
+            o.place,
+            error,
+            children,
+            forced,
+            forcer,
+            tuple(map(preview.short_type, shown)),
+            operands,
+            tuple(results),
+            any(map(preview.nonfinite, values)),
+            o.cached,
+            in_types,
+        )
+
+    # --- programs
+    # ------------------------------------------------------------------------------------------------
+
+    @_own_work
+    def equation(self, main: Any, eqn: JaxprEqn) -> None:
+        if self.foreign() or not self.next_event():
+            return
+        scope = self.scopes[main.level]
+        text = shortened(equation_text(eqn, scope.name), MOST_EQUATION)
+        self.characters += len(text)
+        place = self.sources.place_of(eqn.source) or self.sources.place()
+        self.keep(EquationRecord(self.events, scope.label, scope.at, text, place, eqn.primitive.name))
+
+    def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
+        super().cache(cache, name, hit, key, reason)
+        if get_ident() == self.thread and hit:
+            hits = self.open[-1].hits if self.open else self.top_hits
+            hits.append(name)
+            del hits[:-MOST_HITS]
+
+    def executed(self, name: str, executable: Any, n_in: int, n_out: int) -> None:
+        super().executed(name, executable, n_in, n_out)
+        if get_ident() == self.thread and id(executable) not in self.linked and self.next_event():
+            # compiled before the recording began: what ran can be shown all the same
+            self.note_executable(name, executable, reused=True)
+
+    def programs_of(self, executable: Any) -> links.LinkedPrograms | None:
+        self.linked.add(id(executable))
+        try:
+            return None if self.stopped or len(self.linked) > MOST_LINKED else links.of_executable(executable)
+        except Exception:  # such as an operation that cannot be lowered again: the rest of the recording goes on
+            return None
+
+    def truncated(self) -> bool:
+        return self.stopped
+
+    def finish(self, error: BaseException | None) -> Finished:
+        while self.open:
+            self.close("never ended" if type(self.open[-1].kind) is not int else "")
+        if error is not None:
+            self.note_error("the recorded call", error, self.sources.place_of_error(error))
+        return Finished(tuple(self.top), self.lives.records(), self.sources.records())
+
+
+def _holds_jaxpr(value: Any) -> bool:
+    if type(value) is tuple:
+        return any(isinstance(each, (ClosedJaxpr, Jaxpr)) for each in value)
+    return isinstance(value, (ClosedJaxpr, Jaxpr))
+
+
+def equation_text(eqn: JaxprEqn, name: Callable[[Any], str]) -> str:
+    """``c:f32[] = mul a b``, parameters in brief, variables called as ``name`` says."""
+
+    def binder(var: Var) -> str:
+        return f"{name(var)}:{preview.aval_text(var.aval)}"
+
+    params = " ".join([f"{key}={text}" for key, text in preview.parameters(eqn.params)])
+    operands = " ".join(map(name, eqn.invars))
+    results = " ".join(map(binder, eqn.outvars))
+    return f"{results} = {eqn.primitive.name}{f'[{params}]' if params else ''} {operands}"

@@ -1,0 +1,239 @@
+"""Recordings as documents. Every view is a function of a recording alone, so it can be tested without a
+terminal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from minijax.tools.documents.document import (
+    Block,
+    Document,
+    Indent,
+    Line,
+    Program,
+    Row,
+    Segment,
+    joined,
+    line,
+    unbroken,
+)
+from minijax.tools.documents.words import plural, seconds_text
+from minijax.tools.programs import hlo
+from minijax.tools.recording.records import ExecutableRecord, JaxprRecord, ModuleRecord, Recording, TracerRecord
+
+# The panels of a summary, in the order in which they are shown.
+PANELS = ("stack", "tracers", "jaxpr", "hlo", "cache", "time")
+# A summary's jaxprs, and the lines of each; ``%panels --all`` shows the rest.
+MOST_JAXPRS = 2
+MOST_LINES = 14
+MOST_TRACERS = 2
+# Longer values are broken where a line ends.
+_SHORT = 20
+
+# How the kinds of jaxpr are called in a summary; a kind that is not listed is shown by its own name.
+KINDS = {
+    "linear": "linear part of {}",
+    "staged": "{} staged",
+    "jvp": "jvp of {}",
+    "vmap": "vmap of {}",
+    "transpose": "{} transposed",
+}
+
+
+def more(panel: str, keys: Mapping[str, str] = MappingProxyType({})) -> str:
+    """How to see what a panel leaves out: the front end's key, or else a command. ``F3``"""
+    return keys.get(panel, "%tracers" if panel == "tracers" else "%panels --all")
+
+
+def summary(
+    recording: Recording,
+    panels: Iterable[str] = PANELS,
+    everything: bool = False,
+    style: str = "jax",
+    full: Container[str] = (),
+    keys: Mapping[str, str] = MappingProxyType({}),
+) -> Document:
+    """The panels shown after a line. Nothing for a line that traced nothing.
+
+    Args:
+      recording: what was recorded of the line.
+      panels: which panels.
+      everything: leave nothing out that was recorded.
+      style: how jaxprs are printed, 'jax' or 'tutorial'.
+      full: the panels to leave nothing out of.
+      keys: the front end's key for each panel, which is said where something is left out.
+    """
+    if not recording.traced:
+        return Document()
+    shown = set(panels)
+    blocks: list[Block] = []
+    for name, view in (
+        ("stack", stack_rows),
+        ("tracers", tracer_rows),
+        ("jaxpr", partial(jaxpr_blocks, style=style)),
+        ("hlo", hlo_rows),
+        ("cache", cache_rows),
+        ("time", time_rows),
+    ):
+        if name in shown:
+            blocks += view(recording, everything or name in full, more(name, keys))
+    if recording.truncated:
+        count = f"past {recording.events:,} events only counting went on; the counts are complete"
+        blocks.append(Row("note", (line(("warning", count)),)))
+    if recording.elsewhere:
+        blocks.append(Row("note", (line(("muted", f"{recording.elsewhere} events on other threads not shown")),)))
+    return Document(tuple(blocks))
+
+
+def stack_line(labels: Iterable[str]) -> Line:
+    """``eval ▸ partial_eval:1 ▸ jvp:2``"""
+    return joined(" ▸ ", (("level", label) for label in labels))
+
+
+def stack_rows(recording: Recording, everything: bool = False, rest: str = more("stack")) -> Iterator[Block]:
+    """The deepest stack reached, and how much happened."""
+    if not recording.scopes:
+        return
+    levels = plural(len(recording.stack), "level")
+    binds = plural(recording.bind_count, "bind")
+    yield Row("stack", (stack_line(recording.stack),), line(("muted", f"deepest; {levels} · {binds}")))
+    if recording.custom_rules:
+        rules = [("function", unbroken(f"{name}{f' ×{n}' if n > 1 else ''}")) for name, n in recording.custom_rules]
+        most = len(rules) if everything else 4
+        left_out = line(("muted", f"+{len(rules) - most} more ({rest})")) if len(rules) > most else ()
+        yield Row("rules", ((*joined(" · ", rules[:most]), ("muted", "  written by hand")),), left_out)
+    if everything and recording.binds:
+        parts = [("", f"{label} {count}") for label, count in recording.binds]
+        yield Row("binds", (joined(" · ", parts),))
+
+
+def tracer_line(record: TracerRecord) -> Line:
+    """``x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]``"""
+    fields = dict(record.fields)
+    name = fields.pop("name", "")
+    out: list[Segment] = [("var", name), ("", "  ")] if name else []
+    # what belongs together stays on one line, unless it is long
+    out += [("level", record.level), ("", unbroken(" ")), ("type", record.type)]
+    for key, value in fields.items():
+        short = unbroken if len(value) <= _SHORT else str
+        out += (
+            [("muted", "  "), ("muted", short(f"{key} ")), ("value", short(value))]
+            if value
+            else [("muted", f"  {key}")]
+        )
+    return tuple(out)
+
+
+def tracer_rows(recording: Recording, everything: bool = False, rest: str = more("tracers")) -> Iterator[Block]:
+    """The tracers, those that a variable of the user's names first."""
+    if not recording.tracers:
+        return
+    named = [t for t in recording.tracers if t.fields[:1] and t.fields[0][0] == "name"]
+    others = [t for t in recording.tracers if t not in named]
+    order = named + others
+    shown = order if everything else named[:MOST_TRACERS] or order[:1]
+    made = plural(recording.tracers_made, "tracer") + " made by operations"
+    left_out = len(order) - len(shown)
+    said = made if everything else f"+{left_out} more ({rest})" if left_out else ""
+    yield Row("tracers", tuple(map(tracer_line, shown)), line(("muted", said)) if said else ())
+
+
+def jaxpr_title(record: JaxprRecord) -> Line:
+    """``linear part of f · 4 equations``"""
+    name = record.name.partition(" at ")[0] or "a function"
+    title = KINDS.get(record.kind, record.kind + " of {}").replace("{}", name)
+    return line(("heading", title), ("muted", f" · {plural(record.equations, 'equation')}"))
+
+
+def jaxpr_blocks(
+    recording: Recording, everything: bool = False, rest: str = more("jaxpr"), style: str = "jax"
+) -> Iterator[Block]:
+    """The jaxprs made, in the order of making; first choice have the outermost, which the others are parts of."""
+    shown = recording.jaxprs
+    if not everything:
+        outermost = sorted(shown, key=lambda record: record.depth)[:MOST_JAXPRS]
+        shown = tuple(record for record in shown if record in outermost)
+    for i, record in enumerate(shown):
+        others = recording.jaxprs_made - len(shown) if i == len(shown) - 1 else 0
+        hint = f"+{others} more" + ("" if everything else f" ({rest})")
+        yield Row("jaxpr", (jaxpr_title(record),), line(("muted", hint)) if others else ())
+        doc = record.document(style, None if everything else MOST_LINES)
+        if doc is not None:
+            yield Indent(Program(doc), most=0 if everything else MOST_LINES, rest=f"({rest})")
+
+
+def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, ExecutableRecord | None]]:
+    """Each program that was lowered or compiled: its name, before XLA, and after it; None for what is not known.
+
+    One function may be compiled several times: its modules and executables belong together in their order.
+    """
+    after: dict[str, deque[ExecutableRecord]] = {}
+    for program in recording.executables:
+        after.setdefault(program.name, deque()).append(program)
+    for module in recording.modules:
+        compiled = after.get(module.name)
+        yield module.name, module, compiled.popleft() if compiled else None
+    for name, rest in after.items():
+        for program in rest:
+            yield name, None, program
+
+
+def hlo_rows(recording: Recording, everything: bool = False, rest: str = more("hlo")) -> Iterator[Block]:
+    """Operations before XLA and instructions after it, for each program compiled."""
+    for name, module, program in programs(recording):
+        text: list[Segment] = []
+        if module is not None:
+            text.append(("", plural(module.ops, "StableHLO op")))
+        if program is not None:
+            text += [("muted", " → ")] if text else []
+            text.append(("", hlo.optimized_text(Counter(dict(program.counts)))))
+        yield Row("hlo", (tuple(text),), line(("muted", name)))
+        if everything and module is not None:
+            counts = [("", f"{op.rpartition('.')[2]} {n}") for op, n in module.counts]
+            yield Row("", (joined(" · ", counts),))
+
+
+def cache_rows(recording: Recording, everything: bool = False, rest: str = more("cache")) -> Iterator[Block]:
+    """Hits counted, misses with their reason."""
+    lines: list[Line] = []
+    for name in dict.fromkeys(record.name for record in recording.caches):
+        asked = [record for record in recording.caches if record.name == name]
+        hits = sum(record.hit for record in asked)
+        for record in asked:
+            if not record.hit:
+                lines.append(line(("warning", "miss"), f" {name}: {record.reason or 'no reason given'}"))
+        if hits:
+            times = f" ×{hits}" if hits > 1 else ""
+            lines.append(line(("good", "hit"), f"{times} {name}"))
+    most = len(lines) if everything else 4
+    if lines:
+        right = line(("muted", f"+{len(lines) - most} more ({rest})")) if len(lines) > most else ()
+        yield Row("cache", tuple(lines[:most]), right)
+
+
+def phase_totals(recording: Recording) -> dict[str, float]:
+    """Seconds per phase without the phases inside it, in the order in which the phases first ended."""
+    totals: dict[str, float] = {}
+    for record in recording.phases:
+        totals[record.phase] = totals.get(record.phase, 0.0) + record.own
+    return totals
+
+
+def time_line(totals: dict[str, float]) -> Line:
+    """``trace 0.1 ms · compile 12.4 ms``"""
+    out: list[Segment] = []
+    for phase, seconds in totals.items():
+        out += [("muted", " · ")] if out else []
+        out += [("", unbroken(f"{phase} ")), ("time", unbroken(seconds_text(seconds)))]
+    return tuple(out)
+
+
+def time_rows(recording: Recording, everything: bool = False, rest: str = more("time")) -> Iterator[Block]:
+    """What each phase took."""
+    totals = phase_totals(recording)
+    if totals:
+        yield Row("time", (time_line(totals),))

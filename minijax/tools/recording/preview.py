@@ -1,0 +1,202 @@
+"""Values as short strings: bounded in length and in cost, whatever the value is.
+
+Nothing here keeps a value or runs a method of the user's classes (``repr`` of foreign objects could do anything).
+What is on a device is left there unless ``fetch`` is given. What is returned are strings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.core.array import Array, get_aval
+from minijax.core.structural import Zero
+from minijax.core.trace import Tracer
+from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.partial_eval import PartialEvalTracer
+from minijax.interpreters.stage import JaxprTracer
+from minijax.interpreters.vmap import BatchTracer
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ops.callback import FlatCallback
+from minijax.ops.custom_derivatives import Function
+from minijax.tools.documents.words import plural, shortened
+
+# Arrays of up to this many elements are shown with their values.
+MOST_ELEMENTS = 6
+# Arrays of more bytes are not searched for NaNs and infinities.
+MOST_BYTES = 100_000_000
+
+
+# Types as text: there are few, each is one object, and a recording tells them again and again.
+_type_texts: dict[Any, str] = {}
+
+
+def aval_text(aval: Any) -> str:
+    """``f32[8]`` for an abstract value."""
+    text = _type_texts.get(aval)
+    if text is None:
+        if len(_type_texts) > 4096:
+            _type_texts.clear()
+        text = _type_texts[aval] = aval.str_short()
+    return text
+
+
+def type_text(value: Any) -> str:
+    """``f32[8]`` for whatever has an aval, the class's name otherwise."""
+    if isinstance(value, (Tracer, Array)):
+        return aval_text(value.aval)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"{value.dtype.name}{list(value.shape)}".replace(" ", "")
+    return type(value).__name__
+
+
+def _number(value: Any) -> str:
+    item = value.item()
+    if not isinstance(item, float):
+        return str(item)
+    text = f"{item:.7g}"
+    return text if not text.lstrip("-").isdigit() else text + ".0"
+
+
+def _elements(value: np.ndarray) -> str:
+    if value.ndim == 0:
+        return _number(value)
+    if value.ndim == 1:
+        return "[" + ", ".join(_number(x) for x in value) + "]"
+    return "[" + ", ".join(_elements(row) for row in value) + "]"
+
+
+def host_value(array: Array, fetch: bool = False) -> Any:
+    """The NumPy value of ``array``, None if it is on a device.
+
+    With ``fetch`` it is looked at there, where that takes no more than reading its memory (so not on several devices,
+    nor where NumPy has no such type).
+    """
+    if array.on_host:
+        return array._np
+    if not fetch:
+        return None
+    try:
+        return np.asarray(memoryview(array._buffer))
+    except Exception:  # deleted, on several devices, of a type without a format, the result of a failed program
+        return None
+
+
+def value_text(value: Any, fetch: bool = False) -> str:
+    """What a value is: ``3.0``, ``[1, 2, 3]``, ``f32[1000]``, ``jvp:2 f32[]``; at most ``LONGEST``
+    characters.
+    """
+    if isinstance(value, Tracer):
+        return f"{level_text(value)} {aval_text(value.aval)}"
+    if isinstance(value, Array):
+        held = host_value(value, fetch) if value.aval.size <= MOST_ELEMENTS else None
+        return aval_text(value.aval) if held is None else shortened(_elements(np.asarray(held)))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return shortened(_elements(np.asarray(value))) if value.size <= MOST_ELEMENTS else type_text(value)
+    if isinstance(value, Zero):
+        return "0 (symbolic)"
+    if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype)):
+        return shortened(repr(value) if isinstance(value, str) else str(value))
+    return parameter_text(value)
+
+
+def short_type(value: Any) -> str:
+    """The type of whatever can be an operand, as jaxprs print it; '' for anything else."""
+    try:
+        return aval_text(get_aval(value))
+    except Exception:  # of whatever kind: the operation itself will say it better
+        return ""
+
+
+def held(tracer: Tracer) -> tuple[Any, ...]:
+    """The values inside a tracer: primal and tangent, or what is batched."""
+    if isinstance(tracer, JVPTracer):
+        return (tracer.primal, tracer.tangent)
+    return (tracer.val,) if isinstance(tracer, BatchTracer) else ()
+
+
+def physical_type(tracer: Tracer) -> str:
+    """The type of what is held in the end: under all the levels of mapping, with all their batch axes."""
+    value: Any = tracer
+    while isinstance(value, (JVPTracer, BatchTracer)):
+        value = value.primal if isinstance(value, JVPTracer) else value.val
+    return short_type(value)
+
+
+def nonfinite(value: Any) -> bool:
+    """Whether ``value``, or what a tracer holds, has an element that is NaN or infinite, as far as values are known."""
+    if isinstance(value, Tracer):
+        return any(map(nonfinite, held(value)))
+    if isinstance(value, Array):
+        if value.aval.dtype.kind in "biuO" or value.nbytes > MOST_BYTES:
+            return False
+        value = host_value(value, fetch=True)
+    if type(value) is np.float32 or isinstance(value, float):  # np.float64 is one too; most results are scalars
+        return not math.isfinite(value)
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.kind not in "fcV" or value.nbytes > MOST_BYTES:
+        return False
+    try:
+        return not np.isfinite(value).all()
+    except TypeError:  # a type that has no such elements
+        return False
+
+
+def parameter_text(value: Any) -> str:
+    """A primitive's parameter, in brief."""
+    if isinstance(value, (ClosedJaxpr, Jaxpr)):
+        count = len((value.jaxpr if isinstance(value, ClosedJaxpr) else value).eqns)
+        return f"{{ jaxpr of {plural(count, 'equation')} }}"
+    if type(value) in (tuple, list):
+        if len(value) > 8:
+            return f"{type(value).__name__} of {len(value)}"
+        return shortened("(" + ", ".join(map(value_text, value)) + ("," if len(value) == 1 else "") + ")")
+    if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype)):
+        return shortened(str(value))
+    if isinstance(value, Function):
+        return shortened(value.about.name)
+    if isinstance(value, FlatCallback):
+        value = value.callback_func
+    return shortened(value.__name__) if isinstance(value, FunctionType) else type(value).__name__
+
+
+def parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """A primitive's parameters, sorted by name."""
+    return tuple((name, parameter_text(params[name])) for name in sorted(params))
+
+
+def subject_text(subject: str) -> str:
+    """What an interpreter works for: ``f at file.py:12``; without its place if it is a function of the engine's own."""
+    name, _, place = subject.partition(" at ")
+    return name if place and not errors.is_user_file(place.rpartition(":")[0]) else subject
+
+
+def level_text(tracer: Tracer) -> str:
+    """The interpreter a tracer belongs to: ``jvp:2``."""
+    return repr(tracer._trace.main)
+
+
+def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tuple[str, str], ...]:
+    """What a tracer holds, by name: ``(('primal', '3.0'), ('tangent', 'partial_eval:1 f32[]'))``.
+
+    ``variable`` is what its jaxpr's variable is called, if anybody gave it a name.
+    """
+    if isinstance(tracer, JVPTracer):
+        return (("primal", value_text(tracer.primal, fetch)), ("tangent", value_text(tracer.tangent, fetch)))
+    if isinstance(tracer, BatchTracer):
+        return (("batched", type_text(tracer.val)), ("axis", str(tracer.batch_dim)))
+    if isinstance(tracer, JaxprTracer):
+        return (("variable", variable),) if variable else ()
+    if isinstance(tracer, PartialEvalTracer):
+        return (("unknown", variable),)
+    return ()
+
+
+def names(values: Sequence[Any], limit: int = 4, fetch: bool = False) -> str:
+    """The values in brief, the first ``limit`` of them."""
+    shown = ", ".join([value_text(value, fetch) for value in values[:limit]])
+    return f"{shown}, ... {len(values) - limit} more" if len(values) > limit else shown

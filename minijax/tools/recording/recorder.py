@@ -1,0 +1,105 @@
+"""The recorder: an observer of the engine that ends up as an immutable ``Recording``.
+
+Two levels. 'summary' counts, keeps the deepest stack, the first tracers, the jaxprs and the phases, and is
+cheap enough to run at every line of a prompt. 'full' also keeps the tree of binds, rules and equations, the lives of
+the tracers and the source of all that ran. Only types, short strings and numbers are kept, from the first moment on:
+while a recorder watches it keeps no tracer, array or jaxpr alive either.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from minijax.core import observe
+from minijax.tools.recording.records import Recording
+from minijax.tools.recording.summary import Summary
+
+
+class Recorder:
+    """Context manager: watches the engine on this thread; afterwards ``recording`` is what happened.
+
+    Args:
+      level: 'summary' or 'full'.
+      source: the text of what is run, for the recording.
+      retrace: let functions that were traced before be traced again, as far as calls in the block need them. What is
+        made so is kept until the end of the block; the caches that calls outside of it use stay as they are.
+    """
+
+    def __init__(self, level: str = "summary", source: str = "", retrace: bool = False) -> None:
+        if level not in ("summary", "full"):
+            raise ValueError(f"level must be 'summary' or 'full', got {level!r}")
+        self.level = level
+        self.source = source
+        self.recording = Recording(level, source)
+        self._retracing = observe.retracing() if retrace else None
+        self._observer: Summary | None = None
+        self._began = 0.0
+
+    def __enter__(self) -> Recorder:
+        if self._retracing is not None:
+            self._retracing.__enter__()
+        self._observer = self._new_observer()
+        self._began = time.perf_counter()
+        observe.subscribe(self._observer)
+        return self
+
+    def _new_observer(self) -> Summary:
+        if self.level == "summary":
+            return Summary()
+        # here, not above: every session starts with summaries, and few come to record a tree
+        from minijax.tools.recording.full import Full
+
+        return Full()
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        seconds = time.perf_counter() - self._began
+        observer, self._observer = self._observer, None
+        assert observer is not None
+        # an observer that raised was taken off, with a warning: what it has is only the beginning
+        removed = all(each is not observer for each, _ in observe.observers)
+        observe.unsubscribe(observer)
+        if self._retracing is not None:
+            self._retracing.__exit__()
+        rest = observer.finish(error)
+        self.recording = Recording(
+            level=self.level,
+            source=self.source,
+            stack=observer.deepest,
+            scopes=observer.scopes_pushed,
+            binds=tuple((label, count[0]) for label, count in observer.bind_counts.items() if count[0]),
+            tracers=tuple(observer.tracers),
+            tracers_made=observer.tracers_made,
+            jaxprs=tuple(observer.jaxprs),
+            jaxprs_made=observer.jaxprs_made,
+            caches=tuple(observer.caches),
+            phases=tuple(observer.phases),
+            modules=tuple(observer.modules),
+            executables=tuple(observer.executables),
+            executions=observer.executions,
+            custom_rules=tuple(observer.custom_rules.items()),
+            errors=tuple(observer.errors),
+            events=observer.events,
+            truncated=observer.truncated() or removed,
+            elsewhere=observer.elsewhere,
+            tree=rest.tree,
+            seconds=seconds,
+            base=observer.base,
+            lives=rest.lives,
+            sources=rest.sources,
+        )
+
+
+def record(
+    fun: Callable[..., Any], *args: Any, level: str = "full", retrace: bool = False, **kwargs: Any
+) -> tuple[Any, Recording]:
+    """Call ``fun(*args, **kwargs)`` and watch: its result, and the ``Recording``.
+
+    ``level`` and ``retrace`` are those of ``Recorder``. An exception of the call is raised as it is; use ``Recorder``
+    to have the recording of a call that fails.
+    """
+    recorder = Recorder(level, getattr(fun, "__name__", ""), retrace)
+    with recorder:
+        result = fun(*args, **kwargs)
+    return result, recorder.recording

@@ -1,0 +1,125 @@
+"""Which lines of which files a recording refers to, and their text as it was when recorded."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from minijax import errors
+from minijax.core.trace import state
+from minijax.tools.recording.copy import printed
+from minijax.tools.recording.records import SourceRecord
+
+# Lines kept around each line of the user's.
+AROUND = 40
+# Of a rule's function so many lines are kept, and of all sources together so many characters.
+MOST_RULE_LINES = 120
+MOST_TEXT = 1_000_000
+
+
+class Sources:
+    """Collects places while a recorder watches; ``records`` reads the files at the end."""
+
+    def __init__(self) -> None:
+        # (id of a code object, instruction) -> the place as text, and the code object, so that its id stays its own
+        self.places: dict[tuple[int, int], tuple[str, CodeType]] = {}
+        # file -> the lines wanted
+        self.wanted: dict[str, set[int]] = {}
+        # id of the code of a rule -> that code
+        self.rules: dict[int, CodeType] = {}
+
+    def place(self) -> str:
+        """The user's line now, as ``errors.source_line`` gives it.
+
+        Where the engine runs over equations (a backward pass, say), the line that an equation came from.
+        """
+        if state.source is not None:
+            return self.place_of(state.source)
+        frame = errors.user_frame()
+        if frame is None:
+            return "<unknown>"
+        code = frame.f_code
+        found = self.places.get((id(code), frame.f_lasti))
+        return (found or self._new(code, frame.f_lasti, frame.f_lineno or code.co_firstlineno))[0]
+
+    def place_of_error(self, error: BaseException) -> str:
+        """The user's innermost line that ``error`` passed, '' if there is none."""
+        place = ""
+        traceback = error.__traceback__
+        while traceback is not None:
+            file = traceback.tb_frame.f_code.co_filename
+            if errors.is_user_file(file):
+                place = f"{file}:{traceback.tb_lineno} ({traceback.tb_frame.f_code.co_qualname})"
+                self._want_around(file, traceback.tb_lineno)
+            traceback = traceback.tb_next
+        return place
+
+    def place_of(self, info: errors.SourceInfo | None) -> str:
+        """The place that an equation notes as its source, '' if it notes none."""
+        if info is None:
+            return ""
+        code, offset = info[:2]
+        found = self.places.get((id(code), offset))
+        if found is None:
+            line, _ = errors.position(info)
+            found = self._new(code, offset, line)
+        return found[0]
+
+    def _new(self, code: CodeType, offset: int, line: int) -> tuple[str, CodeType]:
+        self._want_around(code.co_filename, line)
+        found = self.places[id(code), offset] = f"{code.co_filename}:{line} ({code.co_qualname})", code
+        return found
+
+    def _want_around(self, file: str, line: int) -> None:
+        self.wanted.setdefault(file, set()).update(range(max(line - AROUND, 1), line + AROUND + 1))
+
+    def rule(self, rule: Callable[..., Any]) -> tuple[str, str, int]:
+        """The name, file and first line of a rule, as far as it has them; its source is wanted.
+
+        A rule that ``f`` made is called ``f.rule``.
+        """
+        while isinstance(rule, functools.partial):
+            rule = rule.func
+        name = printed(getattr(rule, "__qualname__", type(rule).__name__)).replace(".<locals>.", ".")
+        code = getattr(rule, "__code__", None)
+        if not isinstance(code, CodeType):
+            return name, "", 0
+        if id(code) not in self.rules:
+            self.rules[id(code)] = code
+            lines = range(code.co_firstlineno, min(_last_line(code), code.co_firstlineno + MOST_RULE_LINES) + 1)
+            self.wanted.setdefault(code.co_filename, set()).update(lines)
+        return name, code.co_filename, code.co_firstlineno
+
+    def records(self) -> tuple[SourceRecord, ...]:
+        """The lines wanted, as far as the files can be read, adjacent ones together."""
+        out: list[SourceRecord] = []
+        left = MOST_TEXT
+        # the user's files first: if not everything can be kept, they can
+        for file in sorted(self.wanted, key=lambda name: not errors.is_user_file(name)):
+            lines = linecache.getlines(file)
+            wanted = sorted(line for line in self.wanted[file] if line <= len(lines))
+            start = 0
+            for i in range(1, len(wanted) + 1):
+                if i < len(wanted) and wanted[i] == wanted[i - 1] + 1:
+                    continue
+                text = "".join(lines[wanted[start] - 1 : wanted[i - 1]])
+                left -= len(text)
+                if left < 0:
+                    return tuple(out)
+                out.append(SourceRecord(file, wanted[start], text.removesuffix("\n")))
+                start = i
+        return tuple(out)
+
+
+def _last_line(code: CodeType) -> int:
+    """The last line of a function, those inside it included."""
+    last = code.co_firstlineno
+    todo = [code]
+    while todo:
+        inner = todo.pop()
+        last = max([last, *[line for _, _, line in inner.co_lines() if line is not None]])
+        todo += [constant for constant in inner.co_consts if isinstance(constant, CodeType)]
+    return last

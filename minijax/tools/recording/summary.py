@@ -1,0 +1,354 @@
+"""What a recorder of level 'summary' notes: counts, the deepest stack, the first tracers, the jaxprs, the phases.
+
+Cheap enough to run at every line of a prompt: at most twice the time of tracing, nothing on compiled execution.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from threading import get_ident
+from typing import Any
+
+from minijax import errors
+from minijax.core import observe
+from minijax.core.trace import Tracer, state
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from minijax.ir.pretty import jaxpr_document
+from minijax.tools.frozen import Frozen
+from minijax.tools.programs import hlo
+from minijax.tools.recording import preview
+from minijax.tools.recording.copy import Copier
+from minijax.tools.recording.records import (
+    CacheRecord,
+    ErrorRecord,
+    ExecutableRecord,
+    JaxprRecord,
+    LifeRecord,
+    ModuleRecord,
+    Node,
+    PhaseRecord,
+    SourceRecord,
+    TracerRecord,
+)
+
+# Past so many events a recorder only counts.
+MOST_EVENTS = 100_000
+# What a summary keeps of each kind; a full recording keeps FULL times as many.
+MOST_TRACERS = 12
+MOST_JAXPRS = 24
+MOST_RECORDS = 200
+# Longer jaxprs are kept as text, the first equations of them; so are all that are not short once so many equations are
+# kept in all.
+MOST_EQUATIONS = 5000
+MOST_EQUATIONS_IN_ALL = 50_000
+MOST_EQUATIONS_SHOWN = 200
+# How many operations a summary looks at for tracers to describe.
+MOST_SAMPLED = 24
+FULL = 20
+# Of the text of one program, and of all together.
+MOST_TEXT = 400_000
+MOST_TEXT_IN_ALL = 4_000_000
+_LONGEST_MESSAGE = 2000
+
+
+def error_text(error: BaseException, limit: int = _LONGEST_MESSAGE) -> str:
+    """``str(error)``, bounded; the class's name if that raises itself."""
+    try:
+        text = str(error)
+    except Exception:
+        text = type(error).__name__
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+class Scope:
+    """An interpreter on the stack while it is watched; ``at`` is what records say of it (see ``EquationRecord``)."""
+
+    __slots__ = ("at", "label", "count", "main", "names")
+
+    def __init__(self, at: int, main: Any, label: str, count: list[int]) -> None:
+        self.at = at
+        self.label = label
+        # one-element list shared by all interpreters of this label: its binds
+        self.count = count
+        # until its variables are named
+        self.main = main
+        # id of a variable -> what it is called
+        self.names: dict[int, str] = {}
+
+    def name(self, var: Any) -> str:
+        """What the variable is called: letters in the order of first sight, as the printer does."""
+        if type(var) is Literal:
+            return preview.value_text(var.val)
+        if isinstance(var, DropVar):
+            return "_"
+        if self.main is not None:
+            # the inputs first, as the printer does
+            inputs, self.main = getattr(self.main.global_data, "in_vars", ()), None
+            for each in inputs:
+                self.names[id(each)] = letters(len(self.names))
+        name = self.names.get(id(var))
+        if name is None:
+            name = self.names[id(var)] = letters(len(self.names))
+        return name
+
+
+def letters(number: int) -> str:
+    name = ""
+    while number or not name:
+        number, digit = divmod(number, 26)
+        name = chr(97 + digit) + name
+    return name
+
+
+class Finished(Frozen):
+    """What only a full recorder knows at the end, as in ``Recording``."""
+
+    tree: tuple[Node, ...] = ()
+    lives: tuple[LifeRecord, ...] = ()
+    sources: tuple[SourceRecord, ...] = ()
+
+
+class Summary(observe.Observer):
+    """The hooks of level 'summary'."""
+
+    scale = 1
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+        self.events = 0
+        self.elsewhere = 0
+        self.scopes_pushed = 0
+        self.bind_counts: dict[str, list[int]] = {}
+        self.tracers: list[TracerRecord] = []
+        self.tracers_made = 0
+        self.samples_left = MOST_SAMPLED
+        # id of a tracer -> the tracer, held weakly (another may get its id), and where in ``tracers`` it is
+        self.sampled: dict[int, tuple[weakref.ref[Tracer], int]] = {}
+        self.jaxprs: list[JaxprRecord] = []
+        self.jaxprs_made = 0
+        self.equations_kept = 0
+        self.text_left = MOST_TEXT_IN_ALL
+        self.caches: list[CacheRecord] = []
+        self.phases: list[PhaseRecord] = []
+        self.modules: list[ModuleRecord] = []
+        self.executables: list[ExecutableRecord] = []
+        self.executions = 0
+        self.custom_rules: Counter[str] = Counter()
+        self.errors: list[ErrorRecord] = []
+        # When the recorder ended something slow of its own, and how long it had worked in all by then: that is taken
+        # off the phases around it.
+        self.own_when: list[float] = [-math.inf]
+        self.own_total: list[float] = [0.0]
+        # (beginning, seconds) of the phases that no other phase contains so far
+        self.outermost: list[tuple[float, float]] = []
+        self.scopes: list[Scope] = [self.scope(main, -main.level) for main in state.stack]
+        self.base = self.deepest = tuple(scope.label for scope in self.scopes)
+
+    def scope(self, main: Any, at: int) -> Scope:
+        """The watched form of an interpreter that came ``at`` this event."""
+        label = repr(main)
+        return Scope(at, main, label, self.bind_counts.setdefault(label, [0]))
+
+    def foreign(self) -> bool:
+        """Whether this event is another thread's; counts it, and numbers our own."""
+        if get_ident() != self.thread:
+            self.elsewhere += 1
+            return True
+        self.events += 1
+        return False
+
+    # --- the stack
+    # -----------------------------------------------------------------------------------------------
+
+    def main_push(self, main: Any) -> None:
+        if self.foreign():
+            return
+        del self.scopes[main.level :]
+        self.scopes.append(self.scope(main, self.events))
+        self.scopes_pushed += 1
+        if len(self.scopes) > len(self.deepest):
+            self.deepest = tuple(scope.label for scope in self.scopes)
+
+    def main_pop(self, main: Any) -> None:
+        if not self.foreign():
+            del self.scopes[max(main.level, 1) :]
+
+    # --- primitives
+    # ----------------------------------------------------------------------------------------------
+
+    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        # The one hook of level 'summary' that runs at every operation: it must stay short.
+        if get_ident() != self.thread:
+            self.elsewhere += 1
+            return
+        self.events += 1
+        level = trace.level
+        scope = self.scopes[level]
+        scope.count[0] += 1
+        if level:
+            for x in out if primitive.multiple_results else (out,):
+                if isinstance(x, Tracer) and x._trace is trace:
+                    self.tracers_made += 1
+            if self.samples_left:
+                self.sample(out if primitive.multiple_results else (out,))
+
+    def sample(self, outs: Sequence[Any]) -> None:
+        """Keep descriptions of the tracers that the user's variables hold now and of those in ``outs``."""
+        self.samples_left -= 1
+        frame = errors.user_frame()
+        named = [] if frame is None else list(frame.f_locals.items())
+        candidates = [(name, x) for name, x in named if isinstance(x, Tracer)] + [("", x) for x in outs]
+        for name, x in candidates:
+            if not isinstance(x, Tracer) or not x._trace.main.alive or x._trace.level >= len(self.scopes):
+                continue
+            record = self.describe(x, self.scopes[x._trace.level], name)
+            known = self.sampled.get(id(x))
+            if known is None or known[0]() is not x:
+                self.sampled[id(x)] = weakref.ref(x), len(self.tracers)
+                self.tracers.append(record)
+            elif name and "name" not in dict(self.tracers[known[1]].fields):  # which it has got since
+                self.tracers[known[1]] = record
+        if len(self.tracers) >= MOST_TRACERS:
+            self.samples_left = 0
+
+    def describe(self, tracer: Tracer, scope: Scope, name: str = "") -> TracerRecord:
+        """A tracer as types and strings."""
+        var = getattr(tracer, "variable", None)
+        fields = preview.fields(tracer, "" if var is None else scope.name(var))
+        return TracerRecord(
+            self.events, scope.label, tracer.aval.str_short(), ((("name", name),) if name else ()) + fields
+        )
+
+    def note_own(self, began: float) -> None:
+        """The recorder has been at work since ``began``."""
+        now = time.perf_counter()
+        self.own_when.append(now)
+        self.own_total.append(self.own_total[-1] + now - began)
+
+    # --- programs
+    # ------------------------------------------------------------------------------------------------
+
+    def jaxpr(self, kind: str, closed: Any, name: str) -> None:
+        if self.foreign():
+            return
+        self.jaxprs_made += 1
+        if len(self.jaxprs) >= MOST_JAXPRS * self.scale:
+            # a part makes room for what it is part of
+            inmost = max(self.jaxprs, key=lambda record: record.depth)
+            if inmost.depth <= len(self.scopes):
+                return
+            self.jaxprs.remove(inmost)
+        began = time.perf_counter()
+        copier = Copier()
+        program: Jaxpr | None = copier.copy(closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed)
+        doc = None
+        kept = self.equations_kept + copier.equations
+        too_many = kept > MOST_EQUATIONS_IN_ALL and copier.equations > MOST_EQUATIONS_SHOWN
+        if too_many or copier.equations > MOST_EQUATIONS:
+            program, doc = None, jaxpr_document(closed, max_eqns=MOST_EQUATIONS_SHOWN)
+        else:
+            self.equations_kept = kept
+        record = JaxprRecord(self.events, kind, name, copier.equations, program, doc, len(self.scopes))
+        self.jaxprs.append(self.keep(record))
+        self.note_own(began)
+
+    def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
+        if self.foreign():
+            return
+        if len(self.caches) < MOST_RECORDS * self.scale:
+            # an engine's reason may carry more than its text
+            advice, earlier = getattr(reason, "advice", ""), getattr(reason, "earlier", 0)
+            self.caches.append(self.keep(CacheRecord(self.events, cache, name, hit, str(reason), advice, earlier)))
+
+    def phase(self, phase: str, name: str, seconds: float) -> None:
+        if self.foreign() or len(self.phases) >= MOST_RECORDS * self.scale:
+            return
+        now = time.perf_counter()
+        began = now - seconds
+        own = self.own_total[-1] - self.own_total[bisect_right(self.own_when, began) - 1]
+        seconds = max(seconds - own, 0.0)
+        inside = 0.0
+        while self.outermost and self.outermost[-1][0] >= began:
+            inside += self.outermost.pop()[1]
+        self.outermost.append((began, seconds))
+        self.phases.append(self.keep(PhaseRecord(self.events, phase, name, seconds, max(seconds - inside, 0.0))))
+
+    def lowered(self, name: str, text: str) -> None:
+        if self.foreign() or len(self.modules) >= MOST_RECORDS:
+            return
+        began = time.perf_counter()
+        counts = hlo.stablehlo_counts(text)
+        ops = sum(n for op, n in counts.items() if op != "stablehlo.constant")
+        self.modules.append(
+            self.keep(ModuleRecord(self.events, name, ops, tuple(counts.items()), self.kept_text(text)))
+        )
+        self.note_own(began)
+
+    def kept_text(self, text: str) -> str:
+        """As much of a program's text as is kept."""
+        kept = text[: min(MOST_TEXT, self.text_left)]
+        self.text_left -= len(kept)
+        return kept
+
+    def compiled(self, name: str, executable: Any) -> None:
+        if self.foreign():
+            return
+        record = self.note_executable(name, executable)
+        if record is not None:
+            self.keep(record)
+
+    def note_executable(self, name: str, executable: Any, reused: bool = False) -> ExecutableRecord | None:
+        """Keep what was compiled; ``reused`` if that was done before."""
+        if len(self.executables) >= MOST_RECORDS:
+            return None
+        began = time.perf_counter()
+        text = executable.hlo_text()
+        counts: Counter[str] = hlo.hlo_counts(text)
+        kept = self.kept_text(text) if self.scale > 1 else ""
+        total, fusions = sum(counts.values()), counts["fusion"]
+        record = ExecutableRecord(
+            self.events, name, total, fusions, tuple(counts.items()), kept, self.programs_of(executable), reused
+        )
+        self.executables.append(record)
+        self.note_own(began)
+        return record
+
+    def executed(self, name: str, executable: Any, n_in: int, n_out: int) -> None:
+        if not self.foreign():
+            self.executions += 1
+
+    def custom_rule(self, table: str, rule: Any) -> None:
+        if get_ident() == self.thread and len(self.custom_rules) < MOST_RECORDS:
+            name = getattr(rule, "__name__", None)
+            self.custom_rules[f"{table.removesuffix(' rule')} {name if isinstance(name, str) else 'rule'}"] += 1
+
+    def note_error(self, where: str, error: BaseException, place: str = "") -> None:
+        """Keep what ``error`` says."""
+        record = ErrorRecord(self.events, where, type(error).__name__, error_text(error), place)
+        self.errors.append(self.keep(record))
+
+    def truncated(self) -> bool:
+        """Whether events were counted and not recorded."""
+        return self.events > MOST_EVENTS
+
+    # --- for level 'full'
+    # ------------------------------------------------------------------------------------------
+
+    def keep(self, record: Any) -> Any:
+        """Put ``record`` into the tree, if there is one; returns it."""
+        return record
+
+    def programs_of(self, executable: Any) -> Any:
+        """The linked programs of what was compiled."""
+        return None
+
+    def finish(self, error: BaseException | None) -> Finished:
+        """The rest of the recording, which ``error`` ended if it is not None."""
+        if error is not None:
+            self.note_error("the recorded call", error)
+        return Finished()

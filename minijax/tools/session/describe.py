@@ -1,0 +1,140 @@
+"""What an object is: its signature, where it comes from, what its author says of it, its source."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+from typing import Any
+
+from minijax.tools.documents.document import Block, Code, Document, Line, line, text
+
+# Longer sources are cut, and the reader told where the rest is.
+MOST_LINES = 400
+
+
+def describe(name: str, value: Any, with_source: bool = False) -> Document:
+    """The answer to ``name?``, or to ``name??`` with its source."""
+    subject = _subject(value)
+    blocks: list[Block] = [text(_title(name, subject), hanging=4)]
+    place = _place(subject)
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    about: Line = line(("muted", "a "), ("type", kind))
+    if place:
+        about = (*about, *line(("muted", "  from "), ("place", place)))
+    blocks.append(text(about, hanging=4))
+    said = _doc(subject)
+    if said:
+        blocks.append(text("", *said.split("\n"), hanging=0))
+    elif not with_source:
+        blocks.append(text("no docstring", role="muted"))
+    if with_source:
+        blocks += _source(subject)
+    return Document(tuple(blocks))
+
+
+def _subject(value: Any) -> Any:
+    """What the reader means: the function behind a wrapper; an instance's class has the docstring."""
+    try:
+        return inspect.unwrap(value) if callable(value) else value
+    except ValueError:  # a wrapper that wraps itself
+        return value
+
+
+def _title(name: str, subject: Any) -> Line:
+    try:
+        signature = _signature(subject) if callable(subject) else ""
+    except Exception:  # no signature is known, or an object of the user's does not let itself be asked
+        signature = "(...)"
+    return line(("function", name), signature)
+
+
+class _Annotation(str):
+    """An annotation that is kept as text, shown without its quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _unquoted(annotation: Any) -> Any:
+    return _Annotation(annotation) if type(annotation) is str else annotation
+
+
+def _signature(subject: Any) -> str:
+    signature = inspect.signature(subject)
+    parameters = [p.replace(annotation=_unquoted(p.annotation)) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=_unquoted(signature.return_annotation)))
+
+
+def _place(subject: Any) -> str:
+    try:
+        found = inspect.getsourcefile(subject) or ""
+        number = inspect.getsourcelines(subject)[1]
+    except Exception:
+        typed = _typed_class(subject)
+        if typed is None:
+            return ""
+        found, _, number = typed
+    shown = found if found.startswith("<") else os.path.relpath(found) if found.startswith(os.getcwd()) else found
+    return f"{shown}:{max(number, 1)}"
+
+
+def _doc(subject: Any) -> str:
+    try:
+        said = inspect.getdoc(subject)
+    except Exception:
+        return ""
+    return said.strip() if isinstance(said, str) else ""
+
+
+def _source(subject: Any) -> list[Block]:
+    target = subject if inspect.isroutine(subject) or isinstance(subject, type) or inspect.ismodule(subject) else None
+    target = type(subject) if target is None else target
+    try:
+        lines, _ = inspect.getsourcelines(target)
+    except Exception:
+        typed = _typed_class(target)
+        if typed is None:
+            return [text("its source is not known: it is not written in Python, or not in a file", role="muted")]
+        lines = typed[1]
+    shown = "".join(lines[:MOST_LINES]).rstrip("\n")
+    blocks: list[Block] = [text(""), Code(shown, "python")]
+    if len(lines) > MOST_LINES:
+        blocks.append(text(f"... {len(lines) - MOST_LINES} more lines in the file", role="muted"))
+    return blocks
+
+
+def _typed_class(cls: Any) -> tuple[str, list[str], int] | None:
+    """File, lines and first line of a class that was typed at the prompt, where inspect finds no file; or None.
+
+    The inputs of its methods come first, for a later class may have its name; then the latest one that has it.
+    """
+    if not isinstance(cls, type) or cls.__module__ != "__main__":
+        return None
+    codes = [getattr(inspect.unwrap(x), "__code__", None) for x in vars(cls).values() if inspect.isfunction(x)]
+    own = [code.co_filename for code in codes if code is not None]
+    # no file has changed when: so are inputs registered
+    typed = [name for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None]
+    for file in dict.fromkeys((*own, *reversed(typed))):
+        lines = linecache.getlines(file) if file in typed else []
+        node = _class_statement("".join(lines), cls)
+        if node is not None:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            return file, lines[first - 1 : node.end_lineno], first
+    return None
+
+
+def _class_statement(source: str, cls: type) -> ast.ClassDef | None:
+    """The last statement in ``source`` that makes a class of this name, in functions and classes as its name says."""
+    if f"class {cls.__name__}" not in source:
+        return None
+    try:
+        nodes: list[Any] = [ast.parse(source)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    for name in cls.__qualname__.replace("<locals>.", "").split("."):
+        inner = [each for node in nodes for child in ast.iter_child_nodes(node) for each in ast.walk(child)]
+        nodes = [each for each in inner if getattr(each, "name", "") == name]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    return classes[-1] if classes else None

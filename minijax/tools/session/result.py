@@ -1,0 +1,59 @@
+"""What a command, or any other input, gives: data that a front end shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from minijax.tools.documents.document import Document
+from minijax.tools.frozen import Frozen
+from minijax.tools.recording.records import Recording
+
+if TYPE_CHECKING:
+    from minijax.tools.programs.links import LinkedPrograms
+
+
+class _Nothing:
+    """Stands for "no value" where None is a value."""
+
+    def __repr__(self) -> str:
+        return "NOTHING"
+
+
+NOTHING = _Nothing()
+
+
+class Step(Frozen):
+    """A recording to step through.
+
+    Attributes:
+      recording: it.
+      position: the moment to begin at.
+      retrace: records the call again with its cached traces made anew; gives the recording and the exception that
+        ended it, if one did. None where there is no call.
+      programs: compiles the call, as ``jit`` would, and gives its programs linked line by line. None where there is
+        no call. Errors are those of staging, lowering and compiling.
+    """
+
+    recording: Recording
+    position: int = 0
+    retrace: Callable[[], tuple[Recording, BaseException | None]] | None = None
+    programs: Callable[[], LinkedPrograms] | None = None
+
+
+class Result(Frozen):
+    """What a command gives.
+
+    Attributes:
+      document: what to show.
+      value: for ``_`` and assignments.
+      recording: what was recorded.
+      step: what a front end that has the whole screen opens a stepper on, in place of showing ``document``.
+      error: the exception that ended the user's call, where the command has something to show in spite of it.
+    """
+
+    document: Document
+    value: Any = NOTHING
+    recording: Recording | None = None
+    step: Step | None = None
+    error: BaseException | None = None

@@ -1,0 +1,381 @@
+"""One user's session with the microscope: names, inputs and outputs, the last recording, and running a line.
+
+A session knows no front end. A front end gives it a line and shows the ``Outcome``. After any exception,
+Ctrl-C's included, the interpreter stack is back at evaluation, or at the levels that %push opened (``live``), and
+everything else is as it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ir.pretty import jaxpr_document
+from minijax.tools.documents.document import Document, Highlighter, Program, document, line, text
+from minijax.tools.frozen import Frozen
+from minijax.tools.live.stack import Live
+from minijax.tools.recording import panels as views
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import Recording
+from minijax.tools.session import source
+from minijax.tools.session.result import NOTHING, Result, Step
+from minijax.tools.session.settings import Settings
+from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscribed_bools
+from minijax.tools.session.tracebacks import error_document, last_user_place
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from minijax.tools.live.level import Level
+
+# Recordings of earlier lines that a session remembers.
+MOST_RECORDINGS = 50
+# Inputs of which it remembers what they showed.
+MOST_LOGGED = 1000
+# Characters of a value that a prompt shows.
+MOST_SHOWN = 20_000
+
+
+class Outcome(Frozen):
+    """What running one input gave.
+
+    Attributes:
+      number: the input's number.
+      value: what the last expression was worth, ``NOTHING`` if there was none or it was None.
+      shown: the value, or what a command had to say, as a document.
+      error: the exception that ended the input, if one did; ``shown`` then tells of it.
+      summary: the panels; empty if nothing was traced.
+      recording: what the engine did.
+      command: whether the input was a command, so that ``shown`` is what it said rather than a value.
+      step: what to open a stepper on, in place of showing ``shown``, where there is a screen to do it on.
+    """
+
+    number: int
+    value: Any = NOTHING
+    shown: Document = Document()
+    error: BaseException | None = None
+    summary: Document = Document()
+    recording: Recording | None = None
+    command: bool = False
+    step: Step | None = None
+
+
+class Entry(Frozen):
+    """An input and what it showed, as documents: the value (or the error that ended it), and the panels."""
+
+    number: int
+    source: str
+    shown: Document
+    panels: Document
+    failed: bool = False
+    recording: Recording | None = None
+
+
+class RunnableCommand(Protocol):
+    """What a session asks of a command: to run with the text of its line and, in the cell form, of its body."""
+
+    def __call__(self, session: Session, line: str, cell: str | None = None, /) -> Result: ...
+
+
+# Gives the command of a name, in its cell form if the second argument is true. UsageError if there is none.
+Find: TypeAlias = "Callable[[str, bool], RunnableCommand]"
+
+
+class Session:
+    """The state behind a prompt.
+
+    Args:
+      find: the table of commands, ``minijax.tools.commands.find``: the command of a name, by whether a cell follows.
+      namespace: the user's global names; a new dict if None. In IPython it is IPython's own.
+      settings: the user's choices.
+    """
+
+    def __init__(
+        self, find: Find, namespace: dict[str, Any] | None = None, settings: Settings | None = None
+    ) -> None:
+        self._find = find
+        self.namespace: dict[str, Any] = {} if namespace is None else namespace
+        self.namespace.setdefault("__builtins__", builtins)
+        self.settings = settings or Settings()
+        self.recording: Recording | None = None
+        self.recordings: list[Recording] = []
+        # whether something has run since ``recording`` that nobody watched (IPython's cells, unless asked for)
+        self.unwatched = False
+        self.inputs: list[str] = [""]
+        self.outputs: dict[int, Any] = {}
+        self.log: list[Entry] = []
+        # what colours programs, for pages that commands write: front ends set it, for the lexer is theirs to import
+        self.highlight: Highlighter | None = None
+        # how a front end calls the places of a page that a command writes, where it has names of its own for them
+        self.renamed_places: Callable[[str], str] | None = None
+        # where the running command stands, to be noted in its file name, where a front end has inputs of its own
+        self.origin: Callable[[], str] | None = None
+        # what a front end calls commands whose own names it cannot give them
+        self.renamed_commands: dict[str, str] = {}
+        # names of a calling function's, for commands given inside one (IPython's local scope)
+        self.local_names: dict[str, Any] = {}
+        self.live = Live(self.namespace)
+        # the guided tour, while one is under way; the commands alone know what it is
+        self.tour: Any = None
+        self._sources = 0
+        # the file name under which tracebacks find the command being run
+        self._filename = "<minijax>"
+        self._flags = 0
+
+    # --- the pushed levels
+    # --------------------------------------------------------------------------------------
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that %push opened, outermost first."""
+        return tuple(self.live.levels)
+
+    def prompt_label(self) -> str:
+        """What a prompt says of the pushed levels: the innermost one, ``jvp:1``, or nothing."""
+        return self.live.levels[-1].label if self.live.levels else ""
+
+    def command_name(self, name: str) -> str:
+        """What a command is called in this front end."""
+        return self.renamed_commands.get(name, name)
+
+    def restore(self) -> None:
+        """Bring the interpreter stack back to the pushed levels, or to evaluation: after anything that went wrong."""
+        self.live.restore()
+
+    def note(self, code: str, value: Any = NOTHING) -> tuple[Document, Document]:
+        """Tell the pushed levels that ``code`` has run, and that its last expression was worth ``value``.
+
+        Returns what to show of it: the tracer it assigned, and the programs it added equations to. Both are empty
+        where nothing is pushed. Front ends that run Python themselves (IPython) call this after each cell.
+        """
+        if not self.live.levels:
+            return Document(), Document()
+        # only needed once something is pushed
+        from minijax.tools.live.views import growth, tracer_document
+
+        name = self.live.note(code, value, NOTHING)
+        silent = code.rstrip().endswith(";") or not name
+        shown = Document() if silent else tracer_document(self.live, self.namespace[name])
+        return shown, growth(self.live)
+
+    # --- names and expressions
+    # -----------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether the user has a variable of this name."""
+        return name in self.local_names or name in self.namespace
+
+    def lookup(self, name: str) -> Any:
+        """The user's variable, or None."""
+        return self.local_names.get(name, self.namespace.get(name))
+
+    def evaluate(self, node: ast.expr, extra: dict[str, Any]) -> Any:
+        """The value of an expression in the user's namespace, with the names ``extra`` added and types like
+        ``f32``.
+        """
+        __tracebackhide__ = True
+        specs = {name: value for name, value in SPECS.items() if name not in self.namespace}
+        bools = [] if self.has("bool") else subscribed_bools(node)
+        expression = ast.fix_missing_locations(ast.Expression(node))
+        for name in bools:
+            name.id = BOOL
+            specs[BOOL] = SpecType("bool")
+        try:
+            code = compile(expression, self._filename, "eval", dont_inherit=True)
+        finally:  # the caller may go on with its tree
+            for name in bools:
+                name.id = "bool"
+        return eval(code, self.namespace, {**specs, **self.local_names, **extra})
+
+    def new_source(self, code: str) -> str:
+        """Register ``code`` for tracebacks; returns its file name."""
+        self._sources += 1
+        origin = "" if self.origin is None else self.origin()
+        filename = f"<minijax-cell-{self._sources}{origin}>"
+        source.register(filename, code)
+        return filename
+
+    # --- running
+    # -------------------------------------------------------------------------------------------------
+
+    def run_line(self, code: str) -> Outcome:
+        """Run one input: Python, a command line (``%name ...``) or a cell (``%%name ...`` and its body).
+
+        Raises SystemExit if the user's code does; everything else is in the ``Outcome``.
+        """
+        outcome = self._run(code)
+        failed = outcome.error is not None
+        self.keep(Entry(outcome.number, code, outcome.shown, outcome.summary, failed, outcome.recording))
+        return outcome
+
+    def keep(self, entry: Entry) -> None:
+        """Keep what an input showed, for ``%export``; of older inputs without the recording."""
+        self.log.append(entry)
+        holding = [i for i, each in enumerate(self.log) if each.recording is not None]
+        for i in holding[:-MOST_RECORDINGS]:
+            old = self.log[i]
+            self.log[i] = Entry(old.number, old.source, old.shown, old.panels, old.failed)
+        del self.log[:-MOST_LOGGED]
+
+    def _run(self, code: str) -> Outcome:
+        number = len(self.inputs)
+        self.inputs.append(code)
+        self.namespace.setdefault("In", self.inputs)
+        self.namespace.setdefault("Out", self.outputs)
+        recorder = Recorder("summary", code)
+        try:
+            if source.is_command(code):
+                return self._finish(number, self._command(code, number))
+            value = self._python(code, number, recorder)
+            assigned, grown = self.note(code, value)
+            shown = assigned if value is NOTHING else self.value_document(value)
+            done = self._finish(number, Result(shown, value, recorder.recording))
+            return done if not grown else Outcome(number, value, shown, None, grown + done.summary, done.recording)
+        except SystemExit:
+            self.restore()
+            raise
+        except BaseException as error:
+            self.restore()
+            return self._failed(number, error, recorder)
+
+    def _python(self, code: str, number: int, recorder: Recorder) -> Any:
+        filename = f"<minijax-{number}>"
+        source.register(filename, code)
+        statements, expression = source.compiled(code, filename, self._flags)
+        # ``from __future__ import`` counts for the rest of the session, as at Python's own prompt
+        self._flags |= source.future_flags(statements)
+        with recorder:
+            if statements is not None:
+                exec(statements, self.namespace)
+            value = NOTHING if expression is None else eval(expression, self.namespace)
+        return NOTHING if value is None else value
+
+    def _command(self, code: str, number: int) -> Result:
+        filename = f"<minijax-{number}>"
+        source.register(filename, code)
+        header, _, body = source.as_command(code).strip("\n").lstrip().partition("\n")
+        is_cell = header.startswith("%%")
+        name, line = [*header.lstrip("%").split(None, 1), "", ""][:2]
+        silent = not is_cell and line.rstrip().endswith(";")
+        result = self.run_command(name, line.rstrip().rstrip(";"), body if is_cell else None, filename=filename)
+        return Result(Document(), result.value, result.recording, result.step, result.error) if silent else result
+
+    def run_command(
+        self,
+        name: str,
+        line: str,
+        cell: str | None = None,
+        local_names: dict[str, Any] | None = None,
+        filename: str = "",
+    ) -> Result:
+        """Run a command by name, with its line and (for the cell form) body.
+
+        Raises:
+          UsageError: there is no such command, or it does not understand its arguments. Exceptions of the
+            user's code pass.
+        """
+        __tracebackhide__ = True
+        command = self._find(name, cell is not None)
+        self.live.check_command(name)
+        self.local_names = local_names or {}
+        self._filename = filename or self.new_source(f"%{name} {line}")
+        try:
+            result = command(self, line, cell)
+        finally:
+            self.local_names = {}
+        if result.recording is not None:
+            self.remember(result.recording)
+        return result
+
+    def run_inner(self, code: str) -> Outcome:
+        """Run an input from within a command: as ``run_line``, but under the number of the line that runs already."""
+        number = len(self.inputs) - 1
+        recorder = Recorder("summary", code)
+        command = source.is_command(code)
+        try:
+            if command:
+                result = self._command(code, number)
+                shown = result.document
+                return Outcome(number, result.value, shown, result.error, Document(), result.recording, True)
+            value = self._python(code, number, recorder)
+            assigned, grown = self.note(code, value)
+            shown = assigned if value is NOTHING else self.value_document(value)
+            self.remember(recorder.recording)
+            return Outcome(number, value, shown, None, grown + self.panels(recorder.recording), recorder.recording)
+        except SystemExit:
+            self.restore()
+            raise
+        except BaseException as error:
+            self.restore()
+            return Outcome(number, NOTHING, self.error_document(error), error, Document(), recorder.recording, command)
+
+    def _finish(self, number: int, result: Result) -> Outcome:
+        value = result.value
+        if value is not NOTHING:
+            names = self.namespace
+            names["___"], names["__"] = names.get("__", ""), names.get("_", "")
+            names["_"] = self.outputs[number] = value
+        command = source.is_command(self.inputs[number])
+        summary = Document()
+        if result.recording is not None and not command:
+            self.remember(result.recording)
+            summary = self.panels(result.recording)
+        shown = result.document if result.error is None else result.document + self.error_document(result.error)
+        return Outcome(number, value, shown, result.error, summary, result.recording, command, result.step)
+
+    def _failed(self, number: int, error: BaseException, recorder: Recorder) -> Outcome:
+        recording = recorder.recording
+        if recording.events:
+            self.remember(recording)
+        return Outcome(number, NOTHING, self.error_document(error), error, Document(), recording)
+
+    def remember(self, recording: Recording) -> None:
+        """Make ``recording`` the last one."""
+        self.unwatched = False
+        if recording.traced or self.recording is None:
+            self.recording = recording
+            self.recordings.append(recording)
+            del self.recordings[:-MOST_RECORDINGS]
+
+    # --- showing
+    # -------------------------------------------------------------------------------------------------
+
+    def panels(self, recording: Recording) -> Document:
+        """The panels of a line, as the user wants them."""
+        chosen = self.settings
+        return views.summary(recording, chosen.panels, style=chosen.style, full=chosen.full, keys=chosen.panel_keys)
+
+    def error_document(self, error: BaseException) -> Document:
+        """What to show of an exception."""
+        if isinstance(error, UsageError):
+            return document(text(str(error), role="error", wrap=False))
+        if isinstance(error, KeyboardInterrupt):
+            place = last_user_place(error)
+            return document(text(line(("error", "interrupted"), ("place", f" at {place}" if place else ""))))
+        return error_document(error, self.settings.frames == "all")
+
+    def value_document(self, value: Any) -> Document:
+        """A value as the prompt shows it: its repr, jaxprs in colour."""
+        if isinstance(value, (ClosedJaxpr, Jaxpr)):
+            return document(Program(jaxpr_document(value, style=self.settings.style)))
+        if self.live.levels and isinstance(value, Tracer):
+            # only needed once something is pushed
+            from minijax.tools.live.views import tracer_document
+
+            return tracer_document(self.live, value)
+        columns = self.settings.columns
+        if not columns:
+            return document(text(repr(value), wrap=False))
+        with np.printoptions(linewidth=min(columns, np.get_printoptions()["linewidth"])):
+            said = repr(value)
+        rest = len(said) - MOST_SHOWN
+        if rest <= 0:
+            return document(text(said, wrap=False))
+        more = text(f"... {rest:,} more characters: print(_) shows them", role="muted")
+        return document(text(said[:MOST_SHOWN], wrap=False), more)

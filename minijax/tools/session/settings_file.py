@@ -1,0 +1,137 @@
+"""The settings file, ``$XDG_CONFIG_HOME/minijax/config.toml``: read at the start, written by ``%config save``.
+
+One ``name = value`` for each setting, in TOML. The engine's own settings (``jax_enable_x64 = true``) are
+understood too. Whatever is wrong in it costs a warning and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from minijax.config import config
+from minijax.tools.session.settings import TABLE, Settings
+from minijax.tools.usage import did_you_mean
+
+# A settings file is a few lines; whatever is longer is something else.
+MOST_BYTES = 1 << 20
+
+
+def settings_path() -> Path:
+    """Where the file lies: ``$XDG_CONFIG_HOME/minijax/config.toml``, by default under ``~/.config``."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    folder = Path(base) if base and os.path.isabs(base) else Path.home() / ".config"
+    return folder / "minijax" / "config.toml"
+
+
+def load(settings: Settings, path: Path) -> list[str]:
+    """Take what ``path`` says into ``settings``; returns warnings, each a line. No file is no warning."""
+    settings.file = str(path)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [f"the settings in {path} are not used: {error.strerror or error}"]
+    if len(content) > MOST_BYTES:
+        return [f"the settings in {path} are not used: it is larger than {MOST_BYTES:,} bytes"]
+    try:
+        found = parsed(content.decode("utf-8"))
+    except ValueError as error:  # a UnicodeDecodeError and a TOMLDecodeError are ones
+        return [f"the settings in {path} are not used: {error}"]
+    except RecursionError:
+        return [f"the settings in {path} are not used: it is nested too deeply"]
+    return [f"{path}: {problem}" for name, value in found.items() if (problem := _take(settings, name, value))]
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """What TOML makes of ``text``; ValueError if it is none."""
+    import tomllib  # 15 ms with what it imports, and most users have no such file
+
+    return tomllib.loads(text)
+
+
+def _take(settings: Settings, name: str, value: Any) -> str:
+    """Set one; what is wrong, if something is."""
+    if name in config.values:
+        try:
+            config.update(name, value)
+        except (TypeError, ValueError) as error:
+            return f"{name}: {error}"
+        return ""
+    try:
+        settings.set(name, value)
+    except KeyError:
+        return f"there is no setting {name!r}.{did_you_mean(name, TABLE)} %config lists them all"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def save(settings: Settings, path: Path) -> None:
+    """Write the settings into ``path``, in place of itself in one step; only its owner may read it.
+
+    Other lines of the file, comments among them, stay as they are.
+
+    Raises:
+      OSError: it cannot be written.
+      ValueError: what is in the file is no TOML, so that it cannot be kept.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = "# Settings of minijax-repl; %config save writes them, %config explains them.\n"
+    kept = parsed(text)
+    values = {name: _toml_value(getattr(settings, name)) for name in TABLE}
+    changed = {
+        name: getattr(settings, name)
+        for name, choice in TABLE.items()
+        if name in kept or getattr(settings, name) != choice.default
+    }
+    updated = _updated(text, {name: values[name] for name in changed})
+    # The lines were edited as text: what comes out must mean what was intended, and all the rest what it meant.
+    wanted = kept | {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+    if parsed(updated) != wanted:
+        raise ValueError("it is written in a way that cannot be edited line by line")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(updated)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path.resolve())  # through a symbolic link, as dotfile managers make them
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _toml_value(value: Any) -> str:
+    import json  # TOML's strings are written as JSON's; only saving needs it
+
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(json.dumps, value)) + "]"
+    return json.dumps(value)
+
+
+def _updated(text: str, values: dict[str, str]) -> str:
+    """``text`` with these values; a name that is not in it yet goes before the first table."""
+    lines = text.splitlines()
+    end = next((i for i, each in enumerate(lines) if each.lstrip().startswith("[")), len(lines))
+    top, rest = lines[:end], lines[end:]
+    for name, value in values.items():
+        new = f"{name} = {value}"
+        for i, each in enumerate(top):
+            # a value on one line, without a comment behind it
+            if match := re.fullmatch(rf"\s*{name}\s*=\s*(\"[^\"#]*\"|'[^'#]*'|\[[^\]#]*\]|[\w.+-]+)(\s*#.*)?", each):
+                top[i] = new + (match[2] or "")
+                break
+        else:
+            top.append(new)
+    return "\n".join([*top, *rest]) + "\n"

@@ -1,0 +1,209 @@
+"""Source text as it is typed: whether it is complete, how a file splits into inputs, and compiling it.
+
+An input is one complete Python statement (or several on one line), a command line that begins with ``%``, or
+a cell that begins with ``%%`` and ends at the next empty line.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import codeop
+import functools
+import linecache
+import operator
+import warnings
+from collections.abc import Iterator
+from types import CodeType
+
+from minijax.tools.usage import UsageError
+
+# Inputs whose source tracebacks can show; the earliest are forgotten.
+MOST_REGISTERED = 5000
+_registered: list[str] = []
+INDENT = "    "
+# The statements after which a block cannot go on.
+_LAST = ("return", "raise", "break", "continue", "pass")
+
+
+def is_command(source: str) -> bool:
+    """Whether ``source`` is a command line or cell, or a question such as ``f?``."""
+    return source.lstrip().startswith("%") or is_question(source)
+
+
+def is_question(source: str) -> bool:
+    """Whether ``source`` asks about a name, or for help: ``f?``, ``f??``, ``?f``, ``%grad?``, ``?``."""
+    asked = source.strip()
+    before, after = len(asked) - len(asked.lstrip("?")), len(asked) - len(asked.rstrip("?"))
+    if not asked.strip("?"):
+        return 0 < len(asked) <= 2
+    if (before and after) or not 0 < before + after <= 2:
+        return False
+    return all(part.isidentifier() for part in asked.strip("?").strip().lstrip("%").split("."))
+
+
+def as_command(source: str) -> str:
+    """``source``, or the command that a question stands for: ``%doc f`` for ``f?``."""
+    if not is_question(source):
+        return source
+    name = source.replace("?", " ").strip()
+    if not name or name.startswith("%"):
+        return f"%help {name}".rstrip()
+    return f"%doc {name}" + (" --source" if "??" in source else "")
+
+
+def status(source: str) -> str:
+    """'complete', 'incomplete' (more lines are wanted) or 'invalid' (no further line can repair it)."""
+    if not source.strip():
+        return "complete"
+    if is_command(source):
+        ended = not source.lstrip().startswith("%%") or source.endswith("\n")
+        return "complete" if ended else "incomplete"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = codeop.compile_command(source, "<input>", "exec")
+    except (SyntaxError, ValueError, OverflowError):
+        return "invalid"
+    except (RecursionError, MemoryError):
+        return "complete"  # nested too deeply for the compiler, which running it will tell
+    if code is None:
+        return "incomplete"
+    lines = source.split("\n")
+    # A block goes on until an empty line, as everywhere: its next line may belong to it.
+    if len(lines) > 1 and lines[-1].strip() and lines[-1][0].isspace():
+        return "incomplete"
+    return "complete"
+
+
+def syntax_error(source: str) -> SyntaxError | None:
+    """The error that compiling ``source`` raises, if any."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, "<input>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return error
+    except (ValueError, OverflowError) as error:
+        return SyntaxError(str(error))
+    except (RecursionError, MemoryError):
+        pass
+    return None
+
+
+def next_indent(source: str) -> str:
+    """The white space that the line after ``source`` begins with."""
+    last = source.split("\n")[-1]
+    indent = last[: len(last) - len(last.lstrip())]
+    if last.rstrip().endswith(":"):
+        return indent + INDENT
+    words = last.split(None, 1)
+    ends = bool(words) and words[0] in _LAST and _closed(source)
+    return indent.removesuffix(INDENT) if ends else indent
+
+
+def inputs(source: str) -> Iterator[str]:
+    """The inputs of a file, in order."""
+    buffer: list[str] = []
+    lines = source.split("\n")
+    i = 0
+    while i < len(lines):
+        line = lines[i]
+        i += 1
+        is_ours = line.startswith("%") or (line.rstrip().endswith("?") or line.startswith("?")) and is_question(line)
+        if not is_ours or not _closed("\n".join(buffer)):
+            buffer.append(line)
+            continue
+        yield from _statements("\n".join(buffer))
+        buffer = []
+        if line.startswith("%%"):
+            body = [line]
+            while i < len(lines) and lines[i].strip():
+                body.append(lines[i])
+                i += 1
+            line = "\n".join(body) + "\n"
+        yield line
+    yield from _statements("\n".join(buffer))
+
+
+def _closed(source: str) -> bool:
+    """Whether a ``%`` on the line after ``source`` begins a command: no bracket or string is open."""
+    if not source.strip():
+        return True
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return status(source) == "invalid"
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return True
+
+
+def _statements(source: str) -> Iterator[str]:
+    """The top-level statements of Python source, those that share a line together."""
+    if not source.strip():
+        return
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield source.strip("\n")  # running it tells what is wrong
+        return
+    lines = source.split("\n")
+    end = 0
+    start = None
+    for i, node in enumerate(body):
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        start = first if start is None else start
+        end = node.end_lineno or first
+        following = body[i + 1].lineno if i + 1 < len(body) else None
+        if following != end:
+            yield "\n".join(lines[start - 1 : end])
+            start = None
+
+
+def register(filename: str, source: str) -> None:
+    """Let tracebacks, ``inspect`` and the stepper find ``source`` under ``filename``."""
+    linecache.cache[filename] = (len(source), None, [line + "\n" for line in source.split("\n")], filename)
+    _registered.append(filename)
+    if len(_registered) > MOST_REGISTERED:
+        linecache.cache.pop(_registered.pop(0), None)
+
+
+_FUTURE = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+
+
+def future_flags(code: CodeType | None) -> int:
+    """The flags of the future statements that ``code`` was compiled with, for compiling what follows it."""
+    return 0 if code is None else code.co_flags & _FUTURE
+
+
+def compiled(source: str, filename: str, flags: int = 0) -> tuple[CodeType | None, CodeType | None]:
+    """``(statements, expression)``: all but a last expression to execute, and that expression to evaluate and
+    show.
+
+    The expression is None if the source does not end in one, or if a semicolon silences it. Raises
+    SyntaxError.
+    """
+    tree = compile(source, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+    body = tree.body  # type: ignore[attr-defined]
+    last = body[-1] if body else None
+    silent = source.rstrip().endswith(";")
+    expression = None
+    if isinstance(last, ast.Expr) and not silent:
+        expression = compile(ast.Expression(last.value), filename, "eval", flags, dont_inherit=True)
+        body = body[:-1]
+    if not body:
+        return None, expression
+    module = ast.Module(body, getattr(tree, "type_ignores", []))
+    return compile(module, filename, "exec", flags, dont_inherit=True), expression
+
+
+def parse_expression(name: str, text: str, what: str = "an expression") -> ast.expr:
+    """``text`` as a Python expression; UsageError if it is none."""
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        detail = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise UsageError(f"%{name} needs {what}, and {text.strip()!r} is none: {detail}") from None

@@ -1,0 +1,80 @@
+"""Types as commands write them: ``f32[3]`` is Python, and means a type where the user has no variable ``f32``."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from typing import Any
+
+from minijax.core import dtypes
+from minijax.core.avals import ShapeDtypeStruct
+from minijax.tools.usage import UsageError
+
+DTYPES = (
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "c64",
+    "c128",
+    "bool",
+)
+_SPEC = rf"\s*({'|'.join(DTYPES)})\[([\d\s,]*)\]\s*"
+_EMPTY_SPEC = rf"\b({'|'.join(DTYPES)})\[\s*\]"
+class SpecType:
+    """``f32``: subscribed with a shape it gives a ``ShapeDtypeStruct``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getitem__(self, shape: Any) -> ShapeDtypeStruct:
+        dims = shape if isinstance(shape, tuple) else (shape,)
+        if not all(hasattr(type(x), "__index__") and 0 <= operator.index(x) < 1 << 63 for x in dims):
+            raise UsageError(f"{self.name}[{', '.join(map(repr, dims))}] is no type: dimensions are integers from 0 on")
+        return ShapeDtypeStruct(dims, dtypes.from_short_name(self.name))
+
+    def __repr__(self) -> str:
+        return f"<type {self.name}; write {self.name}[3] for an array of it>"
+
+
+SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"}
+# ``bool`` stays Python's own: only where a command's expression subscribes it is it a type, under this name,
+# which nothing of the user's can hide.
+BOOL = "bool the type"
+_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+def subscribed_bools(node: ast.AST) -> list[ast.Name]:
+    """The ``bool`` of each ``bool[3]`` in an expression, but for those in scopes of their own, such as a lambda's."""
+    found: list[ast.Name] = []
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id == "bool":
+            found.append(each.value)
+        if not isinstance(each, _SCOPES):
+            todo += ast.iter_child_nodes(each)
+    return found
+
+
+def spec(text: str) -> ShapeDtypeStruct | None:
+    """``f32[3,4]`` as a type, or None if it is no such text."""
+    match = re.fullmatch(_SPEC, text)
+    pieces = [] if match is None else [piece.strip() for piece in match[2].split(",") if piece.strip()]
+    if match is None or not all(map(str.isdigit, pieces)):
+        return None
+    return SpecType(match[1])[tuple(map(int, pieces))]
+
+
+def expression_text(text: str) -> str:
+    """``text`` with the types of scalars, ``f32[]``, in Python's grammar."""
+    return re.sub(_EMPTY_SPEC, r"\1[()]", text)
+
+

@@ -1,0 +1,359 @@
+"""What a command works on: a function and its arguments, read out of an expression or of a cell.
+
+``f(x, y)`` gives f and its arguments, evaluated; any other expression, such as ``sin(x) * y``, is a function
+of the variables in it that hold arrays or numbers; a cell is a function of the inputs that its first line
+names. ``f32[3]`` stands for an array of that type where the user has no variable of that name.
+
+A call such as ``lax.scan(step, 1.0, xs, length=4)`` has arguments that no transformation takes. There the
+arrays and floats are the arguments, and all else (functions, trip counts, flags, texts) is part of the function.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minijax.api import make_jaxpr
+from minijax.api.compile import JitFunction
+from minijax.core.array import Array, is_array_like
+from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
+from minijax.tools.frozen import Frozen
+from minijax.tools.session.source import parse_expression
+from minijax.tools.session.specs import expression_text, spec
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+
+class Target(Frozen):
+    """A function with arguments. ``names`` calls the arguments by name; ``loose`` says that they are
+    variables of an
+    expression, not a call's arguments."""
+
+    fun: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    names: tuple[str, ...]
+    title: str
+    loose: bool = False
+
+    def call(self) -> Any:
+        """The function's value at the arguments."""
+        return self.fun(*self.args, **self.kwargs)
+
+    @property
+    def abstract(self) -> bool:
+        """Whether some argument is only a type."""
+        leaves = tree_leaves((self.args, self.kwargs))
+        return any(isinstance(x, ShapeDtypeStruct) for x in leaves)
+
+    def concrete(self, command: str) -> Target:
+        """This target, if its arguments are values; UsageError if one of them is only a type."""
+        if self.abstract:
+            raise UsageError(f"%{command} needs values to run with: {self.title} has an argument that is only a type")
+        return self
+
+
+def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    return fun, args, kwargs
+
+
+def captured(session: Session, node: ast.Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The function and the arguments of a call, evaluated; the call is not made."""
+    __tracebackhide__ = True
+    name = "capture call"  # no identifier: nothing of the user's can be hidden by it
+    capturing = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
+    return session.evaluate(capturing, {name: _capture})  # type: ignore[no-any-return]
+
+
+def is_value(x: Any) -> bool:
+    """Whether a variable that holds ``x`` is an input of an expression: it is made of arrays and numbers."""
+    if isinstance(x, (Array, Tracer, np.ndarray, np.generic, int, float, complex, ShapeDtypeStruct)):
+        return not isinstance(x, type) and not (isinstance(x, np.ndarray) and x.dtype == object)
+    if type(x) in (list, tuple, dict) and x:
+        leaves = tree_leaves(x)
+        return bool(leaves) and all(is_array_like(leaf) for leaf in leaves)
+    return False
+
+
+def from_expression(session: Session, command: str, text: str) -> Target:
+    """The function and arguments that ``text`` tells of.
+
+    Raises:
+      UsageError: ``text`` is no expression, or calls something that cannot be called. Exceptions of the
+        user's code pass.
+    """
+    __tracebackhide__ = True
+    text = expression_text(text)
+    node = parse_expression(command, text, "an expression such as f(x)")
+    if isinstance(node, ast.Call):
+        found = _from_call(session, node, text)
+        if found is not None:
+            return found
+    elif isinstance(node, ast.Name) and callable(session.lookup(node.id)):
+        raise UsageError(f"{node.id} is a function: give it arguments, as in {node.id}(3.0) or {node.id}(f32[3])")
+    return _from_variables(session, node, text)
+
+
+def _from_call(session: Session, node: ast.Call, text: str) -> Target | None:
+    __tracebackhide__ = True
+    fun, args, kwargs = captured(session, node)
+    if not callable(fun):
+        raise UsageError(f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called")
+    # x.sum() and x.at[0].set(y) are functions of x, not calls without it
+    owner = getattr(fun, "__self__", None)
+    if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith("minijax.numpy"):
+        return None
+    names = argument_names(fun, len(args))
+    if len(node.args) == len(args):  # no stars: what has no name of its own is called as the user calls it
+        pairs = list(zip(names, node.args, strict=True))
+        names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
+    whole = Target(fun, tuple(args), kwargs, names, text.strip())
+    if all(map(_traceable, (*args, *kwargs.values()))):
+        return whole
+    places = [i for i, x in enumerate(args) if not _is_input(x)]
+    return with_fixed(whole, places, [name for name, x in kwargs.items() if not _is_input(x)])
+
+
+def _traceable(x: Any) -> bool:
+    """Whether a transformation takes ``x``, a tree of arrays and numbers, as an argument."""
+    return all(isinstance(leaf, ShapeDtypeStruct) or is_array_like(leaf) for leaf in tree_leaves(x))
+
+
+def _is_input(x: Any) -> bool:
+    """Whether ``x`` is an argument of a call that has others which cannot be one: a tree of arrays and floats, or of
+    these and integers."""
+    leaves = tree_leaves(x)
+    return bool(leaves) and _traceable(x) and not all(isinstance(leaf, (bool, int)) for leaf in leaves)
+
+
+def with_fixed(target: Target, places: Collection[int], keywords: Collection[str] = ()) -> Target:
+    """``target`` as a function of its other arguments, those at ``places`` and of these ``keywords`` fixed."""
+    fun, args, kwargs = target.fun, target.args, target.kwargs
+    moving = [i for i in range(len(args)) if i not in places]
+    fixed = {name: x for name, x in kwargs.items() if name in keywords}
+
+    def call(*inputs: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        whole = list(args)
+        for i, x in zip(moving, inputs, strict=True):
+            whole[i] = x
+        return fun(*whole, **fixed, **named)
+
+    call.__name__ = getattr(fun, "__name__", type(fun).__name__)
+    others = {name: x for name, x in kwargs.items() if name not in keywords}
+    names = tuple(target.names[i] for i in moving)
+    return Target(call, tuple(args[i] for i in moving), others, names, target.title, target.loose)
+
+
+def positional(target: Target) -> Target:
+    """The target with its keyword arguments made positional, in the order in which jaxprs have them."""
+    if not target.kwargs:
+        return target
+    keywords = sorted(target.kwargs)
+    count = len(target.args)
+
+    def fun(*args: Any) -> Any:
+        __tracebackhide__ = True
+        return target.fun(*args[:count], **dict(zip(keywords, args[count:], strict=True)))
+
+    fun.__name__ = getattr(target.fun, "__name__", type(target.fun).__name__)
+    args = (*target.args, *(target.kwargs[name] for name in keywords))
+    return Target(fun, args, {}, (*target.names, *keywords), target.title, target.loose)
+
+
+def traceable(command: str, target: Target, static: int | Sequence[int] | None = None) -> Target:
+    """``target`` as a function that can be staged: without its static arguments.
+
+    These are the ones that its ``jit`` names, and ``static``, a command's option, counted from 0.
+
+    Raises:
+      UsageError: there is no such argument.
+    """
+    numbers = () if static is None else (static,) if isinstance(static, int) else tuple(static)
+    count = len(target.args)
+    for i in numbers:
+        if not -count <= i < count:
+            has = f"{target.title} has {count}, counted from 0" if count else f"{target.title} has none"
+            raise UsageError(f"%{command} --static {i}: there is no such argument; {has}")
+    places = {i % count for i in numbers}
+    keywords: set[str] = set()
+    if isinstance(target.fun, JitFunction):
+        places |= {i % count for i in target.fun.static_argnums if -count <= i < count}
+        keywords = {name for name in target.fun.static_argnames if name in target.kwargs}
+    return with_fixed(target, places, keywords) if places or keywords else target
+
+
+def stage(target: Target) -> ClosedJaxpr:
+    """The jaxpr of a target; its value, if that is a jaxpr, as of ``make_jaxpr(f)(x)``."""
+    __tracebackhide__ = True
+    if getattr(getattr(target.fun, "__code__", None), "co_qualname", "").startswith("make_jaxpr."):
+        return _made_jaxpr(target)
+    is_jaxpr = False
+
+    @functools.wraps(target.fun)
+    def program(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        nonlocal is_jaxpr
+        value = target.fun(*args, **kwargs)
+        is_jaxpr = isinstance(value, ClosedJaxpr)
+        return () if is_jaxpr else value
+
+    closed = make_jaxpr(program)(*target.args, **target.kwargs)
+    # of the values themselves: what a tracer stands for now may be an argument that is no array
+    return _made_jaxpr(target) if is_jaxpr else closed
+
+
+def _made_jaxpr(target: Target) -> ClosedJaxpr:
+    __tracebackhide__ = True
+    value = target.call()
+    return value if isinstance(value, ClosedJaxpr) else value[0]
+
+
+def free_names(text: str) -> list[str]:
+    """The names that an expression takes from around it, in the order of the text; not the parameters of a lambda."""
+    import symtable  # costs half a millisecond, which every start would pay
+
+    todo = [symtable.symtable(text.strip(), "<expression>", "eval")]
+    found = set()
+    for table in todo:
+        found |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+        todo += table.get_children()
+    nodes = [node for node in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(node, ast.Name)]
+    nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+    return list(dict.fromkeys(node.id for node in nodes if node.id in found))
+
+
+def _from_variables(session: Session, node: ast.expr, text: str) -> Target:
+    __tracebackhide__ = True
+    names = [name for name in free_names(text) if is_value(session.lookup(name))]
+    parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+    fun = session.evaluate(ast.Lambda(parameters, node), {})
+    fun.__name__ = "expression"
+    return Target(fun, tuple(session.lookup(n) for n in names), {}, tuple(names), text.strip(), loose=True)
+
+
+def argument_names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """What the first ``count`` positional arguments of ``fun`` are called."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return tuple(known[i] if i < len(known) else f"argument {i}" for i in range(count))
+
+
+def input_names(target: Target) -> list[str]:
+    """What the leaves of a target's arguments are called, in the order of its jaxpr's inputs: ``x``, ``p['w'][0]``."""
+    pairs = [*zip(target.names, target.args, strict=True), *sorted(target.kwargs.items())]
+    return [name + keystr(path) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
+
+
+def from_cell(session: Session, command: str, line: str, body: str) -> Target:
+    """A cell as a function of the inputs named on its first line: ``x=f32[3] y z=2.0 + 1``.
+
+    A name alone takes the variable's value. The cell's value is its last expression, or what its last line
+    assigns.
+    """
+    __tracebackhide__ = True
+    names: list[str] = []
+    args: list[Any] = []
+    for name, text in inputs(f"%%{command}", line):
+        names.append(name)
+        args.append(input_value(session, f"%%{command}", name, text))
+    fun = _cell_function(session, command, line, body, names)
+    return Target(fun, tuple(args), {}, tuple(names), f"cell({', '.join(names)})", loose=True)
+
+
+def inputs(label: str, line: str) -> list[tuple[str, str | None]]:
+    """The pieces of a line of inputs, ``x=f32[3] y``: names, and the texts after their equals signs.
+
+    ``label`` is the command as its user writes it, for the UsageError about a word that is no name, or is there twice.
+    """
+    starts = list(re.finditer(r"(?:^|\s)([A-Za-z_]\w*)\s*=(?!=)", line))
+    out: list[tuple[str, str | None]] = []
+
+    def bare(text: str) -> None:
+        for word in text.replace(",", " ").split():
+            if not word.isidentifier():
+                raise UsageError(f"{label}: {word!r} is no name; inputs are written as x=f32[3] y=2.0 z")
+            out.append((word, None))
+
+    bare(line[: starts[0].start()] if starts else line)
+    for i, match in enumerate(starts):
+        end = starts[i + 1].start() if i + 1 < len(starts) else len(line)
+        text, rest = _take_value(line[match.end() : end])
+        out.append((match[1], text))
+        bare(rest)
+    names = [name for name, _ in out]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{label}: the input {name} is given twice")
+    return out
+
+
+def _take_value(text: str) -> tuple[str, str]:
+    """``text`` divided into its longest beginning that is an expression, and the bare names after it."""
+    words = text.strip().strip(",").split(" ")
+    for count in range(len(words), 0, -1):
+        value = " ".join(words[:count]).rstrip(",")
+        try:
+            ast.parse(expression_text(value).strip(), mode="eval")
+        except SyntaxError:
+            continue
+        return value, " ".join(words[count:])
+    return text.strip(), ""
+
+
+def input_value(session: Session, label: str, name: str, text: str | None) -> Any:
+    """The value, or the type, of one of the ``inputs``; without a text that of the user's variable."""
+    __tracebackhide__ = True
+    if text is None:
+        if not session.has(name):
+            raise UsageError(f"{label}: there is no variable {name}; give its type or value: {name}=f32[3]")
+        return session.lookup(name)
+    found = spec(text)
+    return session.evaluate(parse_expression(label[1:], expression_text(text)), {}) if found is None else found
+
+
+def _cell_function(session: Session, command: str, line: str, body: str, names: list[str]) -> Callable[..., Any]:
+    filename = session.new_source(f"%%{command} {line}\n{body}")
+    # the source is registered with the command's line before the body. Not ast.parse: its frame is not the user's
+    tree: Any = compile("\n" + body, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    if not tree.body:
+        raise UsageError(f"%%{command} needs a body below its first line; its last expression is the function's value")
+    last = tree.body[-1]
+    if isinstance(last, ast.Expr):
+        tree.body[-1] = ast.copy_location(ast.Return(last.value), last)
+    else:
+        tree.body.append(ast.copy_location(ast.Return(_assigned(command, last)), last))
+    parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+    function = ast.FunctionDef("cell", parameters, tree.body, [], None)
+    function.lineno, function.col_offset = 1, 0
+    if "type_params" in ast.FunctionDef._fields:
+        function.type_params = []  # type: ignore[attr-defined]
+    module = ast.fix_missing_locations(ast.Module([function], []))
+    scope: dict[str, Any] = {}
+    exec(compile(module, filename, "exec", dont_inherit=True), session.namespace, scope)
+    return scope["cell"]
+
+
+def _assigned(command: str, last: ast.stmt) -> ast.expr:
+    """What ``last`` assigns, to be read."""
+    if isinstance(last, ast.Assign):
+        target: ast.expr = last.targets[-1]
+    elif isinstance(last, (ast.AugAssign, ast.AnnAssign)):
+        target = last.target
+    else:
+        raise UsageError(f"%%{command}: the cell must end in an expression or an assignment, which is its value")
+    return ast.parse(ast.unparse(target), mode="eval").body

@@ -1,0 +1,135 @@
+"""Exceptions as documents: the user's frames, the engine's frames counted, and what the exception says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from minijax import errors
+from minijax.config import config
+from minijax.core import operands
+from minijax.core.trace import state
+from minijax.tools.documents.document import Document, Line, Text, document
+
+if TYPE_CHECKING:
+    import traceback
+
+# Frames that the user wrote; the rest is the engine's.
+_LONGEST = 40
+# What runs the inputs of a session.
+_SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py")
+
+
+def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, bool]]:
+    """Each frame from the outside in, and whether it is the user's."""
+    import traceback  # here and below: most sessions show no error, and starting one has a budget
+
+    for summary in traceback.extract_tb(tb):
+        yield summary, errors.is_user_file(summary.filename)
+
+
+def last_user_place(error: BaseException) -> str:
+    """``<minijax-3>:1``, the innermost line of the user's that an exception passed, or nothing."""
+    places = [f"{frame.filename}:{frame.lineno}" for frame, is_user in _frames(error.__traceback__) if is_user]
+    return places[-1] if places else ""
+
+
+def is_internal(error: BaseException) -> bool:
+    """Whether the engine raised ``error`` itself: a look-up that failed, say, and was handled."""
+    frames = list(_frames(error.__traceback__))
+    return bool(frames) and not frames[-1][1]
+
+
+def error_document(error: BaseException, all_frames: bool = False) -> Document:
+    """What to show of ``error``. Its causes come first, as Python prints them.
+
+    ``all_frames`` (or the setting ``traceback_filtering='off'``) shows the engine's frames too.
+    """
+    # an error at a level that the session keeps open has left no interpreter
+    operands.annotate(error, None, state.stack)
+    hide = not all_frames and config.read("traceback_filtering") != "off"
+    lines: list[Line] = []
+    chain: list[tuple[BaseException, str]] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    link = ""
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        chain.append((current, link))
+        if current.__cause__ is not None:
+            current, link = current.__cause__, "The above exception was the direct cause of this one:"
+        elif (
+            current.__context__ is not None
+            and not current.__suppress_context__
+            and not (hide and is_internal(current.__context__))
+        ):
+            current, link = current.__context__, "While handling it, another exception occurred:"
+        else:
+            current = None
+    for each, link in reversed(chain):
+        lines += _one(each, hide)
+        if link:
+            lines += [(), (("muted", link),), ()]
+    return document(Text(tuple(lines), wrap=False))
+
+
+def _one(error: BaseException, hide: bool) -> Iterator[Line]:
+    hidden = 0
+    shown = list(_frames(error.__traceback__))
+    # The first frames are those of the session that ran the input.
+    while shown and not shown[0][1]:
+        shown.pop(0)
+    if len(shown) > _LONGEST:
+        cut = len(shown) - _LONGEST
+        shown = shown[: _LONGEST // 2] + shown[cut + _LONGEST // 2 :]
+        yield (("muted", f"({cut} frames in the middle are left out)"),)
+    for frame, is_user in shown:
+        if hide and not is_user:
+            hidden += 1
+            continue
+        place = frame.filename if is_user else os.path.relpath(frame.filename, errors._PACKAGE)
+        yield (("place", f"  {place}:{frame.lineno}"), ("muted", f" in {frame.name}"))
+        if frame.line:
+            yield (("", f"    {frame.line}"),)
+    if hidden:
+        counted = "1 frame" if hidden == 1 else f"{hidden} frames"
+        yield (("muted", f"  ({counted} of minijax hidden; %config frames all shows them)"),)
+    yield from _message(error, hide)
+
+
+def _quoted_frame(piece: str) -> str:
+    """The file of a frame, if a line of a message is one of a traceback that the message quotes."""
+    match = re.match(r'\s+File "(.+)", line \d+, in ', piece)
+    return "" if match is None else match[1]
+
+
+def _without_engine_frames(pieces: list[str]) -> list[str]:
+    """The lines of a message less the engine's frames, and less those from before the session ran the input."""
+    files = [_quoted_frame(piece) for piece in pieces]
+    runs = [i for i, file in enumerate(files) if file == _SESSION]
+    begin = runs[-1] if runs else 0
+    return [
+        piece
+        for i, (piece, file) in enumerate(zip(pieces, files, strict=True))
+        if not file or (i > begin and errors.is_user_file(file))
+    ]
+
+
+def _message(error: BaseException, hide: bool) -> Iterator[Line]:
+    import traceback
+
+    pieces = "".join(traceback.format_exception_only(error)).rstrip("\n").split("\n")
+    if hide:
+        # XLA quotes the whole traceback of a callback that failed
+        pieces = _without_engine_frames(pieces)
+    if isinstance(error, SyntaxError):
+        for piece in pieces[:-1]:
+            yield (("", piece),)
+        pieces = pieces[-1:]
+    kind, colon, rest = pieces[0].partition(":")
+    yield (("error", kind + colon), ("", rest))
+    for piece in pieces[1:]:
+        yield (("", piece),)

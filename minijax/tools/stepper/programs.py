@@ -1,0 +1,143 @@
+"""The programs of a call beside each other: Python, jaxpr, StableHLO and what XLA made of it, as a stepper shows them.
+
+A selection is a set of equations. It comes from a cursor's moment, or from a line of one of the programs; every program
+marks the lines that belong to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minijax.tools.documents.document import MARK, Block, Code, Document, Line, Segment, document, line, text
+from minijax.tools.frozen import Frozen
+from minijax.tools.programs.link_views import equations_text, places_text
+from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import BindRecord, EquationRecord, Recording, place_parts
+
+# The panes, in the order in which a program is made.
+PROGRAM_PANES = ("python", "jaxpr", "stablehlo", "optimized")
+_MOST_NAMED = 6
+
+
+class Selection(Frozen):
+    """Equations by their numbers, those inside them included; and the line they were chosen by: the index of a pane of
+    ``LinkedPrograms.panes`` and of one of its lines, or -1.
+    """
+
+    equations: frozenset[int] = frozenset()
+    pane: int = -1
+    index: int = -1
+
+
+def recorded_programs(recording: Recording) -> LinkedPrograms | None:
+    """The linked programs of what was compiled last while recording, if they were kept."""
+    for executable in reversed(recording.executables):
+        found = getattr(executable, "programs", None)
+        if isinstance(found, LinkedPrograms):
+            return found
+    return None
+
+
+def at_moment(programs: LinkedPrograms, cursor: Cursor) -> Selection:
+    """The equations of the user's line at the cursor's moment: those of its operation, if the line has such."""
+    state = cursor.state()
+    file, number, _ = place_parts(state.place)
+    if not file:
+        return Selection()
+    found = [programs.equation(each) for each in programs.at_line(number, file)]
+    node = state.moment.node
+    name = node.primitive if isinstance(node, BindRecord | EquationRecord) else ""
+    found = [each for each in found if each.primitive == name] or found
+    return Selection(programs.with_inner(each.number for each in found))
+
+
+def at_line(programs: LinkedPrograms, pane: int, index: int) -> Selection:
+    """The equations of a line of the pane with this index among ``programs.panes``."""
+    return Selection(programs.with_inner(programs.panes[pane].links[index]), pane, index)
+
+
+def pane_index(programs: LinkedPrograms, name: str, selection: Selection, place: str = "") -> int:
+    """Which of ``programs.panes`` a stepper's pane ``name`` shows; -1 if there is no such program.
+
+    Of several files of Python the one that was selected in, that has most of the selection, or that ``place`` is in.
+    """
+    languages = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "optimized": "hlo"}
+    known = list(enumerate(programs.panes))
+    wanted = languages.get(name, "python")
+    among = [(index, pane) for index, pane in known if pane.language == wanted]
+    if not among:
+        return -1
+    if any(index == selection.pane for index, _ in among):
+        return selection.pane
+    file = place_parts(place)[0]
+    counts = [(len(pane.with_equations(selection.equations)), pane.title == file, -index) for index, pane in among]
+    return -max(counts)[2]
+
+
+def linked_pane(programs: LinkedPrograms, index: int, selection: Selection, place: str = "") -> Document:
+    """One of ``programs.panes`` with the lines of the selection marked."""
+    if index < 0:
+        return document(text("there is no such program here", role="muted"))
+    pane = programs.panes[index]
+    linked = frozenset(pane.with_equations(selection.equations))
+    current = selection.index if selection.pane == index else -1
+    if current < 0 and pane.language == "python":
+        file, number, _ = place_parts(place)
+        # the moment's line, if nothing was selected by hand
+        current = pane.index(number) if selection.pane < 0 and number and file == pane.title else -1
+    blocks: list[Block] = []
+    if pane.language == "python":
+        blocks.append(text(line(("place", pane.title)), wrap=False))
+    blocks += _runs(pane, linked, current)
+    if pane.left_out:
+        blocks.append(text(f"... {pane.left_out} more lines", role="muted"))
+    return document(*blocks)
+
+
+def _runs(pane: Pane, linked: frozenset[int], current: int) -> Iterator[Block]:
+    """The lines, numbered; what is between parts of a file that do not follow one another is left out."""
+    numbers = pane.numbers if pane.language == "python" else range(1, len(pane.lines) + 1)
+    start = 0
+    for i in range(1, len(pane.lines) + 1):
+        if i < len(pane.lines) and numbers[i] == numbers[i - 1] + 1:
+            continue
+        if start:
+            yield text("⋮", role="muted")
+        shift = numbers[start] - start
+        marked = (current + shift,) if start <= current < i else ()
+        marks = frozenset(index + shift for index in linked if start <= index < i)
+        yield Code("\n".join(pane.lines[start:i]), pane.language, numbers[start], marked, marks)
+        start = i
+
+
+def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
+    """What is selected: ``eqn 3 · <minijax-1>:2 · mul``, and what became of it where it is gone."""
+    if not selection.equations:
+        note = ""
+        if selection.pane >= 0:
+            pane = programs.panes[selection.pane]
+            note = pane.notes[selection.index] if selection.index < len(pane.notes) else ""
+        return line(("muted", f"no equation belongs to this line{': ' + note if note else ''}"))
+    numbers = tuple(sorted(selection.equations))
+    equations = [programs.equation(number) for number in numbers]
+    names = list(dict.fromkeys(each.primitive for each in equations))
+    more = f" +{len(names) - _MOST_NAMED}" if len(names) > _MOST_NAMED else ""
+    out: list[Segment] = [("current", MARK + " "), ("heading", equations_text(numbers))]
+    where = places_text(equations)
+    if where:
+        out += [("muted", " · "), ("place", where)]
+    out += [("muted", " · "), ("primitive", ", ".join(names[:_MOST_NAMED]) + more)]
+    said = _missing(equations)
+    if said:
+        out += [("muted", " · "), ("warning", said)]
+    return tuple(out)
+
+
+def _missing(equations: list[Equation]) -> str:
+    """Why nothing of the selection is in a later program, if so."""
+    for note, name in (("stablehlo_note", "StableHLO"), ("hlo_note", "optimised")):
+        reasons = [getattr(each, note) for each in equations]
+        if all(reasons):
+            return f"{name}: {reasons[0]}"
+    return ""

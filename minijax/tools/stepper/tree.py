@@ -1,0 +1,122 @@
+"""The tree of a recording as lines: a window around a cursor, computed from what is in it however long the rest is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minijax.tools.documents.document import MARK, Line, Segment, line
+from minijax.tools.frozen import Frozen
+from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Moment
+from minijax.tools.recording.log import MOST_INDENT, outcome, record_line
+from minijax.tools.recording.records import BindRecord, ScopeRecord
+
+# How deep the tree is unfolded where the cursor is not.
+FOLD = 6
+
+
+class Rows(Frozen):
+    """Lines of the tree, the moment that each stands for, and which of them is the cursor's."""
+
+    lines: tuple[Line, ...]
+    positions: tuple[int, ...]
+    current: int
+
+
+def tree_rows(cursor: Cursor, before: int, after: int, fold: int = FOLD) -> Rows:
+    """The line of the cursor's moment, and up to ``before`` lines above and ``after`` below it.
+
+    Where there are fewer above, there are more below, and the reverse.
+    """
+    walk = _Walk(cursor, fold)
+    here = walk.row_of(cursor.position)
+    above = list(_take(walk.backwards(here), before + after))
+    below = list(_take(walk.forwards(here), before + after))
+    up = max(before, before + after - len(below))
+    positions = [*reversed(above[:up]), here]
+    positions += below[: before + after + 1 - len(positions)]
+    lines = tuple(walk.line(position, position == here) for position in positions)
+    return Rows(lines, tuple(positions), positions.index(here))
+
+
+def _take(walk: Iterator[int], most: int) -> Iterator[int]:
+    for _, each in zip(range(most), walk, strict=False):
+        yield each
+
+
+class _Walk:
+    """The rows that are shown: an unfolded record has one for its entering and, if it has children, one for its
+    leaving; everything else has one."""
+
+    def __init__(self, cursor: Cursor, fold: int) -> None:
+        self.cursor = cursor
+        self.moments = cursor.moments
+        self.fold = fold
+        # the records that the cursor is inside of: unfolded at any depth
+        self.open = set()
+        parent = cursor.moment.parent
+        while parent >= 0:
+            self.open.add(parent)
+            parent = self.moments[parent].parent
+
+    def unfolded(self, entered: int) -> bool:
+        """Whether the rows inside the record entered at this moment are shown."""
+        moment = self.moments[entered]
+        return moment.other > entered + 1 and (moment.depth < self.fold or entered in self.open)
+
+    def row_of(self, position: int) -> int:
+        """The moment by whose row ``position`` is shown."""
+        moment = self.moments[position]
+        return moment.other if moment.kind == LEAVE and not self.unfolded(moment.other) else position
+
+    def forwards(self, position: int) -> Iterator[int]:
+        """The rows after this one."""
+        while True:
+            moment = self.moments[position]
+            skip = moment.kind == ENTER and not self.unfolded(position)
+            position = moment.other + 1 if skip else position + 1
+            if position >= len(self.moments):
+                return
+            yield position
+
+    def backwards(self, position: int) -> Iterator[int]:
+        """The rows before this one, nearest first."""
+        while position > 0:
+            position = self.row_of(position - 1)
+            yield position
+
+    def line(self, position: int, here: bool) -> Line:
+        """The row of a moment. What lies in the cursor's future is muted, and tells no results."""
+        moment = self.moments[position]
+        now = self.cursor.position
+        mark: Segment = ("current", MARK) if here else ("", " ")
+        indent: Segment = ("muted", "  " * min(moment.depth, MOST_INDENT))
+        segments = (*self.text(moment, position), *self.folded(moment, position))
+        if position > now:
+            segments = (("muted", "".join(piece for _, piece in segments)),)
+        return (mark, indent, *segments)
+
+    def text(self, moment: Moment, position: int) -> Line:
+        node, now = moment.node, self.cursor.position
+        if moment.kind == BEGIN:
+            source = self.cursor.recording.source
+            return line(("heading", "begin"), ("muted", f"  {source}" if source else ""))
+        if moment.kind == END or node is None:
+            return line(("heading", "end"))
+        if moment.kind == EVENT:
+            return record_line(node)
+        if moment.kind == LEAVE:
+            if isinstance(node, ScopeRecord):
+                return line(("muted", "└ "), ("level", node.level), ("muted", " ended"))
+            assert isinstance(node, BindRecord)
+            came = outcome(node) or (("muted", " done"),)
+            return (("muted", "└ "), ("primitive", node.primitive), *came)
+        # entered: what it came to is on a row of its own if it is unfolded
+        done = not self.unfolded(position) and moment.other <= now
+        return record_line(node, done and isinstance(node, BindRecord))
+
+    def folded(self, moment: Moment, position: int) -> Line:
+        """How much a folded record hides."""
+        if moment.kind != ENTER or self.unfolded(position) or moment.other == position + 1:
+            return ()
+        assert isinstance(moment.node, (BindRecord, ScopeRecord))
+        return line(("muted", f"  + {moment.other - position - 1} inside"))
