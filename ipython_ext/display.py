@@ -13,7 +13,7 @@ from typing import Any
 
 from minijax.ipython_ext.places import renamer
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.documents.document import Block, Code, Document, Program, Row, Text, document, line
+from minijax.tools.documents.document import Block, Code, Document, Printout, Row, Text, document, line
 from minijax.tools.documents.html import to_html
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.theme import to_text
@@ -86,7 +86,7 @@ def _widget(recording: Any, start: int = 0) -> str:
 
 def _jaxpr(jaxpr: Any) -> Document:
     """A jaxpr, cut where it would flood the page."""
-    return document(Program(jaxpr_document(jaxpr, max_eqns=MOST_EQUATIONS)))
+    return document(Printout(jaxpr_document(jaxpr, max_eqns=MOST_EQUATIONS)))
 
 
 def _lowered(lowered: Any) -> Document:

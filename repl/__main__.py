@@ -25,11 +25,11 @@ without a terminal: piped input is run like a session, input by input, and goes 
 stop at the first one. The exit code is 1 if an input raised. Nothing in the current folder is run on its own.
 
 settings: $XDG_CONFIG_HOME/minijax/config.toml (by default under ~/.config); %config lists and saves them.
-Options win over them; NO_COLOR and TERM=dumb turn colours off.
+Invocation win over them; NO_COLOR and TERM=dumb turn colours off.
 """
 
 
-class Options:
+class Invocation:
     """What the command line says; as it is without options."""
 
     file: str | None = None
@@ -70,7 +70,7 @@ def arguments() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; returns the exit code."""
     given = sys.argv[1:] if argv is None else list(argv)
-    options = Options()
+    options = Invocation()
     if len(given) == 2 and given[0] == "-c":
         options.code = given[1]
     elif given:
@@ -99,7 +99,7 @@ def _give_up(stream: TextIO | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # type: ignore[union-attr]
 
 
-def settings_from(options: Options) -> tuple[Settings, list[str]]:
+def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
     """The settings file's, then the options'; with what is wrong in the file."""
     settings = Settings()
     warnings = [] if options.no_config else load(settings, settings_path())
@@ -115,7 +115,7 @@ def settings_from(options: Options) -> tuple[Settings, list[str]]:
     return settings, warnings
 
 
-def _main(options: Options) -> int:
+def _main(options: Invocation) -> int:
     if options.version:
         batch.write(sys.stdout, batch.versions() + "\n")
         return 0
@@ -154,7 +154,7 @@ def _main(options: Options) -> int:
     return batch.plain_prompt(session, page) if prompt is None else prompt.run(session)
 
 
-def _prompt_module(options: Options) -> Any:
+def _prompt_module(options: Invocation) -> Any:
     """The module of the prompt if there will be one, or None: it brings prompt_toolkit, which only a terminal needs."""
     if options.code is not None or options.file is not None or options.json:
         return None

@@ -33,7 +33,7 @@ WIDTH = 100
 MOST_PRINTED = 1_000_000
 
 
-class Printed(io.TextIOBase):
+class CapturedPrint(io.TextIOBase):
     """What an input prints: kept up to a bound, so that a program that prints for ever does not fill the memory."""
 
     encoding = "utf-8"
@@ -63,7 +63,7 @@ def run(session: Session, code: str, stop: bool) -> int:
     with _own_output() as out:
 
         def step(each: str) -> BaseException | None:
-            printed = Printed()
+            printed = CapturedPrint()
             try:
                 with contextlib.redirect_stdout(printed):
                     outcome = session.run_line(each)
@@ -101,13 +101,13 @@ def _write(out: TextIO, data: dict[str, Any]) -> None:
     out.flush()
 
 
-def _head(number: int, code: str, printed: Printed) -> dict[str, Any]:
+def _head(number: int, code: str, printed: CapturedPrint) -> dict[str, Any]:
     head: dict[str, Any] = {"format": FORMAT, "number": number, "input": code, "value": None, "shown": ""}
     head |= {"printed": printed.text(), "error": None, "panels": None}
     return head | ({"printed_cut": True} if printed.cut else {})
 
 
-def as_data(session: Session, code: str, outcome: Outcome, printed: Printed) -> dict[str, Any]:
+def as_data(session: Session, code: str, outcome: Outcome, printed: CapturedPrint) -> dict[str, Any]:
     """An outcome as the object that is written."""
     data = _head(outcome.number, code, printed)
     if outcome.value is not NOTHING and outcome.value is not None:

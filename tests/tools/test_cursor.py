@@ -9,7 +9,7 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Lives
+from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, ScopeLives
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
@@ -270,11 +270,11 @@ def test_lives_are_found_by_their_tree():
         return LifeRecord(TracerRecord(born, "jvp:1", "f32[]"), 1, born, died)
 
     known = [life(born, died) for born, died in ((1, 4), (2, -1), (2, 3), (5, 9), (7, -1))]
-    lives = Lives(known)
+    lives = ScopeLives(known)
     for moment in range(11):
         slowly = [each for each in known if each.born <= moment and (each.died < 0 or each.died > moment)]
         assert list(lives.at(moment)) == slowly
-    assert Lives([]).at(3) == ()
+    assert ScopeLives([]).at(3) == ()
 
 
 def test_an_empty_recording_has_a_beginning_and_an_end():

@@ -15,7 +15,7 @@ from minijax.tools.documents.document import (
     Code,
     Document,
     Indent,
-    Program,
+    Printout,
     Row,
     Section,
     Table,
@@ -75,8 +75,8 @@ def test_tables_align_figures_right():
 
 def test_programs_fill_the_width_and_are_cut_with_a_hint():
     program = pp.group(pp.text("{") + pp.nest(2, pp.concat([pp.brk() + pp.text(f"line {i}") for i in range(9)])))
-    assert len(list(lay_out(document(Program(program)), 200))) == 1
-    cut = plain(document(Indent(Program(program), 2, most=4, rest="(more)")), 30)
+    assert len(list(lay_out(document(Printout(program)), 200))) == 1
+    cut = plain(document(Indent(Printout(program), 2, most=4, rest="(more)")), 30)
     assert cut.split("\n") == ["  {", "    line 0", "    line 1", "  ... 7 more lines (more)"]
 
 
@@ -134,7 +134,7 @@ def test_html_escapes_every_text(first: str, second: str, role: str):
         text(first, role=role),
         Row(flat, (line((role, second)),), line((role, first))),
         Table((flat, "b"), (((role, second), ("", first)),)),
-        Section(line((role, first)), (Code(second, "stablehlo"), Program(pp.text(flat, role)))),
+        Section(line((role, first)), (Code(second, "stablehlo"), Printout(pp.text(flat, role)))),
         Indent(text(second)),
     )
     found = parsed(to_html(doc))

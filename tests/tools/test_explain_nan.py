@@ -338,8 +338,8 @@ def test_narrow_pages() -> None:
 
 
 def test_what_other_threads_do_is_no_part_of_the_search() -> None:
-    levels, walk = nan._Levels(), nan._Walk(nan._Levels())
-    with observe.watching(levels), observe.watching(nan._Evaluated(walk)):
+    levels, walk = nan._Levels(), nan._JaxprWalk(nan._Levels())
+    with observe.watching(levels), observe.watching(nan._EvaluationWatch(walk)):
         other = threading.Thread(target=lambda: (make_jaxpr(grad(root))(1.0), jnp.log(jnp.zeros(2) - 1.0)))
         other.start()
         other.join()
@@ -367,13 +367,13 @@ def test_values_are_released_after_their_last_use(monkeypatch: pytest.MonkeyPatc
         return x
 
     kept: list[int] = []
-    look = nan._Walk.look
+    look = nan._JaxprWalk.look
 
     def counting(self: Any, eqn: Any, env: dict[Any, Any], *rest: Any) -> None:
         kept.append(len(env))
         look(self, eqn, env, *rest)
 
-    monkeypatch.setattr(nan._Walk, "look", counting)
+    monkeypatch.setattr(nan._JaxprWalk, "look", counting)
     found = nan.find_nonfinite(jit(chain), (np.float32(1.0),), {})
     assert found.nan is None and not found.bad_result
     # an equation's operand and its result

@@ -11,7 +11,7 @@ from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.transform import EXPR, STATIC, value_lines
-from minijax.tools.documents.document import Block, Document, Fitted, Program, Row, line
+from minijax.tools.documents.document import Block, Document, Fitted, Printout, Row, line
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import preview
 from minijax.tools.session import targets
@@ -138,7 +138,7 @@ def _jaxprs(closed: ClosedJaxpr, their_text: str) -> list[Block]:
     count = plural(len(closed.eqns), "equation")
     if str(closed) == (their_text if read is None else str(read)):
         same = Row("jaxpr", (line(("good", "the same"), ("muted", f" · {count}")),))
-        return [same, Program(jaxpr_document(closed))]
+        return [same, Printout(jaxpr_document(closed))]
     if read is None:
         said = line(("warning", "they differ; JAX's is as it prints it, for it holds what minijax cannot read"))
         titles = (line(("heading", "minijax")), line(("heading", "jax")))

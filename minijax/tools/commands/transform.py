@@ -17,7 +17,7 @@ from minijax.ir.pretty import jaxpr_document
 from minijax.pytree import tree_leaves, tree_map, tree_structure
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.documents.document import Block, Indent, Line, Program, Row, Segment, document, joined, line
+from minijax.tools.documents.document import Block, Indent, Line, Printout, Row, Segment, document, joined, line
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import preview
 from minijax.tools.recording.recorder import Recorder
@@ -89,7 +89,7 @@ def _shown_jaxpr(session: Session, args: Arguments, closed: ClosedJaxpr, recorde
         name_stack=args["names"],
         max_eqns=args["most"],
     )
-    return Result(document(Program(doc)), closed, recorder.recording if recorder.recording.events else None)
+    return Result(document(Printout(doc)), closed, recorder.recording if recorder.recording.events else None)
 
 
 # --- %grad
@@ -315,7 +315,7 @@ def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
     held = f", {plural(len(closed.consts), 'residual')} held" if closed.consts else ""
     return [
         Row("linear", (line(("", count), ("muted", f"{held}; its jaxpr:")),)),
-        Indent(Program(jaxpr_document(closed, style=session.settings.style)), most=40, rest="(print(_) shows them)"),
+        Indent(Printout(jaxpr_document(closed, style=session.settings.style)), most=40, rest="(print(_) shows them)"),
     ]
 
 

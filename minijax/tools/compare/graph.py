@@ -37,7 +37,7 @@ class Value(Frozen):
         return f"{self.name}:{self.type}"
 
 
-class Node(Frozen):
+class GraphNode(Frozen):
     """Something that makes or takes values.
 
     ``kind`` is 'input', 'const', 'equation', 'call' (an equation with jaxprs inside) or 'output'. ``operands`` are the
@@ -62,7 +62,7 @@ class Graph(Frozen):
     """The nodes of a jaxpr; ``edges`` are (from node, to node, value); ``left_out`` counts equations not drawn."""
 
     title: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[tuple[int, int, Value], ...]
     inside: tuple[Graph, ...] = ()
     left_out: int = 0
@@ -100,7 +100,7 @@ class _Builder:
         if jaxpr in self.done:
             return Graph(f"{title}, drawn above", (), (), equations=count)
         self.done.add(jaxpr)
-        nodes: list[Node] = []
+        nodes: list[GraphNode] = []
         inside: list[Graph] = []
         edges: list[tuple[int, int, Value]] = []
         maker: dict[Any, int] = {}
@@ -108,7 +108,7 @@ class _Builder:
             for i, var in enumerate(variables):
                 maker[var] = len(nodes)
                 known = kind == "input" and i < len(input_names)
-                nodes.append(Node(kind, input_names[i] if known else "", (), (self.value(var),)))
+                nodes.append(GraphNode(kind, input_names[i] if known else "", (), (self.value(var),)))
         shown = jaxpr.eqns[: self.most]
         for eqn in shown:
             graphs = self._subgraphs(eqn)
@@ -118,11 +118,12 @@ class _Builder:
             maker.update((var, len(nodes)) for var in eqn.outvars)
             made = tuple(map(self.value, eqn.outvars))
             kind = "call" if graphs else "equation"
-            nodes.append(Node(kind, _label(eqn), tuple(map(self.operand, eqn.invars)), made, self._note(eqn), places))
+            operands = tuple(map(self.operand, eqn.invars))
+            nodes.append(GraphNode(kind, _label(eqn), operands, made, self._note(eqn), places))
         if len(shown) == count:
             for atom in jaxpr.outvars:
                 self._connect([atom], len(nodes), maker, edges)
-                nodes.append(Node("output", "", (self.operand(atom),)))
+                nodes.append(GraphNode("output", "", (self.operand(atom),)))
         return Graph(title, tuple(nodes), tuple(edges), tuple(inside), count - len(shown), count)
 
     def _connect(self, atoms: Sequence[Any], to: int, maker: dict[Any, int], edges: list[Any]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from minijax.tools.compare.graph import Graph, Node
+from minijax.tools.compare.graph import Graph, GraphNode
 from minijax.tools.documents.theme import STYLES, visible
 from minijax.tools.documents.words import shortened
 from minijax.tools.frozen import Frozen
@@ -64,7 +64,7 @@ class _Box(Frozen):
     width: float
 
 
-def _box(node: Node) -> _Box:
+def _box(node: GraphNode) -> _Box:
     made = " ".join(value.text for value in node.makes)
     if node.kind in ("input", "const"):
         title, below = node.label or ("constant" if node.kind == "const" else "input"), made
@@ -210,7 +210,7 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
     return "".join(out)
 
 
-def _node(node: Node, box: _Box, x: float, y: float) -> str:
+def _node(node: GraphNode, box: _Box, x: float, y: float) -> str:
     left = x - box.width / 2
     return (
         f'<g class="mjg-{node.kind}"><title>{_escaped(node.note or box.below)}</title>'

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minijax.tools.compare.graph import Graph, Node, Value
+from minijax.tools.compare.graph import Graph, GraphNode, Value
 from minijax.tools.documents.document import Block, Fitted, Line, Section, Segment, Text, line
 from minijax.tools.documents.words import plural
 
@@ -55,7 +55,7 @@ def lines(graph: Graph, width: int) -> Iterator[Line]:
         )
 
 
-def _text(node: Node) -> Line:
+def _text(node: GraphNode) -> Line:
     """``b:f32[] = sin a``"""
     out: list[Segment] = []
     for value in node.makes:
@@ -89,7 +89,7 @@ class _Lanes:
             for node in graph.nodes:
                 self.last_read.update((value.name, len(graph.nodes)) for value in node.makes if value.read)
 
-    def row(self, node: Node, number: int) -> str:
+    def row(self, node: GraphNode, number: int) -> str:
         """The lanes' part of a node's line; afterwards the lanes are those below it."""
         before = list(self.lanes)
         names = {operand.name for operand in node.operands if isinstance(operand, Value)}

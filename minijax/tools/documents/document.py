@@ -45,14 +45,14 @@ class Text(Frozen):
     hanging: int = 2
 
 
-class Program(Frozen):
+class Printout(Frozen):
     """A jaxpr (or anything from ``ir.pretty``), laid out when the width is known."""
 
     doc: pp.Doc
 
 
 class Code(Frozen):
-    """Program text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
+    """Printout text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
 
     The lines are numbered from ``first`` unless that is 0; those whose numbers are ``marked`` carry a mark (the role
     of a mark is 'current'), those ``linked`` a lighter one.
@@ -137,7 +137,7 @@ class Fitted(Frozen):
     make: Callable[[int], tuple[Block, ...]]
 
 
-Block = Text | Program | Code | Row | Table | Section | Indent | Columns | Picture | Interactive | Fitted
+Block = Text | Printout | Code | Row | Table | Section | Indent | Columns | Picture | Interactive | Fitted
 
 
 class Document:
@@ -288,7 +288,7 @@ def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Ite
     if isinstance(block, Text):
         for each in block.lines:
             yield from wrapped(each, width, block.hanging) if block.wrap else [_plain_spaces(each)]
-    elif isinstance(block, Program):
+    elif isinstance(block, Printout):
         yield from split_lines(pp.segments(block.doc, width))
     elif isinstance(block, Code):
         yield from code_lines(block, highlight)

@@ -26,7 +26,7 @@ from minijax.tools.documents.document import (
     Interactive,
     Line,
     Picture,
-    Program,
+    Printout,
     Row,
     Section,
     Table,
@@ -154,7 +154,7 @@ def _joined(lines: list[str], hanging: int | None) -> str:
 def _block(block: Block, highlight: Highlighter | None) -> Iterable[str]:
     if isinstance(block, Text):
         yield from _pre(block.lines, block.hanging if block.wrap else None)
-    elif isinstance(block, Program):
+    elif isinstance(block, Printout):
         yield from _pre(split_lines(pp.segments(block.doc, _WIDTH)))
     elif isinstance(block, Code):
         yield from _pre(code_lines(block, highlight))

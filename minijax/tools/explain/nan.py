@@ -213,7 +213,7 @@ def find_nonfinite(
     check_args(leaves, "nan", fun, in_tree)
     flat = FlatFun(backward_of(fun, args, kwargs) if backward else fun, in_tree, "nan", subject=describe(fun))
     levels = _Levels()
-    walk = _Walk(levels)
+    walk = _JaxprWalk(levels)
     values = [as_array(x) for x in leaves]
     called = dict(names or {})
     called.update(zip(map(id, values), FlatFun(fun, in_tree, "nan").input_names(), strict=True))
@@ -231,16 +231,16 @@ def find_nonfinite(
     return Search(walk.nan, walk.inf, tuple(x for x in told if x.bad), bad, walk.count, walk.hurried)
 
 
-def _watched(walk: _Walk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
+def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
     """Run a function that cannot be staged, and look at what its operations are evaluated to."""
-    with observe.watching(_Evaluated(walk)), np.errstate(all="ignore"):
+    with observe.watching(_EvaluationWatch(walk)), np.errstate(all="ignore"):
         return flat(*values)
 
 
-class _Evaluated(observe.Observer):
+class _EvaluationWatch(observe.Observer):
     """Looks at each evaluated operation, where a function runs as it is."""
 
-    def __init__(self, walk: _Walk) -> None:
+    def __init__(self, walk: _JaxprWalk) -> None:
         self.walk = walk
         self.thread = get_ident()
         # what is under way: (primitive's name, interpreter, operands, parameters)
@@ -275,7 +275,7 @@ class _Evaluated(observe.Observer):
 # --- running ------------------------------------------------------------------------------------------------
 
 
-class _Walk:
+class _JaxprWalk:
     """Evaluates jaxprs and keeps the first equations that make something not finite."""
 
     def __init__(self, levels: _Levels) -> None:

@@ -17,7 +17,7 @@ from minijax.interpreters.vmap import BatchTracer
 from minijax.ir import doc as pp
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn
 from minijax.ir.pretty import Printer
-from minijax.tools.documents.document import Block, Document, Indent, Line, Program, Row, Segment, Text, document, line
+from minijax.tools.documents.document import Block, Document, Indent, Line, Printout, Row, Segment, Text, document, line
 from minijax.tools.documents.words import plural
 from minijax.tools.live.kinds import sizes_text
 from minijax.tools.live.level import is_tracer
@@ -167,7 +167,7 @@ def program_blocks(live: Live, level: Level, most: int = MOST_LINES) -> Iterator
     inputs = ", ".join(f"{called[v]} is {printer.names[v]}" for v in jaxpr.invars if v in called and v in printer.names)
     title = line(("heading", f"{level.label} so far"), ("muted", count + (f" · {inputs}" if inputs else "")))
     yield Row("jaxpr", (title,))
-    yield Indent(Program(doc), most=most, rest="(%stack shows all)")
+    yield Indent(Printout(doc), most=most, rest="(%stack shows all)")
 
 
 def growth(live: Live) -> Document:

@@ -75,7 +75,7 @@ class Prefix(Sequence[EquationRecord]):
         return f"<{self.length} equations>"
 
 
-class Program(Frozen):
+class JaxprSoFar(Frozen):
     """A jaxpr as far as it is built: whose it is, and its equations so far."""
 
     level: str
@@ -104,7 +104,7 @@ class State(Frozen):
     path: tuple[BindRecord | ScopeRecord, ...]
     bind: BindRecord | None
     tracers: tuple[tuple[LifeRecord, ...], ...]
-    programs: tuple[Program, ...]
+    programs: tuple[JaxprSoFar, ...]
     place: str
     rule: RuleRecord | None = None
     forced: str = ""
@@ -183,7 +183,7 @@ def ways(known: Sequence[Moment]) -> list[Any]:
     return out
 
 
-class Lives:
+class ScopeLives:
     """The tracers of one scope, in the order of their births; tells which are alive in time that grows with how many.
 
     ``_latest`` is a binary tree over them as a list (children of i at 2i and 2i + 1): the latest death below each node.
@@ -238,7 +238,7 @@ class Cursor:
         by_scope: dict[int, list[LifeRecord]] = {}
         for life in recording.lives:
             by_scope.setdefault(life.scope, []).append(life)
-        self._lives = {scope: Lives(sorted(lives, key=_born)) for scope, lives in by_scope.items()}
+        self._lives = {scope: ScopeLives(sorted(lives, key=_born)) for scope, lives in by_scope.items()}
         # the state that was asked for last, and where that was: panes ask for the same one
         self._last: tuple[int, State] | None = None
 
@@ -394,7 +394,7 @@ class Cursor:
             known = self._equations.get(scope, [])
             count = bisect_right(known, moment.at, key=_at)
             if count:
-                programs.append(Program(label, scope, Prefix(known, count)))
+                programs.append(JaxprSoFar(label, scope, Prefix(known, count)))
         return State(
             moment,
             stack,

@@ -34,7 +34,7 @@ MOST_LINKED = 20
 _LONGEST_ERROR = 200
 
 
-class _Open:
+class _OpenRecord:
     """A bind or scope that has begun and not ended."""
 
     __slots__ = ("at", "kind", "facts", "rule", "children", "hits", "cached", "place", "handled")
@@ -76,7 +76,7 @@ class Full(Summary):
         self.lives = Lives()
         self.sources = Sources()
         self.top: list[Node] = []
-        self.open: list[_Open] = []
+        self.open: list[_OpenRecord] = []
         self.top_hits: list[str] = []
         self.characters = 0
         self.stopped = False
@@ -110,7 +110,7 @@ class Full(Summary):
             return
         stack = tuple([scope.label for scope in self.scopes])
         facts = (self.scopes[-1].label, preview.subject_text(main.subject), stack)
-        self.open.append(_Open(self.events, main.level, facts, self.sources.place()))
+        self.open.append(_OpenRecord(self.events, main.level, facts, self.sources.place()))
 
     def main_pop(self, main: Any) -> None:
         super().main_pop(main)
@@ -124,7 +124,7 @@ class Full(Summary):
                 self.close()
             self.close()
 
-    def note_passing(self, opened: _Open, main: Any) -> None:
+    def note_passing(self, opened: _OpenRecord, main: Any) -> None:
         """Keep an exception that ends an interpreter, with the whole stack still there, if no operation has kept it."""
         error = sys.exc_info()[1]
         if error is not None and id(error) not in (opened.handled, self.passing):
@@ -176,7 +176,7 @@ class Full(Summary):
             tuple(operands),
             tuple(map(preview.short_type, shown)),
         )
-        self.open.append(_Open(self.events, primitive, facts, place, self.taken_hits(params)))
+        self.open.append(_OpenRecord(self.events, primitive, facts, place, self.taken_hits(params)))
 
     def frame_gone_on(self) -> FrameType | None:
         """The user's frame; None where it has not gone on, since this is a rule of the operation that it is at."""
@@ -258,7 +258,7 @@ class Full(Summary):
             record = self.closed_bind(o, children, error, values)
         (self.open[-1].children if self.open else self.top).append(record)
 
-    def closed_bind(self, o: _Open, children: tuple[Node, ...], error: str, values: Any) -> BindRecord:
+    def closed_bind(self, o: _OpenRecord, children: tuple[Node, ...], error: str, values: Any) -> BindRecord:
         """The record of the bind ``o``."""
         level, depth, args, own, parameters, forced, forcer, operands, in_types = o.facts
         shown = values if len(values) <= MOST_OPERANDS else values[:MOST_OPERANDS]

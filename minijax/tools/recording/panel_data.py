@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minijax.tools.documents.document import Program, document, plain
+from minijax.tools.documents.document import Printout, document, plain
 from minijax.tools.recording.panels import phase_totals, programs
 from minijax.tools.recording.records import JaxprRecord, Recording
 
@@ -44,5 +44,5 @@ def panel_data(recording: Recording, style: str = "jax") -> dict[str, Any]:
 
 def _jaxpr(record: JaxprRecord, style: str) -> dict[str, Any]:
     doc = record.document(style, None)
-    text = "" if doc is None else plain(document(Program(doc)), WIDTH)
+    text = "" if doc is None else plain(document(Printout(doc)), WIDTH)
     return {"kind": record.kind, "name": record.name, "equations": record.equations, "text": text}

@@ -14,7 +14,7 @@ from minijax.tools.documents.document import (
     Document,
     Indent,
     Line,
-    Program,
+    Printout,
     Row,
     Segment,
     joined,
@@ -163,7 +163,7 @@ def jaxpr_blocks(
         yield Row("jaxpr", (jaxpr_title(record),), line(("muted", hint)) if others else ())
         doc = record.document(style, None if everything else MOST_LINES)
         if doc is not None:
-            yield Indent(Program(doc), most=0 if everything else MOST_LINES, rest=f"({rest})")
+            yield Indent(Printout(doc), most=0 if everything else MOST_LINES, rest=f"({rest})")
 
 
 def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, ExecutableRecord | None]]:

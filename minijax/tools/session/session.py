@@ -16,7 +16,7 @@ import numpy as np
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.documents.document import Document, Highlighter, Program, document, line, text
+from minijax.tools.documents.document import Document, Highlighter, Printout, document, line, text
 from minijax.tools.frozen import Frozen
 from minijax.tools.live.stack import Live
 from minijax.tools.recording import panels as views
@@ -363,7 +363,7 @@ class Session:
     def value_document(self, value: Any) -> Document:
         """A value as the prompt shows it: its repr, jaxprs in colour."""
         if isinstance(value, (ClosedJaxpr, Jaxpr)):
-            return document(Program(jaxpr_document(value, style=self.settings.style)))
+            return document(Printout(jaxpr_document(value, style=self.settings.style)))
         if self.live.levels and isinstance(value, Tracer):
             # only needed once something is pushed
             from minijax.tools.live.views import tracer_document

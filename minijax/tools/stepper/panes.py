@@ -18,6 +18,7 @@ from minijax.tools.documents.document import (
     Code,
     Document,
     Line,
+    Printout,
     Segment,
     Text,
     document,
@@ -25,10 +26,9 @@ from minijax.tools.documents.document import (
     line,
     text,
 )
-from minijax.tools.documents.document import Program as Printed
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import panels
-from minijax.tools.recording.cursor import BEGIN, END, ENTER, LEAVE, Cursor, Moment, Program
+from minijax.tools.recording.cursor import BEGIN, END, ENTER, LEAVE, Cursor, JaxprSoFar, Moment
 from minijax.tools.recording.log import record_line
 from minijax.tools.recording.records import (
     BindRecord,
@@ -163,7 +163,7 @@ def program_pane(cursor: Cursor) -> Document:
         printed = node.document()
         blocks.append(text((("current", MARK + " "), *panels.jaxpr_title(node))))
         if printed is not None:
-            blocks.append(Printed(printed))
+            blocks.append(Printout(printed))
     elif isinstance(node, ModuleRecord):
         blocks += [text(line(("current", MARK + " "), ("heading", f"StableHLO of {node.name}")))]
         blocks += [Code(node.text.rstrip("\n"), "stablehlo")]
@@ -176,7 +176,7 @@ def program_pane(cursor: Cursor) -> Document:
     return document(*blocks) if blocks else _note("no equation has been recorded here")
 
 
-def _program(program: Program, newest: int, just_added: bool) -> Iterator[Block]:
+def _program(program: JaxprSoFar, newest: int, just_added: bool) -> Iterator[Block]:
     count = plural(len(program.equations), "equation")
     yield text(line(("level", program.level), ("muted", f" has recorded {count}")))
     last = len(program.equations)

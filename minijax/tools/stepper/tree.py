@@ -27,7 +27,7 @@ def tree_rows(cursor: Cursor, before: int, after: int, fold: int = FOLD) -> Rows
 
     Where there are fewer above, there are more below, and the reverse.
     """
-    walk = _Walk(cursor, fold)
+    walk = _TreeWalk(cursor, fold)
     here = walk.row_of(cursor.position)
     above = list(_take(walk.backwards(here), before + after))
     below = list(_take(walk.forwards(here), before + after))
@@ -43,7 +43,7 @@ def _take(walk: Iterator[int], most: int) -> Iterator[int]:
         yield each
 
 
-class _Walk:
+class _TreeWalk:
     """The rows that are shown: an unfolded record has one for its entering and, if it has children, one for its
     leaving; everything else has one."""
 
