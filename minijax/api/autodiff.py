@@ -27,6 +27,8 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ops.call import timed
 from minijax.pytree import explain_tree_diff, tree_flatten, tree_map, tree_structure, tree_unflatten
 
+__all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vjp"]
+
 # ---------------------------------------------------------------------------------------------- forward mode
 
 

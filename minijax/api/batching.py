@@ -11,6 +11,8 @@ from minijax.core.array import get_aval
 from minijax.interpreters.vmap import AxisData, batch, match_axis
 from minijax.pytree import PyTreeDef, prefix_leaves, tree_flatten, tree_unflatten
 
+__all__ = ["vmap"]
+
 
 def vmap(
     fun: Callable[..., Any],

@@ -34,6 +34,8 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ops.call import jit_p, timed
 from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
 
+__all__ = ["jit"]
+
 # fun -> its staged signatures, shared by every jit(fun) with the same options, alive as long as the function is
 _staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Staged]]] = weakref.WeakKeyDictionary()
 

@@ -21,6 +21,8 @@ from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import tree_flatten, tree_unflatten
 
+__all__ = ["eval_shape", "make_jaxpr"]
+
 
 def _stage(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[ClosedJaxpr, Any]:
     leaves, in_tree = tree_flatten((tuple(args), kwargs))

@@ -5,53 +5,8 @@ buffer is made or the first program compiled. Importing it teaches :class:`minij
 device buffers.
 """
 
-from minijax.backend.pjrt import (
-    CompileError,
-    DeviceOutOfMemoryError,
-    Executable,
-    ExecutionError,
-    block_until_ready,
-    buffer_device,
-    buffer_shape_dtype,
-    compile,
-    delete,
-    device_count,
-    devices,
-    is_deleted,
-    is_ready,
-    local_devices,
-    memory_stats,
-    platform,
-    put,
-    put_shards,
-    shards,
-    to_numpy,
-    transfer,
-)
+from minijax.backend.pjrt import *
+from minijax.backend.pjrt import to_numpy as to_numpy
 from minijax.core.array import set_fetch
-
-__all__ = [
-    "CompileError",
-    "DeviceOutOfMemoryError",
-    "Executable",
-    "ExecutionError",
-    "block_until_ready",
-    "buffer_device",
-    "buffer_shape_dtype",
-    "compile",
-    "delete",
-    "device_count",
-    "devices",
-    "is_deleted",
-    "is_ready",
-    "local_devices",
-    "memory_stats",
-    "platform",
-    "put",
-    "put_shards",
-    "shards",
-    "to_numpy",
-    "transfer",
-]
 
 set_fetch(to_numpy)

@@ -23,6 +23,8 @@ from minijax.ops.elementwise import ne_p
 from minijax.pytree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from minijax.pytree.prefix import tree_diff
 
+__all__ = ["cond", "switch"]
+
 _NOT_GIVEN = object()
 _INT32 = np.dtype(np.int32)
 

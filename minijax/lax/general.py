@@ -25,6 +25,8 @@ from minijax.ops.reduce import (
 from minijax.ops.shape import full_like
 from minijax.pytree import tree_flatten, tree_map
 
+__all__ = ["reduce", "stop_gradient", "zeros_like_array"]
+
 
 def _all_bits(dtype: np.dtype) -> Any:
     return True if dtypes.is_bool(dtype) else np.array(-1).astype(dtype)[()]

@@ -23,6 +23,8 @@ from minijax.ops.subjaxprs import hoist_consts
 from minijax.ops.while_loop import carry_to_consts, while_outputs, while_p
 from minijax.pytree import tree_flatten, tree_map, tree_structure, tree_unflatten
 
+__all__ = ["fori_loop", "while_loop"]
+
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
     """``val = init_val``; as long as ``cond_fun(val)``, ``val = body_fun(val)``; returns ``val``.

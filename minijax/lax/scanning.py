@@ -30,6 +30,8 @@ from minijax.ops.slicing import slice as slice_array
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import keystr, tree_flatten, tree_map, tree_unflatten
 
+__all__ = ["associative_scan", "map", "scan"]
+
 # ---------------------------------------------------------------------------------------------- shared by loops
 
 

@@ -22,6 +22,8 @@ from minijax.ops.linear_solve import bind_linear_solve
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
+__all__ = ["custom_linear_solve", "custom_root"]
+
 
 def custom_linear_solve(
     matvec: Callable[[Any], Any],

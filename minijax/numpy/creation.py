@@ -41,6 +41,36 @@ from minijax.numpy.promotion import (
 from minijax.numpy.reductions import sum
 from minijax.ops.convert import copy_p
 
+__all__ = [
+    "arange",
+    "array",
+    "asarray",
+    "astype",
+    "copy",
+    "diag",
+    "diagflat",
+    "diagonal",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "identity",
+    "indices",
+    "linspace",
+    "logspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "trace",
+    "tri",
+    "tril",
+    "triu",
+    "vander",
+    "zeros",
+    "zeros_like",
+]
+
 # ------------------------------------------------------------------------------------ from values
 
 

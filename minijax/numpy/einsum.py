@@ -15,6 +15,8 @@ from minijax.core import dtypes
 from minijax.numpy.linear import output_type
 from minijax.numpy.promotion import check_array_like, convert, ensure, result_dtype, typed_scalar
 
+__all__ = ["einsum"]
+
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Beyond so many operands the best order of contractions is not searched for, but approximated step by step.
 EXHAUSTIVE = 5

@@ -27,6 +27,8 @@ from minijax.numpy.ufuncs import add, divide, less
 from minijax.ops.dynamic import wrap_negative
 from minijax.ops.index import index_dtype
 
+__all__ = ["put_along_axis", "take", "take_along_axis"]
+
 # The modes in which a static index is a slice: an index out of bounds is moved inside.
 _MOVING = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 

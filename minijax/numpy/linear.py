@@ -24,6 +24,8 @@ from minijax.numpy.promotion import (
 )
 from minijax.ops.dot import dot_general_p
 
+__all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
+
 Dims = tuple[tuple[int, ...], tuple[int, ...]]
 
 

@@ -60,6 +60,40 @@ from minijax.numpy.ufuncs import (
 from minijax.ops import elementwise as ew
 from minijax.ops import logaddexp as ops_logaddexp
 
+__all__ = [
+    "allclose",
+    "angle",
+    "around",
+    "array_equal",
+    "clip",
+    "copysign",
+    "divmod",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "heaviside",
+    "hypot",
+    "isclose",
+    "iscomplex",
+    "isreal",
+    "logaddexp",
+    "logaddexp2",
+    "mod",
+    "modf",
+    "nan_to_num",
+    "pow",
+    "power",
+    "remainder",
+    "rint",
+    "round",
+    "select",
+    "signbit",
+    "sinc",
+    "trunc",
+    "where",
+]
+
 _INT_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 
 # ------------------------------------------------------------------------------------ powers

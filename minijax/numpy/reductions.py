@@ -37,6 +37,32 @@ from minijax.numpy.promotion import (
 from minijax.numpy.ufuncs import INEXACT, NUMERIC, isnan
 from minijax.ops.nary import reduce_sum_p
 
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "average",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nansum",
+    "prod",
+    "ptp",
+    "std",
+    "sum",
+    "var",
+]
+
 Axis = Any
 FLOAT32 = np.dtype(np.float32)
 

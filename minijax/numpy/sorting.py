@@ -11,6 +11,8 @@ from minijax.core import dtypes
 from minijax.numpy.promotion import canonical_axis, ensure, user_dtype
 from minijax.ops.index import index_dtype
 
+__all__ = ["argsort", "sort"]
+
 
 def _sorting_operand(name: str, a: Any, axis: int | None, kind: Any, order: Any) -> tuple[Any, int]:
     a = ensure(name, a)

@@ -16,6 +16,45 @@ from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray
 from minijax.numpy.promotion import is_array_like, type_of
 
+__all__ = [
+    "bool_",
+    "can_cast",
+    "cdouble",
+    "complex128",
+    "complex64",
+    "complex_",
+    "csingle",
+    "double",
+    "finfo",
+    "float16",
+    "float32",
+    "float64",
+    "float_",
+    "iinfo",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "int_",
+    "iscomplexobj",
+    "isdtype",
+    "isrealobj",
+    "isscalar",
+    "issubdtype",
+    "ndarray",
+    "ndim",
+    "promote_types",
+    "result_type",
+    "shape",
+    "single",
+    "size",
+    "uint",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+]
+
 
 class ScalarMeta(type):
     """The class of ``jnp.float32`` and its kin: equal to NumPy's scalar type, called to make an array."""

@@ -42,6 +42,8 @@ from minijax.ops.scan import fixpoint, scan_p, scan_partial_eval_jaxpr, stacked_
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import tree_flatten, tree_unflatten
 
+__all__ = ["optimization_barrier", "optimization_barrier_p"]
+
 # ------------------------------------------------------------------------------------------------ name
 
 

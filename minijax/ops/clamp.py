@@ -17,6 +17,8 @@ from minijax.ops.elementwise import and_p, gt_p, lt_p
 from minijax.ops.nary import check_same_dtypes, maybe_broadcast
 from minijax.ops.select import select
 
+__all__ = ["clamp", "clamp_p"]
+
 
 def _clamp_abstract(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> ShapedArray:
     if low.shape and low.shape != x.shape:

@@ -48,6 +48,8 @@ from minijax.ops.regions import block_text
 from minijax.ops.select import select_n_p
 from minijax.ops.subjaxprs import join_consts
 
+__all__ = ["cond_p"]
+
 Branches = tuple[ClosedJaxpr, ...]
 
 cond_p = follow_axes(Primitive("cond", multiple_results=True))

@@ -22,6 +22,17 @@ from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
 from minijax.ops.nary import FLOAT, ZERO, check_kinds
 
+__all__ = [
+    "bitcast_convert_type",
+    "bitcast_convert_type_p",
+    "convert_element_type",
+    "convert_element_type_p",
+    "copy_p",
+    "reduce_precision",
+    "reduce_precision_p",
+    "stop_gradient_p",
+]
+
 # -------------------------------------------------------------------------------- convert_element_type
 
 

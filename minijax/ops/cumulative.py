@@ -25,6 +25,19 @@ from minijax.ops.regions import region_text
 from minijax.ops.shape import rev, shape_of
 from minijax.ops.slicing import concatenate, pad, slice_in_dim
 
+__all__ = [
+    "cumlogsumexp",
+    "cumlogsumexp_p",
+    "cummax",
+    "cummax_p",
+    "cummin",
+    "cummin_p",
+    "cumprod",
+    "cumprod_p",
+    "cumsum",
+    "cumsum_p",
+]
+
 # -------------------------------------------------------------------------------- the parallel scan
 
 Combine = Callable[[list[Any], list[Any]], Sequence[Any]]

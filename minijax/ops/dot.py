@@ -25,6 +25,8 @@ from minijax.ops.nary import defbilinear
 from minijax.ops.reduce import accumulator
 from minijax.ops.shape import inverse_permutation, transpose
 
+__all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "dot_general_p"]
+
 # ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
 DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 _Numbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]

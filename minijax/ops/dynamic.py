@@ -36,6 +36,17 @@ from minijax.ops.select import select
 from minijax.ops.shape import broadcast, canonical_shape, expand_dims, full_like, is_array, shape_of, squeeze
 from minijax.ops.slicing import concatenate, index_in_dim
 
+__all__ = [
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_slice_p",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "dynamic_update_slice_p",
+]
+
 # -------------------------------------------------------------------------------- shared
 
 

@@ -25,6 +25,8 @@ from minijax.ops.convert import convert_text
 from minijax.ops.declare import declare
 from minijax.ops.shape import canonical_shape, shape_of
 
+__all__ = ["GatherDimensionNumbers", "GatherScatterMode", "gather", "gather_p"]
+
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 

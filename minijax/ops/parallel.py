@@ -37,6 +37,18 @@ from minijax.ops.select import select
 from minijax.ops.shape import broadcast_in_dim, expand_dims, full_like, iota, reshape, reshape_text, squeeze, transpose
 from minijax.ops.slicing import slice_text
 
+__all__ = [
+    "all_gather_p",
+    "all_to_all_p",
+    "axis_index_p",
+    "pbroadcast_p",
+    "pmax_p",
+    "pmin_p",
+    "ppermute_p",
+    "psum_p",
+    "reduce_scatter_p",
+]
+
 Groups = tuple[tuple[int, ...], ...] | None
 INT32 = np.dtype(np.int32)
 

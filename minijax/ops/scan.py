@@ -43,6 +43,8 @@ from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful
 from minijax.ir.typecheck import same_type, typecheck_rules
 
+__all__ = ["scan_p"]
+
 scan_p = follow_axes(Primitive("scan", multiple_results=True))
 scan_p.keeps_signatures = False
 

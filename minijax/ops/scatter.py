@@ -46,6 +46,23 @@ from minijax.ops.regions import region_text
 from minijax.ops.select import select
 from minijax.ops.shape import full_like, iota, reshape, shape_of
 
+__all__ = [
+    "ScatterDimensionNumbers",
+    "scatter",
+    "scatter_add",
+    "scatter_add_p",
+    "scatter_apply",
+    "scatter_max",
+    "scatter_max_p",
+    "scatter_min",
+    "scatter_min_p",
+    "scatter_mul",
+    "scatter_mul_p",
+    "scatter_p",
+    "scatter_sub",
+    "scatter_sub_p",
+]
+
 
 class ScatterDimensionNumbers(NamedTuple):
     """Which dimensions a scatter moves where: field by field the ``GatherDimensionNumbers`` of the gather it

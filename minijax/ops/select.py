@@ -26,6 +26,8 @@ from minijax.lowering.text import mlir_type
 from minijax.ops.declare import all_weak, declare
 from minijax.ops.nary import check_same_dtypes, eq_p
 
+__all__ = ["select", "select_n", "select_n_p"]
+
 
 def _select_abstract(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
     if not cases:

@@ -22,6 +22,31 @@ from minijax.ops.convert import convert
 from minijax.ops.declare import declare
 from minijax.ops.nary import NUM, ZERO, reduce_sum_p, reshape_p
 
+__all__ = [
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_in_dim_p",
+    "broadcast_shapes",
+    "broadcast_to_rank",
+    "broadcasted_iota",
+    "collapse",
+    "expand_dims",
+    "full",
+    "full_like",
+    "iota",
+    "iota_p",
+    "reshape",
+    "reshape_p",
+    "rev",
+    "rev_p",
+    "squeeze",
+    "squeeze_p",
+    "tile",
+    "tile_p",
+    "transpose",
+    "transpose_p",
+]
+
 # Up to this many elements a broadcast is copied: NumPy makes a view of repeated elements in 3 us, a copy in
 # 0.5 us.
 _COPIED_BROADCAST = 4096

@@ -31,6 +31,23 @@ from minijax.ops.nary import check_same_dtypes, reduce_sum_p
 from minijax.ops.select import select
 from minijax.ops.shape import broadcast_in_dim, canonical_axis, is_array, reshape_text, shape_of, squeeze
 
+__all__ = [
+    "concatenate",
+    "concatenate_p",
+    "index_in_dim",
+    "pad",
+    "pad_p",
+    "slice",
+    "slice_in_dim",
+    "slice_p",
+    "split",
+    "split_p",
+    "stack",
+    "stack_p",
+    "unstack",
+    "unstack_p",
+]
+
 # -------------------------------------------------------------------------------- slice
 
 

@@ -21,6 +21,8 @@ from minijax.ops.reduce import accumulator
 from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcasted_iota, canonical_axis, expand_dims, reshape, shape_of, transpose_text
 
+__all__ = ["sort", "sort_key_val", "sort_p", "top_k", "top_k_p"]
+
 
 def _sort_abstract(*operands: ShapedArray, dimension: int, is_stable: bool, num_keys: int) -> list[ShapedArray]:
     if any(o.shape != operands[0].shape for o in operands):

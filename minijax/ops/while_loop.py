@@ -42,6 +42,8 @@ from minijax.ops.call import compiled
 from minijax.ops.regions import block_text, monoid_region
 from minijax.ops.scan_evaluate import COMPILED_AGAIN
 
+__all__ = ["while_p"]
+
 while_p = follow_axes(Primitive("while", multiple_results=True))
 while_p.keeps_signatures = False
 

@@ -10,110 +10,19 @@ the family are here; its members are
 - ``trees``: functions over whole trees (``tree_map`` and its family).
 """
 
-from __future__ import annotations
-
-from minijax.pytree.core import (
-    LEAF,
-    IsLeaf,
-    Leaf,
-    PyTreeDef,
-    Tree,
-    flatten_one_level,
-    flatten_one_level_with_keys,
-    is_tree_node,
-    tree_flatten,
-    tree_leaves,
-    tree_structure,
-    tree_unflatten,
-    treedef_children,
-    treedef_is_leaf,
-    treedef_tuple,
-)
-from minijax.pytree.keys import (
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
-    KeyEntry,
-    KeyPath,
-    SequenceKey,
-    keystr,
-)
-from minijax.pytree.nodes import (
-    Partial,
-    register_dataclass,
-    register_pytree_node,
-    register_pytree_node_class,
-    register_pytree_with_keys,
-    register_pytree_with_keys_class,
-    register_static,
-)
-from minijax.pytree.prefix import (
-    TreeDifference,
-    broadcast_prefix,
-    explain_prefix_mismatch,
-    explain_tree_diff,
-    prefix_leaves,
-    tree_broadcast,
-    tree_diff,
-)
-from minijax.pytree.trees import (
-    all_leaves,
-    flatten_with_path,
-    tree_all,
-    tree_flatten_with_path,
-    tree_leaves_with_path,
-    tree_map,
-    tree_map_with_path,
-    tree_reduce,
-    tree_reduce_associative,
-    tree_transpose,
-)
-
-__all__ = [
-    "LEAF",
-    "DictKey",
-    "FlattenedIndexKey",
-    "GetAttrKey",
-    "IsLeaf",
-    "KeyEntry",
-    "KeyPath",
-    "Leaf",
-    "Partial",
-    "PyTreeDef",
-    "SequenceKey",
-    "Tree",
-    "TreeDifference",
-    "all_leaves",
-    "broadcast_prefix",
-    "explain_prefix_mismatch",
-    "explain_tree_diff",
-    "flatten_one_level",
-    "flatten_one_level_with_keys",
-    "flatten_with_path",
-    "is_tree_node",
-    "keystr",
-    "prefix_leaves",
-    "register_dataclass",
-    "register_pytree_node",
-    "register_pytree_node_class",
-    "register_pytree_with_keys",
-    "register_pytree_with_keys_class",
-    "register_static",
-    "tree_all",
-    "tree_broadcast",
-    "tree_diff",
-    "tree_flatten",
-    "tree_flatten_with_path",
-    "tree_leaves",
-    "tree_leaves_with_path",
-    "tree_map",
-    "tree_map_with_path",
-    "tree_reduce",
-    "tree_reduce_associative",
-    "tree_structure",
-    "tree_transpose",
-    "tree_unflatten",
-    "treedef_children",
-    "treedef_is_leaf",
-    "treedef_tuple",
-]
+from minijax.pytree.core import *
+from minijax.pytree.core import LEAF as LEAF
+from minijax.pytree.core import IsLeaf as IsLeaf
+from minijax.pytree.core import Leaf as Leaf
+from minijax.pytree.core import Tree as Tree
+from minijax.pytree.keys import *
+from minijax.pytree.nodes import *
+from minijax.pytree.prefix import *
+from minijax.pytree.prefix import TreeDifference as TreeDifference
+from minijax.pytree.prefix import broadcast_prefix as broadcast_prefix
+from minijax.pytree.prefix import explain_prefix_mismatch as explain_prefix_mismatch
+from minijax.pytree.prefix import explain_tree_diff as explain_tree_diff
+from minijax.pytree.prefix import prefix_leaves as prefix_leaves
+from minijax.pytree.prefix import tree_diff as tree_diff
+from minijax.pytree.trees import *
+from minijax.pytree.trees import flatten_with_path as flatten_with_path

@@ -24,6 +24,20 @@ from typing import Any
 
 from minijax.pytree.keys import DictKey, FlattenedIndexKey, GetAttrKey, KeyEntry, SequenceKey
 
+__all__ = [
+    "PyTreeDef",
+    "flatten_one_level",
+    "flatten_one_level_with_keys",
+    "is_tree_node",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_structure",
+    "tree_unflatten",
+    "treedef_children",
+    "treedef_is_leaf",
+    "treedef_tuple",
+]
+
 Tree = Any
 Leaf = Any
 IsLeaf = Callable[[Any], bool]

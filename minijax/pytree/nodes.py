@@ -11,6 +11,16 @@ from typing import Any, TypeVar
 from minijax.pytree.core import Node, register_node
 from minijax.pytree.keys import DictKey, GetAttrKey, KeyEntry
 
+__all__ = [
+    "Partial",
+    "register_dataclass",
+    "register_pytree_node",
+    "register_pytree_node_class",
+    "register_pytree_with_keys",
+    "register_pytree_with_keys_class",
+    "register_static",
+]
+
 _Class = TypeVar("_Class", bound=type)
 
 

@@ -23,6 +23,8 @@ from minijax.pytree.core import (
 )
 from minijax.pytree.keys import KeyPath, keystr
 
+__all__ = ["tree_broadcast"]
+
 
 class _Placeholder:
     """The leaves of a tree that is only known by its structure."""

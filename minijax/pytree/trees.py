@@ -25,6 +25,18 @@ from minijax.pytree.core import (
 from minijax.pytree.keys import KeyPath
 from minijax.pytree.prefix import explain_prefix_mismatch
 
+__all__ = [
+    "all_leaves",
+    "tree_all",
+    "tree_flatten_with_path",
+    "tree_leaves_with_path",
+    "tree_map",
+    "tree_map_with_path",
+    "tree_reduce",
+    "tree_reduce_associative",
+    "tree_transpose",
+]
+
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:
     """Applies ``f`` to each leaf of ``tree`` together with the corresponding subtrees of ``rest``.
