@@ -24,7 +24,6 @@ from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import backward_pass_closed, transpose_program
 from minijax.ir.evaluate import eval_closed
-from minijax.ops.call import timed
 from minijax.pytree import explain_tree_diff, tree_flatten, tree_map, tree_structure, tree_unflatten
 
 __all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vjp"]
@@ -114,7 +113,7 @@ def linearize_flat(
 
     Inputs of integer dtype have no tangent and are left out of the program's inputs, as are the others.
     """
-    with timed("linearize", name), new_main(PartialEvalTrace, "partial_eval", [], name) as pe_main:
+    with observe.timed("linearize", name), new_main(PartialEvalTrace, "partial_eval", [], name) as pe_main:
         pe: Any = pe_main.trace
         unknowns = []
         with new_main(JVPTrace, "jvp", None, name) as jvp_main:
@@ -231,7 +230,7 @@ class VJP:
 
 def pull_back(program: LinearProgram, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
     """Cotangents of all inputs, zeros made real: the transpose of ``program`` at ``cts``."""
-    with timed("transpose", program.name):
+    with observe.timed("transpose", program.name):
         found = iter(transpose_program(program, cts))
         return [
             instantiate_zeros(next(found)) if dtypes.is_inexact(aval.dtype) else zeros(aval.to_tangent_aval())

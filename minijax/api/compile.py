@@ -31,7 +31,7 @@ from minijax.core.observe import observers
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
-from minijax.ops.call import jit_p, timed
+from minijax.ops.call import jit_p
 from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
 
 __all__ = ["jit"]
@@ -240,7 +240,7 @@ class JitFunction:
         name = fun_name(self.fun)
         in_tree = tree_structure((args, kwargs))
         flat = FlatFun(self._with_static(static), in_tree, "jit", subject=self.subject)
-        with timed("trace", name):
+        with observe.timed("trace", name):
             closed = stage(flat, avals, self.subject, label="jit")
         closed, outer = open_over_tracers(closed)
         donated = (False,) * len(outer) + self._donated(args, kwargs, static)

@@ -13,6 +13,7 @@ warning, while the user's program goes on.
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -223,3 +224,20 @@ def emit(hook: Hook, *args: Any) -> None:
     """Call every subscriber of ``hook``. Callers test ``if hook:`` first."""
     for method in tuple(hook):
         method(*args)
+
+
+class timed:
+    """Context manager: announces how long phase ``phase`` of function ``name`` took, if anybody listens."""
+
+    __slots__ = ("phase", "name", "start")
+
+    def __init__(self, phase: str, name: str) -> None:
+        self.phase = phase
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        if on_phase and exc[0] is None:
+            emit(on_phase, self.phase, self.name, time.perf_counter() - self.start)

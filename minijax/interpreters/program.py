@@ -32,6 +32,15 @@ called_jaxprs: dict[Primitive, str] = {}
 # Elements that NumPy works off in the time of one call: a step on small arrays weighs 1.
 ELEMENTS_PER_CALL = 1000
 
+# Work is counted in NumPy calls. Compiling a ``while`` takes as long as this many of them (about 30 ms).
+WHILE_WORTH_COMPILING = 50_000
+# Compiling a ``scan`` takes as long as this many (about 50 ms): one that weighs more is compiled at once.
+SCAN_WORTH_COMPILING = 100_000
+# A loop that is run again is compiled if all of its runs take more than so many together.
+AGAIN_WORTH_COMPILING = 1_000
+# How many rounds a ``while`` inside another loop is taken to have, where the work ahead is estimated.
+ASSUMED_ROUNDS = 10
+
 # On scalars, Python's operators reach NumPy's scalar arithmetic, which takes a third of a ufunc's time.
 _SCALAR_RULES: dict[Any, Callable[..., Any]] = {
     np.add: operator.add,

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.core.lists import partition
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import RuleTable
+from minijax.core.primitive import Primitive, RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_jaxpr_rules
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful, matters
 
 Policy = Callable[..., Any]
 
@@ -154,6 +155,24 @@ def _split_eqn(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Policy) -> tup
         now, later = rule(eqn, unknown_in) if rule is not None else ([], [eqn])
     again = [e for e in now if not is_effectful(e) and not allows(policy, e)]
     return list(now), [*again, *later]
+
+
+def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any) -> Any:
+    """The rule, under an enclosing checkpoint's policy, of a primitive that calls its parameter ``jaxpr``."""
+
+    def rule(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
+        split = split_by_policy(eqn.params["jaxpr"], unknown_in, policy, recompute_outputs=True)
+        known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
+        known_out = partition(split.unknown_out, eqn.outvars)[0]
+        residuals = [Var(a) for a in split.known.out_avals[len(known_out) :]]
+        # an output that is saved must not be bound twice: the enclosing split takes it from the known side
+        staged_out = partition(split.staged_out, eqn.outvars)[1]
+        staged_in = [*residuals, *partition(split.staged_used, eqn.invars)[1]]
+        now = JaxprEqn(primitive, known_in, known_params(eqn, unknown_in, split), [*known_out, *residuals], eqn.source)
+        later = JaxprEqn(primitive, staged_in, staged_params(eqn, split), staged_out, eqn.source)
+        return [e for e in (now,) if matters(e)], [e for e in (later,) if matters(e)]
+
+    return rule
 
 
 def _live(

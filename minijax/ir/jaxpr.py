@@ -207,6 +207,11 @@ def is_effectful(eqn: JaxprEqn) -> bool:
     return any(map(is_effectful, (e for sub in subjaxprs(eqn.params) for e in sub.eqns)))
 
 
+def matters(eqn: JaxprEqn) -> bool:
+    """Whether ``eqn`` defines something or acts on the world: one that does neither is left out."""
+    return bool(eqn.outvars) or is_effectful(eqn)
+
+
 def _unprinted(jaxpr: Any) -> str:
     raise RuntimeError("minijax.ir.pretty has not been imported")
 

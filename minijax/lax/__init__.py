@@ -5,13 +5,13 @@ Each module says in its ``__all__`` what it gives.
 
 from types import ModuleType as _ModuleType
 
-from minijax.lax.conditionals import *
+from minijax.lax.cond import *
 from minijax.lax.elementwise import *
 from minijax.lax.general import *
-from minijax.lax.loops import *
 from minijax.lax.parallel import *
-from minijax.lax.scanning import *
+from minijax.lax.scan import *
 from minijax.lax.solves import *
+from minijax.lax.while_loop import *
 from minijax.ops.checkpoint import *
 from minijax.ops.clamp import *
 from minijax.ops.cond import *

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -34,9 +33,11 @@ from minijax.interpreters.partial_eval import (
     partial_eval_rules,
     split_now,
 )
+from minijax.interpreters.program import called_jaxprs
+from minijax.interpreters.recompute import call_recompute, recompute_rules
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful, matters
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_closed, lower_places, lowering_rules
@@ -55,28 +56,12 @@ def jit_abstract(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 pp_rules[jit_p] = jit_params
 parse_rules[jit_p] = jit_read
 typecheck_rules[jit_p] = call_rule("jaxpr")
+called_jaxprs[jit_p] = "jaxpr"
 
 
 # ---------------------------------------------------------------------------------------------- evaluation
 
 set_fetch(pjrt.to_numpy)
-
-
-class timed:
-    """Context manager: announces how long a phase took, if anybody listens."""
-
-    __slots__ = ("phase", "name", "start")
-
-    def __init__(self, phase: str, name: str) -> None:
-        self.phase = phase
-        self.name = name
-
-    def __enter__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __exit__(self, *exc: object) -> None:
-        if observe.on_phase and exc[0] is None:
-            observe.emit(observe.on_phase, self.phase, self.name, time.perf_counter() - self.start)
 
 
 _buffer = operator.attrgetter("_buffer")
@@ -114,7 +99,7 @@ class Compiled:
         self.float0s = [i for i, aval in enumerate(self.out_avals) if aval.dtype == dtypes.float0]
         # whether running it again is nothing but handing buffers to the executable and wrapping the results
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
-        with timed("compile", name):
+        with observe.timed("compile", name):
             self.executable = self._compile(closed, text, host_callbacks)
         self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated)
         self.const_buffers = [to_buffer(c) for c in closed.consts]
@@ -180,7 +165,7 @@ class Compiled:
         return self.executable.execute(leaves)
 
     def _watched_call(self, leaves: list[Any], args: Sequence[Any]) -> list[Array]:
-        with timed("run", self.name):
+        with observe.timed("run", self.name):
             outs = self._execute(leaves)
             for buffer in outs:
                 pjrt.block_until_ready(buffer)
@@ -285,7 +270,7 @@ def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Mod
     key = ("stablehlo", name, tuple(donated))
     module = closed.memo.get(key)
     if module is None:
-        with timed("lower", name):
+        with observe.timed("lower", name):
             callbacks: list[Any] = []
             replicas = replicas_needed(closed)
             text = lower_closed(closed, name, donated, replicas, platform=pjrt.platform, host_callbacks=callbacks)
@@ -401,11 +386,18 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     residuals = [next(fresh) if i is None else known_in[i] for i in inputs]
     now = JaxprEqn(jit_p, known_in, {"jaxpr": known_jaxpr, "name": name}, [*known_out, *made], eqn.source)
     then = JaxprEqn(jit_p, [*residuals, *unknown_args], {"jaxpr": unknown_jaxpr, "name": name}, later_out, eqn.source)
-    return ([now] if now.outvars or is_effectful(now) else []), [then]
+    return ([now] if matters(now) else []), [then]
 
 
 partial_eval_jaxpr_rules[jit_p] = jit_partial_eval_jaxpr
 partial_eval_rules[jit_p] = split_now(jit_p)
+
+
+recompute_rules[jit_p] = call_recompute(
+    jit_p,
+    lambda eqn, unknown_in, split: {"jaxpr": split.known, "name": eqn.params["name"]},
+    lambda eqn, split: {"jaxpr": split.staged, "name": eqn.params["name"]},
+)
 
 
 def jit_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:

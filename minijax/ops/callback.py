@@ -25,9 +25,11 @@ from minijax.core.trace import check_alive, new_main
 from minijax.errors import JaxRuntimeError
 from minijax.interpreters.evaluate import EvalTrace
 from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.recompute import allows, recompute_rules
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, batched_aval
+from minijax.ir.jaxpr import JaxprEqn
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.scan import scan_p
@@ -298,6 +300,12 @@ def _declare_debug(name: str, function_of: Callable[..., Callable[..., Sequence[
     def debug_transpose(cts: Any, *args: Any, **params: Any) -> list[None]:
         return [None] * len(args)
 
+    def debug_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> Any:
+        """Debugging happens again with the computation that it looks at, unless the policy saves that."""
+        if any(unknown_in):
+            return [], [eqn]
+        return [eqn], [] if allows(policy, eqn) else [eqn]
+
     def debug_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> list[str]:
         ordered = bool(params.get("ordered") or params.get("effect") == ORDERED)
         return _emit(ctx, function_of(**params), avals, (), names, True, ordered)
@@ -305,6 +313,7 @@ def _declare_debug(name: str, function_of: Callable[..., Callable[..., Sequence[
     jvp_rules[p] = debug_jvp
     axis_rules[p] = debug_batch
     transpose_rules[p] = debug_transpose
+    recompute_rules[p] = debug_recompute
     lowering_rules[p] = debug_lower
     return p
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval
-from minijax.core.lists import merge, partition, split_list
+from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
@@ -25,20 +25,17 @@ from minijax.interpreters.partial_eval import (
     partial_eval_jaxpr_rules,
     partial_eval_rules,
 )
-from minijax.interpreters.recompute import Split, allows, recompute_rules, split_by_policy
+from minijax.interpreters.recompute import Split, call_recompute, recompute_rules, split_by_policy
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import backward_pass_closed, call_operands, operand_cotangents, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, is_effectful
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, matters
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.text import mlir_type
-from minijax.ops.call import jit_p
-from minijax.ops.callback import debug_callback_p, debug_print_p
 from minijax.ops.convert import reduce_precision_p
 from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
-from minijax.ops.scan import fixpoint, scan_p, scan_partial_eval_jaxpr, stacked_aval
 from minijax.ops.subjaxprs import hoist_consts
 from minijax.pytree import tree_flatten, tree_unflatten
 
@@ -257,7 +254,7 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     later_in = [*residuals, *partition(split.staged_used, eqn.invars)[1]]
     later_params = _later_params(split, params["prevent_cse"], params)
     later = JaxprEqn(remat_p, later_in, later_params, later_out, eqn.source)
-    return now, [e for e in (later,) if _matters(e)]
+    return now, [e for e in (later,) if matters(e)]
 
 
 partial_eval_jaxpr_rules[remat_p] = remat_partial_eval_jaxpr
@@ -288,28 +285,6 @@ def _inlined(closed: ClosedJaxpr, ins: Sequence[Any], outs: Sequence[Var], call:
     return eqns
 
 
-def _call_recompute(primitive: Primitive, known_params: Any, staged_params: Any) -> Any:
-    """The rule, under an enclosing checkpoint's policy, of a primitive that calls its parameter ``jaxpr``."""
-
-    def rule(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-        split = split_by_policy(eqn.params["jaxpr"], unknown_in, policy, recompute_outputs=True)
-        known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
-        known_out = partition(split.unknown_out, eqn.outvars)[0]
-        residuals = [Var(a) for a in split.known.out_avals[len(known_out) :]]
-        # an output that is saved must not be bound twice: the enclosing split takes it from the known side
-        staged_out = partition(split.staged_out, eqn.outvars)[1]
-        staged_in = [*residuals, *partition(split.staged_used, eqn.invars)[1]]
-        now = JaxprEqn(primitive, known_in, known_params(eqn, unknown_in, split), [*known_out, *residuals], eqn.source)
-        later = JaxprEqn(primitive, staged_in, staged_params(eqn, split), staged_out, eqn.source)
-        return [e for e in (now,) if _matters(e)], [e for e in (later,) if _matters(e)]
-
-    return rule
-
-
-def _matters(eqn: JaxprEqn) -> bool:
-    return bool(eqn.outvars) or is_effectful(eqn)
-
-
 def _remat_known_params(eqn: JaxprEqn, unknown_in: Sequence[bool], split: Split) -> dict[str, Any]:
     prevent_cse = eqn.params["prevent_cse"]
     if isinstance(prevent_cse, tuple):
@@ -317,79 +292,11 @@ def _remat_known_params(eqn: JaxprEqn, unknown_in: Sequence[bool], split: Split)
     return {**eqn.params, "jaxpr": split.known, "prevent_cse": prevent_cse}
 
 
-recompute_rules[remat_p] = _call_recompute(
+recompute_rules[remat_p] = call_recompute(
     remat_p,
     _remat_known_params,
     lambda eqn, split: _later_params(split, eqn.params["prevent_cse"], eqn.params),
 )
-recompute_rules[jit_p] = _call_recompute(
-    jit_p,
-    lambda eqn, unknown_in, split: {"jaxpr": split.known, "name": eqn.params["name"]},
-    lambda eqn, split: {"jaxpr": split.staged, "name": eqn.params["name"]},
-)
-
-
-def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """The rule of a scan under an enclosing checkpoint's policy: two loops, both over the whole length.
-
-    The known loop stacks what the policy saves of each step; the staged one has the rest of the known computation in
-    it too, so that whatever of it is needed is computed again.
-    """
-    params = eqn.params
-    closed, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
-    if allows(policy, eqn):
-        now, later = scan_partial_eval_jaxpr(eqn, unknown_in) if any(unknown_in) else ([eqn], [])
-        return now, later
-    consts_uk, init_uk, xs_uk = split_list(unknown_in, n_consts, n_carry)
-    not_ys = [False] * (len(closed.out_avals) - n_carry)
-
-    def step(carry_uk: list[bool]) -> Any:
-        flags, carried = [*consts_uk, *carry_uk, *xs_uk], [*[True] * n_carry, *not_ys]
-        made = split_by_policy(closed, flags, policy, True, [*carry_uk, *not_ys], carried)
-        return made, made.unknown_out[:n_carry]
-
-    carry_uk, split = fixpoint(init_uk, step)
-    is_carry = [n_consts <= i < n_consts + n_carry for i in range(len(eqn.invars))]
-    known = [not u for u in (*consts_uk, *carry_uk, *xs_uk)]
-    n_known_out = split.unknown_out.count(False)
-    residuals = [Var(stacked_aval(a, params["length"])) for a in split.known.out_avals[n_known_out:]]
-
-    def loop(body: ClosedJaxpr, own: Sequence[Var], taken: Sequence[bool], more: Sequence[Var]) -> JaxprEqn:
-        """The scan of ``body``: it reads ``own`` of the inputs ``taken``; its first inputs are slices of ``more``."""
-        given = iter(own)
-        ins = [
-            (i, next(given) if used else Var(a))
-            for i, (used, carried, a) in enumerate(zip(taken, is_carry, closed.in_avals, strict=True))
-            if used or (carried and (body is split.staged or known[i]))
-        ]
-        first = body.jaxpr.invars[: len(more)]
-        jaxpr = body.jaxpr.replace(invars=[*[v for _, v in ins], *first])
-        counts = {
-            "num_consts": sum(i < n_consts for i, _ in ins),
-            "num_carry": sum(is_carry[i] for i, _ in ins),
-        }
-        new = {**params, **counts, "jaxpr": ClosedJaxpr(jaxpr, body.consts)}
-        return JaxprEqn(scan_p, [*[eqn.invars[i] for i, _ in ins], *more], new, [], eqn.source)
-
-    known_taken = merge(known, [False] * known.count(False), split.known_used)
-    first = loop(split.known, split.known.jaxpr.invars, known_taken, [])
-    first.outvars = [*partition(split.unknown_out, eqn.outvars)[0], *residuals]
-    staged = loop(split.staged, split.staged.jaxpr.invars[split.n_res :], split.staged_used, residuals)
-    staged.outvars = partition(split.staged_out, eqn.outvars)[1]
-    return [e for e in (first,) if _matters(e)], [e for e in (staged,) if _matters(e)]
-
-
-recompute_rules[scan_p] = scan_recompute
-
-
-def _debug_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """Debugging happens again with the computation that it looks at, unless the policy saves that."""
-    if any(unknown_in):
-        return [], [eqn]
-    return [eqn], [] if allows(policy, eqn) else [eqn]
-
-
-recompute_rules[debug_callback_p] = recompute_rules[debug_print_p] = _debug_recompute
 
 
 # ------------------------------------------------------------------------------------------------ transposition

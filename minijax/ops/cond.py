@@ -37,7 +37,7 @@ from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, bdim_at_front, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful, keep_together, subjaxprs
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, keep_together, matters, subjaxprs
 from minijax.ir.typecheck import call_rule, same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.text import mlir_type
@@ -244,7 +244,7 @@ def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
     now = JaxprEqn(cond_p, [index, *known_in], {"branches": known}, [*known_out, *residuals], eqn.source)
     then = JaxprEqn(cond_p, [index, *residuals, *unknown_args], {"branches": later}, unknown_results, eqn.source)
-    return ([now] if now.outvars or is_effectful(now) else []), [then]
+    return ([now] if matters(now) else []), [then]
 
 
 def _split(branches: Branches, unknown: Sequence[bool]) -> tuple[Branches, Branches, list[bool]]:
@@ -312,7 +312,7 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Policy) ->
     now = JaxprEqn(cond_p, [index, *known_in], {"branches": known}, [*known_out, *residuals], eqn.source)
     results = partition(later_out, eqn.outvars)[1]
     then = JaxprEqn(cond_p, [index, *residuals, *operands], {"branches": later}, results, eqn.source)
-    return ([now] if now.outvars or is_effectful(now) else []), ([then] if results else [])
+    return ([now] if matters(now) else []), ([then] if results else [])
 
 
 def _whole_parts(

@@ -48,7 +48,6 @@ from minijax.ir.pretty import Params, parse_rules, pp_rules
 from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lower_closed, lower_places, lowering_rules
 from minijax.lowering.text import mlir_type
-from minijax.ops.call import timed
 from minijax.ops.elementwise import div_p
 from minijax.ops.parallel import all_gather_lower, axis_index_lower, psum_p
 from minijax.ops.shape import reshape_text
@@ -157,7 +156,7 @@ class PmapProgram:
         axes = [(params["axis_name"], size)]
         if guards:
             check("compiled", name, lambda: "its program is run for the first time")
-        with timed("lower", name):
+        with observe.timed("lower", name):
             self.text = lower_closed(
                 closed,
                 name,
@@ -169,7 +168,7 @@ class PmapProgram:
             )
         if observe.on_lowered:
             observe.emit(observe.on_lowered, name, self.text)
-        with timed("compile", name):
+        with observe.timed("compile", name):
             self.executable = pjrt.compile(
                 self.text,
                 name=name,
@@ -195,7 +194,7 @@ class PmapProgram:
         for x, axis, aval in zip(args, self.in_axes, self.closed.in_avals, strict=True):
             array = as_array(check_alive(x))
             buffers.append(place_shards(array, axis, self.devices, aval, self.repeat if axis is not None else 1))
-        with timed("run", self.name):
+        with observe.timed("run", self.name):
             outs = self.executable.execute(buffers)
             if observe.on_phase or observe.on_executed:
                 pjrt.block_until_ready(outs)

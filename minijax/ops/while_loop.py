@@ -31,7 +31,13 @@ from minijax.interpreters.partial_eval import (
     partial_eval_rules,
     split_now,
 )
-from minijax.interpreters.program import program, program_makers
+from minijax.interpreters.program import (
+    AGAIN_WORTH_COMPILING,
+    ASSUMED_ROUNDS,
+    WHILE_WORTH_COMPILING,
+    program,
+    program_makers,
+)
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, is_effectful, keep_together, subjaxprs
@@ -40,7 +46,6 @@ from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import compiled
 from minijax.ops.regions import block_text, monoid_region
-from minijax.ops.scan_evaluate import COMPILED_AGAIN
 
 __all__ = ["while_p"]
 
@@ -77,11 +82,6 @@ typecheck_rules[while_p] = _while_typecheck
 
 
 # ---------------------------------------------------------------------------------------------- evaluation
-
-# Compiling a loop takes as long as this many NumPy calls (about 30 ms).
-WORTH_COMPILING = 50_000
-# How many rounds a loop inside another one is taken to have, where the work ahead is estimated.
-_SOME_ROUNDS = 10
 
 
 class Loop:
@@ -120,7 +120,7 @@ class Loop:
 
     def __call__(self, *args: Any) -> list[Array]:
         """The final carry from arrays."""
-        if self.spent > COMPILED_AGAIN or self.executable is not None:
+        if self.spent > AGAIN_WORTH_COMPILING or self.executable is not None:
             return self._compiled()(*args)
         values, done = self._interpret([as_array(check_alive(x))._value() for x in args])
         if done:
@@ -148,7 +148,7 @@ class Loop:
         of_cond, of_body = slice(n_cond, n_cond + len(carry)), slice(self.body_nconsts, self.body_nconsts + len(carry))
         (pred_slot,), carry_slots = self.cond.outputs, self.body.outputs
         cond_steps, body_steps, batched = self.cond.steps, self.body.steps, self.batched
-        rounds = max(1, (WORTH_COMPILING - self.spent) // self.round_weight)
+        rounds = max(1, (WHILE_WORTH_COMPILING - self.spent) // self.round_weight)
         before, done = rounds, False
         with np.errstate(all="ignore"):
             while rounds:
@@ -192,7 +192,7 @@ def while_impl(*args: Any, **params: Any) -> list[Array]:
 
 def _inner_loop(**params: Any) -> tuple[Callable[..., list[Any]], int]:
     loop = _loop(**params)
-    return loop.on_values, _SOME_ROUNDS * loop.round_weight
+    return loop.on_values, ASSUMED_ROUNDS * loop.round_weight
 
 
 program_makers[while_p] = _inner_loop

@@ -413,10 +413,11 @@ def test_without_jit() -> None:
 @pytest.mark.skipif(not OURS, reason="about how minijax evaluates")
 def test_interpreted_then_compiled() -> None:
     """A long loop is compiled on the way, and the same one from the start: same types, same numbers."""
-    from minijax.ops.while_loop import WORTH_COMPILING, Loop, while_p
+    from minijax.interpreters.program import WHILE_WORTH_COMPILING
+    from minijax.ops.while_loop import Loop, while_p
 
     lax = subject.lax
-    n = WORTH_COMPILING
+    n = WHILE_WORTH_COMPILING
     found = []
     for init in ((0, 0.0), (0, 0.0)):
         found.append(lax.while_loop(_below_limit, _one_more, init))
@@ -429,9 +430,9 @@ def test_interpreted_then_compiled() -> None:
 
 
 def _below_limit(c: Any) -> Any:
-    from minijax.ops.while_loop import WORTH_COMPILING
+    from minijax.interpreters.program import WHILE_WORTH_COMPILING
 
-    return c[0] < WORTH_COMPILING
+    return c[0] < WHILE_WORTH_COMPILING
 
 
 def _one_more(c: Any) -> Any:

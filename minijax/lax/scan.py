@@ -23,7 +23,6 @@ from minijax.ir.jaxpr import ClosedJaxpr, Literal
 from minijax.ops import cumulative
 from minijax.ops.convert import convert
 from minijax.ops.scan import scan_p, slice_aval
-from minijax.ops.scan_evaluate import scan_impl as _registers_evaluation  # noqa: F401
 from minijax.ops.shape import canonical_axis, reshape, shape_of
 from minijax.ops.slicing import concatenate, index_in_dim, stack
 from minijax.ops.slicing import slice as slice_array
