@@ -242,8 +242,8 @@ def test_an_infinity_that_goes_away() -> None:
 def test_nothing() -> None:
     search = find_nonfinite(lambda x: jnp.sin(x), (XS,), {})
     assert search.nan is None and search.inf is None and not search.bad_result and search.equations == 1
-    assert find(lambda n: n + 1, (3,), {}).equations == 1
-    assert find(lambda x: jnp.where(x > 0, -jnp.inf, x), (XS,), {}).inf is None  # it is written there
+    assert find_nonfinite(lambda n: n + 1, (3,), {}).equations == 1
+    assert find_nonfinite(lambda x: jnp.where(x > 0, -jnp.inf, x), (XS,), {}).inf is None  # it is written there
 
 
 def test_arguments_that_are_bad_to_begin_with() -> None:
@@ -273,7 +273,7 @@ def test_a_function_whose_python_depends_on_values() -> None:
 
 def test_other_types() -> None:
     for value, primitive in ((jnp.bfloat16(100.0), "exp"), (jnp.float16(100.0), "exp"), (jnp.complex64(1000.0), "exp")):
-        found = find_nonfinite(jnp.exp, (value,), {}).inf or find(jnp.exp, (value,), {}).nan
+        found = find_nonfinite(jnp.exp, (value,), {}).inf or find_nonfinite(jnp.exp, (value,), {}).nan
         assert found is not None and found.primitive == primitive
 
 
@@ -294,13 +294,13 @@ def test_an_exception_of_the_users_passes() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        find(g, (1.0,), {})
+        find_nonfinite(g, (1.0,), {})
 
     def interrupted(x: Any) -> Any:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        find(interrupted, (1.0,), {})
+        find_nonfinite(interrupted, (1.0,), {})
 
 
 # --- at the prompt ------------------------------------------------------------------------------------------
