@@ -23,7 +23,8 @@ from minijax.api import (
 from minijax.api.callbacks import effects_barrier, pure_callback
 from minijax.api.checkpoint import checkpoint, checkpoint_policies, remat
 from minijax.api.closures import closure_convert, custom_gradient
-from minijax.api.custom_derivatives import custom_jvp, custom_vjp
+from minijax.api.custom_jvp import custom_jvp
+from minijax.api.custom_vjp import custom_vjp
 from minijax.api.devices import (
     default_backend,
     device_count,
@@ -33,7 +34,6 @@ from minijax.api.devices import (
     process_count,
     process_index,
 )
-from minijax.api.jacobians import hessian, jacfwd, jacobian, jacrev
 from minijax.api.pmap import pmap
 from minijax.config import config, disable_jit, enable_x64
 from minijax.core import dtypes
@@ -41,6 +41,7 @@ from minijax.core.array import Array
 from minijax.core.array import get_aval as typeof
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.names import named_call, named_scope
+from minijax.jacobians import hessian, jacfwd, jacobian, jacrev
 from minijax.lax import stop_gradient
 
 __version__ = "0.1.0"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.api.custom_derivatives import custom_jvp
+from minijax.api.custom_jvp import custom_jvp
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs

@@ -54,6 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.interpreters.batching",
         "minijax.interpreters.mlir",
         "minijax.interpreters.xla",
+        "minijax.jacobians",
         "minijax.lax",
         "minijax.nn",
         "minijax.numpy",

@@ -13,7 +13,8 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 import minijax.test_util
-from minijax.api.custom_derivatives import custom_jvp, custom_vjp
+from minijax.api.custom_jvp import custom_jvp
+from minijax.api.custom_vjp import custom_vjp
 from minijax.core.trace import stack_depth
 from minijax.test_util import check_grads, check_jvp, check_vjp
 

@@ -1,8 +1,4 @@
-"""The transformations as users call them, on functions of pytrees.
-
-Not ``jacobians``: it computes with ``minijax.numpy``, which stands on ``minijax.lax``, whose control flow stages bodies
-with this package.
-"""
+"""The transformations as users call them, on functions of pytrees."""
 
 from minijax.api.autodiff import *
 from minijax.api.batching import *

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.api.custom_derivatives import custom_vjp
+from minijax.api.custom_vjp import custom_vjp
 from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe
 from minijax.core import dtypes
 from minijax.core.array import get_aval

@@ -27,7 +27,8 @@ import numpy as np
 
 from minijax import errors
 from minijax.api.compile import JitFunction
-from minijax.api.custom_derivatives import custom_jvp, custom_vjp
+from minijax.api.custom_jvp import custom_jvp
+from minijax.api.custom_vjp import custom_vjp
 from minijax.core.array import Array
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules

@@ -8,7 +8,7 @@ from typing import Any
 
 from minijax.api.autodiff import linear_transpose, linearize
 from minijax.api.bodies import Body, stage_body
-from minijax.api.custom_derivatives import custom_jvp
+from minijax.api.custom_jvp import custom_jvp
 from minijax.api.flat import avals_of, check_callable, to_value
 from minijax.core import dtypes
 from minijax.core.array import get_aval, is_array_like

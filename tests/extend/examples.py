@@ -17,7 +17,8 @@ import numpy as np
 
 import minijax
 from minijax.ad_checkpoint import checkpoint_name
-from minijax.api.custom_derivatives import custom_jvp, custom_vjp
+from minijax.api.custom_jvp import custom_jvp
+from minijax.api.custom_vjp import custom_vjp
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.extend.rules import known_primitives

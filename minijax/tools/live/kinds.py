@@ -26,7 +26,6 @@ from minijax.api.autodiff import (
 )
 from minijax.api.compile import jit
 from minijax.api.flat import avals_of, to_value
-from minijax.api.jacobians import hessian, jacfwd, jacrev
 from minijax.api.pmap import pmap
 from minijax.api.staging import eval_shape
 from minijax.core import dtypes, observe
@@ -40,6 +39,7 @@ from minijax.interpreters.stage import JaxprBuilder, JaxprTrace
 from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, match_axis
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
+from minijax.jacobians import hessian, jacfwd, jacrev
 from minijax.pytree import keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_structure, tree_unflatten
 from minijax.tools.documents.words import plural
 from minijax.tools.live.level import GONE, Level

@@ -1,4 +1,7 @@
-"""Jacobians and Hessians: the derivative maps applied to a whole basis at once, by ``vmap``."""
+"""Jacobians and Hessians: the derivative maps applied to a whole basis at once, by ``vmap``.
+
+Above ``api/``, since the basis and its blocks are made with ``minijax.numpy``.
+"""
 
 from __future__ import annotations
 

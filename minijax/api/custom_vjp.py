@@ -1,0 +1,237 @@
+"""``custom_vjp``: a function whose reverse-mode derivative is given by a forward and a backward pass of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.api.custom_derivatives import CustomCall, CustomFunction, SymbolicZero, evaluating, same_type, told_zero
+from minijax.api.flat import avals_of, check_callable, describe, fun_name, to_value
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
+from minijax.core.trace import Tracer, state
+from minijax.errors import UnexpectedTracerError
+from minijax.ops.custom_vjp import custom_vjp_call_p
+from minijax.pytree import (
+    PyTreeDef,
+    keystr,
+    prefix_leaves,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+    treedef_children,
+)
+
+
+class CustomVJPPrimal:
+    """An input as a forward rule with ``symbolic_zeros=True`` sees it: its value, and whether it is differentiated."""
+
+    __slots__ = ("value", "perturbed")
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value = value
+        self.perturbed = perturbed
+
+    def __repr__(self) -> str:
+        return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed!r})"
+
+
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
+    """``tree`` with each leaf, a ``CustomVJPPrimal``, replaced by its value. TypeError for other leaves."""
+
+    def value(leaf: Any) -> Any:
+        if type(leaf) is not CustomVJPPrimal:
+            raise TypeError(f"unexpected leaf type {type(leaf)}")
+        return leaf.value
+
+    return tree_map(value, tree)
+
+
+class custom_vjp(CustomFunction):
+    """A function whose reverse-mode derivative is given by a forward and a backward pass; it has no forward mode.
+
+    Used as a decorator; ``defvjp`` gives the passes.
+
+    Args:
+      fun: a function of pytrees of arrays, by position (defaults are filled in, keywords resolved).
+      nondiff_argnums, nondiff_argnames: arguments that are no arrays (functions, say), passed to the backward pass
+        first.
+
+    Raises, when called: AttributeError without the passes; TypeError for arguments that do not fit the signature, in
+    forward mode, and for passes whose results do not fit (ValueError for a type of a cotangent).
+    UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over what is differentiated
+    (where it was staged first: ``CustomVJPException``).
+    """
+
+    kind = "vjp"
+    fwd: Callable[..., Any] | None = None
+    bwd: Callable[..., Any] | None = None
+    symbolic_zeros = False
+    optimize_remat = False
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the two passes.
+
+        Args:
+          fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function, and its output first; the
+            residuals are any pytree of arrays.
+          bwd: ``bwd(*nondiff_args, residuals, cotangents_of_out) -> cotangents``, a tuple with one for each
+            differentiable argument: of its tree, shapes and dtypes, or None for zero.
+          symbolic_zeros: ``fwd`` gets ``CustomVJPPrimal``s as leaves, ``bwd`` gets ``SymbolicZero``s for zeros.
+          optimize_remat: accepted for JAX's sake: it changes what JAX compiles under ``checkpoint``, not the result.
+
+        Raises NotImplementedError for ``symbolic_zeros`` and ``optimize_remat`` together.
+        """
+        check_callable(fwd)
+        check_callable(bwd)
+        if symbolic_zeros and optimize_remat:
+            raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros")
+        self.fwd = fwd
+        self.bwd = bwd
+        self.symbolic_zeros = symbolic_zeros
+        self.optimize_remat = optimize_remat
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fwd, bwd = self.fwd, self.bwd
+        if fwd is None or bwd is None:
+            raise AttributeError(f"No VJP defined for custom_vjp function {self.name} using defvjp.")
+        args = self._resolve(args, kwargs)
+        static: Sequence[int] = ()
+        if self.nondiff_argnums:
+            static = self._static(args)
+            for i in static:
+                _refuse_tracers(args[i])
+        if evaluating():
+            return self._evaluate(args, static)
+        call = _VJPCall(self, custom_vjp_call_p, args, static)
+        outs = custom_vjp_call_p.bind(
+            *call.dynamic(args),
+            fun=call.function(),
+            fwd=call.written(call.run_forward, fwd, "custom_vjp fwd"),
+            bwd=call.written(call.run_backward, bwd, "custom_vjp bwd"),
+            symbolic_zeros=self.symbolic_zeros,
+            level=len(state.stack),
+        )
+        return call.result(outs)
+
+
+def _refuse_tracers(arg: Any) -> None:
+    if any(isinstance(x, Tracer) for x in tree_leaves(arg)):
+        raise UnexpectedTracerError(
+            "Found a JAX Tracer object passed as an argument to a custom_vjp function in a position indicated by "
+            "nondiff_argnums as non-differentiable. Tracers cannot be passed as non-differentiable arguments to "
+            "custom_vjp functions; instead, nondiff_argnums should only be used for arguments that can't be or contain "
+            "JAX tracers, e.g. function-valued arguments. In particular, array-valued arguments should typically not "
+            "be indicated as nondiff_argnums."
+        )
+
+
+class ForwardSide(NamedTuple):
+    """What a forward pass tells its backward pass: trees, and the types of the results."""
+
+    n_res: int
+    res_tree: PyTreeDef
+    out_tree: PyTreeDef
+    out_avals: list[Any]
+
+
+class _VJPCall(CustomCall):
+    """A call of a ``custom_vjp`` function."""
+
+    def run_forward(self, perturbed: Sequence[bool] | None, *leaves: Any) -> tuple[list[Any], ForwardSide]:
+        """The forward pass: residuals and results."""
+        custom: Any = self.custom
+        if perturbed is None:
+            given: Sequence[Any] = leaves
+        else:
+            given = [CustomVJPPrimal(x, p) for x, p in zip(leaves, perturbed, strict=True)]
+        pair = custom.fwd(*self.arguments(given))
+        name = fun_name(custom.fwd)
+        of_pair = (
+            f"equal to the output of the custom_vjp-decorated function {custom.name}) and the second element "
+            "represents residuals (i.e. values stored from the forward pass for use on the backward pass)"
+        )
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise TypeError(
+                f"Custom VJP fwd rule {name} for function {custom.name} must produce a pair (list or tuple of length "
+                f"two) where the first element represents the primal output ({of_pair}, but instead of a pair the fwd "
+                f"rule {name} produced {pair}.\nThe rule is {describe(custom.fwd)}."
+            )
+        outs, tree = tree_flatten(pair[0])
+        residuals, res_tree = tree_flatten(pair[1])
+        avals = avals_of(outs)
+        self.check_primal(tree, avals, f"VJP fwd rule {name}", of_pair, "fwd rule")
+        return [*map(to_value, residuals), *map(to_value, outs)], ForwardSide(len(residuals), res_tree, tree, avals)
+
+    def run_backward(self, side: tuple[ForwardSide, Sequence[bool]], *values: Any) -> tuple[list[Any], Any]:
+        """The backward pass: the cotangents of the inputs that are not zero, and which are."""
+        custom: Any = self.custom
+        forward, is_zero = side
+        given = iter(values[forward.n_res :])
+        cts = [
+            told_zero(aval.to_tangent_aval(), custom.symbolic_zeros) if zero else next(given)
+            for aval, zero in zip(forward.out_avals, is_zero, strict=True)
+        ]
+        residuals = tree_unflatten(forward.res_tree, values[: forward.n_res])
+        found = custom.bwd(*self.static.values(), residuals, tree_unflatten(forward.out_tree, cts))
+        all_cts = self._spread(found)
+        checked = [self._checked(i, ct, a) for i, (ct, a) in enumerate(zip(all_cts, self.in_avals, strict=True))]
+        return [ct for ct in checked if ct is not None], tuple(ct is None for ct in checked)
+
+    def _spread(self, found: Any) -> list[Any]:
+        """One cotangent, or None, for each input leaf."""
+        custom: Any = self.custom
+        if isinstance(found, list) and len(found) == len(treedef_children(self.in_tree)):
+            found = tuple(found)
+        try:
+            if isinstance(found, tuple):
+                return prefix_leaves(found, self.in_tree, name="bwd output")
+        except ValueError:
+            pass
+        raise TypeError(
+            "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args tuple "
+            "of the primal function, and in particular must produce a tuple of length equal to the number of arguments "
+            f"to the primal function, but got bwd output structure {tree_structure(found)} for primal input structure "
+            f"{self.in_tree}.\nThe rule is {describe(custom.bwd)}."
+        ) from None
+
+    def _checked(self, i: int, ct: Any, aval: ShapedArray) -> Any:
+        """``ct`` as an array, None if it is zero. ValueError if its type is not right for an input of type ``aval``."""
+        expected = aval.to_tangent_aval()
+        if ct is None or expected.dtype == dtypes.float0:
+            return None
+        found = get_aval(ct)
+        custom: Any = self.custom
+        if type(ct) is SymbolicZero:
+            if not same_type(expected, found):
+                raise ValueError(
+                    "Custom VJP bwd rule produced a SymbolicZero with a shape/dtype that does not match the "
+                    f"corresponding input tangent shape/dtype: at output{self._path(i)} the SymbolicZero had shape/"
+                    f"dtype {found} while the corresponding input had shape/dtype {aval}. Consider just returning a "
+                    "None here instead of a SymbolicZero object."
+                )
+            return None
+        # like JAX, another dtype passes where the shape is right
+        if found.shape != expected.shape:
+            raise ValueError(
+                "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal "
+                f"function, but at output{self._path(i)} the bwd rule produced an output of type {found} corresponding "
+                f"to an input of type {aval}, so the shapes do not match.\nThe rule is {describe(custom.bwd)}."
+            )
+        return to_value(ct)
+
+    def _path(self, i: int) -> str:
+        """Where the ``i``-th input leaf is, for errors."""
+        numbered = tree_unflatten(self.in_tree, range(self.in_tree.num_leaves))
+        return keystr(tree_flatten_with_path(numbered)[0][i][0])
