@@ -209,34 +209,58 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = False) -> tuple[Jaxpr, list[bool]]:
     """``jaxpr`` with only the used outputs and the equations they need; and which inputs are still used.
 
-    Inputs that are not used any more are removed unless ``keep_inputs``.
+    Inputs that are not used any more are removed unless ``keep_inputs``. If nothing is unused it is ``jaxpr`` itself.
     """
     outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     kept, needed = _dce_eqns(jaxpr.eqns, outs)
     used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
     in_vars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
+    if all(used_outputs) and all(used_in) and kept == jaxpr.eqns:
+        return jaxpr, used_in
     return Jaxpr(jaxpr.constvars, in_vars, outs, kept, jaxpr.debug_name), used_in
 
 
+def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[ClosedJaxpr, list[bool]]:
+    """``dce_jaxpr`` of a closed jaxpr, found once and kept with it; ``closed`` itself where nothing is unused."""
+    key = ("dce", tuple(used_outputs))
+    found = closed.memo.get(key)
+    if found is None:
+        pruned, used_in = dce_jaxpr(closed.jaxpr, used_outputs)
+        # a jaxpr that held itself would not die with its last user
+        found = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts), used_in
+        closed.memo[key] = found
+    return found[0] or closed, found[1]
+
+
 def _dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
-    """What ``outs`` need of ``eqns``, also of what is inside of them; and the variables read on the way."""
+    """What ``outs`` need of ``eqns``, also of what is inside of them; and what is read on the way.
+
+    An equation that is needed as it stands is handed on as it is. Lowering does this for every program, so the loop
+    makes nothing for an equation that it keeps: the literals that it reads are among what is returned.
+    """
     needed = {v for v in outs if isinstance(v, Var)}
     kept: list[JaxprEqn] = []
     for eqn in reversed(eqns):
-        used = [v in needed for v in eqn.outvars]
-        if not any(used) and not is_effectful(eqn):
+        outvars = eqn.outvars
+        unread = needed.isdisjoint(outvars)
+        if unread and not is_effectful(eqn):
             continue
         rule = dce_rules.get(eqn.primitive)
         if rule is not None:
-            eqn = rule(eqn, used)
-        elif not all(used):
-            eqn = eqn.replace(
-                outvars=[v if u else DropVar(v.aval) for v, u in zip(eqn.outvars, used, strict=True)]
-            )
+            eqn = rule(eqn, [v in needed for v in outvars])
+        elif unread or len(outvars) > 1:
+            eqn = _without_unread(eqn, needed)
         kept.append(eqn)
-        needed.update(v for v in eqn.invars if type(v) is not Literal)
+        needed.update(eqn.invars)
     kept.reverse()
     return kept, needed
+
+
+def _without_unread(eqn: JaxprEqn, needed: set[Any]) -> JaxprEqn:
+    """``eqn`` with its results that are not ``needed`` dropped; itself if there are none."""
+    if all(v in needed or type(v) is DropVar for v in eqn.outvars):
+        return eqn
+    return eqn.replace(outvars=[v if v in needed else DropVar(v.aval) for v in eqn.outvars])
 
 
 def partial_eval_jaxpr(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.primitive import RuleTable
+from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from minijax.lowering.places import ModulePlaces, Places
 from minijax.lowering.text import FunctionWriter, mlir_type
@@ -109,7 +110,7 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
     env.update(zip(jaxpr.invars, args, strict=True))
     places = ctx.module.places
     for eqn in jaxpr.eqns if places is None else places.each(ctx, jaxpr):
-        names = [ctx.constant(v.val, v.aval) if type(v) is Literal else env[v] for v in eqn.invars]
+        names = [ctx.literal(v) if type(v) is Literal else env[v] for v in eqn.invars]
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)
         if rule is not None:
@@ -120,7 +121,7 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
             env.update(zip(eqn.outvars, out, strict=True))
         else:
             env[eqn.outvars[0]] = out
-    return [ctx.constant(v.val, v.aval) if type(v) is Literal else env[v] for v in jaxpr.outvars]
+    return [ctx.literal(v) if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
 
 def lower_closed(
@@ -146,7 +147,8 @@ def lower_closed(
     if host_callbacks is not None:
         module.host_callbacks = host_callbacks
     writer = FunctionWriter(module)
-    jaxpr = closed.jaxpr
+    # what nobody uses is not written, as in JAX; the inputs stay, as whoever calls the program passes them all
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), keep_inputs=True)
     n_consts = len(jaxpr.constvars)
     avals = [v.aval for v in (*jaxpr.constvars, *jaxpr.invars)]
     names = [f"%arg{i}" for i in range(len(avals))]

@@ -81,17 +81,22 @@ def _nested(array: np.ndarray, dtype: np.dtype) -> str:
     return f"[{', '.join(_nested(row, dtype) for row in array)}]"
 
 
+_NUMBERS = frozenset((float, int, np.float32, np.float64, np.int32, np.int64))
+
+
 class FunctionWriter:
     """The body of one ``func.func`` (or region) under construction; values are SSA names such as ``%12``."""
 
-    __slots__ = ("module", "lines", "counter", "constants", "indent", "token")
+    __slots__ = ("module", "lines", "counter", "constants", "literals", "indent", "token")
 
     def __init__(self, module: Any, indent: str = "    ", counter: list[int] | None = None) -> None:
         self.module = module
         self.lines: list[str] = []
         # shared with nested regions, so that names stay unique in a function
         self.counter = [0] if counter is None else counter
-        self.constants: dict[Any, str] = {}
+        # text -> name; and (number, type) -> name, of literals
+        self.constants: dict[str, str] = {}
+        self.literals: dict[Any, str] = {}
         self.indent = indent
         # the name of the token that the last ordered effect gave, None before the first
         self.token: str | None = None
@@ -123,6 +128,18 @@ class FunctionWriter:
         name = self.constants.get(text)
         if name is None:
             name = self.constants[text] = self.emit(text)
+        return name
+
+    def literal(self, literal: Any) -> str:
+        """The constant of a ``Literal``; the text of a number that the function has already is not made again."""
+        value = literal.val
+        # zeros are left out since -0.0 == 0.0, which are two constants
+        key = (value, literal.aval) if type(value) in _NUMBERS and value else None
+        name = self.literals.get(key)
+        if name is None:
+            name = self.constant(value, literal.aval)
+            if key is not None:
+                self.literals[key] = name
         return name
 
     def scalar(self, value: Any, dtype: np.dtype) -> str:

@@ -26,7 +26,7 @@ from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import follow_axes, replicas_needed
 from minijax.interpreters.partial_eval import (
-    dce_jaxpr,
+    dce_closed,
     dce_rules,
     partial_eval_jaxpr,
     partial_eval_jaxpr_rules,
@@ -401,13 +401,10 @@ recompute_rules[jit_p] = call_recompute(
 
 
 def jit_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-    closed = eqn.params["jaxpr"]
-    key = ("dce", tuple(used))
-    if key not in closed.memo:
-        pruned, used_in = dce_jaxpr(closed.jaxpr, used)
-        closed.memo[key] = ClosedJaxpr(pruned, closed.consts), used_in
-    pruned_closed, used_in = closed.memo[key]
-    params = {**eqn.params, "jaxpr": pruned_closed}
+    pruned, used_in = dce_closed(eqn.params["jaxpr"], used)
+    if pruned is eqn.params["jaxpr"]:
+        return eqn
+    params = {**eqn.params, "jaxpr": pruned}
     if "donated_invars" in params:
         params["donated_invars"] = tuple(d for d, u in zip(params["donated_invars"], used_in, strict=True) if u)
     return eqn.replace(

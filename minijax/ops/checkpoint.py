@@ -19,6 +19,7 @@ from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, ze
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import follow_axes
 from minijax.interpreters.partial_eval import (
+    dce_closed,
     dce_jaxpr,
     dce_rules,
     partial_eval_jaxpr,
@@ -160,17 +161,14 @@ axis_rules[remat_p] = remat_batch
 
 
 def remat_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
-    closed = eqn.params["jaxpr"]
-    key = ("dce", tuple(used))
-    if key not in closed.memo:
-        pruned, used_in = dce_jaxpr(closed.jaxpr, used)
-        closed.memo[key] = ClosedJaxpr(pruned), used_in
-    pruned_closed, used_in = closed.memo[key]
+    pruned, used_in = dce_closed(eqn.params["jaxpr"], used)
+    if pruned is eqn.params["jaxpr"]:
+        return eqn
     prevent_cse = _select(used_in, eqn.params["prevent_cse"])
     return eqn.replace(
         invars=partition(used_in, eqn.invars)[1],
         outvars=partition(used, eqn.outvars)[1],
-        params={**eqn.params, "jaxpr": pruned_closed, "prevent_cse": prevent_cse},
+        params={**eqn.params, "jaxpr": pruned, "prevent_cse": prevent_cse},
     )
 
 

@@ -363,6 +363,8 @@ recompute_rules[cond_p] = cond_recompute
 def cond_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     branches = eqn.params["branches"]
     pruned, used_in = keep_together(branches, ("cond dce", tuple(used)), lambda: _prune(branches, used))
+    if pruned is None:  # nothing is unused
+        return eqn
     return eqn.replace(
         invars=[eqn.invars[0], *partition(used_in, eqn.invars[1:])[1]],
         outvars=partition(used, eqn.outvars)[1],
@@ -370,14 +372,18 @@ def cond_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     )
 
 
-def _prune(branches: Branches, used: Sequence[bool]) -> tuple[Branches, list[bool]]:
-    """The branches with the ``used`` outputs only and the inputs that any of them still reads; which those are."""
+def _prune(branches: Branches, used: Sequence[bool]) -> tuple[Branches | None, list[bool]]:
+    """The branches with the ``used`` outputs only and the inputs that any of them still reads; which those are.
+
+    None in place of the branches if nothing of them is unused.
+    """
     used_in = _any([dce_jaxpr(branch.jaxpr, used)[1] for branch in branches])
-    pruned = []
-    for branch in branches:
-        jaxpr, _ = dce_jaxpr(branch.jaxpr, used, keep_inputs=True)
-        pruned.append(ClosedJaxpr(jaxpr.replace(invars=partition(used_in, jaxpr.invars)[1]), branch.consts))
-    return tuple(pruned), used_in
+    pruned = [dce_jaxpr(branch.jaxpr, used, keep_inputs=True)[0] for branch in branches]
+    if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in zip(pruned, branches, strict=True)):
+        return None, used_in
+    invars = [partition(used_in, jaxpr.invars)[1] for jaxpr in pruned]
+    parts = zip(pruned, invars, branches, strict=True)
+    return tuple(ClosedJaxpr(jaxpr.replace(invars=v), branch.consts) for jaxpr, v, branch in parts), used_in
 
 
 dce_rules[cond_p] = cond_dce

@@ -234,6 +234,8 @@ class PrunedRule(Function):
 def custom_jvp_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     params = dict(eqn.params)
     params["call_jaxpr"] = pruned_call(params["call_jaxpr"], used)
+    if params["call_jaxpr"] is eqn.params["call_jaxpr"]:
+        return eqn
     if all(used):
         return eqn.replace(params=params)
     rule = PrunedRule(params["jvp_jaxpr_fun"], used)

@@ -322,6 +322,8 @@ def custom_vjp_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     params = dict(eqn.params)
     closed = params["call_jaxpr"]
     params["call_jaxpr"] = pruned_call(closed, used)
+    if params["call_jaxpr"] is closed:
+        return eqn
     if all(used):
         return eqn.replace(params=params)
     fwd = PrunedForward(params["fwd_jaxpr_thunk"], used)

@@ -32,7 +32,7 @@ from minijax.core.trace import check_alive, state
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import axis_binders, follow_axes, replicas_needed, replication
 from minijax.interpreters.partial_eval import (
-    dce_jaxpr,
+    dce_closed,
     dce_rules,
     partial_eval_jaxpr,
     partial_eval_jaxpr_rules,
@@ -319,18 +319,15 @@ partial_eval_rules[pmap_p] = split_now(pmap_p)
 
 def pmap_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     params = eqn.params
-    closed = params["jaxpr"]
-    key = ("dce", tuple(used))
-    if key not in closed.memo:
-        pruned, used_in = dce_jaxpr(closed.jaxpr, used)
-        closed.memo[key] = ClosedJaxpr(pruned, closed.consts), used_in
-    pruned_closed, used_in = closed.memo[key]
+    pruned, used_in = dce_closed(params["jaxpr"], used)
+    if pruned is params["jaxpr"]:
+        return eqn
     return eqn.replace(
         invars=partition(used_in, eqn.invars)[1],
         outvars=partition(used, eqn.outvars)[1],
         params={
             **params,
-            "jaxpr": pruned_closed,
+            "jaxpr": pruned,
             "in_axes": _chosen(used_in, params["in_axes"]),
             "out_axes": _chosen(used, params["out_axes"]),
             "donated_invars": tuple(partition(used_in, params["donated_invars"])[1]),

@@ -497,8 +497,13 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
         # a carried value that is only overwritten is still an input of the body
         kept = [*used_in[:num_consts], *carry, *used_in[num_consts + num_carry :]]
         invars = [v for v, k in zip(closed.jaxpr.invars, kept, strict=True) if k]
-        closed.memo[key] = ClosedJaxpr(pruned.replace(invars=invars), closed.consts), kept, [*carry, *used_ys]
+        made = None
+        if not (all(kept) and all(used_ys) and pruned.eqns == closed.eqns):
+            made = ClosedJaxpr(pruned.replace(invars=invars), closed.consts)
+        closed.memo[key] = made, kept, [*carry, *used_ys]
     made, kept, used_out = closed.memo[key]
+    if made is None:  # nothing is unused
+        return eqn
     counts = {"num_consts": sum(kept[:num_consts]), "num_carry": sum(used_out[:num_carry])}
     return eqn.replace(
         invars=[v for v, k in zip(eqn.invars, kept, strict=True) if k],

@@ -21,7 +21,7 @@ from minijax.lowering import bindings
 from minijax.tools.documents.document import document, plain
 from minijax.tools.frozen import Frozen
 from minijax.tools.programs import hlo, link_views, links
-from minijax.tools.programs.links import GONE, INLINED, NO_OPERATION, WRITTEN_INSIDE, LinkedPrograms
+from minijax.tools.programs.links import GONE, INLINED, NO_OPERATION, UNUSED, WRITTEN_INSIDE, LinkedPrograms
 
 VECTOR = ShapeDtypeStruct((8,), "float32")
 MATRIX = ShapeDtypeStruct((4, 4), "float32")
@@ -159,7 +159,7 @@ def test_every_equation_has_its_line_and_its_operations(linked: Linked, name: st
         assert re.search(WORDS.get(each.primitive, ""), text), (each, text)
         assert (each.number in written) != bool(each.stablehlo_note), each
         assert (each.number in run) != bool(each.hlo_note), each
-        assert each.stablehlo_note in ("", NO_OPERATION, WRITTEN_INSIDE)
+        assert each.stablehlo_note in ("", NO_OPERATION, UNUSED, WRITTEN_INSIDE)
         assert each.hlo_note in ("", each.stablehlo_note, INLINED, GONE)
 
 
@@ -253,11 +253,31 @@ def test_a_function_called_twice_is_inside_both_calls(linked: Linked) -> None:
     assert len([text for text in written if " tanh(" in text]) >= 2
 
 
-def test_what_xla_removed_says_so(linked: Linked) -> None:
+def test_what_was_left_out_and_what_xla_removed_says_so(linked: Linked) -> None:
     programs = linked("gradient")
+    unused = [each.primitive for each in programs.equations if each.stablehlo_note == UNUSED]
+    assert unused == ["reduce_sum"]  # the gradient has no use for the value
     gone = {each.primitive for each in programs.equations if each.hlo_note == GONE}
-    assert "reduce_sum" in gone  # the gradient has no use for the value
-    assert "cos" not in gone
+    assert "mul" in gone and "cos" not in gone
+
+
+def test_an_equation_of_which_a_part_is_lowered_is_linked_to_it() -> None:
+    def program(x: Any) -> Any:
+        def body(c: Any, a: Any) -> Any:
+            minijax.debug.print("{}", a)
+            return (c[0] + jnp.sin(a), c[1] * jnp.cos(a)), jnp.exp(a)
+
+        lax.scan(lambda c, a: (minijax.debug.print("{}", a), c)[::-1], 0.0, x)  # nothing of its results is used
+        return lax.scan(body, (jnp.float32(0.0), jnp.float32(1.0)), x)[0][0]
+
+    programs = links.linked_programs(program, VECTOR, optimized=False)
+    notes = {(each.primitive, each.stablehlo_note) for each in programs.equations}
+    assert {name for name, note in notes if note == UNUSED} == {"cos", "mul", "exp"}
+    assert {("scan", ""), ("sin", ""), ("debug_print", "")} <= notes and ("scan", UNUSED) not in notes
+    pane = programs.stablehlo
+    loops = [numbers for line, numbers in zip(pane.lines, pane.links, strict=True) if "stablehlo.while" in line]
+    assert [[programs.equation(n).primitive for n in numbers] for numbers in loops] == [["scan"], ["scan"]]
+    assert loops[0] != loops[1]
 
 
 def test_work_without_origin_belongs_to_the_result_it_makes() -> None:
@@ -438,6 +458,7 @@ def test_what_an_equation_became(linked: Linked) -> None:
     programs = linked("gradient")
     (number,) = [each.number for each in programs.equations if each.primitive == "reduce_sum"]
     text = plain(document(*link_views.became(programs, (number,))))
-    assert "jnp.sum(jnp.tanh(y))" in text and "reduce_sum[" in text and "stablehlo.reduce" in text and GONE in text
+    assert "jnp.sum(jnp.tanh(y))" in text and "reduce_sum[" in text and "stablehlo.reduce" not in text
+    assert UNUSED in text
     rows = plain(document(*link_views.missing_rows(programs)), 200)
-    assert GONE in rows and "reduce_sum" in rows
+    assert GONE in rows and UNUSED in rows and "reduce_sum" in rows

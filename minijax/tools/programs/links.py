@@ -16,7 +16,7 @@ from typing import Any
 from minijax.api.compile import JitFunction, jit
 from minijax.core.names import names_of
 from minijax.ir import doc as pp
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, is_effectful
 from minijax.ir.pretty import Printer
 from minijax.lowering.places import ModulePlaces, Place, extent, text_line
 from minijax.ops.call import compiled, lowered_places
@@ -28,6 +28,7 @@ MOST_LINES = 4000
 
 NO_OPERATION = "no operation needed: the operand serves as it is"
 WRITTEN_INSIDE = "written as the equations inside"
+UNUSED = "not lowered: no result of the program needs it"
 GONE = "gone after optimisation: folded, merged with an equal one, or not needed"
 INLINED = "inlined: see the equations inside"
 
@@ -177,7 +178,7 @@ def link(closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int =
     numbers = _Numbers(printer, places)
     stablehlo = _stablehlo_pane(places, numbers)
     program = _hlo_pane(places, numbers, optimized)
-    equations = tuple(_equations(printer, places, stablehlo, program, bool(optimized)))
+    equations = tuple(_equations(printer, places, numbers, stablehlo, program, bool(optimized)))
     return LinkedPrograms(
         equations, tuple(_python_panes(printer.eqns, equations)), _cut(jaxpr), _cut(stablehlo), _cut(program)
     )
@@ -262,19 +263,34 @@ class _Numbers:
 
     def __init__(self, printer: _NumberingPrinter, places: ModulePlaces) -> None:
         self.of_eqn: dict[int, list[int]] = {}
+        # lowering made another equation of one that it left unused parts out of: it has results of the same, or none
+        self.of_part: dict[Any, list[int]] = {}
         for number, eqn in enumerate(printer.eqns, 1):
-            self.of_eqn.setdefault(id(eqn), []).append(number)
+            own = self.of_eqn.setdefault(id(eqn), [])
+            own.append(number)
+            self.of_part.update(dict.fromkeys(eqn.outvars, own))
+            self.of_part.setdefault((eqn.primitive, eqn.source), own)
         # of each result of the program: the equation that computes it
         made = {v: self.of_eqn[id(eqn)][0] for eqn in printer.root.eqns for v in eqn.outvars}
         self.outputs = [{made[v]} if isinstance(v, Var) and v in made else set() for v in printer.root.outvars]
 
     def of(self, place: Place | None) -> Numbers:
         while place is not None:
-            found = self.of_eqn.get(id(place.eqn))
-            if found is not None:
+            found = self.printed(place.eqn)
+            if found:
                 return tuple(found)
             place = place.outer
         return ()
+
+    def printed(self, eqn: JaxprEqn) -> Sequence[int]:
+        """The numbers of ``eqn``, or of the one that it is the used part of; none if that is not printed."""
+        found = self.of_eqn.get(id(eqn))
+        if found is not None:
+            return found
+        parts = [self.of_part[v] for v in eqn.outvars if v in self.of_part]
+        if not parts and is_effectful(eqn):
+            return self.of_part.get((eqn.primitive, eqn.source), ())
+        return parts[0] if parts else ()
 
 
 # ``%3 = func.call @g(`` and ``func.func private @g(``
@@ -409,16 +425,22 @@ def _infer(
 
 
 def _equations(
-    printer: _NumberingPrinter, places: ModulePlaces, stablehlo: Pane, program: Pane, optimized: bool
+    printer: _NumberingPrinter,
+    places: ModulePlaces,
+    numbers: _Numbers,
+    stablehlo: Pane,
+    program: Pane,
+    optimized: bool,
 ) -> Iterator[Equation]:
-    in_stablehlo = {number for numbers in stablehlo.links for number in numbers}
-    in_hlo = {number for numbers in program.links for number in numbers}
+    in_stablehlo = {number for found in stablehlo.links for number in found}
+    in_hlo = {number for found in program.links for number in found}
     lowered: dict[int, Place] = {}
-    for found in places.found:
-        lowered.setdefault(id(found.eqn), found)
-    outer = {number for numbers in printer.inside for number in numbers}
+    for place_found in places.found:
+        for number in numbers.printed(place_found.eqn):
+            lowered.setdefault(number, place_found)
+    outer = {number for found in printer.inside for number in found}
     for number, (eqn, inside) in enumerate(zip(printer.eqns, printer.inside, strict=True), 1):
-        at = lowered.get(id(eqn))
+        at = lowered.get(number)
         source = eqn.source if at is None else at.source
         place: dict[str, Any] = {}
         if source is not None:
@@ -435,7 +457,7 @@ def _equations(
         written = number in in_stablehlo
         notes: dict[str, Any] = {}
         if not written:
-            notes["stablehlo_note"] = WRITTEN_INSIDE if number in outer else NO_OPERATION
+            notes["stablehlo_note"] = UNUSED if at is None else WRITTEN_INSIDE if number in outer else NO_OPERATION
         if optimized and number not in in_hlo:
             notes["hlo_note"] = notes.get("stablehlo_note") or (INLINED if number in outer else GONE)
         name = "/".join(filter(None, (names_of(eqn.source), eqn.primitive.name))) if at is None else at.name
