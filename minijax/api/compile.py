@@ -23,7 +23,7 @@ from minijax.api.flat import (
 )
 from minijax.api.repeated import MISSED, Known, Repeat
 from minijax.api.stages import Lowered, Staged, Traced
-from minijax.backend import pjrt
+from minijax.backend import failures, fastcall, pjrt
 from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
 from minijax.core.array import get_aval, is_array_like, numpy_aval
@@ -110,8 +110,22 @@ class JitFunction:
             except Exception as error:
                 if error.__traceback__.tb_next is not None:  # type: ignore[union-attr]
                     raise
-                # it is jaxlib's own, which then has not run the program
+                failure = self._failure(error, args, kwargs, static)  # it is jaxlib's own
+            if failure is not None:
+                raise failure
         return self.call(args, kwargs, static)[0]
+
+    def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
+        """What to raise for ``error``, with which jaxlib's dispatch refused a call; None if it has run no program.
+
+        What is wrong with the arguments is raised as the ordinary way raises it. If nothing is, the program has been
+        run and failed, and must not be run again: it may have called the user's functions.
+        """
+        if not fastcall.is_status(error):
+            return None
+        _, leaves, _ = self._find(args, kwargs, static)
+        buffers = [getattr(x, "_buffer", None) for x in leaves]
+        return failures.run_error(error, fun_name(self.fun), buffers, 0)
 
     def _known_with(self, static: tuple[Any, ...]) -> Known | None:
         try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,18 @@ class DeviceOutOfMemoryError(ExecutionError, MemoryError):
     """The device has no room for a buffer or for a program's temporaries."""
 
 
+class DeletedArrayError(RuntimeError):
+    """An array was used whose memory was freed, or donated to a computation."""
+
+
+class DeletedArgumentError(DeletedArrayError, ValueError):
+    """Such an array was given to a compiled program; JAX raises RuntimeError or, in a repeated call, ValueError."""
+
+
+class DonatedTwiceError(ExecutionError, ValueError):
+    """A call donated an array that it also uses as another argument; JAX's kind depends on the call, as above."""
+
+
 def type_text(value: Any) -> str:
     """``float32[8]``, or ``<unknown>`` for what has no type of ours."""
     aval = getattr(value, "aval", None)
@@ -40,9 +55,38 @@ def compile_error(error: Exception, name: str) -> JaxRuntimeError:
     return CompileError(f"XLA could not compile {name}:\n{text}")
 
 
-def runtime_error(error: Exception, doing: str) -> JaxRuntimeError:
+# XLA makes a text of whatever a callback raises. An interrupt, or an exit, must reach the user as what it is: it
+# waits here for whoever is told of the failure, under a number that stands in that text.
+_interrupts: dict[int, BaseException] = {}
+_numbers = itertools.count(1)
+_INTERRUPT = re.compile(r"callback interrupted \(number (\d+)\)")
+_MOST_INTERRUPTS = 100
+
+
+def interruptible(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """``callback``, whose KeyboardInterrupt, SystemExit and the like are found again by ``runtime_error``."""
+
+    def call(*values: Any) -> Any:
+        try:
+            return callback(*values)
+        except Exception:
+            raise
+        except BaseException as error:
+            number = next(_numbers)
+            _interrupts[number] = error
+            _interrupts.pop(number - _MOST_INTERRUPTS, None)
+            raise RuntimeError(f"callback interrupted (number {number}) by {type(error).__name__}") from None
+
+    return call
+
+
+def runtime_error(error: Exception, doing: str) -> BaseException:
     """What to raise when ``doing`` something on a device failed."""
     text = str(error)
+    for number in _INTERRUPT.findall(text):
+        interrupt = _interrupts.pop(int(number), None)
+        if interrupt is not None:  # else it has been raised, and who asks again for the results gets an error
+            return interrupt
     if _is_oom(text):
         return DeviceOutOfMemoryError(
             f"out of memory while {doing}:\n{text}\n"
@@ -51,15 +95,33 @@ def runtime_error(error: Exception, doing: str) -> JaxRuntimeError:
     return ExecutionError(f"error while {doing}:\n{text}")
 
 
-def deleted_error(what: str) -> ExecutionError:
-    """What to raise for a buffer that is gone; ``what`` says which."""
-    return ExecutionError(
+def deleted_error(buffer: Any, where: str = "") -> DeletedArrayError:
+    """What to raise for a buffer that is gone; ``where`` says what part it has in the program that it was given to."""
+    kind = DeletedArgumentError if where else DeletedArrayError
+    what = f"Array has been deleted with shape={type_text(buffer)}. {where}".rstrip()
+    return kind(
         f"{what}\nIts memory was freed, or given to a computation that it was donated to (donate_argnums). "
         "Use the result of that computation, or do not donate the array."
     )
 
 
-def put_error(error: Exception, array: Any) -> Exception:
+def run_error(error: Exception, name: str, buffers: Sequence[Any], n_consts: int) -> BaseException:
+    """What to raise when the program ``name`` could not be run on ``buffers``, or failed.
+
+    The first ``n_consts`` of them are what the function closes over.
+    """
+    for position, buffer in enumerate(buffers):
+        if hasattr(buffer, "aval") and buffer.is_deleted():
+            what = "closed over by" if position < n_consts else f"argument {position - n_consts} of"
+            return deleted_error(buffer, f"It is {what} {name}.")
+    if "previously donated in the same call" in str(error):
+        return DonatedTwiceError(
+            f"error while running {name}:\n{error}\nPass a copy for one of the two arguments, or donate neither."
+        )
+    return runtime_error(error, f"running {name}")
+
+
+def put_error(error: Exception, array: Any) -> BaseException:
     """What to raise when ``array`` cannot be copied to a device."""
     text = str(error)
     if not _is_oom(text) and not _supported(array.dtype):

@@ -16,6 +16,7 @@ if the object cannot be made, and a kind of call that cannot be fast goes throug
 from __future__ import annotations
 
 import operator
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ from minijax.core.array import Array, LiteralArray, get_aval
 from minijax.core.named import NamedTuple
 from minijax.pytree.core import Node, follow_registrations, tree_leaves
 
-__all__ = ["FastPath", "fast_path", "flatten", "host_call", "leaves", "x64_agrees"]
+__all__ = ["FastPath", "fast_path", "flatten", "host_call", "is_status", "leaves", "x64_agrees"]
 
 
 class FastPath(NamedTuple):
@@ -142,13 +143,22 @@ def host_call(
 
     Returns:
       The callable, or None if this jaxlib cannot do it. It raises what ``miss`` raises; errors of its own have a
-      traceback without further frames, and then the program has not been run.
+      traceback without further frames: then it could not take the arguments, or the program failed.
     """
     rt = runtime()
     try:
         return rt.xla.pjit(name, None, miss, [], [], object(), _registries().buffers, _place)
     except (AttributeError, TypeError, RuntimeError):
         return None
+
+
+# How XLA's own failures begin; what jaxlib's dispatch cannot take, it refuses in other words, and runs nothing.
+_STATUS = re.compile(r"[A-Z_]+: ")
+
+
+def is_status(error: Exception) -> bool:
+    """Whether ``error``, which :func:`host_call`'s callable raised itself, is a failure of XLA's."""
+    return _STATUS.match(str(error)) is not None
 
 
 def _place(leaf: Any, sharding: Any, layout: Any) -> Any:

@@ -28,19 +28,23 @@ from minijax.backend import client as _client
 from minijax.backend.client import Runtime, runtime
 from minijax.backend.failures import (
     CompileError,
+    DeletedArgumentError,
+    DeletedArrayError,
     DeviceOutOfMemoryError,
     ExecutionError,
     compile_error,
     deleted_error,
+    interruptible,
     put_error,
+    run_error,
     runtime_error,
-    type_text,
 )
 from minijax.core.avals import ShapedArray
-from minijax.errors import JaxRuntimeError
 
 __all__ = [
     "CompileError",
+    "DeletedArgumentError",
+    "DeletedArrayError",
     "DeviceOutOfMemoryError",
     "Executable",
     "ExecutionError",
@@ -187,6 +191,8 @@ def transfer(buffer: Buffer, device: Device) -> Buffer:
     try:
         return rt.put(buffer.aval, rt.on(device), [buffer], [device], True, False, rt.copying, True)
     except rt.error as error:
+        if buffer.is_deleted():
+            raise deleted_error(buffer) from None
         raise runtime_error(error, f"copying a buffer to {device}") from None
 
 
@@ -236,7 +242,7 @@ def shards(buffer: Buffer) -> list[Buffer]:
     if hasattr(buffer._sharding, "_device"):
         return [buffer]
     if buffer.is_deleted():
-        raise deleted_error(f"Array has been deleted with shape={type_text(buffer)} on each device.")
+        raise deleted_error(buffer)
     pieces = list(buffer._arrays)
     # The pieces come without a type; wrapping them again gives them the type and the sharding of their own.
     result = []
@@ -252,7 +258,7 @@ def to_numpy(buffer: Buffer) -> np.ndarray:
     On a host platform it is a view of the buffer's memory and keeps that alive; elsewhere a copy.
 
     Raises:
-      ExecutionError: the buffer was deleted or donated, or the program that made it failed.
+      DeletedArrayError: the buffer was deleted or donated. ExecutionError: the program that made it failed.
     """
     try:
         return np.asarray(memoryview(buffer))
@@ -265,7 +271,7 @@ def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
     host's."""
     rt = runtime()
     if buffer.is_deleted():
-        raise deleted_error(f"Array has been deleted with shape={type_text(buffer)}.")
+        raise deleted_error(buffer)
     try:
         if not rt.from_jax and not _client.jax_is_imported():
             viewed = _through_dlpack(rt, buffer)
@@ -332,9 +338,6 @@ def block_until_ready(buffers: Any) -> Any:
     try:
         rt.xla.batched_block_until_ready(list(buffers) if isinstance(buffers, (list, tuple)) else [buffers])
     except rt.error as error:
-        for buffer in buffers if isinstance(buffers, (list, tuple)) else [buffers]:
-            if buffer.is_deleted():
-                raise deleted_error(f"Array has been deleted with shape={type_text(buffer)}.") from None
         raise runtime_error(error, "waiting for a result") from None
     return buffers
 
@@ -376,6 +379,7 @@ class Executable:
         "loaded",
         "device",
         "origin",
+        "n_consts",
         "_run",
         "_handlers",
         "_error",
@@ -397,6 +401,8 @@ class Executable:
         self.device = device
         # gives the jaxpr that it was compiled from, and which equation each line of the module comes from; for tools
         self.origin: Callable[[], Any] | None = None
+        # how many of its arguments are what the function closes over; they come first
+        self.n_consts = 0
         self._run = loaded.execute_sharded
         self._handlers = [rt.xla.array_result_handler(aval, sharding, True, True) for aval in self.out_avals]
         self._error = rt.error
@@ -415,7 +421,7 @@ class Executable:
             dtypes of equal size are not told apart, so the caller must hand over what it compiled for.
 
         Raises:
-          ExecutionError: wrong number or size of arguments, a deleted argument, or a failure on the device.
+          ExecutionError: wrong number or size of arguments, or a failure on the device. DeletedArgumentError.
         """
         if self.device is None:
             self._refuse_deleted(buffers)
@@ -442,14 +448,8 @@ class Executable:
         if any(buffer.is_deleted() for buffer in buffers):
             raise self._explain(RuntimeError("deleted argument"), buffers)
 
-    def _explain(self, error: Exception, buffers: Sequence[Buffer]) -> JaxRuntimeError:
-        for position, buffer in enumerate(buffers):
-            if hasattr(buffer, "aval") and buffer.is_deleted():
-                return deleted_error(
-                    f"Array has been deleted with shape={type_text(buffer)}. "
-                    f"It is argument {position} of {self.name}."
-                )
-        return runtime_error(error, f"running {self.name}")
+    def _explain(self, error: Exception, buffers: Sequence[Buffer]) -> BaseException:
+        return run_error(error, self.name, buffers, self.n_consts)
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimate: ``flops``, ``transcendentals``, ``bytes accessed`` and others, as numbers."""
@@ -514,7 +514,7 @@ def compile(
     def work() -> Any:
         if host_callbacks:
             module = _parse_module(module_text)
-            return rt.client.compile_and_load(module, device_list, options, list(host_callbacks))
+            return rt.client.compile_and_load(module, device_list, options, [*map(interruptible, host_callbacks)])
         return rt.client.compile_and_load(module_text, device_list, options)
 
     try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from minijax import errors, lax
+from minijax.backend import pjrt
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array
@@ -192,8 +193,10 @@ def _trace(
     return creation.trace(self, offset, axis1, axis2, dtype, out)
 
 
-def _itself(self: Any) -> Any:
-    """This array: there is nothing to wait for."""
+def _block_until_ready(self: Any) -> Any:
+    """This array, when it has been computed."""
+    if isinstance(self, Array) and self.on_device:
+        pjrt.block_until_ready(self._buffer)
     return self
 
 
@@ -209,7 +212,7 @@ METHODS: dict[str, Function] = {
     "argmin": reductions.argmin,
     "argsort": sorting.argsort,
     "astype": creation.astype,
-    "block_until_ready": _itself,
+    "block_until_ready": _block_until_ready,
     "clip": _clip,
     "conj": ufuncs.conj,
     "conjugate": ufuncs.conjugate,

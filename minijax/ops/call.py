@@ -103,6 +103,7 @@ class Compiled:
             self.executable = self._compile(closed, text, host_callbacks)
         self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated)
         self.const_buffers = [to_buffer(c) for c in closed.consts]
+        self.executable.n_consts = len(self.const_buffers)
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
 

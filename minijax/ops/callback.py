@@ -103,6 +103,8 @@ def _evaluated(
     name: str, function: Callable[..., Sequence[Any]], result_avals: Sequence[ShapedArray], args: Sequence[Any]
 ) -> list[Any]:
     values = [as_array(check_alive(x)) for x in args]
+    for x in values:
+        x._value()  # what is wrong with an array is no failure of the function
     try:
         outs = call_host(function, result_avals, values)
     except Exception as error:

@@ -4,6 +4,8 @@ import gc
 import weakref
 from typing import Any
 
+import jax
+import jax.numpy
 import numpy as np
 import pytest
 
@@ -110,6 +112,75 @@ def test_donated_arguments_cannot_be_used_again():
     np.testing.assert_array_equal(np.asarray(y), [1, 2, 3, 4])
     with pytest.raises(RuntimeError, match="deleted"):
         np.asarray(x)
+
+
+def _donated(ns: Any) -> Any:
+    x = ns.numpy.ones(4)
+    ns.jit(lambda x: x + 1, donate_argnums=0)(x)
+    return x
+
+
+def _again(ns: Any, *args: Any, **options: Any) -> Any:
+    """A jitted function that has been called with arguments like ``args``."""
+    f = ns.jit(lambda x, y: x + y, **options)
+    for _ in range(3):
+        f(ns.numpy.ones(4), *args)
+    return f
+
+
+def _twice(f: Any, x: Any) -> Any:
+    return f(x, x)
+
+
+USES_AFTER_DONATION = {
+    "add": lambda ns, x: x + 1,
+    "numpy": lambda ns, x: np.sin(x),
+    "asarray": lambda ns, x: np.asarray(x),
+    "repr": lambda ns, x: repr(x),
+    "getitem": lambda ns, x: x[0],
+    "grad": lambda ns, x: ns.grad(lambda y: (y * x).sum())(ns.numpy.ones(4)),
+    "vmap": lambda ns, x: ns.vmap(ns.numpy.sin)(x),
+    "scan": lambda ns, x: ns.lax.scan(lambda c, y: (c + y, y), 0.0, x),
+    "closed over": lambda ns, x: ns.jit(lambda y: x + y)(ns.numpy.ones(4)),
+    "first jit call": lambda ns, x: ns.jit(lambda y: y + 1)(x),
+    "repeated call": lambda ns, x: _again(ns, ns.numpy.ones(4))(ns.numpy.ones(4), x),
+    "repeated call, NumPy": lambda ns, x: _again(ns, np.ones(4, np.float32))(x, np.ones(4, np.float32)),
+    "donated again": lambda ns, x: _again(ns, ns.numpy.ones(4), donate_argnums=0)(x, ns.numpy.ones(4)),
+    "donated and used": lambda ns, x: _twice(ns.jit(lambda x, y: x + y, donate_argnums=0), ns.numpy.ones(4)),
+    "donated and used again": lambda ns, x: _twice(_again(ns, ns.numpy.ones(4), donate_argnums=0), ns.numpy.ones(4)),
+    "device_put": lambda ns, x: ns.device_put(x, ns.devices()[0]),
+    "device_get": lambda ns, x: ns.device_get(x),
+    "wait": lambda ns, x: x.block_until_ready(),
+    "wait for all": lambda ns, x: ns.block_until_ready({"x": x}),
+    "callback": lambda ns, x: ns.pure_callback(np.sin, ns.ShapeDtypeStruct((4,), np.float32), x),
+    "print": lambda ns, x: ns.debug.print("{}", x),
+    "size": lambda ns, x: (x.shape, x.dtype, x.nbytes, len(x)),
+    "jaxpr": lambda ns, x: str(ns.make_jaxpr(ns.numpy.sin)(x)),
+}
+
+
+@pytest.mark.parametrize("use", USES_AFTER_DONATION)
+def test_use_after_donation_raises_what_jax_raises(use: str) -> None:
+    def error_of(ns: Any) -> Any:
+        try:
+            return USES_AFTER_DONATION[use](ns, _donated(ns))
+        except Exception as error:
+            return error
+
+    theirs, ours = error_of(jax), error_of(minijax)
+    if not isinstance(theirs, Exception):
+        assert ours == theirs
+        return
+    kind = minijax.errors.JaxRuntimeError if isinstance(theirs, jax.errors.JaxRuntimeError) else type(theirs)
+    assert isinstance(ours, kind), (theirs, ours)
+    assert type(theirs) is not RuntimeError or not isinstance(ours, minijax.errors.JaxRuntimeError)
+    assert "Array has been deleted" not in str(theirs) or str(theirs) in str(ours)
+
+
+def test_waiting_waits() -> None:
+    f = minijax.jit(lambda x: minijax.lax.fori_loop(0, 20, lambda i, y: y @ x, x))
+    x = minijax.device_put(np.eye(300, dtype=np.float32))
+    assert pjrt.is_ready(f(x).block_until_ready()._buffer)
 
 
 def test_lower_compile_and_what_they_tell():

@@ -123,6 +123,64 @@ def test_a_failing_callback(host: Any, words: str) -> None:
     assert float(minijax.jit(jnp.sin)(0.0)) == 0.0  # the session goes on
 
 
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("make", [np.float32, jnp.asarray], ids=["numpy", "device"])
+@pytest.mark.parametrize("kind", ["pure", "io", "debug"])
+@pytest.mark.parametrize("wrap", [lambda f: f, minijax.jit], ids=["eager", "jit"])
+def test_what_a_callback_raises_comes_once_and_an_interrupt_as_itself(
+    error: type[BaseException], make: Any, kind: str, wrap: Any
+) -> None:
+    calls = []
+
+    def host(x: Any) -> Any:
+        calls.append(x)
+        if len(calls) > 3:
+            raise error("mine")
+        return np.asarray(x)
+
+    def f(x: Any) -> Any:
+        if kind == "debug":
+            debug.callback(host, x)
+            return x + 1
+        return (minijax.pure_callback if kind == "pure" else io_callback)(host, SCALAR, x)
+
+    f = wrap(f)
+    x = make(1.0)
+    for _ in range(3):  # the third call of a jitted function takes the shortest way
+        np.asarray(f(x))
+    expected = minijax.errors.JaxRuntimeError if error is OSError else error
+    with pytest.raises(expected, match="mine"):
+        np.asarray(f(x))
+    assert len(calls) == 4
+    calls.clear()
+    assert float(f(x)) == float(x) + (kind == "debug")  # the session goes on
+
+
+def test_results_of_an_interrupted_program_are_an_error_afterwards() -> None:
+    """The interrupt comes once; who asks again is told that the program failed."""
+    big = jnp.ones((700, 700))
+
+    @minijax.jit
+    def f(x: Any) -> Any:
+        for _ in range(10):
+            x = x @ x / 700
+        return minijax.pure_callback(interrupted, SCALAR, x[0, 0])
+
+    def interrupted(x: Any) -> Any:
+        raise KeyboardInterrupt("mine")
+
+    def ask() -> None:
+        nonlocal out
+        out = f(big) if out is None else out
+        np.asarray(out)
+
+    out: Any = None
+    with pytest.raises(KeyboardInterrupt, match="mine"):
+        ask()
+    with pytest.raises((minijax.errors.JaxRuntimeError, KeyboardInterrupt), match="KeyboardInterrupt|mine"):
+        ask()
+
+
 def test_64_bit_results_need_64_bit_mode() -> None:
     with pytest.raises(ValueError, match="result_shape_dtypes cannot specify 64-bit types"):
         minijax.pure_callback(np.sin, minijax.ShapeDtypeStruct((), np.float64), 1.0)
