@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "Config",
     "Setting",
-    "Settings",
+    "ConfigValues",
     "TraceKey",
     "config",
     "debug_nans",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-class Settings(NamedTuple):
+class ConfigValues(NamedTuple):
     """The value of every setting at one moment; the order of the fields is used by the readers below."""
 
     enable_x64: bool = False
@@ -54,7 +54,7 @@ class Settings(NamedTuple):
 
 
 # What a staged program can depend on: everything but how a traceback is shown.
-_TRACE_FIELDS = Settings._fields[:5]
+_TRACE_FIELDS = ConfigValues._fields[:5]
 
 
 class TraceKey:
@@ -109,25 +109,25 @@ def set_nan_checks(start: Callable[[], None]) -> None:
         start()
 
 
-class _ThreadState(threading.local):
+class _ThreadOverrides(threading.local):
     """This thread's overrides, and the values that result from them together with the process-wide ones."""
 
     def __init__(self) -> None:
         self.overrides: dict[str, Any] = {}
-        self.base: Settings | None = None
+        self.base: ConfigValues | None = None
         self.values = _values
         self.key = _key
 
 
 _lock = threading.Lock()
-_values = Settings()
+_values = ConfigValues()
 _key = _intern_key(tuple(_values[:5]))
 # How many overrides are in force in all threads together. While it is 0 nobody has to look at thread state.
 _override_count = 0
-_thread = _ThreadState()
+_thread = _ThreadOverrides()
 
 
-def _refresh(state: _ThreadState) -> None:
+def _refresh(state: _ThreadOverrides) -> None:
     """Recomputes a thread's values from the process-wide ones and its overrides."""
     base = _values
     state.values = base._replace(**state.overrides)
@@ -135,7 +135,7 @@ def _refresh(state: _ThreadState) -> None:
     state.base = base
 
 
-def _thread_values() -> Settings:
+def _thread_values() -> ConfigValues:
     state = _thread
     if state.base is not _values:
         _refresh(state)

@@ -62,7 +62,7 @@ def test_defaults_are_jaxs() -> None:
     for name, value in config.values.items():
         # this process may have been started with a setting; the untouched defaults are in the class
         assert name.startswith("jax_") and value == getattr(config, name)
-    defaults = settings.Settings()
+    defaults = settings.ConfigValues()
     theirs = subprocess.run(
         [
             sys.executable,
@@ -178,7 +178,7 @@ def test_trace_key_follows_the_settings_and_is_one_object_per_combination() -> N
         config.update(name, value)
         assert settings.trace_key() is key
         config.update(
-            name, plain.values[settings.Settings._fields.index(name)] if key is not plain else "auto"
+            name, plain.values[settings.ConfigValues._fields.index(name)] if key is not plain else "auto"
         )
     assert settings.trace_key() is plain
     assert pickle.loads(pickle.dumps(plain)) is plain

@@ -12,9 +12,11 @@ that every third-party import is a declared dependency, and that ``packages`` in
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -103,6 +105,11 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
 }
+# What a reader can still overlook: files in a folder, lines in a file.
+MOST_FILES = 40
+MOST_LINES = 900
+IGNORED = re.compile(r"\..*|__pycache__|.*\.egg-info|build|dist|htmlcov")
+
 IMPORTING_CALLS = ("importlib.import_module", "import_module", "__import__")
 
 
@@ -310,6 +317,42 @@ def test_packages_in_pyproject_are_the_tree() -> None:
 def test_every_package_has_an_init() -> None:
     bare = {path.parent for path in MODULES.values() if not (path.parent / "__init__.py").exists()}
     report([f"{folder.relative_to(ROOT)} has no __init__.py" for folder in sorted(bare)])
+
+def defined_classes() -> dict[str, list[str]]:
+    """The places at which each name of a class is defined."""
+    places: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{name}:{node.lineno}")
+    return places
+
+
+def test_no_class_name_occurs_twice() -> None:
+    """Whoever reads a class's name in a traceback or a recording knows which it is, and so does who searches for it."""
+    places = defined_classes()
+    assert len(places) > 100
+    report([f"{name} is defined at {' and at '.join(at)}" for name, at in places.items() if len(at) > 1])
+
+
+def repository_files() -> Iterator[Path]:
+    """All files of the repository but those that git ignores and those in folders whose names begin with a dot."""
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if not IGNORED.match(name)]
+        yield from (Path(folder, name) for name in files)
+
+
+def test_files_and_folders_are_small_enough_to_name() -> None:
+    files = list(repository_files())
+    assert ROOT / "minijax" / "core" / "trace.py" in files
+    in_folder = Counter(path.parent.relative_to(ROOT) for path in files)
+    offenders = [f"{folder} holds {count} files" for folder, count in in_folder.items() if count > MOST_FILES]
+    for path in files:
+        if path.suffix in (".py", ".js", ".css"):
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            if lines > MOST_LINES:
+                offenders.append(f"{path.relative_to(ROOT)} has {lines} lines")
+    report(offenders)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def _explain(fun: Callable[..., Any], key: Any, transform: str) -> misses.Miss:
     return misses.explain(fun, key, _signature(key), map(_signature, misses.latest(found)), transform)
 
 
-def _signature(key: Any) -> misses.Signature:
+def _signature(key: Any) -> misses.CallSignature:
     """A key of the staging cache in the form that is compared."""
     tree, avals, settings, axes = key
-    return misses.Signature(tree, avals, (), settings, axes)
+    return misses.CallSignature(tree, avals, (), settings, axes)

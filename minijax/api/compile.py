@@ -22,7 +22,7 @@ from minijax.api.flat import (
     named_like,
 )
 from minijax.api.repeated import MISSED, Known, Repeat
-from minijax.api.stages import Lowered, Staged, Traced
+from minijax.api.stages import Lowered, StagedCall, Traced
 from minijax.backend import failures, fastcall, pjrt
 from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
@@ -37,7 +37,7 @@ from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef
 __all__ = ["jit"]
 
 # fun -> its staged signatures, shared by every jit(fun) with the same options, alive as long as the function is
-_staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Staged]]] = weakref.WeakKeyDictionary()
+_staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, StagedCall]]] = weakref.WeakKeyDictionary()
 
 # Beyond this many signatures of one function, the earliest is forgotten.
 MAX_SIGNATURES = 4096
@@ -172,7 +172,7 @@ class JitFunction:
 
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
-    ) -> tuple[Staged, list[Any], list[Any]]:
+    ) -> tuple[StagedCall, list[Any], list[Any]]:
         """The staged signature of this call, made if it is new, and the dynamic leaves and their types."""
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
@@ -206,7 +206,7 @@ class JitFunction:
                 avals.append(get_aval(x))
         return (args_tree, kwargs_tree, tuple(avals), static, trace_key(), state.axis_env), leaves, avals
 
-    def _get(self, cache: dict[Any, Staged], key: tuple[Any, ...]) -> Staged | None:
+    def _get(self, cache: dict[Any, StagedCall], key: tuple[Any, ...]) -> StagedCall | None:
         try:
             return cache.get(key)
         except TypeError:
@@ -250,7 +250,7 @@ class JitFunction:
 
         return named_like(fun_of_dynamic, self.fun, at, named)
 
-    def _stage(self, avals: Sequence[Any], static: Any, args: Any, kwargs: Any) -> Staged:
+    def _stage(self, avals: Sequence[Any], static: Any, args: Any, kwargs: Any) -> StagedCall:
         name = fun_name(self.fun)
         in_tree = tree_structure((args, kwargs))
         flat = FlatFun(self._with_static(static), in_tree, "jit", subject=self.subject)
@@ -259,7 +259,7 @@ class JitFunction:
         closed, outer = open_over_tracers(closed)
         donated = (False,) * len(outer) + self._donated(args, kwargs, static)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
-        return Staged(closed, outer, in_tree, flat.out_tree, params)
+        return StagedCall(closed, outer, in_tree, flat.out_tree, params)
 
     def _donated(self, args: Any, kwargs: Any, static: Any) -> tuple[bool, ...]:
         if not self.donate_argnums and not self.donate_argnames:
@@ -313,11 +313,11 @@ class JitFunction:
         return f"<jit of {self.subject}>"
 
 
-def _signature(key: tuple[Any, ...]) -> misses.Signature:
+def _signature(key: tuple[Any, ...]) -> misses.CallSignature:
     """A key of the staging cache in the form that is compared."""
     args_tree, kwargs_tree, avals, static, settings, axes = key
     tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
-    return misses.Signature(tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
+    return misses.CallSignature(tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
 
 
 def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Exception:

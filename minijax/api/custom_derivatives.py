@@ -65,7 +65,7 @@ def told_zero(aval: ShapedArray, symbolic: bool) -> Any:
 # ------------------------------------------------------------------------------------------------ arguments and calls
 
 
-class Signature(NamedTuple):
+class Parameters(NamedTuple):
     """How a function takes its arguments: ``n`` positional ones, exactly and nothing else, if ``plain``."""
 
     signature: inspect.Signature | None
@@ -73,16 +73,16 @@ class Signature(NamedTuple):
     n: int
 
 
-def _signature(fun: Callable[..., Any]) -> Signature:
+def _signature(fun: Callable[..., Any]) -> Parameters:
     if isinstance(fun, functools.partial):  # what it has bound is not ours to reorder
-        return Signature(None, False, 0)
+        return Parameters(None, False, 0)
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):
-        return Signature(None, False, 0)
+        return Parameters(None, False, 0)
     kinds = [p.kind for p in signature.parameters.values()]
     plain = all(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
-    return Signature(signature, plain, len(kinds))
+    return Parameters(signature, plain, len(kinds))
 
 
 class CustomFunction:

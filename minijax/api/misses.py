@@ -32,7 +32,7 @@ MOST_DIFFERENCES = 6
 _LONGEST_VALUE = 60
 
 
-class Signature(NamedTuple):
+class CallSignature(NamedTuple):
     """What a call must agree in with an earlier one: the tree of ``(args, kwargs)``, the types of its leaves, its
     static arguments as (position or name, type, value), the settings, and the names and sizes of mapped axes."""
 
@@ -285,8 +285,8 @@ def _note_closed_over(fun: Any, key: Any, outer: Sequence[Any]) -> None:
 def explain(
     fun: Callable[..., Any],
     key: Any,
-    signature: Signature,
-    earlier: Iterable[Signature],
+    signature: CallSignature,
+    earlier: Iterable[CallSignature],
     cache: str,
     with_static: Callable[..., Any] | None = None,
     other_options: bool = False,
@@ -313,7 +313,7 @@ def latest(cache: dict[Any, Any]) -> list[Any]:
     return list(cache)[-MOST_COMPARED:]
 
 
-def _distance(new: Signature, old: Signature) -> int:
+def _distance(new: CallSignature, old: CallSignature) -> int:
     """How far apart two signatures are, found quickly: there may be hundreds to choose from."""
     others = (old.static != new.static) + (old.settings is not new.settings) + (old.axes != new.axes)
     if old.tree != new.tree:
@@ -355,7 +355,7 @@ def _first(fun: Any, cache: str, other_options: bool) -> Difference:
     return Difference("first", "", "", "first call")
 
 
-def differences(fun: Any, with_static: Any, old: Signature, new: Signature) -> list[Difference]:
+def differences(fun: Any, with_static: Any, old: CallSignature, new: CallSignature) -> list[Difference]:
     """Everything in which ``new`` differs from ``old``."""
     out: list[Difference] = []
     if old.tree != new.tree:

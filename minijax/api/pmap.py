@@ -24,14 +24,14 @@ from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
 # What the axis is called where the user does not name it.
 UNNAMED = "_internal_pmap_axis_name"
 
-# fun -> options -> signature -> Staged, alive as long as the function is
-_staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Staged]]] = weakref.WeakKeyDictionary()
+# fun -> options -> signature -> StagedPmap, alive as long as the function is
+_staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, StagedPmap]]] = weakref.WeakKeyDictionary()
 
 # Beyond this many signatures of one function, the earliest is forgotten.
 MAX_SIGNATURES = 4096
 
 
-class Staged:
+class StagedPmap:
     """One signature: what ``pmap_p`` is bound with, the outer tracers that come first, and the output's tree.
 
     ``program`` is what runs it, once that was made.
@@ -105,7 +105,7 @@ class PmapFunction:
             avals = tuple(map(get_aval, leaves))
         return (in_tree, avals, static, trace_key(), state.axis_env), leaves
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Staged, list[Any]]:
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[StagedPmap, list[Any]]:
         dynamic, static, in_axes = self._split(args)
         key, leaves = self._key(dynamic, static, kwargs)
         in_tree, avals, *_ = key
@@ -118,7 +118,7 @@ class PmapFunction:
             local, total = self._sizes(leaves, axes, in_tree, static)
             params, outer, out_tree = self._stage(in_tree, avals, axes, local, total, static)
             params["donated_invars"] = (*[False] * len(outer), *self._donated(len(args), dynamic, kwargs))
-            staged = Staged(params, outer, in_tree, out_tree)
+            staged = StagedPmap(params, outer, in_tree, out_tree)
             misses.store(cache, key, staged, outer, self.fun, "pmap", MAX_SIGNATURES)
         return staged, leaves
 
@@ -128,7 +128,7 @@ class PmapFunction:
         key, _ = self._key(dynamic, static, kwargs)
         return self._explain(key) if self._get(self.cache, key) is None else None
 
-    def _get(self, cache: dict[Any, Staged], key: tuple[Any, ...]) -> Staged | None:
+    def _get(self, cache: dict[Any, StagedPmap], key: tuple[Any, ...]) -> StagedPmap | None:
         try:
             return cache.get(key)
         except TypeError:
@@ -138,8 +138,8 @@ class PmapFunction:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""
         if key in self.cache:
             return misses.RETRACED
-        earlier = [misses.Signature(*each) for each in misses.latest(self.cache)]
-        signature = misses.Signature(*key)
+        earlier = [misses.CallSignature(*each) for each in misses.latest(self.cache)]
+        signature = misses.CallSignature(*key)
         return misses.explain(self.fun, key, signature, earlier, "pmap", self._with_static(signature.static))
 
     def _stage(
@@ -272,7 +272,7 @@ def _canonical(x: Any, axis: int | None) -> int | None:
 class PmapLowered:
     """The program of a pmapped function: ``as_text()`` shows the StableHLO, ``compile().as_text()`` the HLO."""
 
-    def __init__(self, name: str, staged: Staged) -> None:
+    def __init__(self, name: str, staged: StagedPmap) -> None:
         self.fun_name = name
         self.params = staged.params
         self.jaxpr = staged.params["jaxpr"]

@@ -15,7 +15,7 @@ from minijax.ops.call import Compiled, compiled, lowered, lowered_places
 from minijax.pytree import tree_flatten, tree_unflatten, treedef_is_leaf
 
 
-class Staged:
+class StagedCall:
     """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
 
     __slots__ = ("closed", "outer", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat")
@@ -37,7 +37,7 @@ class Staged:
 class Traced:
     """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on."""
 
-    def __init__(self, name: str, staged: Staged) -> None:
+    def __init__(self, name: str, staged: StagedCall) -> None:
         self.fun_name = name
         self._staged = staged
         self.jaxpr = staged.closed

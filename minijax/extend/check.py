@@ -34,7 +34,7 @@ from minijax.extend.differences import (
     inexact,
     rounding,
 )
-from minijax.extend.report import FAILED, PASSED, SKIPPED, Outcome, RulesReport, rule_text
+from minijax.extend.report import FAILED, PASSED, SKIPPED, RuleOutcome, RulesReport, rule_text
 from minijax.extend.rules import NONE, YES, cell, columns
 from minijax.extend.shrink import smallest
 from minijax.interpreters.partial_eval import dce_jaxpr
@@ -92,7 +92,8 @@ def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> Rule
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
         report.outcomes.append(subject.outcome("evaluate", "evaluate", [Case(subject.check_evaluation)], args))
         if report.outcomes[0].status != PASSED:
-            report.outcomes.append(Outcome("everything else", "evaluate", SKIPPED, "there is no value to compare with"))
+            nothing = RuleOutcome("everything else", "evaluate", SKIPPED, "there is no value to compare with")
+            report.outcomes.append(nothing)
             return report
         for check, interpreter, cases in subject.checks(args):
             report.outcomes.append(subject.outcome(check, interpreter, cases, args))
@@ -135,7 +136,7 @@ class Subject:
 
     # ------------------------------------------------------------------------------------------ running
 
-    def outcome(self, check: str, interpreter: str, cases: Sequence[Case], args: Values) -> Outcome:
+    def outcome(self, check: str, interpreter: str, cases: Sequence[Case], args: Values) -> RuleOutcome:
         """Run the cases of one kind; the first failure is made small, the others are counted."""
         found = cell(self.primitive, self.tables[interpreter])
         rule = rule_text(found.rule) if found.status == YES else ""
@@ -152,19 +153,19 @@ class Subject:
         if failed:
             return self.failure(check, interpreter, rule, failed, args)
         if reasons and len(reasons) == len(cases):
-            return Outcome(check, interpreter, SKIPPED, "; ".join(dict.fromkeys(reasons)), rule=rule)
-        return Outcome(check, interpreter, PASSED, rule=rule)
+            return RuleOutcome(check, interpreter, SKIPPED, "; ".join(dict.fromkeys(reasons)), rule=rule)
+        return RuleOutcome(check, interpreter, PASSED, rule=rule)
 
     def failure(
         self, check: str, interpreter: str, rule: str, failed: Sequence[tuple[Case, Exception]], args: Values
-    ) -> Outcome:
+    ) -> RuleOutcome:
         """The outcome for failures of one kind, at the smallest example found."""
         case, error = failed[0]
         if isinstance(error, NotImplementedError):  # a rule is missing: said once, of whatever needs it
             if str(error) in self.missing:
-                return Outcome(check, interpreter, SKIPPED, f"it needs what {self.missing[str(error)]} lacks")
+                return RuleOutcome(check, interpreter, SKIPPED, f"it needs what {self.missing[str(error)]} lacks")
             self.missing[str(error)] = check
-            return Outcome(check, interpreter, FAILED, str(error), also=len(failed) - 1)
+            return RuleOutcome(check, interpreter, FAILED, str(error), also=len(failed) - 1)
 
         def valid(candidate: Values) -> bool:
             if self.fixed and any(x.shape != y.shape for x, y in zip(candidate, args, strict=True)):
@@ -177,7 +178,7 @@ class Subject:
         small = smallest(args, valid, fails, case.attempts)
         error = attempt(case.run, small) or error
         text = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
-        return Outcome(check, interpreter, FAILED, text, tuple(small), rule, also=len(failed) - 1)
+        return RuleOutcome(check, interpreter, FAILED, text, tuple(small), rule, also=len(failed) - 1)
 
     # ------------------------------------------------------------------------------------------ the checks
 

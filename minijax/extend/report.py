@@ -24,7 +24,7 @@ class RulesError(AssertionError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class RuleOutcome:
     """One check: what it compared, and how it ended.
 
     ``interpreter`` names the rule under suspicion ('jvp', 'vmap', ...) and ``rule`` its line; ``detail`` says what is
@@ -52,15 +52,15 @@ class RulesReport:
     def __init__(self, primitive: Primitive, params: dict[str, Any]) -> None:
         self.primitive = primitive
         self.params = params
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[RuleOutcome] = []
 
     @property
-    def failures(self) -> list[Outcome]:
+    def failures(self) -> list[RuleOutcome]:
         """What is wrong."""
         return [o for o in self.outcomes if o.status == FAILED]
 
     @property
-    def skipped(self) -> list[Outcome]:
+    def skipped(self) -> list[RuleOutcome]:
         """What was not checked, with the reason as its ``detail``."""
         return [o for o in self.outcomes if o.status == SKIPPED]
 

@@ -1,8 +1,8 @@
 """Jaxprs run on NumPy without the interpreter stack: what loops outside ``jit`` do step after step.
 
-In: a jaxpr. Out: a ``Program``, a flat list of steps, each a closure that reads values from numbered slots, applies
-one NumPy rule, and writes the result to a slot. There are no ``Array``s, no types and no traces in between, so a step
-costs little more than NumPy's own call. Invariant: values are NumPy's, of exactly the types that the jaxpr says.
+In: a jaxpr. Out: a ``NumPyProgram``, a flat list of steps, each a closure that reads values from numbered slots,
+applies one NumPy rule, and writes the result to a slot. There are no ``Array``s, no types and no traces in between, so
+a step costs little more than NumPy's own call. Invariant: values are NumPy's, of exactly the types that the jaxpr says.
 
 Calls (``jit``) are written into the list; a primitive that is a loop or a branch itself may give the function of NumPy
 values that runs it (``program_makers``); whatever has neither that nor a NumPy rule is bound as usual.
@@ -54,7 +54,7 @@ _SCALAR_RULES: dict[Any, Callable[..., Any]] = {
 }
 
 
-class Program:
+class NumPyProgram:
     """A ``ClosedJaxpr`` ready to be run on NumPy values, once or many times (also in several threads).
 
     ``frame()`` makes the list of slots of one run; the inputs are its first ones. After the ``steps`` have been applied
@@ -119,11 +119,11 @@ class Program:
         return [self._slot(_number(v)) if type(v) is Literal else slots[v] for v in jaxpr.outvars]
 
 
-def program(closed: ClosedJaxpr) -> Program:
-    """``closed`` as a ``Program``, made once and kept with it."""
+def program(closed: ClosedJaxpr) -> NumPyProgram:
+    """``closed`` as a ``NumPyProgram``, made once and kept with it."""
     found = closed.memo.get("program")
     if found is None:
-        found = closed.memo["program"] = Program(closed)
+        found = closed.memo["program"] = NumPyProgram(closed)
     return found
 
 

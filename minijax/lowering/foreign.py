@@ -127,7 +127,7 @@ class AuthorsRule:
         """One of the registered rules, to name in a report."""
         return self.default or next(iter(self.by_platform.values()), self.ours)
 
-    def find(self, writer: ModuleWriter) -> Rule | None:
+    def rule_for(self, writer: ModuleWriter) -> Rule | None:
         """The author's rule for the module's platform; a rule for it comes before one for all."""
         if self.by_platform:
             found = self.by_platform.get(lowering_platform(writer))
@@ -136,7 +136,7 @@ class AuthorsRule:
         return self.default
 
     def __call__(self, ctx: FunctionWriter, avals: Any, out_avals: Any, *names: str, **params: Any) -> Any:
-        rule = self.find(ctx.module)
+        rule = self.rule_for(ctx.module)
         if rule is None:
             if self.ours is not None:
                 return self.ours(ctx, avals, out_avals, *names, **params)

@@ -113,7 +113,7 @@ class Written(Function):
             state.source = outer_source
 
 
-class Staged(Function):
+class StagedFunction(Function):
     """``inner``, staged at first need for each side input, at values of types ``avals_for(side)``.
 
     In an equation the values are led by what the call's function closes over. A derivative rule of the user's does not

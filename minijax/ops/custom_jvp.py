@@ -32,7 +32,7 @@ from minijax.ops.custom_derivatives import (
     Dims,
     Function,
     OutDims,
-    Staged,
+    StagedFunction,
     Written,
     check_closed_over,
     closed_over_message,
@@ -91,14 +91,16 @@ def custom_jvp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
 staging_rules[custom_jvp_call_p] = custom_jvp_stage
 
 
-def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Sequence[Any] = ()) -> Staged:
+def staged_rule(
+    jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Sequence[Any] = ()
+) -> StagedFunction:
     """``jvp`` for primals of ``avals``, the first ``num_consts`` of them closed over, staged when first needed."""
 
     def avals_for(zeros: Sequence[bool]) -> list[Any]:
         with_tangents = zip(avals[num_consts:], zeros, strict=True)
         return [*avals, *[a.to_tangent_aval() for a, zero in with_tangents if not zero]]
 
-    return Staged(jvp, avals_for, closed_over)
+    return StagedFunction(jvp, avals_for, closed_over)
 
 
 # ------------------------------------------------------------------------------------------------ differentiation

@@ -39,7 +39,7 @@ from minijax.ops.custom_derivatives import (
     Dims,
     Function,
     OutDims,
-    Staged,
+    StagedFunction,
     check_closed_over,
     closed_over_message,
     custom_call,
@@ -72,7 +72,7 @@ def custom_vjp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
     avals = [get_aval(x) for x in args]
     equation = {
         "call_jaxpr": closed,
-        "fwd_jaxpr_thunk": Staged(params["fwd"], lambda perturbed: avals, consts),
+        "fwd_jaxpr_thunk": StagedFunction(params["fwd"], lambda perturbed: avals, consts),
         "bwd": params["bwd"],
         "num_consts": len(consts),
         "symbolic_zeros": params["symbolic_zeros"],
@@ -255,7 +255,7 @@ def _batch_equation(
     outs = custom_vjp_call_p.bind(
         *args,
         call_jaxpr=batched,
-        fwd_jaxpr_thunk=Staged(fwd, lambda perturbed: batched.in_avals),
+        fwd_jaxpr_thunk=StagedFunction(fwd, lambda perturbed: batched.in_avals),
         bwd=BatchedBackward(bwd, axis, dims[num_consts:], out, None),
         num_consts=num_consts,
         symbolic_zeros=symbolic_zeros,
@@ -327,7 +327,7 @@ def custom_vjp_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     if all(used):
         return eqn.replace(params=params)
     fwd = PrunedForward(params["fwd_jaxpr_thunk"], used)
-    params["fwd_jaxpr_thunk"] = Staged(fwd, lambda perturbed: closed.in_avals)
+    params["fwd_jaxpr_thunk"] = StagedFunction(fwd, lambda perturbed: closed.in_avals)
     params["bwd"] = PrunedBackward(params["bwd"], used, closed.out_avals, params["symbolic_zeros"])
     return eqn.replace(params=params, outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u])
 

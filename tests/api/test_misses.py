@@ -363,13 +363,13 @@ def test_choosing_among_many_signatures_is_quick() -> None:
     f = jit(lambda tree, n: tree["a"])
     trees = [minijax.tree_util.tree_structure((({"a": 1.0, f"b{i}": 1.0}, 1.0), {})) for i in range(300)]
     aval = jnp.ones(3).aval
-    old = [misses.Signature(tree, (aval,) * 3, (), trace_key(), ()) for tree in trees]
-    new = misses.Signature(trees[7], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
+    old = [misses.CallSignature(tree, (aval,) * 3, (), trace_key(), ()) for tree in trees]
+    new = misses.CallSignature(trees[7], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
     began = time.perf_counter()
     miss = misses.explain(f.fun, "key", new, old, "jit")
     assert time.perf_counter() - began < 0.5
     assert miss.earlier == misses.MOST_COMPARED  # the latest are compared, and the 7th is not among them
-    new = misses.Signature(trees[290], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
+    new = misses.CallSignature(trees[290], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
     assert str(misses.explain(f.fun, "key", new, old, "jit")) == "n: f32[3] became f32[4]"
 
 

@@ -19,7 +19,7 @@ from minijax.core.trace import stack_depth
 from minijax.ipython_ext.magics import magic_name
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session.session import MOST_RECORDINGS
-from tests.tools.command_lines import SETUP
+from tests.tools.lines import SETUP
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from minijax.tools.commands.table import COMMANDS
 from minijax.tools.documents.document import plain
 from minijax.tools.session.session import Session
 from tests.repl.screen import RecordingOutput
-from tests.tools.command_lines import BAD, GOOD, SETUP, STORIES
+from tests.tools.lines import BAD, GOOD, SETUP, STORIES
 
 # A front end: takes inputs, returns what it showed for the last of them.
 Run = Callable[[str], str]

@@ -18,7 +18,7 @@ from minijax.core.avals import ShapedArray, ShapeDtypeStruct
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.trace import Tracer
 from minijax.extend.check import check_rules
-from minijax.extend.report import FAILED, PASSED, Outcome, RulesReport, call_text
+from minijax.extend.report import FAILED, PASSED, RuleOutcome, RulesReport, call_text
 from minijax.tools.documents.document import Block, Document, Fitted, Line, Row, Text, line
 from minijax.tools.documents.words import plural, seconds_text, shortened
 from minijax.tools.explain import check_examples
@@ -228,7 +228,7 @@ def _outcomes(report: RulesReport, width: int) -> Iterator[Block]:
             yield Text(tuple(_details(report, outcome)), hanging=6)
 
 
-def _headline(outcome: Outcome, column: int) -> Line:
+def _headline(outcome: RuleOutcome, column: int) -> Line:
     role, mark = _MARKS.get(outcome.status, ("muted", "–"))
     head = line((role, mark), f" {outcome.check:<{column}}  ")
     rule = _rule(outcome.rule)
@@ -239,7 +239,7 @@ def _headline(outcome: Outcome, column: int) -> Line:
     return (*head, ("error", outcome.verdict), *((("muted", "; suspect "), *rule) if rule else ()))
 
 
-def _details(report: RulesReport, outcome: Outcome) -> Iterator[Line]:
+def _details(report: RulesReport, outcome: RuleOutcome) -> Iterator[Line]:
     """What is wrong, at which operands, below the line that says where."""
     for each in outcome.detail.splitlines():
         yield line("    ", ("", each))

@@ -1,4 +1,4 @@
-"""Command lines for ``commands.programs``, ``commands.rules`` and ``commands.compare``: see ``command_lines``."""
+"""Command lines for ``commands.programs``, ``commands.rules`` and ``commands.compare``: see the package."""
 
 from __future__ import annotations
 

@@ -1,22 +1,11 @@
 """Command lines for every row of the table, good and bad, with what each must say in every front end.
 
-Each area's lines stand in a file of their own, ``lines_<area>``, beside the commands' module of that area.
+Each area's lines stand in a file of their own, which has the name of the commands' module of that area.
 """
 
 from __future__ import annotations
 
-from tests.tools import (
-    lines_compile,
-    lines_explain,
-    lines_export,
-    lines_live,
-    lines_programs,
-    lines_recording,
-    lines_session,
-    lines_step,
-    lines_tour,
-    lines_transform,
-)
+from tests.tools.lines import compile, explain, export, live, programs, recording, session, step, tour, transform
 
 # What every session has run before: names the lines below use.
 SETUP = (
@@ -28,16 +17,16 @@ SETUP = (
 )
 
 AREAS = {
-    "transform": lines_transform,
-    "compile": lines_compile,
-    "step": lines_step,
-    "explain": lines_explain,
-    "programs": lines_programs,
-    "live": lines_live,
-    "export": lines_export,
-    "tour": lines_tour,
-    "recording": lines_recording,
-    "session": lines_session,
+    "transform": transform,
+    "compile": compile,
+    "step": step,
+    "explain": explain,
+    "programs": programs,
+    "live": live,
+    "export": export,
+    "tour": tour,
+    "recording": recording,
+    "session": session,
 }
 
 # area -> (line, texts that the output must hold), in the order in which one session runs them

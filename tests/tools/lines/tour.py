@@ -1,4 +1,4 @@
-"""Command lines for ``tools/commands/tour.py``: see ``command_lines``."""
+"""Command lines for ``tools/commands/tour.py``: see the package."""
 
 from __future__ import annotations
 
