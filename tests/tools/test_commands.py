@@ -199,12 +199,17 @@ def test_values_of_commands_can_be_used() -> None:
     assert session.run_line("%grad f(3.0);").shown.blocks == ()
 
 
-def test_the_check_can_fail() -> None:
-    """floor has derivative 0, and with steps this fine finite differences see a slope."""
-    session = batch.new_session({})
-    session.run_line("def steps(x): return jnp.floor(x * 1e7)")
-    shown = plain(session.run_line("%grad steps(0.5) --check").shown)
-    assert "DISAGREES" in shown, shown
+@pytest.mark.parametrize("size", [1e9, 1.0, 1e-9])
+def test_the_check_can_fail(size: float) -> None:
+    """floor has derivative 0, and with steps this fine finite differences see a slope, however small."""
+    session = batch.new_session({"size": size})
+    session.run_line("def steps(x): return jnp.floor(x * 1e7) * size")
+    shown = plain(session.run_line("%grad steps(0.5) --check").shown, 200)
+    assert "DISAGREES" in shown and "(relative difference 1.0e+00)" in shown
+    shown = plain(session.run_line("%grad (lambda x: jnp.sin(x) * size)(0.5) --check").shown, 200)
+    assert "agrees" in shown and float(shown.rpartition("relative difference ")[2].rstrip(")\n ")) < 1e-6
+    shown = plain(session.run_line("%grad (lambda x: x * 0 + size)(0.5) --check").shown, 200)
+    assert "agrees" in shown and "both are 0" in shown
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,21 @@ def test_an_infinity_that_goes_away() -> None:
     assert "finite: the infinity did not reach it" in plain(search_document(search, "f(x)", False))
 
 
+@pytest.mark.parametrize("run", [lambda f: f, jit, lambda f: lambda x: f(x) if bool(x[0] < 9) else x])
+def test_one_that_no_operation_made(run: Any) -> None:
+    """It is written in the program: staged, inside of a call, and where Python looks at values."""
+    search = find_nonfinite(run(lambda x: jnp.sin(x) * np.float32("nan") + 1.0), (XS,), {})
+    assert search.nan is None and search.bad_result and search.read is not None and search.read.primitive == "mul"
+    text = " ".join(plain(search_document(search, "f(x)", False), 120).split())
+    assert "first NaN was there before any operation, first read by mul" in text
+    assert text.endswith("result not finite")
+    infinite = find_nonfinite(run(lambda x: jnp.sin(x) + np.float32("inf")), (XS,), {})
+    assert infinite.inf is None and infinite.read is not None and infinite.read.what == "inf"
+
+
 def test_nothing() -> None:
     search = find_nonfinite(lambda x: jnp.sin(x), (XS,), {})
+    assert plain(search_document(search, "f(x)", False)).split()[-2:] == ["result", "finite"]
     assert search.nan is None and search.inf is None and not search.bad_result and search.equations == 1
     assert find_nonfinite(lambda n: n + 1, (3,), {}).equations == 1
     assert find_nonfinite(lambda x: jnp.where(x > 0, -jnp.inf, x), (XS,), {}).inf is None  # it is written there
@@ -320,7 +333,7 @@ def test_what_the_arguments_compute_is_looked_at_too() -> None:
 
 def test_variables_are_named() -> None:
     text = shown("bad = jnp.log(x)", "%nan bad * 2.0")
-    assert "given bad f32[2] is not finite to begin with:" in text
+    assert "given bad f32[2] is not finite to begin with:" in text and "before any operation" not in text
 
 
 def test_hints() -> None:

@@ -81,6 +81,14 @@ def test_types_stand_for_arrays_anywhere_in_a_tree(session: Session) -> None:
     assert "a:f32[3] b:f32[] c:f32[]" in staged(session, "g({'w': f32[3]}, [(f32[], f32[])])")
 
 
+@pytest.mark.parametrize("text", ['"f32[]"', "'f32[]'", '"\\"f32[]"', "'''a 'f32[]' b'''", "r'\\f32[]'"])
+def test_types_in_strings_are_text(session: Session, text: str) -> None:
+    session.run_line("told = []")
+    session.run_line("def g(s, x): told.append(s); return x")
+    assert "a:f32[]" in staged(session, f"g({text}, f32[])  # f32[]")
+    assert session.namespace["told"][-1] == eval(text)
+
+
 def test_inputs_are_named_by_argument_and_path(session: Session) -> None:
     session.run_line("def g(p, y, *, scale): return p['w'] * y * scale")
     target = targets.from_expression(session, "graph", "g(p, v, scale=x)")

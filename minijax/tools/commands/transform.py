@@ -165,8 +165,11 @@ def type_texts(tree: Any) -> str:
 CHECK_TOLERANCE = 1e-4
 
 
-def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float, float]:
-    """The derivative along a fixed random direction: by grad, and by central differences, both in 64 bits."""
+def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float, float, float]:
+    """The derivative along a fixed random direction: by grad, and by central differences, both in 64 bits.
+
+    The third number is what rounding the function's values can add to the second.
+    """
 
     def wide(x: Any) -> np.ndarray:
         return np.asarray(x, np.float64)
@@ -189,20 +192,26 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float,
         exact = sum(
             float(np.vdot(np.asarray(g), d)) for g, d in zip(tree_leaves(gradient), tree_leaves(direction), strict=True)
         )
-        return exact, (moved(step) - moved(-step)) / (2 * step)
+        above, below = moved(step), moved(-step)
+        rounding = 10 * float(np.finfo(np.float64).eps) * max(abs(above), abs(below)) / step
+        return exact, (above - below) / (2 * step), rounding
 
 
 def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
     if any(dtypes.is_complex(get_aval(x).dtype) for i in argnums for x in tree_leaves(target.args[i])):
         return line(("warning", "not checked: complex arguments"))
-    exact, numeric = finite_differences(target, argnums)
-    error = abs(exact - numeric) / max(1.0, abs(exact), abs(numeric))
-    agrees = error <= CHECK_TOLERANCE
+    exact, numeric, rounding = finite_differences(target, argnums)
+    size = max(abs(exact), abs(numeric))
+    error = abs(exact - numeric)
+    agrees = error <= CHECK_TOLERANCE * size or error <= rounding
+    relative = f"relative difference {error / size:.1e}" if size else "both are 0"
+    if agrees and error > CHECK_TOLERANCE * size:
+        relative += f"; rounding the function's values alone makes {rounding:.1e}"
     verdict = ("good", "agrees") if agrees else ("error", "DISAGREES")
     return line(
         verdict,
         f" with finite differences: along a random direction {exact:.9g} and {numeric:.9g}",
-        ("muted", f" (relative difference {error:.1e})"),
+        ("muted", f" ({relative})"),
     )
 
 

@@ -73,14 +73,20 @@ class Found(Frozen):
 
 
 class Search(Frozen):
-    """What a search found: ``nan`` and ``inf`` are the first equations that made one, ``given`` the arguments that had
-    one, ``results`` whether a result of the whole has one.
+    """What a search found.
 
-    ``equations`` were run; with ``hurried`` the later ones not inside of loops.
+    Attributes:
+      nan, inf: the first equations that made one.
+      read: the first equation that passed on a NaN which no equation made: one of a constant or an argument; where
+        there is no NaN at all, an infinity likewise.
+      given: the arguments and constants of the whole that had one.
+      bad_result: whether a result of the whole has one.
+      equations, hurried: how many were run; where ``hurried``, the later ones not inside of loops.
     """
 
     nan: Found | None
     inf: Found | None
+    read: Found | None
     given: tuple[Operand, ...]
     bad_result: bool
     equations: int
@@ -228,7 +234,8 @@ def find_nonfinite(
             outs = walk.closed(closed, values, (), "forward")
     told = [_operand(called.get(id(x), "a constant"), x) for x in given if not isinstance(x, Tracer)]
     bad = any(any(_bad(x)) for x in outs)
-    return Search(walk.nan, walk.inf, tuple(x for x in told if x.bad), bad, walk.count, walk.hurried)
+    read = walk.read_nan or (walk.read_inf if walk.nan is None and walk.inf is None else None)
+    return Search(walk.nan, walk.inf, read, tuple(x for x in told if x.bad), bad, walk.count, walk.hurried)
 
 
 def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
@@ -283,6 +290,9 @@ class _JaxprWalk:
         self.count = 0
         self.nan: Found | None = None
         self.inf: Found | None = None
+        # the first that passed one on which nothing before had made
+        self.read_nan: Found | None = None
+        self.read_inf: Found | None = None
 
     @property
     def hurried(self) -> bool:
@@ -380,7 +390,8 @@ class _JaxprWalk:
         return self.closed(branches[index], args[1:], (*inside, here), level)
 
     def look(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
-        """Keep ``eqn`` if it is the first that made a NaN, or an infinity, of values without one."""
+        """Keep ``eqn`` if it is the first that made a NaN, or an infinity, of values without one, or the first that
+        passed on one that nothing made."""
         outs = [env.get(v) for v in eqn.outvars]
         nans, infs = zip(*map(_bad, outs), strict=True) if outs else ((), ())
         if not any(nans) and (self.inf is not None or not any(infs)):
@@ -391,6 +402,10 @@ class _JaxprWalk:
             self.nan = self.found("nan", eqn, args, outs, inside, level)
         elif any(infs) and not had_inf and not had_nan and self.inf is None:
             self.inf = self.found("inf", eqn, args, outs, inside, level)
+        elif any(nans) and self.nan is None and self.read_nan is None:
+            self.read_nan = self.found("nan", eqn, args, outs, inside, level)
+        elif any(infs) and had_inf and self.inf is None and self.read_inf is None:
+            self.read_inf = self.found("inf", eqn, args, outs, inside, level)
 
     def found(
         self, what: str, eqn: JaxprEqn, args: Sequence[Any], outs: Sequence[Any], inside: tuple[str, ...], level: str

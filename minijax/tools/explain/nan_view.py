@@ -36,6 +36,9 @@ BACKWARD = (
 )
 
 
+READ = "No operation made it: look for the number or array above where the program writes it or closes over it."
+
+
 def search_document(search: Search, title: str, backward: bool) -> Document:
     """What was found in running ``title``."""
     blocks: list[Block] = []
@@ -44,28 +47,42 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
     for found in (search.inf, search.nan):
         if found is not None:
             blocks.append(_found_section(found))
+    # where a named argument has it already, the equation that reads it says nothing new
+    if search.read is not None and search.nan is None and not search.given:
+        blocks.append(_found_section(search.read, passed_on=True))
     if not search.nan and not search.inf:
         passes = "forward and backward" if backward else "forward"
         blocks.append(Row("found", (line(("good", "nothing"), f": no operation of {title} made a NaN or infinity"),)))
         ran = f"{plural(search.equations, 'equation')} run, {passes}"
         blocks.append(Row("", (line(("muted", ran if backward else f"{ran}; --grad looks at the derivative too")),)))
-    elif not search.bad_result and search.nan is None:
-        blocks.append(Row("result", (line("finite: the infinity did not reach it"),)))
+    blocks.append(Row("result", (_result_line(search),)))
     if search.hurried:
         said = f"after {MOST_EQUATIONS:,} equations loops were run as a whole, so one may be named in place of its part"
         blocks.append(Row("", (line(("muted", said)),)))
     return Document(tuple(blocks))
 
 
-def _found_section(found: Found) -> Section:
+def _result_line(search: Search) -> Line:
+    if search.bad_result:
+        return line(("error", "not finite"))
+    if search.nan is not None or search.inf is not None or search.read is not None or search.given:
+        return line(("good", "finite"), f": the {'NaN' if _has_nan(search) else 'infinity'} did not reach it")
+    return line(("good", "finite"))
+
+
+def _has_nan(search: Search) -> bool:
+    found = search.nan or search.read
+    return (found is not None and found.what == "nan") or any(each.element == "nan" for each in search.given)
+
+
+def _found_section(found: Found, passed_on: bool = False) -> Section:
     what = {"nan": "NaN", "inf": "infinity"}[found.what]
-    title = line(
-        ("error", f"first {what}"), " made by ", ("primitive", found.primitive), ("muted", f" ({found.level})")
-    )
-    return Section(title, tuple(_found_rows(found)))
+    how = " was there before any operation, first read by " if passed_on else " made by "
+    title = line(("error", f"first {what}"), how, ("primitive", found.primitive), ("muted", f" ({found.level})"))
+    return Section(title, tuple(_found_rows(found, passed_on)))
 
 
-def _found_rows(found: Found) -> Iterator[Block]:
+def _found_rows(found: Found, passed_on: bool) -> Iterator[Block]:
     place, text = place_text(found.source)
     yield Row("at", (line(("place", place)), *([line(shortened(text, _LONGEST))] if text else [])))
     params = preview.parameters(found.params)
@@ -83,7 +100,7 @@ def _found_rows(found: Found) -> Iterator[Block]:
     for each in found.outputs:
         if each.bad:
             yield Row("output", (_operand_line(each, _count_text(each)),))
-    yield Row("advice", (line(_advice(found)),))
+    yield Row("advice", (line(READ if passed_on else _advice(found)),))
 
 
 def _count_text(operand: Operand) -> str:

@@ -29,7 +29,11 @@ DTYPES = (
     "bool",
 )
 _SPEC = rf"\s*({'|'.join(DTYPES)})\[([\d\s,]*)\]\s*"
+# a string, in one of Python's four kinds of quotes, or a comment
+_LITERAL_TEXT = r"""(?s:('''|\"\"\"|'|")(?:\\.|(?!\1).)*\1)|#[^\n]*"""
 _EMPTY_SPEC = rf"\b({'|'.join(DTYPES)})\[\s*\]"
+
+
 class SpecType:
     """``f32``: subscribed with a shape it gives a ``ShapeDtypeStruct``."""
 
@@ -74,7 +78,7 @@ def spec(text: str) -> ShapeDtypeStruct | None:
 
 
 def expression_text(text: str) -> str:
-    """``text`` with the types of scalars, ``f32[]``, in Python's grammar."""
-    return re.sub(_EMPTY_SPEC, r"\1[()]", text)
+    """``text`` with the types of scalars, ``f32[]``, in Python's grammar; strings and comments stay as they are."""
+    return re.sub(f"{_LITERAL_TEXT}|{_EMPTY_SPEC}", lambda m: m[0] if m[2] is None else f"{m[2]}[()]", text)
 
 
