@@ -35,12 +35,12 @@ from minijax.api.devices import (
     process_index,
 )
 from minijax.api.pmap import pmap
-from minijax.config import config, disable_jit, enable_x64
+from minijax.config import config, default_matmul_precision, disable_jit, enable_x64
 from minijax.core import dtypes
-from minijax.core.array import Array
 from minijax.core.array import get_aval as typeof
-from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.avals import AnyArray as Array
 from minijax.core.names import named_call, named_scope
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.jacobians import hessian, jacfwd, jacobian, jacrev
 from minijax.lax import stop_gradient
 
@@ -60,6 +60,7 @@ __all__ = [
     "custom_vjp",
     "debug",
     "default_backend",
+    "default_matmul_precision",
     "device_count",
     "device_get",
     "device_put",

@@ -16,6 +16,7 @@ from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, desc
 from minijax.core import dtypes, observe
 from minijax.core.array import LiteralArray, get_aval, is_array_like
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
 from minijax.core.trace import new_main
 from minijax.interpreters.jvp import JVPTrace, JVPTracer
@@ -277,7 +278,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     """
     check_callable(fun)
     leaves, in_tree = tree_flatten((primals, {}))
-    avals = avals_of(leaves)
+    avals = avals_of([*map(stood_in, leaves)])
     flat = FlatFun(fun, in_tree, "linear_transpose")
     closed = stage(flat, avals, describe(fun), label="linear_transpose")
     out_tree, out_avals = flat.out_tree, closed.out_avals

@@ -28,11 +28,12 @@ from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
 from minijax.core.array import get_aval, is_array_like, numpy_aval
 from minijax.core.observe import observers
+from minijax.core.stand_ins import stood_in
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ops.call import jit_p
-from minijax.pytree import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
+from minijax.pytree import tree_flatten, tree_map, tree_structure, tree_unflatten, treedef_tuple
 
 __all__ = ["jit"]
 
@@ -282,6 +283,7 @@ class JitFunction:
         static: tuple[Any, ...] = ()
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
+        args, kwargs = tree_map(stood_in, (args, kwargs))
         return Traced(fun_name(self.fun), self._find(args, kwargs, static)[0])
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -391,11 +393,12 @@ def jit(
     check_callable(fun)
     numbers, names = _infer(fun, static_argnums, static_argnames, "static")
     donated, donated_names = _infer(fun, donate_argnums, donate_argnames, "donate")
-    both = sorted({*map(str, {*numbers} & {*donated}), *({*names} & {*donated_names})})
+    both = {*map(str, {*numbers} & {*donated}), *({*names} & {*donated_names})}
     if both:
+        shown = {*names} & {*donated_names} or both
         raise ValueError(
-            f"static_argnames and donate_argnames cannot intersect: {', '.join(both)} of {describe(fun)} is both "
-            "static and donated. A static argument has no memory to give away."
+            f"static_argnames and donate_argnames cannot intersect. Argument names {shown} appear in both "
+            f"static_argnames and donate_argnames of {describe(fun)}. A static argument has no memory to give away."
         )
     return JitFunction(fun, numbers, names, donated, donated_names, keep_unused, inline)
 
@@ -418,12 +421,19 @@ def _infer(
     for i in given:
         if not star and not -len(positional) <= i < len(positional):
             raise ValueError(
-                f"jitted function has {kind}_argnums={given} but only accepts {len(positional)} positional arguments."
+                f"Jitted function has {kind}_argnums={given}, but only accepts {len(positional)} positional arguments. "
+                f"It is {describe(fun)}; positions count from 0."
             )
-    known = {p.name for p in parameters}
-    for n in named:
-        if n not in known and not double_star:
-            raise ValueError(f"jitted function has invalid argnames {{{n!r}}} in {kind}_argnames. Function is {fun!r}.")
+    by_name = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    unknown = {n for n in named if n not in by_name}
+    if unknown and not double_star:
+        only_by_position = unknown & {p.name for p in parameters if p.kind is p.POSITIONAL_ONLY}
+        why = (
+            f"These are positional-only: name them by {kind}_argnums"
+            if only_by_position
+            else f"Function does not take these args: it is {describe(fun)}"
+        )
+        raise ValueError(f"Jitted function has invalid argnames {unknown} in {kind}_argnames. {why}.")
     if names is None:
         named = tuple(positional[i].name for i in given if -len(positional) <= i < len(positional))
     elif numbers is None:

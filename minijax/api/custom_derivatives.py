@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from minijax.api.flat import avals_of, check_args, check_callable, describe, fun_name, int_or_ints, named_like, to_value
+from minijax.api.flat import avals_of, check_args, check_callable, describe, fun_name, int_or_ints, named_like
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, get_aval
+from minijax.core.array import Array, as_value, get_aval
 from minijax.core.avals import HasAval, ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
@@ -143,7 +143,7 @@ class CustomFunction:
         """The function where nothing is transformed, staged or watched: a call as any other (a third of the time)."""
         try:
             args = tuple(
-                a if isinstance(a, Array) or i in static else tree_map(to_value, a) for i, a in enumerate(args)
+                a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)
             )
         except TypeError:
             self.refuse(args, static)
@@ -203,7 +203,7 @@ class CustomCall:
 
     def dynamic(self, args: tuple[Any, ...]) -> list[Any]:
         """The leaves of the differentiable ones among ``args``, as arrays."""
-        return [to_value(x) for i, a in enumerate(args) if i not in self.static for x in tree_leaves(a)]
+        return [as_value(x) for i, a in enumerate(args) if i not in self.static for x in tree_leaves(a)]
 
     def arguments(self, leaves: Sequence[Any]) -> list[Any]:
         """The arguments by position, the static ones among them."""

@@ -17,7 +17,7 @@ from minijax.api.custom_derivatives import (
 )
 from minijax.api.flat import avals_of, check_callable, describe, fun_name, to_value
 from minijax.core import dtypes
-from minijax.core.array import get_aval
+from minijax.core.array import as_value, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.structural import add_tangents
 from minijax.core.trace import Tracer, state
@@ -143,7 +143,7 @@ class _JVPCall(CustomCall):
         _check_tangents(avals, avals_of(tangents_out), f"The rule is {describe(custom.jvp)}.")
         zeros_out = tuple(_is_zero(t) for t in tangents_out)
         nonzero = [to_value(t) for t, zero in zip(tangents_out, zeros_out, strict=True) if not zero]
-        return [*map(to_value, outs), *nonzero], zeros_out
+        return [*map(as_value, outs), *nonzero], zeros_out
 
 
 def _is_zero(t: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from minijax.api.custom_derivatives import CustomCall, CustomFunction, SymbolicZero, evaluating, same_type, told_zero
 from minijax.api.flat import avals_of, check_callable, describe, fun_name, to_value
 from minijax.core import dtypes
-from minijax.core.array import get_aval
+from minijax.core.array import as_value, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer, state
@@ -172,7 +172,7 @@ class _VJPCall(CustomCall):
         residuals, res_tree = tree_flatten(pair[1])
         avals = avals_of(outs)
         self.check_primal(tree, avals, f"VJP fwd rule {name}", of_pair, "fwd rule")
-        return [*map(to_value, residuals), *map(to_value, outs)], ForwardSide(len(residuals), res_tree, tree, avals)
+        return [*map(as_value, residuals), *map(as_value, outs)], ForwardSide(len(residuals), res_tree, tree, avals)
 
     def run_backward(self, side: tuple[ForwardSide, Sequence[bool]], *values: Any) -> tuple[list[Any], Any]:
         """The backward pass: the cotangents of the inputs that are not zero, and which are."""

@@ -8,8 +8,11 @@ import operator
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+import numpy as np
+
 from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval, is_array_like
+from minijax.core.avals import AnyArray
 from minijax.errors import is_user_file
 from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
@@ -36,6 +39,10 @@ def check_callable(fun: Any) -> None:
     """TypeError if ``fun`` cannot be called."""
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}. Pass the function itself, not its result.")
+
+
+# Results of the user's functions that are handed on as they are; other things that stand for arrays are converted.
+_AS_IT_IS = (AnyArray, int, float, complex, np.ndarray, np.generic)
 
 
 class FlatFun:
@@ -73,7 +80,7 @@ class FlatFun:
         for x in outs:
             if not is_array_like(x):
                 raise TypeError(self._bad_output(out))
-        return [to_value(x) for x in outs]
+        return [x if isinstance(x, _AS_IT_IS) else to_value(x) for x in outs]
 
     def _bad_output(self, out: Any) -> str:
         for path, leaf in tree_flatten_with_path(out)[0]:

@@ -18,7 +18,7 @@ from minijax.core.array import get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.trace import state
 from minijax.interpreters.stage import stage
-from minijax.ops.pmap import PmapProgram, bound_axis, pmap_p, pmap_program, removed
+from minijax.ops.pmap import PmapProgram, bound_axes, pmap_p, pmap_program, removed
 from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
 
 # What the axis is called where the user does not name it.
@@ -148,7 +148,7 @@ class PmapFunction:
         """The parameters of the call, the outer tracers it closes over, and the tree of its output."""
         options, name = self.options, fun_name(self.fun)
         flat = FlatFun(self._with_static(static), in_tree, "pmap", subject=self.subject)
-        with observe.timed("trace", name), bound_axis(options.axis_name, total):
+        with observe.timed("trace", name), bound_axes([(options.axis_name, total)]):
             inner = [removed(aval, axis) for aval, axis in zip(avals, axes, strict=True)]
             closed, outer = open_over_tracers(stage(flat, inner, self.subject, label="pmap"))
         params = {

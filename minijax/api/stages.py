@@ -7,7 +7,7 @@ from typing import Any
 from minijax.api.repeated import Repeat
 from minijax.backend import pjrt
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.places import ModulePlaces

@@ -16,9 +16,10 @@ from minijax.api.flat import (
     named_like,
     positions,
 )
-from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.stand_ins import ShapeDtypeStruct, stood_in
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ops.pmap import bound_axes
 from minijax.pytree import tree_flatten, tree_unflatten
 
 __all__ = ["eval_shape", "make_jaxpr"]
@@ -26,6 +27,7 @@ __all__ = ["eval_shape", "make_jaxpr"]
 
 def _stage(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[ClosedJaxpr, Any]:
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
+    leaves = [*map(stood_in, leaves)]
     check_args(leaves, "make_jaxpr", fun, in_tree)
     flat = FlatFun(fun, in_tree, "make_jaxpr")
     return stage(flat, avals_of(leaves), describe(fun), label="make_jaxpr"), flat.out_tree
@@ -38,11 +40,15 @@ def _shapes(closed: ClosedJaxpr, out_tree: Any) -> Any:
 
 
 def make_jaxpr(
-    fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), return_shape: bool = False
+    fun: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[Any, int]] | None = None,
+    return_shape: bool = False,
 ) -> Callable[..., Any]:
     """A function that returns the jaxpr of ``fun`` at its arguments, which may be ``ShapeDtypeStruct``s.
 
-    ``static_argnums`` are passed as they are. With ``return_shape`` the result is ``(jaxpr, shapes)``, the latter a
+    ``static_argnums`` are passed as they are. ``axis_env`` holds names and sizes of mapped axes that ``fun`` is to
+    find itself in, outermost first. With ``return_shape`` the result is ``(jaxpr, shapes)``, the latter a
     tree of ``ShapeDtypeStruct``s.
     """
     check_callable(fun)
@@ -57,7 +63,8 @@ def make_jaxpr(
             given = iter(values)
             return fun(*[a if i in static else next(given) for i, a in enumerate(args)], **kw)
 
-        closed, out_tree = _stage(named_like(of_dynamic, fun, static) if static else fun, dynamic, kwargs)
+        with bound_axes(axis_env or ()):
+            closed, out_tree = _stage(named_like(of_dynamic, fun, static) if static else fun, dynamic, kwargs)
         return (closed, _shapes(closed, out_tree)) if return_shape else closed
 
     return make_jaxpr_f

@@ -13,7 +13,7 @@ import numpy as np
 
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.avals import HasAval, ShapedArray, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, dtype_name
 
 # Set by the backend, whose buffers these are: buffer -> read-only NumPy array, and its companions.
 fetch_buffer: Callable[[Any], np.ndarray]
@@ -25,7 +25,7 @@ def set_fetch(fetch: Callable[[Any], np.ndarray]) -> None:
     fetch_buffer = fetch
 
 
-class Array(HasAval):
+class Array(AnyArray):
     """An immutable n-dimensional array: ``shape``, ``dtype``, ``weak_type``.
 
     Made by ``minijax.numpy.array`` and by every operation; not by calling this class. The slots ``_np`` (a NumPy array
@@ -235,6 +235,57 @@ def _from_scalar(x: Any) -> Array:
     if aval.weak_type:
         literal.written = x
     return literal
+
+
+class _Typed:
+    """What has the type of a Python scalar: a number that a transformation hands on to a function of the user's."""
+
+    __slots__ = ()
+    kind: type
+
+    @property
+    def aval(self) -> ShapedArray:
+        return scalar_aval(self.kind)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.aval.dtype
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind(self)}, dtype={dtype_name(self.dtype)})"  # type: ignore[call-arg]
+
+
+class TypedInt(_Typed, int):
+    """An ``int`` with the dtype that it has as an array."""
+
+    kind = int
+
+
+class TypedFloat(_Typed, float):
+    """A ``float`` with the dtype that it has as an array."""
+
+    kind = float
+
+
+class TypedComplex(_Typed, complex):
+    """A ``complex`` with the dtype that it has as an array."""
+
+    kind = complex
+
+
+_TYPED: dict[type, type] = {int: TypedInt, float: TypedFloat, complex: TypedComplex}
+
+
+def as_value(x: Any) -> Any:
+    """``x`` as a function of the user's is given it: a tracer, an ``Array``, or the Python scalar that it is."""
+    if hasattr(x, "aval") or type(x) is bool:
+        return x
+    typed = _TYPED.get(type(x))
+    if typed is None:
+        return as_array(x)
+    if typed is TypedInt:
+        _from_scalar(x)  # OverflowError
+    return typed(x)
 
 
 def _canonical(dtype: np.dtype) -> np.dtype:

@@ -140,42 +140,16 @@ class HasAval:
         return self.aval.weak_type
 
 
-class ShapeDtypeStruct:
-    """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts."""
+class AnyArray(HasAval):
+    """What arrays, and the tracers that stand for them, are instances of: ``minijax.Array``, ``jnp.ndarray``.
 
-    __slots__ = ("shape", "dtype", "weak_type")
+    Operators, indexing and methods are given to it by ``minijax.numpy``. That of values is ``core.array.Array``.
+    """
 
-    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False) -> None:
-        if dtype is None:
-            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        self.shape = tuple(shape)
-        self.dtype = np.dtype(dtype)
-        self.weak_type = weak_type
+    __slots__ = ()
 
-    @property
-    def aval(self) -> ShapedArray:
-        return ShapedArray(self.shape, self.dtype, self.weak_type)
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    def __len__(self) -> int:
-        return len(self.aval)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeDtypeStruct) and self.aval is other.aval
-
-    def __hash__(self) -> int:
-        return hash(self.aval)
-
-    def __repr__(self) -> str:
-        weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtype_name(self.dtype)}{weak})"
+AnyArray.__module__, AnyArray.__name__, AnyArray.__qualname__ = "minijax", "Array", "Array"
 
 
 def dtype_name(dtype: np.dtype) -> str:

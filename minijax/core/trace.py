@@ -14,7 +14,7 @@ from typing import Any
 
 from minijax import errors
 from minijax.core import observe, operands, provenance
-from minijax.core.avals import HasAval
+from minijax.core.avals import AnyArray
 from minijax.core.primitive import Primitive, Rule, RuleTable
 
 _bind_watched = observe.bind_watched
@@ -79,7 +79,7 @@ class MainTrace:
         return f"{self.label}:{self.level}" if self.level else self.label
 
 
-class Tracer(HasAval):
+class Tracer(AnyArray):
     """A value inside a transformation. Operators and methods are given to it by ``minijax.numpy``."""
 
     __slots__ = ("_trace", "__weakref__")

@@ -30,8 +30,8 @@ from minijax.api.compile import JitFunction
 from minijax.api.custom_jvp import custom_jvp
 from minijax.api.custom_vjp import custom_vjp
 from minijax.core.array import Array
-from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.interpreters import ad, batching
 from minijax.lowering.foreign import AuthorsRule

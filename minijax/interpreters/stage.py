@@ -91,7 +91,7 @@ class JaxprBuilder:
             return Literal(x.literal(), x.aval)
         entry = self.consts.get(id(x))
         if entry is None:
-            value = x if hasattr(x, "aval") else as_array(x)
+            value = as_array(x) if isinstance(x, (int, float, complex)) or not hasattr(x, "aval") else x
             if isinstance(value, LiteralArray):
                 return Literal(value.literal(), value.aval)
             # ``x`` itself is kept too, so that its id stays its own

@@ -112,6 +112,14 @@ class Jaxpr:
     def out_avals(self) -> list[ShapedArray]:
         return [v.aval for v in self.outvars]
 
+    def pretty_print(
+        self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
+    ) -> str:
+        """The text that ``str`` gives; the options are those of ``ir.pretty.jaxpr_document``."""
+        return pretty_printer(
+            self, source_info=source_info, print_shapes=print_shapes, name_stack=name_stack, width=width
+        )
+
     def __str__(self) -> str:
         return pretty_printer(self)
 
@@ -149,6 +157,14 @@ class ClosedJaxpr:
     @property
     def literals(self) -> list[Any]:
         return self.consts
+
+    def pretty_print(
+        self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
+    ) -> str:
+        """The text that ``str`` gives; the options are those of ``ir.pretty.jaxpr_document``."""
+        return pretty_printer(
+            self, source_info=source_info, print_shapes=print_shapes, name_stack=name_stack, width=width
+        )
 
     def __str__(self) -> str:
         return pretty_printer(self)
@@ -212,7 +228,7 @@ def matters(eqn: JaxprEqn) -> bool:
     return bool(eqn.outvars) or is_effectful(eqn)
 
 
-def _unprinted(jaxpr: Any) -> str:
+def _unprinted(jaxpr: Any, **options: Any) -> str:
     raise RuntimeError("minijax.ir.pretty has not been imported")
 
 

@@ -149,12 +149,10 @@ def format_jaxpr(
     *,
     style: str = "jax",
     width: int = 80,
-    source_info: bool = False,
-    name_stack: bool = False,
-    max_eqns: int | None = None,
+    **options: Any,
 ) -> str:
-    """``jaxpr`` as text; the options are those of ``jaxpr_document``, ``width`` is in columns."""
-    document = jaxpr_document(jaxpr, style=style, source_info=source_info, name_stack=name_stack, max_eqns=max_eqns)
+    """``jaxpr`` as text; the other options are those of ``jaxpr_document``, ``width`` is in columns."""
+    document = jaxpr_document(jaxpr, style=style, **options)
     return pp.to_string(document, width)
 
 
@@ -165,6 +163,7 @@ def jaxpr_document(
     source_info: bool = False,
     name_stack: bool = False,
     max_eqns: int | None = None,
+    print_shapes: bool = True,
 ) -> Doc:
     """``jaxpr`` as a document.
 
@@ -173,9 +172,10 @@ def jaxpr_document(
       source_info: end each equation with a comment saying where in the user's program it comes from.
       name_stack: likewise the named scopes and transformations that it was recorded under, ``[jvp(f)/g]``.
       max_eqns: print at most so many equations of each jaxpr, then how many were left out.
+      print_shapes: in style 'jax', whether variables are given with their types.
     """
     if style == "jax":
-        return Printer(_open(jaxpr), source_info, max_eqns, name_stack).document()
+        return Printer(_open(jaxpr), source_info, max_eqns, name_stack, print_shapes).document()
     if style == "tutorial":
         return _TutorialPrinter(source_info, max_eqns, name_stack).jaxpr(_open(jaxpr))
     raise ValueError(f"style must be 'jax' or 'tutorial', got {style!r}")
@@ -231,10 +231,16 @@ class Printer:
     """
 
     def __init__(
-        self, root: Jaxpr, source_info: bool = False, max_eqns: int | None = None, name_stack: bool = False
+        self,
+        root: Jaxpr,
+        source_info: bool = False,
+        max_eqns: int | None = None,
+        name_stack: bool = False,
+        print_shapes: bool = True,
     ) -> None:
         self.root = root
         self.notes = _notes(source_info, name_stack)
+        self.binder = self._typed if print_shapes else self.atom
         self.max_eqns = max_eqns
         # jaxpr -> the name it is bound to by a ``let`` ahead of the program
         self.shared = shared_jaxprs(root)
@@ -291,8 +297,11 @@ class Printer:
 
     def _binders(self, binders: Sequence[Var]) -> Doc:
         if len(binders) == 1:
-            return self.atom(binders[0]) + self.type(binders[0].aval)
-        return pp.nest(2, pp.group(pp.join(_SOFT_SPACE, [self.atom(v) + self.type(v.aval) for v in binders])))
+            return self.binder(binders[0])
+        return pp.nest(2, pp.group(pp.join(_SOFT_SPACE, [*map(self.binder, binders)])))
+
+    def _typed(self, var: Var) -> Doc:
+        return self.atom(var) + self.type(var.aval)
 
     def jaxpr(self, jaxpr: Jaxpr) -> Doc:
         """``{ lambda ... }``, or the name of a shared jaxpr."""

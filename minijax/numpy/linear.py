@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.config import x64_enabled
+from minijax.config import matmul_precision, x64_enabled
 from minijax.core import dtypes
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.manipulation import concatenate, expand_dims, moveaxis
@@ -71,7 +71,9 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         aval, other = a.aval, b.aval
         plain = _PLAIN.get((aval.ndim, other.ndim))
         # vectors and matrices of one strong type: at once
-        if plain and aval.dtype is other.dtype and not (aval.weak_type or other.weak_type or precision):
+        if plain and aval.dtype is other.dtype and not (
+            aval.weak_type or other.weak_type or precision or matmul_precision()
+        ):
             if preferred_element_type is None:
                 return dot_general_p.bind(
                     a, b, dimension_numbers=plain, precision=None, preferred_element_type=aval.dtype

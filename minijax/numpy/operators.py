@@ -13,6 +13,7 @@ from minijax.backend import pjrt
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array
+from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
 from minijax.numpy import creation, linear, manipulation, mathematics, reductions, sorting, ufuncs
 from minijax.numpy.index_update import IndexUpdate, take
@@ -345,11 +346,10 @@ TRACER_METHODS: dict[str, Any] = {
 
 
 def _install() -> None:
-    for cls in (Array, Tracer):
-        for name, function in {**OPERATORS, **METHODS}.items():
-            setattr(cls, name, function)
-        for name, function in PROPERTIES.items():
-            setattr(cls, name, property(function))
+    for name, function in {**OPERATORS, **METHODS}.items():
+        setattr(AnyArray, name, function)
+    for name, function in PROPERTIES.items():
+        setattr(AnyArray, name, property(function))
     for name, function in TRACER_METHODS.items():
         setattr(Tracer, name, function)
 

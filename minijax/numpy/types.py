@@ -12,6 +12,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array
+from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray
 from minijax.numpy.promotion import is_array_like, type_of
@@ -117,13 +118,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _ArrayMeta(type):
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, (Array, Tracer))
-
-
-class ndarray(metaclass=_ArrayMeta):
-    """``isinstance(x, jnp.ndarray)``: whether ``x`` is an array or stands for one inside a transformation."""
+# ``isinstance(x, jnp.ndarray)``: whether ``x`` is an array or stands for one inside a transformation
+ndarray = AnyArray
 
 
 def _dtype_and_weak(x: Any) -> tuple[np.dtype, bool]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core import dtypes
-from minijax.core.array import as_array, get_aval
+from minijax.core.array import as_value, get_aval
 from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
@@ -115,7 +115,7 @@ def remat_abstract(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 @remat_p.def_impl
 def remat_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
-    return [x if hasattr(x, "aval") else as_array(x) for x in eval_closed(jaxpr, *args)]
+    return [*map(as_value, eval_closed(jaxpr, *args))]
 
 
 def _bind(closed: ClosedJaxpr, args: Sequence[Any], prevent_cse: Any, params: dict[str, Any]) -> list[Any]:

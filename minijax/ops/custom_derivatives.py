@@ -18,7 +18,7 @@ from types import MethodType
 from typing import Any
 
 from minijax.core import dtypes, observe
-from minijax.core.array import as_array, get_aval
+from minijax.core.array import as_value, get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, instantiate_zeros
@@ -108,7 +108,7 @@ class Written(Function):
         # what the user's function records comes from its own lines, not from that of the call
         outer_source, state.source = state.source, None
         try:
-            return self.run(side, *[x if hasattr(x, "aval") else as_array(x) for x in values])
+            return self.run(side, *map(as_value, values))
         finally:
             state.source = outer_source
 

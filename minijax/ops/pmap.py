@@ -72,10 +72,10 @@ def inserted(aval: ShapedArray, axis: int | None, size: int) -> ShapedArray:
 
 
 @contextmanager
-def bound_axis(name: Any, size: int) -> Iterator[None]:
-    """While a jaxpr of one instance is staged: collectives may name the axis."""
+def bound_axes(axes: Sequence[tuple[Any, int]]) -> Iterator[None]:
+    """While a jaxpr of one instance is staged: collectives may name the axes, given with their sizes."""
     previous = state.axis_env
-    state.axis_env = (*previous, (name, size))
+    state.axis_env = (*previous, *axes)
     try:
         yield
     finally:
@@ -245,7 +245,7 @@ def _chosen(flags: Sequence[bool], axes: Sequence[int | None]) -> Axes:
 def pmap_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     jaxpr, in_axes, out_axes = params["jaxpr"], params["in_axes"], params["out_axes"]
     nonzero = [type(t) is not Zero for t in tangents]
-    with bound_axis(params["axis_name"], params["global_axis_size"]):
+    with bound_axes([(params["axis_name"], params["global_axis_size"])]):
         jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     given = [t for t in tangents if type(t) is not Zero]
     outs = _bind(
@@ -274,7 +274,7 @@ def pmap_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], 
     # where the mapped axis and the batch axis are when both are there
     placed = [(a if a is None or d is None else a + (a >= d), d) for a, d in pairs]
     inner_dims = [d if a is None or d is None else d - (a < d) for a, d in placed]
-    with bound_axis(params["axis_name"], params["global_axis_size"]):
+    with bound_axes([(params["axis_name"], params["global_axis_size"])]):
         batched, inner_out = vmap_jaxpr(params["jaxpr"], axis, inner_dims)
     # batch axes stay where they are, counted without the mapped axis if that comes behind them
     outs = list(zip(params["out_axes"], inner_out, strict=True))
@@ -346,7 +346,7 @@ def pmap_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     ct_axes = _chosen(nonzero, params["out_axes"])
     key = ("pmap transpose", tuple(linear), tuple(nonzero), tuple(linear_axes), ct_axes, name, size)
     if key not in jaxpr.memo:
-        with bound_axis(name, size):
+        with bound_axes([(name, size)]):
             jaxpr.memo[key] = _transposed(jaxpr, linear, nonzero, linear_axes, ct_axes, name, size)
     transposed, arrives = jaxpr.memo[key]
     found = _bind(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,7 +68,84 @@ def with_method(ns: Any) -> Any:
     return Scaled(3.0)
 
 
+class Duck:
+    """What has a shape and a dtype, and nothing else of an array."""
+
+    def __init__(self, dtype: str = "float32", shape: Any = (2, 3)) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+
+
+class WeakDuck(Duck):
+    weak_type = True
+
+
+def types(tree: Any) -> Any:
+    """A tree of stand-ins as text: both libraries print them alike."""
+    return repr(tree)
+
+
+def classes(ns: Any, x: Any) -> list[Any]:
+    """As what ``x``, a Python scalar, meets functions of the user's and comes out of transformations."""
+    seen: list[Any] = []
+
+    def note(x: Any) -> Any:
+        seen.append((type(x).__name__, getattr(x, "dtype", None)))
+        return x
+
+    f, g = ns.custom_jvp(note), ns.custom_vjp(note)
+    f.defjvp(lambda primals, tangents: (note(primals[0]), tangents[0]))
+    g.defvjp(lambda x: (note(x), None), lambda res, ct: (ct,))
+    for custom in (f, g):
+        note(custom(x))
+        ns.vmap(lambda a, custom=custom: (custom(x), a)[1])(X)
+        ns.grad(lambda a, custom=custom: (custom(x), a)[1])(1.0)
+        ns.make_jaxpr(lambda a, custom=custom: a * custom(custom(x)))(1.0)
+    note(ns.checkpoint(lambda x: x)(x))
+    note(ns.vmap(lambda a, x: (a, x), in_axes=(0, None), out_axes=(0, None))(X, x)[1])
+    note(ns.vmap(lambda a: x, out_axes=None)(X))
+    note(ns.jvp(lambda a: x, (1.0,), (1.0,))[0])
+    note(ns.vjp(lambda a: x, 1.0)[0])
+    note(ns.linearize(lambda a: x, 1.0)[0])
+    return [(name, str(dtype)) for name, dtype in seen if not name.endswith("Tracer")]
+
+
+def grad_of_a_scalar_inside(ns: Any) -> Any:
+    f = ns.custom_jvp(lambda x: x * 2)
+    f.defjvp(lambda primals, tangents: (f(primals[0]), tangents[0] * 2))
+    return ns.jit(lambda a: ns.grad(lambda b: f(3.0) * f(b) * f(2))(a))(2.0)
+
+
 SAME: dict[str, Program] = {
+    # Python scalars are handed through
+    "classes_of_an_int": lambda ns: classes(ns, 3),
+    "classes_of_a_float": lambda ns: classes(ns, 3.0),
+    "classes_of_a_bool": lambda ns: classes(ns, True),
+    "classes_of_a_complex": lambda ns: classes(ns, 1j),
+    "scalars_to_custom_functions_under_jit": grad_of_a_scalar_inside,
+    # stand-ins for arrays
+    "like": lambda ns: types([ns.ShapeDtypeStruct.like(x) for x in (1.0, X, ns.numpy.ones(2), Duck())]),
+    "update": lambda ns: types(ns.ShapeDtypeStruct((2,), "float32").update(shape=(1,), weak_type=True)),
+    "eval_shape_of_64_bits": lambda ns: types(ns.eval_shape(lambda x: x, ns.ShapeDtypeStruct((2,), "float64"))),
+    "eval_shape_of_a_duck": lambda ns: types(ns.eval_shape(lambda x: x * 2, Duck())),
+    "eval_shape_of_a_weak_duck": lambda ns: types(ns.eval_shape(lambda x: x["a"] * 2, {"a": WeakDuck()})),
+    "eval_shape_of_vmap_of_a_duck": lambda ns: types(ns.eval_shape(ns.vmap(lambda x: x.sum()), Duck())),
+    "make_jaxpr_of_a_duck": lambda ns: str(ns.make_jaxpr(lambda x: x * 2)(Duck("float64", [2]))),
+    "trace_of_a_duck": lambda ns: str(ns.jit(lambda x: x * 2).trace(WeakDuck()).jaxpr),
+    "jit_eval_shape_of_a_duck": lambda ns: types(ns.jit(lambda x, n: x * n, static_argnums=1).eval_shape(Duck(), 2)),
+    "linear_transpose_of_a_duck": lambda ns: ns.linear_transpose(lambda x: x * 2, Duck())(M),
+    "axis_env": lambda ns: str(
+        ns.make_jaxpr(
+            lambda x: ns.lax.psum(x, "i") + ns.lax.axis_index("j") + ns.lax.axis_size("i"),
+            axis_env=[("i", 4), ("j", 2)],
+        )(1.0)
+    ),
+    "pretty_print": lambda ns: ns.make_jaxpr(lambda x: x * 2)(X).pretty_print(),
+    "pretty_print_of_an_open_jaxpr": lambda ns: ns.make_jaxpr(lambda x: x * 2)(X).jaxpr.pretty_print(width=20),
+    "pretty_print_without_types": lambda ns: ns.make_jaxpr(
+        lambda x: ns.lax.cond(x > 0, lambda x: x * 2.0, lambda x: x, x)
+    )(1.0).pretty_print(print_shapes=False),
+    "matmul_precision": lambda ns: precisions(ns),
     # a tracer copies as itself: a deep copy of its trace would be a stranger to it, and its derivative zero
     "deepcopy_under_jit": lambda ns: ns.jit(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
     "deepcopy_under_grad": lambda ns: ns.grad(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
@@ -125,7 +203,27 @@ def numpy_in_place(ns: Any, x: Any) -> Any:
     return np.multiply(out, x)
 
 
+def precisions(ns: Any) -> list[list[str]]:
+    """Those of products that are staged under a default precision, inside of jit and with a precision of their own."""
+    f = ns.jit(lambda x, y: x @ y)
+    with ns.default_matmul_precision("high"):
+        shown = [ns.make_jaxpr(ns.grad(lambda x: f(x, M.T).sum()))(M)]
+        shown.append(ns.make_jaxpr(lambda x: ns.lax.dot(x, M.T, precision="highest"))(M))
+        shown.append(ns.make_jaxpr(lambda x: ns.numpy.einsum("ij,kj->ik", x, x))(M))
+    shown.append(ns.make_jaxpr(f)(M, M.T))
+    return [re.findall(r"precision=(.*)", str(jaxpr)) for jaxpr in shown]
+
+
 REFUSED: dict[str, Program] = {
+    "static_argname_of_a_positional_argument": lambda ns: ns.jit(lambda x, /: x, static_argnames="x"),
+    "static_argnums_of_a_keyword_argument": lambda ns: ns.jit(lambda x, *, y: x, static_argnums=1),
+    "static_argnums_beyond_a_partial": lambda ns: ns.jit(functools.partial(lambda x, y: x, 1.0), static_argnums=1),
+    "donated_argname_that_does_not_exist": lambda ns: ns.jit(lambda x: x, donate_argnames="q"),
+    "static_argnames_and_donated_ones": lambda ns: ns.jit(lambda x: x, static_argnames="x", donate_argnames="x"),
+    "calling_with_a_duck": lambda ns: ns.jit(lambda x: x)(Duck()),
+    "calling_with_a_stand_in": lambda ns: ns.jit(lambda x: x)(ns.ShapeDtypeStruct((2,), "float32")),
+    "eval_shape_without_a_dtype": lambda ns: ns.eval_shape(lambda x: x, functools.partial(int)),
+    "an_unknown_matmul_precision": lambda ns: ns.default_matmul_precision("exact"),
     "pickle_of_a_tracer": lambda ns: ns.jit(lambda x: pickle.dumps(x) and x)(X),
     "unlocking_the_memory_of_an_array": locked,
     "a_copy_that_cannot_be_avoided": lambda ns: np.array(ns.numpy.asarray(X), dtype=np.float64, copy=False),

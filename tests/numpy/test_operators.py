@@ -14,6 +14,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import errors
+from minijax.core.array import Array
 
 A = np.array([1.0, 2.0, 3.0], np.float32)
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -156,7 +157,7 @@ def test_unknown_operands_get_their_turn() -> None:
 def test_numpy_on_the_left_gives_an_array_of_ours(left: Any) -> None:
     x = jnp.asarray(A)
     for out in (left + x, left * x, left - x, left / x, left < x, left**x):
-        assert type(out) is minijax.Array
+        assert type(out) is Array
     jaxpr = minijax.make_jaxpr(lambda y: left * y)(A)
     assert [e.primitive.name for e in jaxpr.jaxpr.eqns] == ["mul"]
 
@@ -190,12 +191,19 @@ def _rank_promotion(how: str) -> Any:
     return numpy_rank_promotion(how)
 
 
-def test_isinstance_of_ndarray() -> None:
-    assert isinstance(jnp.ones(2), jnp.ndarray)
-    assert not isinstance(np.ones(2), jnp.ndarray)
+def test_arrays_and_tracers_are_instances_of_the_public_class() -> None:
+    assert minijax.Array is jnp.ndarray and repr(minijax.Array) == "<class 'minijax.Array'>"
+    for x, is_array in ((jnp.ones(2), True), (np.ones(2), False), (1.0, False), (np.float32(1), False)):
+        assert isinstance(x, minijax.Array) is is_array
     seen = []
-    minijax.make_jaxpr(lambda x: seen.append(isinstance(x, jnp.ndarray)) or x)(1.0)
-    assert seen == [True]
+
+    def f(x: Any) -> Any:
+        seen.append(isinstance(x, minijax.Array))
+        return x
+
+    minijax.make_jaxpr(f)(1.0), minijax.jit(f)(1.0), minijax.vmap(f)(A), minijax.grad(f)(1.0)
+    minijax.jvp(f, (1.0,), (1.0,)), minijax.linearize(f, 1.0), minijax.vjp(f, 1.0)
+    assert seen == [True] * 7
 
 
 def test_scalar_types_name_dtypes() -> None:

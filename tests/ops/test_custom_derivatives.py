@@ -342,7 +342,7 @@ def test_a_plain_call_is_a_call_of_the_function() -> None:
 
     f.defjvps(lambda t, ans, x: t)
     assert float(f(3.0)) == 6.0 and float(f(-3.0)) == -6.0
-    assert [type(x).__name__ for x in seen] == ["LiteralArray", "LiteralArray"]
+    assert [type(x).__name__ for x in seen] == ["TypedFloat", "TypedFloat"]  # as in JAX
     assert f.__name__ == "f" and "custom_jvp" in repr(f)
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from minijax import errors
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, ShapeDtypeStruct
+from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive, abstract_eval
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.extend.check import check_rules
 from minijax.extend.report import FAILED, PASSED, RuleOutcome, RulesReport, call_text

@@ -30,7 +30,8 @@ from minijax.api.pmap import pmap
 from minijax.api.staging import eval_shape
 from minijax.core import dtypes, observe
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, ShapeDtypeStruct
+from minijax.core.avals import ShapedArray
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Tracer, push_main, state
 from minijax.interpreters.jvp import JVPTrace, JVPTracer

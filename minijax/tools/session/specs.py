@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from minijax.core import dtypes
-from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.tools.usage import UsageError
 
 DTYPES = (

@@ -1,0 +1,72 @@
+"""Stand-ins for arrays where only types matter: ``ShapeDtypeStruct``, and whatever else has a shape and a dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import get_aval, is_array_like
+from minijax.core.avals import ShapedArray, dtype_name
+
+
+class ShapeDtypeStruct:
+    """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts."""
+
+    __slots__ = ("shape", "dtype", "weak_type")
+
+    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False) -> None:
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        self.shape = tuple(shape)
+        self.dtype = np.dtype(dtype)
+        self.weak_type = weak_type
+
+    @staticmethod
+    def like(x: Any) -> ShapeDtypeStruct:
+        """The stand-in for ``x``: an array, a tracer, a number, or what has ``shape`` and ``dtype``."""
+        aval = get_aval(stood_in(x))
+        return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """The stand-in with the given fields (``shape``, ``dtype``, ``weak_type``) replaced."""
+        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        return ShapeDtypeStruct(**{**fields, **changes})
+
+    @property
+    def aval(self) -> ShapedArray:
+        """The type that an array of this shape and dtype has: 64-bit types are 32-bit ones unless x64 is enabled."""
+        return ShapedArray(self.shape, dtypes.canonicalize_dtype(self.dtype, x64_enabled()), self.weak_type)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    def __len__(self) -> int:
+        return len(self.aval)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype, self.weak_type
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtype_name(self.dtype)}{weak})"
+
+
+def stood_in(x: Any) -> Any:
+    """``x``, or a ``ShapeDtypeStruct`` for a thing that is no array and has ``shape`` and ``dtype``."""
+    if is_array_like(x) or isinstance(x, np.ndarray) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    return ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))
