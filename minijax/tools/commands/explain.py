@@ -11,7 +11,7 @@ from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
 from minijax.tools.explain.caches import answer_document, explain_cache_miss, why_document
-from minijax.tools.session import specs, targets
+from minijax.tools.session import real_jax, specs, targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.usage import UsageError
@@ -76,7 +76,8 @@ def run_nan(session: Session, args: Arguments) -> Result:
         raise UsageError("%nan needs values to run with, and an argument is a tracer: use it outside of %push")
     names = {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
     found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], names)
-    return Result(nan_view.search_document(found, target.title, args["grad"]))
+    note = real_jax.unseen("nan", target, found.nan or found.inf or found.read)
+    return Result(nan_view.search_document(found, target.title, args["grad"]) + note)
 
 
 def run_leaks(session: Session, args: Arguments) -> Result:

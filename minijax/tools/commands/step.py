@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import Document
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording
-from minijax.tools.session import targets
+from minijax.tools.session import real_jax, targets
 from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.usage import UsageError
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from minijax.tools.programs.links import LinkedPrograms
     from minijax.tools.session.session import Session
 
+NO_NOTE = Document()
 MOST = Param("most", "int", "how many records to list at most", default=200)
 
 
@@ -27,7 +29,8 @@ def run_log(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     target = targets.from_expression(session, "log", args["expr"]).concrete("log")
     value, error, recording = recorded(target.call, args["expr"], args["retrace"])
-    shown = log_document(recording, _most("log", args))
+    note = real_jax.unseen("log", target, recording.events, value)
+    shown = log_document(recording, _most("log", args)) + note
     return Result(shown, NOTHING if value is None else value, recording, error=error)
 
 
@@ -42,6 +45,7 @@ def run_step(session: Session, args: Arguments) -> Result:
     expression = args["expr"]
     target = targets.from_expression(session, "step", expression).concrete("step")
     value, error, recording = recorded(target.call, expression, args["retrace"])
+    note = real_jax.unseen("step", target, recording.events, value)
 
     def retrace() -> tuple[Recording, BaseException | None]:
         __tracebackhide__ = True
@@ -56,7 +60,7 @@ def run_step(session: Session, args: Arguments) -> Result:
         return linked_programs(target.fun, *target.args, **target.kwargs)
 
     step = Step(recording, 0, retrace, programs)
-    return _opened(args, step, NOTHING if value is None else value, error)
+    return _opened(args, step, NOTHING if value is None else value, error, note)
 
 
 def recorded(
@@ -73,11 +77,13 @@ def recorded(
     return value, None, recorder.recording
 
 
-def _opened(args: Arguments, step: Step, value: Any, error: BaseException | None = None) -> Result:
+def _opened(
+    args: Arguments, step: Step, value: Any, error: BaseException | None = None, note: Document = NO_NOTE
+) -> Result:
     """The stepper on ``step``, from where the arguments say, or the log."""
     recording = step.recording
     position, event = start(recording, args["into"] or "", args["at"] or "", error is not None)
-    shown = log_document(recording, _most("step", args), event)
+    shown = log_document(recording, _most("step", args), event) + note
     opened = None if args["text"] else Step(recording, position, step.retrace, step.programs)
     return Result(shown, value, recording, opened, error)
 
