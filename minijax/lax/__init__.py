@@ -6,7 +6,6 @@ Each module says in its ``__all__`` what it gives.
 from types import ModuleType as _ModuleType
 
 from minijax.lax.cond import *
-from minijax.lax.elementwise import *
 from minijax.lax.general import *
 from minijax.lax.parallel import *
 from minijax.lax.scan import *

@@ -10,9 +10,9 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
-from minijax.lax.elementwise import add, bitwise_and, bitwise_or, bitwise_xor, max, min, mul
 from minijax.ops.convert import convert
 from minijax.ops.convert import stop_gradient as stop_gradient_of_array
+from minijax.ops.elementwise import add, bitwise_and, bitwise_or, bitwise_xor, max, min, mul
 from minijax.ops.reduce import (
     reduce_and,
     reduce_max,

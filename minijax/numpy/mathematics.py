@@ -31,6 +31,7 @@ from minijax.numpy.promotion import (
     static,
     type_of,
     typed_scalar,
+    weak_const,
 )
 from minijax.numpy.ufuncs import (
     INEXACT,
@@ -55,7 +56,6 @@ from minijax.numpy.ufuncs import (
     not_equal,
     real,
     subtract,
-    weak_const,
 )
 from minijax.ops import elementwise as ew
 from minijax.ops import logaddexp as ops_logaddexp

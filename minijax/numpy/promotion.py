@@ -144,6 +144,11 @@ def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> Litera
     return literal
 
 
+def weak_const(x: Any, value: Any) -> LiteralArray:
+    """``value`` as a scalar of the dtype of ``x``, weakly typed beside a weakly typed scalar."""
+    return typed_scalar(value, x.aval.dtype, x.aval.weak_type and not x.aval.shape)
+
+
 def const(x: Any, value: Any) -> LiteralArray:
     """``value`` as a strongly typed scalar of the dtype of ``x``, an array or tracer."""
     return typed_scalar(value, x.aval.dtype)

@@ -7,7 +7,7 @@ promotion go to the primitive at once, and a Python scalar beside an array is co
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,93 +16,18 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, as_array, scalar_aval
 from minijax.core.avals import ShapedArray
-from minijax.numpy.promotion import BOOL, SCALARS, const, convert, ensure, nonzero, promote, typed_scalar
+from minijax.numpy.promotion import (
+    BOOL,
+    SCALARS,
+    const,
+    convert,
+    ensure,
+    nonzero,
+    promote,
+    typed_scalar,
+    weak_const,
+)
 from minijax.ops import elementwise as ew
-
-__all__ = [
-    "abs",
-    "absolute",
-    "acos",
-    "acosh",
-    "add",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctan2",
-    "arctanh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "bitwise_and",
-    "bitwise_count",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "cbrt",
-    "ceil",
-    "conj",
-    "conjugate",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "degrees",
-    "divide",
-    "equal",
-    "exp",
-    "exp2",
-    "expm1",
-    "fabs",
-    "float_power",
-    "floor",
-    "greater",
-    "greater_equal",
-    "imag",
-    "invert",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "isneginf",
-    "isposinf",
-    "left_shift",
-    "less",
-    "less_equal",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "nextafter",
-    "not_equal",
-    "positive",
-    "rad2deg",
-    "radians",
-    "real",
-    "reciprocal",
-    "right_shift",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "subtract",
-    "tan",
-    "tanh",
-    "true_divide",
-]
 
 INEXACT = dtypes.to_inexact_dtype
 NUMERIC = dtypes.to_numeric_dtype
@@ -166,10 +91,13 @@ def fast_binary(
 # ------------------------------------------------------------------------------------ how functions are made
 
 
+JNP = "minijax.numpy"
+
+
 def _named(function: Any, name: str, doc: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    function.__module__ = "minijax.numpy"
+    function.__module__ = JNP
     return function
 
 
@@ -368,11 +296,6 @@ def radians(x: Any, /) -> Any:
     return deg2rad(x)
 
 
-def weak_const(x: Any, value: Any) -> LiteralArray:
-    """``value`` as a scalar of the dtype of ``x``, weakly typed beside a weakly typed scalar."""
-    return typed_scalar(value, x.aval.dtype, x.aval.weak_type and not x.aval.shape)
-
-
 # ------------------------------------------------------------------------------------ complex numbers
 
 
@@ -508,3 +431,12 @@ def isposinf(x: Any, /) -> Any:
 def isneginf(x: Any, /) -> Any:
     """Whether each element is minus infinity. ValueError for complex numbers."""
     return _is_infinity("isneginf", x, -np.inf)
+
+
+if not TYPE_CHECKING:  # which sees all names without an underscore
+    # What jnp gives on: the functions made or written out here.
+    __all__ = [
+        name
+        for name, value in globals().items()
+        if getattr(value, "__module__", None) in (JNP, __name__) and name[0] != "_" and name != "fast_binary"
+    ]

@@ -17,7 +17,7 @@ from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.text import array_text, mlir_type
 from minijax.ops.declare import Rule, declare
-from minijax.ops.elementwise import add, max, min, mul, or_p
+from minijax.ops.elementwise import add_p, max_p, min_p, mul_p, or_p
 from minijax.ops.logaddexp import logaddexp
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
@@ -37,6 +37,12 @@ __all__ = [
     "cumsum",
     "cumsum_p",
 ]
+
+# Rules call bind itself: see ops.elementwise.
+add: Callable[..., Any] = add_p.bind
+max: Callable[..., Any] = max_p.bind
+min: Callable[..., Any] = min_p.bind
+mul: Callable[..., Any] = mul_p.bind
 
 # -------------------------------------------------------------------------------- the parallel scan
 

@@ -28,7 +28,7 @@ from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.declare import all_weak, declare
-from minijax.ops.elementwise import add, lt_p
+from minijax.ops.elementwise import add_p, lt_p
 from minijax.ops.index import GatherDimensionNumbers, GatherScatterMode, gather_p
 from minijax.ops.nary import check_same_dtypes
 from minijax.ops.scatter import ScatterDimensionNumbers, scatter_p
@@ -256,7 +256,7 @@ def wrap_negative(index: Any, size: int) -> Any:
     if dtypes.is_unsigned(aval.dtype):
         return index
     negative = lt_p.bind(index, full((), 0, aval.dtype, aval.weak_type))
-    return select(negative, add(convert(index, aval.dtype), full((), size, aval.dtype)), index)
+    return select(negative, add_p.bind(convert(index, aval.dtype), full((), size, aval.dtype)), index)
 
 
 def _starts(x: Any, start_indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:

@@ -1,7 +1,12 @@
-"""The elementwise primitives: one row each, with its derivative beside it.
+"""The elementwise primitives, one row each, and their functions in ``lax``.
 
-A row names the primitive, the dtypes it takes, its NumPy implementation, its StableHLO op, and its derivative (see
-``ops.nary``). The formulas are the textbook ones in the form that JAX uses, so that jaxprs agree.
+A row names the primitive, the dtypes it takes, its NumPy implementation, its StableHLO op, its derivative, and says
+what the function computes (see ``ops.nary``); functions that take more than operands are written out. Operands are
+arrays or Python scalars of one dtype (TypeError otherwise; ``minijax.numpy`` converts by itself), of one shape but for
+scalars and dimensions of size 1. Results have the operands' dtype where nothing else is said.
+
+The derivatives' formulas are the textbook ones in the form that JAX uses, so that jaxprs agree. They call ``bind``
+itself, ``_mul`` and not ``mul``, as they run for every operation that is differentiated.
 """
 
 from __future__ import annotations
@@ -9,15 +14,15 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.core import dtypes
+from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
-from minijax.core.structural import UndefinedPrimal, Zero, add_any_p, broadcast, full, moveaxis
+from minijax.core.structural import UndefinedPrimal, Zero
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
@@ -34,84 +39,19 @@ from minijax.ops.nary import (
     NUM,
     ORDERED,
     ZERO,
+    Binary,
     binary,
+    binary_function,
     defbilinear,
     deflinear,
     elementwise,
     eq_p,
+    is_row,
     maybe_broadcast,
     unary,
     unbroadcast,
 )
 from minijax.ops.select import select
-
-__all__ = [
-    "abs_p",
-    "acos_p",
-    "acosh_p",
-    "add_p",
-    "and_p",
-    "asin_p",
-    "asinh_p",
-    "atan2_p",
-    "atan_p",
-    "atanh_p",
-    "cbrt_p",
-    "ceil_p",
-    "clz_p",
-    "complex_p",
-    "conj_p",
-    "cos_p",
-    "cosh_p",
-    "digamma_p",
-    "div_p",
-    "eq_p",
-    "erf_inv_p",
-    "erf_p",
-    "erfc_p",
-    "exp2_p",
-    "exp_p",
-    "expm1_p",
-    "floor_p",
-    "ge_p",
-    "gt_p",
-    "imag_p",
-    "integer_pow_p",
-    "is_finite_p",
-    "le_p",
-    "lgamma_p",
-    "log1p_p",
-    "log_p",
-    "logistic_p",
-    "lt_p",
-    "max_p",
-    "min_p",
-    "mul_p",
-    "ne_p",
-    "neg_p",
-    "nextafter_p",
-    "not_p",
-    "or_p",
-    "polygamma_p",
-    "population_count_p",
-    "pow_p",
-    "real_p",
-    "rem_p",
-    "round_p",
-    "rsqrt_p",
-    "shift_left_p",
-    "shift_right_arithmetic_p",
-    "shift_right_logical_p",
-    "sign_p",
-    "sin_p",
-    "sinh_p",
-    "sqrt_p",
-    "square_p",
-    "sub_p",
-    "tan_p",
-    "tanh_p",
-    "xor_p",
-]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -143,7 +83,7 @@ def _one(example: Any) -> LiteralArray:
 
 def _full_like(x: Any, value: Any) -> Any:
     aval = get_aval(x)
-    return full(aval.shape, value, aval.dtype, aval.weak_type)
+    return structural.full(aval.shape, value, aval.dtype, aval.weak_type)
 
 
 def scipy_special(name: str) -> Callable[..., Any]:
@@ -167,17 +107,13 @@ def scipy_special(name: str) -> Callable[..., Any]:
 
 # ---------------------------------------------------------------------------------------------- arithmetic
 
-neg_p = unary("neg", NUM, np.negative, "negate", None)
-deflinear(neg_p, lambda ct, x: [neg(ct)])
-neg: Callable[..., Any] = neg_p.bind
+neg, neg_p = unary("neg", NUM, np.negative, "negate", None, "The negative.")
+deflinear(neg_p, lambda ct, x: [_neg(ct)])
+_neg: Callable[..., Any] = neg_p.bind
 
-mul_p = binary("mul", NUM, np.multiply, "multiply", [None, None])
-defbilinear(
-    mul_p,
-    lambda ct, x, y: unbroadcast(x.aval, mul(ct, y)),
-    lambda ct, x, y: unbroadcast(y.aval, mul(x, ct)),
-)
-mul: Callable[..., Any] = mul_p.bind
+mul, mul_p = binary("mul", NUM, np.multiply, "multiply", [None, None], "The product.")
+defbilinear(mul_p, lambda ct, x, y: unbroadcast(x.aval, _mul(ct, y)), lambda ct, x, y: unbroadcast(y.aval, _mul(x, ct)))
+_mul: Callable[..., Any] = mul_p.bind
 
 
 def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -207,21 +143,21 @@ def _same(x: Any) -> Any:
     return x
 
 
-add_p = binary("add", NUM, np.add, "add", [None, None])
+add, add_p = binary("add", NUM, np.add, "add", [None, None], "The sum.")
 jvp_rules[add_p] = _sum_jvp(add_p, _same)
 transpose_rules[add_p] = _sum_transpose(_same)
-add = add_p.bind
+_add: Callable[..., Any] = add_p.bind
 
-sub_p = binary("sub", NUM, np.subtract, "subtract", [None, None])
-jvp_rules[sub_p] = _sum_jvp(sub_p, neg)
-transpose_rules[sub_p] = _sum_transpose(neg)
-sub = sub_p.bind
+sub, sub_p = binary("sub", NUM, np.subtract, "subtract", [None, None], "The difference.")
+jvp_rules[sub_p] = _sum_jvp(sub_p, _neg)
+transpose_rules[sub_p] = _sum_transpose(_neg)
+_sub: Callable[..., Any] = sub_p.bind
 
 # The sum of two cotangents, declared where the interpreters need it.
-binary("add_any", ANY, np.add, "add", [None, None], primitive=add_any_p)
+elementwise("add_any", [ANY, ANY], np.add, "add", [None, None], primitive=structural.add_any_p)
 
 
-@add_any_p.def_abstract_eval
+@structural.add_any_p.def_abstract_eval
 def add_any_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
     """The operands are of one type; the sum is as weak as the first, as in JAX."""
     if (x.shape, x.dtype) != (y.shape, y.dtype):
@@ -229,24 +165,24 @@ def add_any_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
     return x
 
 
-jvp_rules[add_any_p] = _sum_jvp(add_any_p, _same)
+jvp_rules[structural.add_any_p] = _sum_jvp(structural.add_any_p, _same)
 
 
 def add_any_batch(args: Any, dims: Any) -> Any:
     """Unlike the elementwise primitives, ``add_any`` repeats nothing: its operands are of one type."""
     (x, y), (d, e) = args, dims
     if d is None:
-        return add_any_p.bind(broadcast(x, get_aval(y).shape[e], e), y), e
+        return structural.add_any_p.bind(structural.broadcast(x, get_aval(y).shape[e], e), y), e
     if e is None:
-        return add_any_p.bind(x, broadcast(y, get_aval(x).shape[d], d)), d
-    return add_any_p.bind(moveaxis(x, d, e), y), e
+        return structural.add_any_p.bind(x, structural.broadcast(y, get_aval(x).shape[d], d)), d
+    return structural.add_any_p.bind(structural.moveaxis(x, d, e), y), e
 
 
-batching_rules[add_any_p] = add_any_batch
-transpose_rules[add_any_p] = _sum_transpose(_same)
+batching_rules[structural.add_any_p] = add_any_batch
+transpose_rules[structural.add_any_p] = _sum_transpose(_same)
 
 
-def _div(x: Any, y: Any) -> Any:
+def _quotient(x: Any, y: Any) -> Any:
     if not dtypes.is_integer(x.dtype):
         return np.divide(x, y)
     # XLA truncates towards zero; division by zero gives -1 (all bits set)
@@ -257,22 +193,17 @@ def _div(x: Any, y: Any) -> Any:
     return np.where(zero, np.array(-1).astype(x.dtype), q).astype(x.dtype)
 
 
-div_p = binary(
-    "div",
-    NUM,
-    _div,
-    "divide",
-    [
-        lambda g, ans, x, y: div(g, y),
-        lambda g, ans, x, y: mul(mul(neg(g), x), integer_pow(y, -2)),
-    ],
+div, div_p = binary(
+    "div", NUM, _quotient, "divide",
+    [lambda g, ans, x, y: _div(g, y), lambda g, ans, x, y: _mul(_mul(_neg(g), x), integer_pow(y, -2))],
+    "The quotient; of integers, rounded towards zero.",
 )
-div: Callable[..., Any] = div_p.bind
+_div: Callable[..., Any] = div_p.bind
 
 
 def div_transpose(ct: Any, x: Any, y: Any) -> Any:
     assert type(x) is UndefinedPrimal and type(y) is not UndefinedPrimal, "div is linear in its numerator only"
-    return [unbroadcast(x.aval, div(ct, y)), None]
+    return [unbroadcast(x.aval, _div(ct, y)), None]
 
 
 transpose_rules[div_p] = div_transpose
@@ -285,35 +216,32 @@ def _rem(x: Any, y: Any) -> Any:
     return np.where(zero, x, np.fmod(x, np.where(zero, 1, y).astype(x.dtype))).astype(x.dtype)
 
 
-rem_p = binary(
+rem, rem_p = binary(
     "rem",
     INT + FLOAT,
     _rem,
     "remainder",
     [
         lambda g, ans, x, y: maybe_broadcast(get_aval(ans).shape, g),
-        lambda g, ans, x, y: mul(neg(g), mul(sign(div(x, y)), floor(abs(div(x, y))))),
+        lambda g, ans, x, y: _mul(_neg(g), _mul(_sign(_div(x, y)), _floor(_abs(_div(x, y))))),
     ],
+    "The remainder of ``div``, with the sign of ``x``.",
 )
-rem = rem_p.bind
 
 
 def _share(x: Any, ans: Any, y: Any) -> Any:
     """1 where ``x`` is the extremum alone, 1/2 where it ties with ``y``, 0 elsewhere."""
-    mine = select(eq(x, ans), _full_like(ans, 1), _full_like(ans, 0))
-    ways = select(eq(y, ans), _full_like(ans, 2), _full_like(ans, 1))
-    return div(mine, ways)
+    mine = select(_eq(x, ans), _full_like(ans, 1), _full_like(ans, 0))
+    ways = select(_eq(y, ans), _full_like(ans, 2), _full_like(ans, 1))
+    return _div(mine, ways)
 
 
 _extremum_derivatives = [
-    lambda g, ans, x, y: mul(g, _share(x, ans, y)),
-    lambda g, ans, x, y: mul(g, _share(y, ans, x)),
+    lambda g, ans, x, y: _mul(g, _share(x, ans, y)),
+    lambda g, ans, x, y: _mul(g, _share(y, ans, x)),
 ]
-max_p = binary("max", ANY, np.maximum, "maximum", _extremum_derivatives)
-min_p = binary("min", ANY, np.minimum, "minimum", _extremum_derivatives)
-max = max_p.bind
-
-min = min_p.bind
+max, max_p = binary("max", ANY, np.maximum, "maximum", _extremum_derivatives, "The greater of both; nan if either is.")
+min, min_p = binary("min", ANY, np.minimum, "minimum", _extremum_derivatives, "The lesser of both; nan if either is.")
 
 
 def _real_dtype_of(dtype: np.dtype) -> np.dtype:
@@ -323,15 +251,18 @@ def _real_dtype_of(dtype: np.dtype) -> np.dtype:
 def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
     if dtypes.is_complex(get_aval(x).dtype):
         from_abs = convert_p.bind(ans, new_dtype=get_aval(x).dtype, weak_type=False)
-        return real(mul(g, div(conj(x), _replace_zero(from_abs))))
-    return select(ge(x, const(x, 0)), g, neg(g))
+        return _real(_mul(g, _div(conj(x), _replace_zero(from_abs))))
+    return select(_ge(x, const(x, 0)), g, _neg(g))
 
 
-abs_p = unary("abs", "ifc", np.abs, "abs", abs_derivative, out=_real_dtype_of)
-abs: Callable[..., Any] = abs_p.bind
+abs, abs_p = unary(
+    "abs", "ifc", np.abs, "abs",
+    abs_derivative, "The absolute value; of complex numbers, as real numbers.", out=_real_dtype_of,
+)
+_abs: Callable[..., Any] = abs_p.bind
 
-sign_p = unary("sign", NUM, np.sign, "sign", ZERO)
-sign: Callable[..., Any] = sign_p.bind
+sign, sign_p = unary("sign", NUM, np.sign, "sign", ZERO, "-1, 0 or 1; of complex numbers, ``x / abs(x)``.")
+_sign: Callable[..., Any] = sign_p.bind
 
 
 def _sign_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
@@ -344,14 +275,12 @@ def _sign_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
 
 lowering_rules[sign_p] = _sign_lower
 
-square_p = unary(
-    "square",
-    NUM,
-    np.square,
+square, square_p = unary(
+    "square", NUM, np.square,
     lambda ctx, avals, out_avals, x: ctx.emit(f"stablehlo.multiply {x}, {x} : {mlir_type(avals[0])}"),
-    lambda g, ans, x: mul(g, mul(const(x, 2), x)),
+    lambda g, ans, x: _mul(g, _mul(const(x, 2), x)), "The square.",
 )
-square = square_p.bind
+_square: Callable[..., Any] = square_p.bind
 
 
 def integer_pow_derivative(g: Any, ans: Any, x: Any, *, y: int) -> Any:
@@ -359,7 +288,7 @@ def integer_pow_derivative(g: Any, ans: Any, x: Any, *, y: int) -> Any:
         return _full_like(g, 0)
     if y == 1:
         return g
-    return mul(g, mul(const(x, y), x if y == 2 else integer_pow(x, y - 1)))
+    return _mul(g, _mul(const(x, y), x if y == 2 else integer_pow(x, y - 1)))
 
 
 def _integer_pow_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, y: int) -> str:
@@ -384,18 +313,24 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y}). Convert x to float.")
 
 
-integer_pow_p = unary(
+integer_pow_p = elementwise(
     "integer_pow",
-    NUM,
+    [NUM],
     lambda x, y: np.power(x, y),
     _integer_pow_lower,
-    integer_pow_derivative,
+    [integer_pow_derivative],
     check=_integer_pow_check,
 )
 
 
 def integer_pow(x: Any, y: int) -> Any:
+    """``x`` to the power of the Python integer ``y``."""
     return integer_pow_p.bind(x, y=y)
+
+
+def reciprocal(x: Any) -> Any:
+    """``1 / x``."""
+    return integer_pow_p.bind(x, y=-1)
 
 
 def pow_left(g: Any, ans: Any, x: Any, y: Any) -> Any:
@@ -404,17 +339,17 @@ def pow_left(g: Any, ans: Any, x: Any, y: Any) -> Any:
         shape = get_aval(ans).shape
         x, y = maybe_broadcast(shape, x), maybe_broadcast(shape, y)
         y = convert_p.bind(y, new_dtype=x_aval.dtype, weak_type=False)
-        power = pow(x, sub(y, _full_like(y, 1)))
-        return mul(g, select(eq(y, const(y, 0)), _full_like(y, 0), mul(_replace_zero(y), power)))
-    return mul(g, mul(y, pow(x, sub(y, _full_like(y, 1)))))
+        power = _pow(x, _sub(y, _full_like(y, 1)))
+        return _mul(g, select(_eq(y, const(y, 0)), _full_like(y, 0), _mul(_replace_zero(y), power)))
+    return _mul(g, _mul(y, _pow(x, _sub(y, _full_like(y, 1)))))
 
 
 def pow_right(g: Any, ans: Any, x: Any, y: Any) -> Any:
-    return mul(g, mul(log(_replace_zero(x)), ans))
+    return _mul(g, _mul(_log(_replace_zero(x)), ans))
 
 
 def _replace_zero(x: Any) -> Any:
-    return select(eq(x, const(x, 0)), _full_like(x, 1), x)
+    return select(_eq(x, const(x, 0)), _full_like(x, 1), x)
 
 
 def _pow_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
@@ -444,9 +379,12 @@ pow_p = elementwise(
     out=_pow_check,
     same_dtypes=False,
 )
-pow = pow_p.bind
+pow = binary_function(pow_p, "pow", "``x`` to the power ``y``; ``y`` may be of an integer dtype.")
+_pow: Callable[..., Any] = pow_p.bind
 
-nextafter_p = binary("nextafter", FLOAT, np.nextafter, "chlo.next_after", ZERO)
+nextafter, nextafter_p = binary(
+    "nextafter", FLOAT, np.nextafter, "chlo.next_after", ZERO, "The float next to ``x`` in the direction of ``y``."
+)
 
 # ---------------------------------------------------------------------------------------------- rounding
 
@@ -469,17 +407,26 @@ def _round_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, rounding_metho
     return ctx.emit(f"stablehlo.round_nearest_{'even' if even else 'afz'} {x} : {mlir_type(avals[0])}")
 
 
-floor_p = unary("floor", FLOAT, np.floor, "floor", ZERO)
-ceil_p = unary("ceil", FLOAT, np.ceil, "ceil", ZERO)
-round_p = unary("round", FLOAT, _round, _round_lower, ZERO)
+floor, floor_p = unary("floor", FLOAT, np.floor, "floor", ZERO, "The greatest integer not above, as a float.")
+ceil, ceil_p = unary("ceil", FLOAT, np.ceil, "ceil", ZERO, "The least integer not below, as a float.")
+round_p = elementwise("round", [FLOAT], _round, _round_lower, ZERO)
 parse_rules[round_p] = lambda params, *types: {"rounding_method": RoundingMethod(params["rounding_method"])}
-is_finite_p = unary("is_finite", FLOAT, np.isfinite, "is_finite", ZERO, out=lambda dtype: np.dtype(bool))
-floor: Callable[..., Any] = floor_p.bind
+is_finite, is_finite_p = unary(
+    "is_finite", FLOAT, np.isfinite, "is_finite",
+    ZERO, "Whether floats are neither infinite nor nan.", out=lambda dtype: np.dtype(bool),
+)
+_floor: Callable[..., Any] = floor_p.bind
+
+
+def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """The nearest integer, as a float; ``rounding_method`` says where halves go."""
+    return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
+
 
 # ---------------------------------------------------------------------------------------------- exponentials
 
-exp_p = unary("exp", INEXACT, np.exp, "exponential", lambda g, ans, x: mul(g, ans))
-exp = exp_p.bind
+exp, exp_p = unary("exp", INEXACT, np.exp, "exponential", lambda g, ans, x: _mul(g, ans), "The exponential function.")
+_exp: Callable[..., Any] = exp_p.bind
 
 
 def _exp2_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
@@ -488,82 +435,108 @@ def _exp2_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
     return ctx.emit(f"stablehlo.exponential {scaled} : {ty}")
 
 
-exp2_p = unary("exp2", INEXACT, np.exp2, _exp2_lower, lambda g, ans, x: mul(log(const(x, 2)), mul(g, ans)))
-log_p = unary("log", INEXACT, np.log, "log", lambda g, ans, x: div(g, x))
-log: Callable[..., Any] = log_p.bind
+exp2, exp2_p = unary(
+    "exp2", INEXACT, np.exp2, _exp2_lower,
+    lambda g, ans, x: _mul(_log(const(x, 2)), _mul(g, ans)), "Two to the power ``x``.",
+)
+log, log_p = unary("log", INEXACT, np.log, "log", lambda g, ans, x: _div(g, x), "The natural logarithm.")
+_log: Callable[..., Any] = log_p.bind
 
-expm1_p = unary("expm1", INEXACT, np.expm1, "exponential_minus_one", lambda g, ans, x: mul(g, add(ans, _one(ans))))
-log1p_p = unary("log1p", INEXACT, np.log1p, "log_plus_one", lambda g, ans, x: div(g, add(x, _one(x))))
+expm1, expm1_p = unary(
+    "expm1", INEXACT, np.expm1, "exponential_minus_one",
+    lambda g, ans, x: _mul(g, _add(ans, _one(ans))), "``exp(x) - 1``, also for small ``x``.",
+)
+log1p, log1p_p = unary(
+    "log1p", INEXACT, np.log1p, "log_plus_one",
+    lambda g, ans, x: _div(g, _add(x, _one(x))), "``log(1 + x)``, also for small ``x``.",
+)
 
 
 def _logistic(x: Any) -> Any:
     return (1 / (1 + np.exp(-x))).astype(x.dtype)
 
 
-logistic_p = unary(
-    "logistic",
-    INEXACT,
-    _logistic,
-    "logistic",
-    lambda g, ans, x: mul(g, mul(ans, sub(_one(ans), ans))),
+logistic, logistic_p = unary(
+    "logistic", INEXACT, _logistic, "logistic",
+    lambda g, ans, x: _mul(g, _mul(ans, _sub(_one(ans), ans))),
+    "The logistic function ``1 / (1 + exp(-x))``.",
 )
-tanh_p = unary(
-    "tanh",
-    INEXACT,
-    np.tanh,
-    "tanh",
-    lambda g, ans, x: mul(add(g, mul(g, ans)), sub(_one(x), ans)),
+tanh, tanh_p = unary(
+    "tanh", INEXACT, np.tanh, "tanh",
+    lambda g, ans, x: _mul(_add(g, _mul(g, ans)), _sub(_one(x), ans)), "The hyperbolic tangent.",
 )
-sqrt_p = unary("sqrt", INEXACT, np.sqrt, "sqrt", lambda g, ans, x: mul(g, div(const(x, 0.5), ans)))
+sqrt, sqrt_p = unary(
+    "sqrt", INEXACT, np.sqrt, "sqrt", lambda g, ans, x: _mul(g, _div(const(x, 0.5), ans)), "The square root."
+)
 
 
-def _rsqrt(x: Any) -> Any:
+def _inverse_root(x: Any) -> Any:
     return (1 / np.sqrt(x)).astype(x.dtype)
 
 
-rsqrt_p = unary("rsqrt", INEXACT, _rsqrt, "rsqrt", lambda g, ans, x: mul(g, mul(const(x, -0.5), div(ans, x))))
-rsqrt = rsqrt_p.bind
+rsqrt, rsqrt_p = unary(
+    "rsqrt", INEXACT, _inverse_root, "rsqrt",
+    lambda g, ans, x: _mul(g, _mul(const(x, -0.5), _div(ans, x))), "One over the square root.",
+)
+_rsqrt: Callable[..., Any] = rsqrt_p.bind
 
-cbrt_p = unary("cbrt", FLOAT, np.cbrt, "cbrt", lambda g, ans, x: mul(g, mul(const(x, 1 / 3), integer_pow(ans, -2))))
+cbrt, cbrt_p = unary(
+    "cbrt", FLOAT, np.cbrt, "cbrt",
+    lambda g, ans, x: _mul(g, _mul(const(x, 1 / 3), integer_pow(ans, -2))),
+    "The cube root of real numbers.",
+)
 
 # ---------------------------------------------------------------------------------------------- trigonometry
 
-sin_p = unary("sin", INEXACT, np.sin, "sine", lambda g, ans, x: mul(g, cos(x)))
-cos_p = unary("cos", INEXACT, np.cos, "cosine", lambda g, ans, x: neg(mul(g, sin(x))))
-sin: Callable[..., Any] = sin_p.bind
+sin, sin_p = unary("sin", INEXACT, np.sin, "sine", lambda g, ans, x: _mul(g, _cos(x)), "The sine.")
+cos, cos_p = unary("cos", INEXACT, np.cos, "cosine", lambda g, ans, x: _neg(_mul(g, _sin(x))), "The cosine.")
+_sin: Callable[..., Any] = sin_p.bind
+_cos: Callable[..., Any] = cos_p.bind
 
-cos: Callable[..., Any] = cos_p.bind
-
-tan_p = unary("tan", INEXACT, np.tan, "tan", lambda g, ans, x: mul(g, add(const(x, 1), square(ans))))
-asin_p = unary("asin", INEXACT, np.arcsin, "chlo.asin", lambda g, ans, x: mul(g, rsqrt(sub(const(x, 1), square(x)))))
-acos_p = unary(
-    "acos", INEXACT, np.arccos, "chlo.acos", lambda g, ans, x: mul(g, neg(rsqrt(sub(const(x, 1), square(x)))))
+tan, tan_p = unary(
+    "tan", INEXACT, np.tan, "tan", lambda g, ans, x: _mul(g, _add(const(x, 1), _square(ans))), "The tangent."
 )
-atan_p = unary("atan", INEXACT, np.arctan, "chlo.atan", lambda g, ans, x: div(g, add(const(x, 1), square(x))))
-atan2_p = binary(
+asin, asin_p = unary(
+    "asin", INEXACT, np.arcsin, "chlo.asin",
+    lambda g, ans, x: _mul(g, _rsqrt(_sub(const(x, 1), _square(x)))), "The arc sine.",
+)
+acos, acos_p = unary(
+    "acos", INEXACT, np.arccos, "chlo.acos",
+    lambda g, ans, x: _mul(g, _neg(_rsqrt(_sub(const(x, 1), _square(x))))), "The arc cosine.",
+)
+atan, atan_p = unary(
+    "atan", INEXACT, np.arctan, "chlo.atan",
+    lambda g, ans, x: _div(g, _add(const(x, 1), _square(x))), "The arc tangent.",
+)
+atan2, atan2_p = binary(
     "atan2",
     FLOAT,
     np.arctan2,
     "atan2",
     [
-        lambda g, ans, x, y: mul(g, div(y, add(square(x), square(y)))),
-        lambda g, ans, x, y: mul(g, div(neg(x), add(square(x), square(y)))),
+        lambda g, ans, x, y: _mul(g, _div(y, _add(_square(x), _square(y)))),
+        lambda g, ans, x, y: _mul(g, _div(_neg(x), _add(_square(x), _square(y)))),
     ],
+    "The angle of the point ``(y, x)``, for floats ``x`` (the ordinate) and ``y``.",
 )
-sinh_p: Primitive = unary("sinh", INEXACT, np.sinh, "chlo.sinh", lambda g, ans, x: mul(g, cosh_p.bind(x)))
-cosh_p: Primitive = unary("cosh", INEXACT, np.cosh, "chlo.cosh", lambda g, ans, x: mul(g, sinh_p.bind(x)))
-asinh_p: Primitive = unary(
-    "asinh", INEXACT, np.arcsinh, "chlo.asinh", lambda g, ans, x: mul(g, rsqrt(add(square(x), _one(x))))
+sinh, sinh_p = unary("sinh", INEXACT, np.sinh, "chlo.sinh", lambda g, ans, x: _mul(g, _cosh(x)), "The hyperbolic sine.")
+cosh, cosh_p = unary(
+    "cosh", INEXACT, np.cosh, "chlo.cosh", lambda g, ans, x: _mul(g, _sinh(x)), "The hyperbolic cosine."
 )
-acosh_p: Primitive = unary(
-    "acosh", INEXACT, np.arccosh, "chlo.acosh", lambda g, ans, x: mul(g, rsqrt(sub(square(x), _one(x))))
+_sinh: Callable[..., Any] = sinh_p.bind
+_cosh: Callable[..., Any] = cosh_p.bind
+asinh, asinh_p = unary(
+    "asinh", INEXACT, np.arcsinh, "chlo.asinh",
+    lambda g, ans, x: _mul(g, _rsqrt(_add(_square(x), _one(x)))), "The inverse hyperbolic sine.",
 )
-atanh_p = unary(
-    "atanh",
-    INEXACT,
-    np.arctanh,
-    "chlo.atanh",
-    lambda g, ans, x: mul(integer_pow(add(_one(x), x), -1), div(g, sub(_one(x), x))),
+acosh, acosh_p = unary(
+    "acosh", INEXACT, np.arccosh, "chlo.acosh",
+    lambda g, ans, x: _mul(g, _rsqrt(_sub(_square(x), _one(x)))), "The inverse hyperbolic cosine.",
+)
+atanh, atanh_p = unary(
+    "atanh", INEXACT, np.arctanh, "chlo.atanh",
+    lambda g, ans, x: _mul(integer_pow(_add(_one(x), x), -1), _div(g, _sub(_one(x), x))),
+    "The inverse hyperbolic tangent.",
 )
 
 # ---------------------------------------------------------------------------------------------- complex numbers
@@ -592,24 +565,25 @@ def _complex_check(*avals: ShapedArray, **params: Any) -> None:
             )
 
 
-real_p = unary("real", "c", np.real, _generic("stablehlo.real"), None, out=_real_dtype_of)
-imag_p = unary("imag", "c", np.imag, _generic("stablehlo.imag"), None, out=_real_dtype_of)
-complex_p = binary(
-    "complex",
-    FLOAT,
-    lambda x, y: (x + 1j * y).astype(_complex_dtype_of(x.dtype)),
-    _generic("stablehlo.complex"),
-    [None, None],
-    out=_complex_dtype_of,
-    check=_complex_check,
+real, real_p = unary(
+    "real", "c", np.real, _generic("stablehlo.real"), None, "The real part of complex numbers.", out=_real_dtype_of
 )
-real = real_p.bind
+imag, imag_p = unary(
+    "imag", "c", np.imag, _generic("stablehlo.imag"), None, "The imaginary part of complex numbers.", out=_real_dtype_of
+)
+complex, complex_p = binary(
+    "complex", FLOAT, lambda x, y: (x + 1j * y).astype(_complex_dtype_of(x.dtype)), _generic("stablehlo.complex"),
+    [None, None], "The complex number ``x + iy``, of float32 or float64 parts.",
+    out=_complex_dtype_of, check=_complex_check,
+)
+_real: Callable[..., Any] = real_p.bind
+_imag: Callable[..., Any] = imag_p.bind
 
-imag = imag_p.bind
-complex = complex_p.bind
+_complex: Callable[..., Any] = complex_p.bind
 
 
 def conj(x: Any) -> Any:
+    """The complex conjugate; of real numbers, as complex ones."""
     return conj_p.bind(x, input_dtype=get_aval(x).dtype)
 
 
@@ -624,12 +598,12 @@ def _conj_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, input_dtype: np
     return ctx.emit(f'"stablehlo.complex"({re}, {minus}) : ({part}, {part}) -> {ty}')
 
 
-conj_p = unary(
+conj_p = elementwise(
     "conj",
-    INEXACT,
+    [INEXACT],
     lambda x, input_dtype: np.conj(x).astype(_complex_dtype_of(x.dtype)),
     _conj_lower,
-    None,
+    [None],
     out=_complex_dtype_of,
     check=_complex_check,
 )
@@ -637,21 +611,23 @@ conj_p = unary(
 
 def complex_transpose(ct: Any, x: Any, y: Any) -> Any:
     return [
-        unbroadcast(x.aval, real(ct)) if type(x) is UndefinedPrimal else None,
-        unbroadcast(y.aval, imag(neg(ct))) if type(y) is UndefinedPrimal else None,
+        unbroadcast(x.aval, _real(ct)) if type(x) is UndefinedPrimal else None,
+        unbroadcast(y.aval, _imag(_neg(ct))) if type(y) is UndefinedPrimal else None,
     ]
 
 
 # the zeros are strongly typed, and so is the cotangent
-deflinear(real_p, lambda ct, x: [complex(ct, full((), 0, get_aval(ct).dtype))])
-deflinear(imag_p, lambda ct, x: [complex(full((), 0, get_aval(ct).dtype), neg(ct))])
+deflinear(real_p, lambda ct, x: [_complex(ct, structural.full((), 0, get_aval(ct).dtype))])
+deflinear(imag_p, lambda ct, x: [_complex(structural.full((), 0, get_aval(ct).dtype), _neg(ct))])
 deflinear(complex_p, complex_transpose)
-deflinear(conj_p, lambda ct, x, input_dtype: [conj(ct) if dtypes.is_complex(input_dtype) else real(ct)])
+deflinear(conj_p, lambda ct, x, input_dtype: [conj(ct) if dtypes.is_complex(input_dtype) else _real(ct)])
 
 # ---------------------------------------------------------------------------------------------- comparisons
 
 
-def _comparison(name: str, accepts: str, numpy: Any, direction: str, primitive: Any = None) -> Any:
+def _comparison(
+    name: str, accepts: str, numpy: Any, direction: str, doc: str, primitive: Primitive | None = None
+) -> tuple[Binary, Primitive]:
     def compare_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
         (out,) = out_avals
         x, y = ctx.broadcast_operands([x, y], avals, out.shape)
@@ -660,25 +636,36 @@ def _comparison(name: str, accepts: str, numpy: Any, direction: str, primitive: 
         ty = mlir_type(out.update(dtype=dtype))
         return ctx.emit(f"stablehlo.compare {direction}, {x}, {y}, {kind} : ({ty}, {ty}) -> {mlir_type(out)}")
 
-    return binary(name, accepts, numpy, compare_lower, ZERO, out=lambda *dtypes_: np.dtype(bool), primitive=primitive)
+    return binary(
+        name, accepts, numpy, compare_lower, ZERO, doc, out=lambda *dtypes_: np.dtype(bool), primitive=primitive
+    )
 
 
-_comparison("eq", ANY, np.equal, "EQ", eq_p)
-ne_p = _comparison("ne", ANY, np.not_equal, "NE")
-ge_p = _comparison("ge", ORDERED, np.greater_equal, "GE")
-gt_p = _comparison("gt", ORDERED, np.greater, "GT")
-le_p = _comparison("le", ORDERED, np.less_equal, "LE")
-lt_p = _comparison("lt", ORDERED, np.less, "LT")
-eq = eq_p.bind
-
-ge = ge_p.bind
+eq, _ = _comparison("eq", ANY, np.equal, "EQ", "Whether ``x`` equals ``y``.", eq_p)
+ne, ne_p = _comparison("ne", ANY, np.not_equal, "NE", "Whether ``x`` differs from ``y``.")
+ge, ge_p = _comparison("ge", ORDERED, np.greater_equal, "GE", "Whether ``x`` is at least ``y``.")
+gt, gt_p = _comparison("gt", ORDERED, np.greater, "GT", "Whether ``x`` is greater than ``y``.")
+le, le_p = _comparison("le", ORDERED, np.less_equal, "LE", "Whether ``x`` is at most ``y``.")
+lt, lt_p = _comparison("lt", ORDERED, np.less, "LT", "Whether ``x`` is less than ``y``.")
+_eq: Callable[..., Any] = eq_p.bind
+_ge: Callable[..., Any] = ge_p.bind
 
 # ---------------------------------------------------------------------------------------------- bits
 
-not_p = unary("not", BOOL_OR_INT, np.invert, "not", ZERO)
-and_p = binary("and", BOOL_OR_INT, np.bitwise_and, "and", ZERO)
-or_p = binary("or", BOOL_OR_INT, np.bitwise_or, "or", ZERO)
-xor_p = binary("xor", BOOL_OR_INT, np.bitwise_xor, "xor", ZERO)
+bitwise_not, not_p = unary(
+    "not", BOOL_OR_INT, np.invert, "not",
+    ZERO, "The complement of integers' bits; logical not of booleans.", function="bitwise_not",
+)
+bitwise_and, and_p = binary(
+    "and", BOOL_OR_INT, np.bitwise_and, "and", ZERO, "The bitwise (for booleans, logical) and.", function="bitwise_and"
+)
+bitwise_or, or_p = binary(
+    "or", BOOL_OR_INT, np.bitwise_or, "or", ZERO, "The bitwise (for booleans, logical) or.", function="bitwise_or"
+)
+bitwise_xor, xor_p = binary(
+    "xor", BOOL_OR_INT, np.bitwise_xor, "xor",
+    ZERO, "The bitwise (for booleans, logical) exclusive or.", function="bitwise_xor",
+)
 
 
 def _unsigned(dtype: np.dtype) -> np.dtype:
@@ -715,55 +702,60 @@ def _clz(x: Any) -> Any:
     return (bits - count).astype(x.dtype)
 
 
-shift_left_p = binary("shift_left", INT, _shift_left, "shift_left", ZERO)
-shift_right_arithmetic_p = binary(
-    "shift_right_arithmetic", INT, _shift_right_arithmetic, "shift_right_arithmetic", ZERO
+shift_left, shift_left_p = binary(
+    "shift_left", INT, _shift_left, "shift_left", ZERO, "``x`` shifted left by ``y`` bits."
 )
-shift_right_logical_p = binary("shift_right_logical", INT, _shift_right_logical, "shift_right_logical", ZERO)
-population_count_p = unary(
-    "population_count",
-    INT,
-    lambda x: np.bitwise_count(np.asarray(x).view(_unsigned(x.dtype))).astype(x.dtype),
-    "popcnt",
-    ZERO,
+shift_right_arithmetic, shift_right_arithmetic_p = binary(
+    "shift_right_arithmetic", INT, _shift_right_arithmetic, "shift_right_arithmetic",
+    ZERO, "``x`` shifted right by ``y`` bits, keeping its sign.",
 )
-clz_p = unary("clz", INT, _clz, "count_leading_zeros", ZERO)
+shift_right_logical, shift_right_logical_p = binary(
+    "shift_right_logical", INT, _shift_right_logical, "shift_right_logical",
+    ZERO, "``x`` shifted right by ``y`` bits, zeros coming in.",
+)
+population_count, population_count_p = unary(
+    "population_count", INT,
+    lambda x: np.bitwise_count(np.asarray(x).view(_unsigned(x.dtype))).astype(x.dtype), "popcnt",
+    ZERO, "The number of bits set in integers.",
+)
+clz, clz_p = unary("clz", INT, _clz, "count_leading_zeros", ZERO, "The number of leading zero bits of integers.")
 
 # ---------------------------------------------------------------------------------------------- special functions
 
-lgamma_p = unary("lgamma", FLOAT, scipy_special("gammaln"), "chlo.lgamma", lambda g, ans, x: mul(g, digamma_p.bind(x)))
-digamma_p: Primitive = unary(
-    "digamma",
-    FLOAT,
-    scipy_special("digamma"),
-    "chlo.digamma",
-    lambda g, ans, x: mul(g, polygamma_p.bind(const(x, 1), x)),
+lgamma, lgamma_p = unary(
+    "lgamma", FLOAT, scipy_special("gammaln"), "chlo.lgamma",
+    lambda g, ans, x: _mul(g, _digamma(x)),
+    "The logarithm of the absolute value of the gamma function.",
 )
-polygamma_p: Primitive = binary(
-    "polygamma",
-    FLOAT,
-    lambda m, x: np.asarray(scipy_special("polygamma")(m, x)).astype(x.dtype),
-    "chlo.polygamma",
-    [None, lambda g, ans, m, x: mul(g, polygamma_p.bind(add(m, const(m, 1)), x))],
+digamma, digamma_p = unary(
+    "digamma", FLOAT, scipy_special("digamma"), "chlo.digamma",
+    lambda g, ans, x: _mul(g, _polygamma(const(x, 1), x)),
+    "The logarithmic derivative of the gamma function.",
 )
-erf_p = unary(
-    "erf",
-    FLOAT,
-    scipy_special("erf"),
-    "chlo.erf",
-    lambda g, ans, x: mul(const(x, 2.0 / float(np.sqrt(np.pi))), mul(g, exp(neg(square(x))))),
+polygamma, polygamma_p = binary(
+    "polygamma", FLOAT, lambda m, x: np.asarray(scipy_special("polygamma")(m, x)).astype(x.dtype), "chlo.polygamma",
+    [None, lambda g, ans, m, x: _mul(g, _polygamma(_add(m, const(m, 1)), x))],
+    "The derivative of order ``x`` of the digamma function, at ``y``.",
 )
-erfc_p = unary(
-    "erfc",
-    FLOAT,
-    scipy_special("erfc"),
-    "chlo.erfc",
-    lambda g, ans, x: mul(const(x, -2.0 / float(np.sqrt(np.pi))), mul(g, exp(neg(square(x))))),
+_digamma: Callable[..., Any] = digamma_p.bind
+_polygamma: Callable[..., Any] = polygamma_p.bind
+erf, erf_p = unary(
+    "erf", FLOAT, scipy_special("erf"), "chlo.erf",
+    lambda g, ans, x: _mul(const(x, 2.0 / float(np.sqrt(np.pi))), _mul(g, _exp(_neg(_square(x))))),
+    "The error function.",
 )
-erf_inv_p = unary(
-    "erf_inv",
-    FLOAT,
-    scipy_special("erfinv"),
-    "chlo.erf_inv",
-    lambda g, ans, x: mul(const(x, float(np.sqrt(np.pi)) / 2.0), mul(g, exp(square(ans)))),
+erfc, erfc_p = unary(
+    "erfc", FLOAT, scipy_special("erfc"), "chlo.erfc",
+    lambda g, ans, x: _mul(const(x, -2.0 / float(np.sqrt(np.pi))), _mul(g, _exp(_neg(_square(x))))),
+    "One minus the error function, also where that is tiny.",
 )
+erf_inv, erf_inv_p = unary(
+    "erf_inv", FLOAT, scipy_special("erfinv"), "chlo.erf_inv",
+    lambda g, ans, x: _mul(const(x, float(np.sqrt(np.pi)) / 2.0), _mul(g, _exp(_square(ans)))),
+    "The inverse of the error function.",
+)
+
+if not TYPE_CHECKING:  # which sees all names without an underscore
+    # What lax gives on: the primitives, the functions that rows made, and those written out.
+    __all__ = [name for name, value in globals().items() if is_row(name, value)]
+    __all__ += ["RoundingMethod", "conj", "integer_pow", "reciprocal", "round"]

@@ -14,25 +14,38 @@ from minijax.core.array import get_aval
 from minijax.ops.custom_jvp import with_jvp_rule
 from minijax.ops.elementwise import (
     abs_p,
-    add,
-    complex,
+    add_p,
+    complex_p,
     const,
-    eq,
-    exp,
+    eq_p,
     exp2_p,
-    imag,
+    exp_p,
+    imag_p,
     log1p_p,
     lt_p,
-    max,
-    mul,
+    max_p,
+    mul_p,
     ne_p,
-    neg,
-    real,
-    rem,
-    sub,
+    neg_p,
+    real_p,
+    rem_p,
+    sub_p,
 )
 from minijax.ops.select import select
 from minijax.ops.shape import full_like
+
+# Rules call bind itself: see ops.elementwise.
+add: Callable[..., Any] = add_p.bind
+complex: Callable[..., Any] = complex_p.bind
+eq: Callable[..., Any] = eq_p.bind
+exp: Callable[..., Any] = exp_p.bind
+imag: Callable[..., Any] = imag_p.bind
+max: Callable[..., Any] = max_p.bind
+mul: Callable[..., Any] = mul_p.bind
+neg: Callable[..., Any] = neg_p.bind
+real: Callable[..., Any] = real_p.bind
+rem: Callable[..., Any] = rem_p.bind
+sub: Callable[..., Any] = sub_p.bind
 
 Scale = Callable[[Any], Any]
 

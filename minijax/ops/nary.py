@@ -2,7 +2,8 @@
 
 An elementwise primitive applies to operands of one shape; a scalar, or a dimension of size 1, is repeated. Its
 abstract evaluation,
-batching and lowering follow from the row: ``unary("sin", INEXACT, np.sin, "sine", sin_derivative)``.
+batching and lowering follow from the row: ``sin, sin_p = unary("sin", INEXACT, np.sin, "sine", sin_derivative, doc)``,
+and so does the function ``lax.sin``, which takes no more than the operands.
 
 A derivative is ``rule(g, ans, *primals, **params)``, the tangent that the tangent ``g`` of one operand contributes,
 ``ans`` being the primitive's result. ``ZERO`` marks piecewise constant functions.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 from minijax.core import dtypes
 from minijax.core.array import get_aval
@@ -255,14 +256,72 @@ def elementwise(
     return p
 
 
-def unary(name: str, accepts: str, numpy: Any, op: Any, derivative: Any, **options: Any) -> Primitive:
-    """An elementwise primitive of one operand; see ``elementwise``."""
-    return elementwise(name, [accepts], numpy, op, derivative if derivative is ZERO else [derivative], **options)
+class Unary(Protocol):
+    """A function of ``lax`` that takes one operand."""
+
+    def __call__(self, x: Any) -> Any: ...
 
 
-def binary(name: str, accepts: str, numpy: Any, op: Any, derivatives: Any, **options: Any) -> Primitive:
-    """An elementwise primitive of two operands of the same kinds; see ``elementwise``."""
-    return elementwise(name, [accepts, accepts], numpy, op, derivatives, **options)
+class Binary(Protocol):
+    """A function of ``lax`` that takes two operands."""
+
+    def __call__(self, x: Any, y: Any) -> Any: ...
+
+
+def unary(
+    name: str, accepts: str, numpy: Any, op: Any, derivative: Any, doc: str, *, function: str = "", **options: Any
+) -> tuple[Unary, Primitive]:
+    """A row of one operand: lax's function, called ``function`` if not as the primitive, and the primitive.
+
+    ``doc`` says what the function computes; for the others see ``elementwise``.
+    """
+    p = elementwise(name, [accepts], numpy, op, derivative if derivative is ZERO else [derivative], **options)
+    return unary_function(p, function or name, doc), p
+
+
+def binary(
+    name: str, accepts: str, numpy: Any, op: Any, derivatives: Any, doc: str, *, function: str = "", **options: Any
+) -> tuple[Binary, Primitive]:
+    """A row of two operands of the same kinds: lax's function and the primitive; see ``unary``."""
+    p = elementwise(name, [accepts, accepts], numpy, op, derivatives, **options)
+    return binary_function(p, function or name, doc), p
+
+
+def unary_function(primitive: Primitive, name: str, doc: str) -> Unary:
+    """The function ``lax.<name>`` that applies ``primitive`` to its one operand."""
+    bind = primitive.bind
+
+    def function(x: Any) -> Any:
+        return bind(x)
+
+    return _in_lax(function, name, doc)
+
+
+def binary_function(primitive: Primitive, name: str, doc: str) -> Binary:
+    """The function ``lax.<name>`` that applies ``primitive`` to its two operands."""
+    bind = primitive.bind
+
+    def function(x: Any, y: Any) -> Any:
+        return bind(x, y)
+
+    return _in_lax(function, name, doc)
+
+
+LAX = "minijax.lax"
+
+
+def _in_lax(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    function.__module__ = LAX
+    return function
+
+
+def is_row(name: str, value: Any) -> bool:
+    """Whether ``value``, called ``name`` in a table of rows, is a primitive or a function that a row made."""
+    if isinstance(value, Primitive):
+        return name == f"{value.name}_p"
+    return getattr(value, "__module__", None) == LAX and value.__name__ == name
 
 
 def deflinear(primitive: Primitive, transpose: Callable[..., Any]) -> None:

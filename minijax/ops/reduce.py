@@ -19,7 +19,7 @@ from minijax.interpreters.jvp import jvp
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.declare import Rule, declare
-from minijax.ops.elementwise import div, mul
+from minijax.ops.elementwise import div_p, mul_p
 from minijax.ops.nary import BOOL_OR_INT, NUM, ZERO, eq_p, reduce_sum_p
 from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
@@ -45,6 +45,10 @@ __all__ = [
     "reduce_xor",
     "reduce_xor_p",
 ]
+
+# Rules call bind itself: see ops.elementwise.
+div: Callable[..., Any] = div_p.bind
+mul: Callable[..., Any] = mul_p.bind
 
 _FLOAT32 = np.dtype(np.float32)
 

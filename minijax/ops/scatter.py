@@ -28,7 +28,7 @@ from minijax.ir.pretty import opened, parse_rules, readable
 from minijax.lowering.lower import lower_eqns
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare
-from minijax.ops.elementwise import add, add_p, const, div, eq, max_p, min_p, mul, mul_p, neg, sub_p
+from minijax.ops.elementwise import add_p, const, div_p, eq_p, max_p, min_p, mul_p, neg_p, sub_p
 from minijax.ops.index import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -62,6 +62,13 @@ __all__ = [
     "scatter_sub",
     "scatter_sub_p",
 ]
+
+# Rules call bind itself: see ops.elementwise.
+add: Callable[..., Any] = add_p.bind
+div: Callable[..., Any] = div_p.bind
+eq: Callable[..., Any] = eq_p.bind
+mul: Callable[..., Any] = mul_p.bind
+neg: Callable[..., Any] = neg_p.bind
 
 
 class ScatterDimensionNumbers(NamedTuple):

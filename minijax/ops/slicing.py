@@ -26,7 +26,7 @@ from minijax.core.structural import (
 from minijax.interpreters.vmap import bdim_at_front
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.declare import all_weak, declare
-from minijax.ops.elementwise import sub
+from minijax.ops.elementwise import sub_p
 from minijax.ops.nary import check_same_dtypes, reduce_sum_p
 from minijax.ops.select import select
 from minijax.ops.shape import broadcast_in_dim, canonical_axis, is_array, reshape_text, shape_of, squeeze
@@ -282,7 +282,7 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: PaddingConfig
         unpadded = pad(ct, zero_like(ct), [(-low, -high, 0) for low, high, _ in padding_config])
         ct_x = slice(unpadded, (0,) * rank, shape_of(unpadded), [i + 1 for _, _, i in padding_config])
     if type(value) is UndefinedPrimal:
-        ct_value = sub(total(ct), total(ct_x))
+        ct_value = sub_p.bind(total(ct), total(ct_x))
     return [ct_x if type(x) is UndefinedPrimal else None, ct_value]
 
 
