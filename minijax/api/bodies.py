@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.api import misses
+from minijax.api.differences import CallSignature, Miss
 from minijax.api.flat import FlatFun, check_callable, describe
 from minijax.config import trace_key
 from minijax.core import observe
@@ -46,18 +48,20 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
     if observe.observers:
         found = observe.staging_cache(found)
     body = found.get(key)
+    missed = None
     if body is None or observe.on_cache:
-        misses.announce("body", fun, key, body is not None, lambda key: _explain(fun, key, transform))
+        explain = functools.partial(_explain, fun, transform)
+        missed = misses.announce("body", fun, key, body is not None, explain)
     if body is None:
         flat = FlatFun(fun, in_tree, transform)
         closed = stage(flat, avals, describe(fun), label=transform)
         body = Body(closed, flat.out_tree)
         outer = [c for c in closed.consts if isinstance(c, Tracer)]
-        misses.store(found, key, body, outer, fun, transform, MAX_SIGNATURES)
+        misses.store(found, key, body, outer, fun, transform, MAX_SIGNATURES, missed)
     return body
 
 
-def _explain(fun: Callable[..., Any], key: Any, transform: str) -> misses.Miss:
+def _explain(fun: Callable[..., Any], transform: str, key: Any, reprs: bool) -> Miss:
     """Why ``key`` is not among the signatures of ``fun``."""
     try:
         found = _bodies.get(fun, {})
@@ -65,10 +69,11 @@ def _explain(fun: Callable[..., Any], key: Any, transform: str) -> misses.Miss:
         found = {}
     if key in found:
         return misses.RETRACED
-    return misses.explain(fun, key, _signature(key), map(_signature, misses.latest(found)), transform)
+    earlier = [_signature(each) for each, _ in misses.latest(found)]
+    return misses.explain(fun, key, _signature(key), earlier, transform, reprs=reprs, known=len(found))
 
 
-def _signature(key: Any) -> misses.CallSignature:
+def _signature(key: Any) -> CallSignature:
     """A key of the staging cache in the form that is compared."""
     tree, avals, settings, axes = key
-    return misses.CallSignature(tree, avals, (), settings, axes)
+    return CallSignature(tree, avals, (), settings, axes)

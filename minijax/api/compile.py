@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minijax.api import misses
+from minijax.api.differences import CallSignature, Miss
 from minijax.api.flat import (
     FlatFun,
     check_args,
@@ -178,13 +179,15 @@ class JitFunction:
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
+        missed = None
         if staged is None or observe.on_cache:
-            misses.announce("staging", self.fun, key, staged is not None, self._explain)
+            missed = misses.announce("staging", self.fun, key, staged is not None, self._explain)
         if staged is None:
             if not all(map(is_array_like, leaves)):  # such as an array of strings
                 check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
             staged = self._stage(avals, static, args, kwargs)
-            misses.store(cache, key, staged, staged.outer, self.fun, "jit", MAX_SIGNATURES)
+            misses.store(cache, key, staged, staged.outer, self.fun, "jit", MAX_SIGNATURES, missed)
+            staged.closed.memo["missed"] = missed
         return staged, leaves, avals
 
     def _key(
@@ -224,7 +227,7 @@ class JitFunction:
         dynamic = tuple(a for i, a in enumerate(args) if i not in at)
         return dynamic, {k: v for k, v in kwargs.items() if k not in named}, static
 
-    def _explain(self, key: tuple[Any, ...]) -> misses.Miss:
+    def _explain(self, key: tuple[Any, ...], reprs: bool = True) -> Miss:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""
         try:
             other_options = any(cache is not self.cache and cache for cache in list(_staged.get(self.fun, {}).values()))
@@ -232,9 +235,11 @@ class JitFunction:
             other_options = False
         if key in self.cache:
             return misses.RETRACED
-        earlier = map(_signature, misses.latest(self.cache))
+        earlier = [_signature(each, staged.in_tree) for each, staged in misses.latest(self.cache)]
         with_static = self._with_static(key[3])
-        return misses.explain(self.fun, key, _signature(key), earlier, "jit", with_static, other_options)
+        return misses.explain(
+            self.fun, key, _signature(key), earlier, "jit", with_static, other_options, reprs, len(self.cache)
+        )
 
     # ------------------------------------------------------------------------------------------ staging
 
@@ -294,7 +299,7 @@ class JitFunction:
         """The shapes and dtypes of the outputs at these arguments."""
         return self.trace(*args, **kwargs).out_info
 
-    def explain_cache_miss(self, *args: Any, **kwargs: Any) -> misses.Miss | None:
+    def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
         """Why a call with these arguments would be traced; None if it is cached. Nothing is run."""
         static: tuple[Any, ...] = ()
         if self.takes_static:
@@ -315,11 +320,12 @@ class JitFunction:
         return f"<jit of {self.subject}>"
 
 
-def _signature(key: tuple[Any, ...]) -> misses.CallSignature:
-    """A key of the staging cache in the form that is compared."""
+def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:
+    """A key of the staging cache in the form that is compared; ``in_tree`` is that of its ``(args, kwargs)``."""
     args_tree, kwargs_tree, avals, static, settings, axes = key
-    tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
-    return misses.CallSignature(tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
+    if in_tree is None:
+        in_tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))
+    return CallSignature(in_tree, avals, (*static[0], *static[1]) if static else (), settings, axes)
 
 
 def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Exception:

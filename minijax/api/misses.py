@@ -1,101 +1,29 @@
-"""Why a cache of staged functions missed: what differs from the nearest signature it has, and what to change.
+"""Why a cache of staged functions missed, and what is remembered of that.
 
-``jit``, ``pmap`` and the bodies of control flow (``api.bodies``) stage a function once per signature. The reason for a
-miss is worked out only when somebody asks: an observer, a guard (``core.guards``) or ``tools.explain_cache_miss``. Of
-what is gone by then little is remembered here, at a miss and never at a hit: where functions were defined that have
-been staged, and why a signature is no longer in its cache.
+``jit``, ``pmap`` and the bodies of control flow (``api.bodies``) stage a function once per signature. At a miss, and
+never at a hit, the reason is worked out (``api.differences`` compares with the nearest signature that the cache has),
+kept in ``core.missed`` and told to observers and guards. Of what is gone by then little is remembered here: where
+functions were defined that have been staged, and why a signature is no longer in its cache.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
-from minijax.api.flat import describe, fun_name, leaf_names
-from minijax.config import TraceKey
-from minijax.core import dtypes, observe
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.api.differences import ADVICE, CallSignature, Difference, Miss, advice_about, differences, nearest
+from minijax.api.flat import describe, fun_name
+from minijax.core import missed, observe
 from minijax.core.guards import check, guards
-from minijax.core.named import NamedTuple
-from minijax.pytree import keystr, tree_diff, tree_unflatten
 
 # Places of functions that are remembered; beyond it all are forgotten.
 MOST_PLACES = 1024
 # Of many signatures the latest are compared.
-MOST_COMPARED = 256
-MOST_DIFFERENCES = 6
-_LONGEST_VALUE = 60
-
-
-class CallSignature(NamedTuple):
-    """What a call must agree in with an earlier one: the tree of ``(args, kwargs)``, the types of its leaves, its
-    static arguments as (position or name, type, value), the settings, and the names and sizes of mapped axes."""
-
-    tree: Any
-    avals: tuple[ShapedArray, ...]
-    static: tuple[tuple[Any, type, Any], ...]
-    settings: TraceKey
-    axes: tuple[tuple[Any, int], ...]
-
-
-class Difference(NamedTuple):
-    """One thing that is not as it was. ``kind`` is one of ``ADVICE``'s keys, ``where`` an argument's path (or '')."""
-
-    kind: str
-    where: str
-    before: str
-    after: str
-
-    def __str__(self) -> str:
-        change = f"{self.before} became {self.after}" if self.before else self.after
-        return f"{self.where}: {change}" if self.where else change
-
-
-class Miss(str):
-    """The reason for a miss, as text; its parts are ``differences``, ``advice`` (a sentence) and ``earlier``, the
-    number of signatures of the cache that it was compared with."""
-
-    differences: tuple[Difference, ...]
-    advice: str
-    earlier: int
-
-    def __new__(cls, differences: Sequence[Difference], advice: str, earlier: int) -> Miss:
-        shown = [str(each) for each in differences[:MOST_DIFFERENCES]]
-        if len(differences) > MOST_DIFFERENCES:
-            shown.append(f"and {len(differences) - MOST_DIFFERENCES} more")
-        made = super().__new__(cls, "; ".join(shown))
-        made.differences, made.advice, made.earlier = tuple(differences), advice, earlier
-        return made
-
-
-# What to do about a difference of each kind; ``{where}`` is the argument.
-ADVICE = {
-    "first": "The first call traces and compiles; calls with arguments of the same types are cached after it.",
-    "function": "Make it once, outside of the loop or function that makes it anew, and call that: every evaluation of "
-    "a lambda, a def, a partial or a wrapper such as grad(f) is a new function, whose cache is empty.",
-    "redefined": "A function that is defined again begins with an empty cache: define it once to keep what it has.",
-    "options": "Each set of options (static_argnums, donate_argnums) has a cache of its own: use one jitted function.",
-    "shape": "Pad {where} to one shape, or to few: each shape is traced and compiled for itself.",
-    "dtype": "Convert {where} to one dtype before the call, as in jnp.asarray({where}, jnp.{dtype}).",
-    "weak_type": "Pass jnp.{dtype}(...) for {where}, every time: a Python number is weakly typed, an array is not.",
-    "static": "Each value of a static argument is compiled for itself: make {where} dynamic if no shape and no Python "
-    "control flow depends on it, or call with few values.",
-    "unequal static": "Give the class of {where} __eq__ and __hash__: two objects that print alike were not equal.",
-    "tree": "Pass the same arguments, in the same containers, every time.",
-    "settings": "Set it once, before the first call: what is compiled depends on it.",
-    "axes": "Call it under the same axis names and sizes.",
-    "evicted": "A cache holds so many signatures and no more: round shapes up to few sizes.",
-    "cleared": "Leave clear_cache() out where time matters.",
-    "retraced": "Nothing is to be changed: it is cached, and was traced to be watched.",
-    "closed over": "Pass it as an argument: what was traced with a tracer of another transformation inside belongs to "
-    "one run of that and is not kept.",
-}
-
+MOST_COMPARED = 128
 
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
 
@@ -198,7 +126,7 @@ def remember(fun: Any, cache: str) -> None:
         last: Callable[[], Any] = weakref.ref(fun)
     except TypeError:  # no weak reference, or no hash
         last = _nothing
-    if len(_seen) >= MOST_PLACES:
+    if max(len(_seen), len(_named)) >= MOST_PLACES:
         _seen.clear()
         _named.clear()
     key, seen = _find_seen(fun, cache)
@@ -216,26 +144,61 @@ def _nothing() -> None:
     return None
 
 
-def announce(cache: str, fun: Any, key: Any, found: bool, explain: Callable[[Any], str]) -> None:
+# What gives the reason why a key was not found: ``explain(key, reprs)``, as the function ``explain`` below has it.
+Explain = Callable[[Any, bool], Miss]
+
+
+def announce(cache: str, fun: Any, key: Any, found: bool, explain: Explain) -> missed.Missed | None:
     """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
 
-    ``explain(key)`` gives the reason, once it is needed. To be asked where there is an observer, or nothing was found.
+    To be asked where there is an observer, or nothing was found. A miss is kept, and returned: ``store`` completes it.
+    None for a hit, for a body of the engine's own, which has no place in the user's program, and where tracing again
+    was asked for.
     """
-    # bodies may be the engine's own, which have no place in the user's program
-    if observe.on_cache and (cache != "body" or " at " in describe(fun)):
-        observe.emit(observe.on_cache, cache, fun_name(fun), found, key, "" if found else explain(key))
-    if guards and not found:
-        check("traced", fun_name(fun), lambda: explain(key))
+    subject = describe(fun)
+    told = cache != "body" or " at " in subject
+    if found:
+        if told:
+            observe.emit(observe.on_cache, cache, fun_name(fun), True, key, "")
+        return None
+    # a class of the user's may print itself for who watches, not within a program that nobody asked anything of
+    reprs = bool(observe.on_cache or guards)
+    reason = _safely(explain, key, reprs) if told or guards else ""
+    if observe.on_cache and told:
+        observe.emit(observe.on_cache, cache, fun_name(fun), False, key, reason)
+    if guards:
+        check("traced", fun_name(fun), lambda: reason)
+    return missed.add(cache, fun_name(fun), subject, reason) if told and reason is not RETRACED else None
+
+
+def _safely(explain: Explain, key: Any, reprs: bool) -> Miss:
+    """The reason for a miss; an exception of the user's (``__eq__`` of a static argument, say) becomes one."""
+    try:
+        return explain(key, reprs)
+    except Exception as error:
+        what = f"not known: comparing with earlier calls raised {type(error).__name__}"
+        return Miss([Difference("first", "", "", what)], "", 0)
 
 
 def store(
-    cache: dict[Any, Any], key: Any, staged: Any, outer: Sequence[Any], fun: Any, kind: str, most: int
+    cache: dict[Any, Any],
+    key: Any,
+    staged: Any,
+    outer: Sequence[Any],
+    fun: Any,
+    kind: str,
+    most: int,
+    entry: missed.Missed | None,
 ) -> None:
     """Put what ``fun`` was ``staged`` to into a ``cache`` of the ``kind`` 'jit', 'scan', ...
+
+    ``entry`` is what ``announce`` returned: the miss that has now been traced.
 
     Not if it closes over the tracers ``outer``: they belong to one run of an outer transformation, and so does what
     was staged. Where there are ``most`` signatures already, the earliest makes room.
     """
+    if entry is not None:
+        entry.traced()
     if outer:
         _note_closed_over(fun, key, outer)
         return
@@ -279,7 +242,7 @@ def _note_closed_over(fun: Any, key: Any, outer: Sequence[Any]) -> None:
         history.closed_over[hash(key)] = f"{outer[0]._trace.main!r} tracer of type {outer[0].aval.str_short()}"
 
 
-# --- what differs -------------------------------------------------------------------------------------------
+# --- why ----------------------------------------------------------------------------------------------------
 
 
 def explain(
@@ -290,35 +253,28 @@ def explain(
     cache: str,
     with_static: Callable[..., Any] | None = None,
     other_options: bool = False,
+    reprs: bool = True,
+    known: int = 0,
 ) -> Miss:
     """Why ``signature``, kept under ``key``, is not among the ``earlier`` ones of ``fun``.
 
     ``cache`` says what staged it ('jit', 'scan', ...). ``with_static`` is ``fun`` without its static parameters, for
-    the names of the others; ``other_options`` says that it has been transformed with other options before.
+    the names of the others; ``other_options`` says that it has been transformed with other options before; ``reprs``
+    lets static arguments print themselves; ``known`` is how many signatures there are, where ``earlier`` has not all.
     """
-    known = list(earlier)[-MOST_COMPARED:]
-    gone = _gone(fun, key, bool(known))
-    if gone is not None:
-        found = [gone]
-    elif not known:
-        found = [_first(fun, cache, other_options)]
+    others = list(earlier)[-MOST_COMPARED:][::-1]
+    gone = _gone(fun, key, bool(others))
+    if gone is None and others:
+        found, advice = differences(fun, with_static or fun, nearest(signature, others), signature, reprs)
     else:
-        nearest = min(reversed(known), key=functools.partial(_distance, signature))
-        found = differences(fun, with_static or fun, nearest, signature)
-    return Miss(found, _advice(found[0]), len(known))
+        found = [gone or _first(fun, cache, other_options)]
+        advice = advice_about(found[0])
+    return Miss(found, advice, len(others), known)
 
 
-def latest(cache: dict[Any, Any]) -> list[Any]:
-    """The keys of ``cache`` that are compared."""
-    return list(cache)[-MOST_COMPARED:]
-
-
-def _distance(new: CallSignature, old: CallSignature) -> int:
-    """How far apart two signatures are, found quickly: there may be hundreds to choose from."""
-    others = (old.static != new.static) + (old.settings is not new.settings) + (old.axes != new.axes)
-    if old.tree != new.tree:
-        return others + len(new.avals) + abs(len(new.avals) - len(old.avals)) + 1
-    return others + sum(a is not b for a, b in zip(old.avals, new.avals, strict=True))
+def latest(cache: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """The keys of ``cache`` that are compared, the latest last, and what was staged for each."""
+    return list(cache.items())[-MOST_COMPARED:]
 
 
 def _gone(fun: Any, key: Any, others: bool) -> Difference | None:
@@ -353,119 +309,3 @@ def _first(fun: Any, cache: str, other_options: bool) -> Difference:
     if was is not None and was != (fun.__code__.co_filename, fun.__code__.co_firstlineno):
         return Difference("redefined", "", "", f"{fun_name(fun)} was defined again, before at {was[0]}:{was[1]}")
     return Difference("first", "", "", "first call")
-
-
-def differences(fun: Any, with_static: Any, old: CallSignature, new: CallSignature) -> list[Difference]:
-    """Everything in which ``new`` differs from ``old``."""
-    out: list[Difference] = []
-    if old.tree != new.tree:
-        out += _tree_differences(with_static, old.tree, new.tree)
-    elif old.avals != new.avals:
-        names = leaf_names(with_static, new.tree)
-        for name, was, now in zip(names, old.avals, new.avals, strict=True):
-            if was is not now:
-                out.append(Difference(_type_kind(was, now), name, type_text(was), type_text(now)))
-    if old.static != new.static:
-        out += _static_differences(fun, old.static, new.static)
-    if old.settings is not new.settings:
-        out += [Difference("settings", "", "", each) for each in new.settings.changes_from(old.settings)]
-    if old.axes != new.axes:
-        out.append(Difference("axes", "mapped axes", _axes_text(old.axes), _axes_text(new.axes)))
-    return out or [Difference("first", "", "", "first call")]
-
-
-def type_text(aval: ShapedArray) -> str:
-    """``f32[3]``, and whether it is weakly typed: what can differ between two signatures."""
-    return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
-
-
-def _type_kind(was: ShapedArray, now: ShapedArray) -> str:
-    if was.shape != now.shape:
-        return "shape"
-    return "dtype" if was.dtype != now.dtype else "weak_type"
-
-
-def _axes_text(axes: tuple[tuple[Any, int], ...]) -> str:
-    return ", ".join(f"{name!r} of size {size}" for name, size in axes) or "none"
-
-
-def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
-    """By the parameters' names: what came, what went, and what is another kind of container."""
-    out = []
-    for each in tree_diff(old, new):
-        where = _path_name(fun, new, each.path)
-        if where and "types differ" in each.reason:
-            out.append(Difference("tree", where, _kind_text(each.first), _kind_text(each.second)))
-    seen = tuple(each.where for each in out)
-    # what is inside of these is told with them
-    inside = tuple(where + mark for where in seen for mark in "[.")
-    was, now = leaf_names(fun, old), leaf_names(fun, new)
-    for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):
-        left = [n for n in names if n not in others and n not in seen and not n.startswith(inside)]
-        out += [Difference("tree", n, "", what) for n in left]
-    return out or [Difference("tree", "", "", "its containers hold other data, or an argument came by keyword")]
-
-
-def _kind_text(text: str) -> str:
-    """``list of length 2`` for what ``tree_diff`` says of a subtree."""
-    return text.replace("<class '", "").replace("'>", "").replace("a pytree leaf", "an array")
-
-
-def _path_name(fun: Any, tree: Any, path: Sequence[Any]) -> str:
-    """The parameter at ``path`` of ``(args, kwargs)``, with the rest of the path; '' for the roots themselves."""
-    if len(path) < 2:
-        return ""
-    args, kwargs = tree_unflatten(tree, range(tree.num_leaves))
-    if path[0].idx:
-        return str(path[1].key) + keystr(tuple(path[2:]))
-    try:
-        parameters = list(inspect.signature(fun).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-    index = path[1].idx
-    name = parameters[index] if index < len(parameters) else f"args[{index}]"
-    return name + keystr(tuple(path[2:]))
-
-
-def _static_differences(fun: Any, old: Sequence[Any], new: Sequence[Any]) -> list[Difference]:
-    was = {where: (kind, value) for where, kind, value in old}
-    now = {where: (kind, value) for where, kind, value in new}
-    out = []
-    for where in dict.fromkeys([*was, *now]):
-        if where in was and where in now and was[where] == now[where]:
-            continue
-        before, after = _static_text(was.get(where)), _static_text(now.get(where))
-        kind = "static"
-        if before == after and was[where][0] is now[where][0]:
-            kind, after = "unequal static", f"another object that prints as {after}"
-        elif before == after:
-            before, after = (f"{text} of type {d[where][0].__name__}" for text, d in ((before, was), (after, now)))
-        out.append(Difference(kind, _static_name(fun, where), before, after))
-    return out
-
-
-def _static_name(fun: Any, where: Any) -> str:
-    if isinstance(where, str):
-        return where
-    try:
-        return list(inspect.signature(fun).parameters)[where]
-    except (TypeError, ValueError, IndexError):
-        return f"args[{where}]"
-
-
-def _static_text(given: tuple[type, Any] | None) -> str:
-    if given is None:
-        return "not given"
-    try:
-        text = repr(given[1])
-    except Exception:
-        text = f"a {given[0].__name__}"
-    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "..."
-
-
-def _advice(difference: Difference) -> str:
-    """The one thing to change about ``difference``."""
-    dtype = ""
-    if difference.kind in ("dtype", "weak_type"):
-        dtype = dtype_name(dtypes.from_short_name(difference.before.partition("[")[0]))
-    return ADVICE[difference.kind].format(where=difference.where or "the arguments", dtype=dtype)

@@ -10,6 +10,7 @@ from typing import Any
 from minijax.api import misses
 from minijax.api.batching import check_axes, describe_sizes
 from minijax.api.compile import open_over_tracers, unhashable_static
+from minijax.api.differences import CallSignature, Miss
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, int_or_ints, named_like
 from minijax.backend import pjrt
 from minijax.config import trace_key
@@ -111,18 +112,20 @@ class PmapFunction:
         in_tree, avals, *_ = key
         cache = observe.staging_cache(self.cache) if observe.observers else self.cache
         staged = self._get(cache, key)
+        missed = None
         if staged is None or observe.on_cache:
-            misses.announce("staging", self.fun, key, staged is not None, self._explain)
+            missed = misses.announce("staging", self.fun, key, staged is not None, self._explain)
         if staged is None:
             axes = self._in_axes(in_axes, dynamic, leaves)
             local, total = self._sizes(leaves, axes, in_tree, static)
             params, outer, out_tree = self._stage(in_tree, avals, axes, local, total, static)
             params["donated_invars"] = (*[False] * len(outer), *self._donated(len(args), dynamic, kwargs))
             staged = StagedPmap(params, outer, in_tree, out_tree)
-            misses.store(cache, key, staged, outer, self.fun, "pmap", MAX_SIGNATURES)
+            misses.store(cache, key, staged, outer, self.fun, "pmap", MAX_SIGNATURES, missed)
+            params["jaxpr"].memo["missed"] = missed
         return staged, leaves
 
-    def explain_cache_miss(self, *args: Any, **kwargs: Any) -> misses.Miss | None:
+    def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
         """Why a call with these arguments would be traced; None if it is cached. Nothing is run."""
         dynamic, static, _ = self._split(args)
         key, _ = self._key(dynamic, static, kwargs)
@@ -134,13 +137,16 @@ class PmapFunction:
         except TypeError:
             raise unhashable_static((key[2], ()), self.subject, "pmapped") from None
 
-    def _explain(self, key: tuple[Any, ...]) -> misses.Miss:
+    def _explain(self, key: tuple[Any, ...], reprs: bool = True) -> Miss:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""
         if key in self.cache:
             return misses.RETRACED
-        earlier = [misses.CallSignature(*each) for each in misses.latest(self.cache)]
-        signature = misses.CallSignature(*key)
-        return misses.explain(self.fun, key, signature, earlier, "pmap", self._with_static(signature.static))
+        earlier = [CallSignature(*each) for each, _ in misses.latest(self.cache)]
+        signature = CallSignature(*key)
+        with_static = self._with_static(signature.static)
+        return misses.explain(
+            self.fun, key, signature, earlier, "pmap", with_static, reprs=reprs, known=len(self.cache)
+        )
 
     def _stage(
         self, in_tree: Any, avals: Sequence[Any], axes: Sequence[int | None], local: int, total: int, static: Any

@@ -18,6 +18,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from minijax.core.missed import Missed
+
 Hook = list[Callable[..., None]]
 
 # One list per hook; ``if on_bind_enter:`` is what the engine tests.
@@ -227,17 +229,23 @@ def emit(hook: Hook, *args: Any) -> None:
 
 
 class timed:
-    """Context manager: announces how long phase ``phase`` of function ``name`` took, if anybody listens."""
+    """Context manager: announces how long phase ``phase`` of function ``name`` took, if anybody listens.
 
-    __slots__ = ("phase", "name", "start")
+    ``blamed`` is the miss of a cache that it follows from, which keeps what it took.
+    """
 
-    def __init__(self, phase: str, name: str) -> None:
+    __slots__ = ("phase", "name", "blamed", "start")
+
+    def __init__(self, phase: str, name: str, blamed: Missed | None = None) -> None:
         self.phase = phase
         self.name = name
+        self.blamed = blamed
 
     def __enter__(self) -> None:
         self.start = time.perf_counter()
 
     def __exit__(self, *exc: object) -> None:
+        if self.blamed is not None:
+            self.blamed.took(self.phase, time.perf_counter() - self.start)
         if on_phase and exc[0] is None:
             emit(on_phase, self.phase, self.name, time.perf_counter() - self.start)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import pjrt
-from minijax.core import dtypes, observe
+from minijax.core import dtypes, missed, observe
 from minijax.core.array import Array, as_array, device_array, get_aval, set_fetch
 from minijax.core.guards import check, guards
 from minijax.core.lists import partition, split_list
@@ -99,7 +99,7 @@ class Compiled:
         self.float0s = [i for i, aval in enumerate(self.out_avals) if aval.dtype == dtypes.float0]
         # whether running it again is nothing but handing buffers to the executable and wrapping the results
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
-        with observe.timed("compile", name):
+        with observe.timed("compile", name, closed.memo.get("missed")):
             self.executable = self._compile(closed, text, host_callbacks)
         self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated)
         self.const_buffers = [to_buffer(c) for c in closed.consts]
@@ -271,7 +271,7 @@ def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Mod
     key = ("stablehlo", name, tuple(donated))
     module = closed.memo.get(key)
     if module is None:
-        with observe.timed("lower", name):
+        with observe.timed("lower", name, closed.memo.get("missed")):
             callbacks: list[Any] = []
             replicas = replicas_needed(closed)
             text = lower_closed(closed, name, donated, replicas, platform=pjrt.platform, host_callbacks=callbacks)
@@ -304,8 +304,7 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Co
     key = ("executable", tuple(donated))
     program = closed.memo.get(key)
     if program is None:
-        if guards or observe.on_cache:
-            _announce(closed, name, key)
+        _announce(closed, name, key)
         module = lowered(closed, name, donated)
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
         program = closed.memo[key] = kind(closed, name, donated, module.text, module.host_callbacks)
@@ -317,13 +316,18 @@ _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose
 
 
 def _announce(closed: ClosedJaxpr, name: str, key: Any) -> None:
-    """Tell guards that ``closed`` is about to be compiled; and observers, if no cache of functions has told them."""
+    """Tell guards that ``closed`` is about to be compiled.
+
+    If no cache of functions has told observers, they are told too, and the miss is kept.
+    """
     made_by = closed.memo.get("made_by", "")
     reason = f"the {_MADE_BY.get(made_by, made_by)} of {name} is compiled for the first time" if made_by else ""
     if guards:
         check("compiled", name, lambda: reason or "its program is run for the first time")
-    if reason and observe.on_cache:
-        observe.emit(observe.on_cache, "compilation", name, False, key, reason)
+    if reason:
+        if observe.on_cache:
+            observe.emit(observe.on_cache, "compilation", name, False, key, reason)
+        closed.memo["missed"] = missed.add("compilation", name, name, reason)
 
 
 @jit_p.def_impl

@@ -156,7 +156,7 @@ class PmapProgram:
         axes = [(params["axis_name"], size)]
         if guards:
             check("compiled", name, lambda: "its program is run for the first time")
-        with observe.timed("lower", name):
+        with observe.timed("lower", name, closed.memo.get("missed")):
             self.text = lower_closed(
                 closed,
                 name,
@@ -168,7 +168,7 @@ class PmapProgram:
             )
         if observe.on_lowered:
             observe.emit(observe.on_lowered, name, self.text)
-        with observe.timed("compile", name):
+        with observe.timed("compile", name, closed.memo.get("missed")):
             self.executable = pjrt.compile(
                 self.text,
                 name=name,

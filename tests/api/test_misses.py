@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import gc
+import re
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -17,9 +21,12 @@ import minijax.numpy as jnp
 from minijax import enable_x64, grad, jit, lax, vmap
 from minijax.api import compile as api_compile
 from minijax.api import misses
-from minijax.api.misses import Miss
+from minijax.api.differences import CallSignature, Miss, nearest, type_advice
 from minijax.config import trace_key
-from minijax.core import observe
+from minijax.core import dtypes, missed, observe
+from minijax.core.avals import ShapedArray
+from minijax.errors import RecompilationError
+from minijax.tools import no_recompile
 
 
 class Reasons(observe.Observer):
@@ -87,8 +94,8 @@ KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str,
     "dtype": (
         lambda: jit(step),
         (params(3), np.float32(2)),
-        (params(3), np.int32(2)),
-        "scale: f32[] became i32[]",
+        (params(3), np.float16(2)),
+        "scale: f32[] became f16[]",
         "jnp.asarray(scale, jnp.float32)",
     ),
     "weak type": (
@@ -141,6 +148,15 @@ KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str,
         "option: 1 became True",
         "make option dynamic",
     ),
+    "static text": (static, (1.0, "sum"), (1.0, "mean"), "option: 'sum' became 'mean'", "few values of option"),
+    "static function": (
+        static,
+        (1.0, params),
+        (1.0, step),
+        f"option: params at {__file__}:{params.__code__.co_firstlineno} became step at "
+        f"{__file__}:{step.__code__.co_firstlineno}",
+        "Make the function that is passed for option once",
+    ),
     "unequal static": (
         static,
         (1.0, Plain()),
@@ -174,12 +190,98 @@ def test_keyword_arguments_go_by_their_names() -> None:
     assert str(miss) == "factor: f32[] (weak_type) became f32[2]" and miss.earlier == 2
 
 
-def test_the_nearest_signature_is_compared() -> None:
+def aval(text: str) -> Any:
+    """``f32[3]``; ``~f32[]`` is weakly typed."""
+    dtype, _, shape = text.strip("~]").partition("[")
+    dims = tuple(map(int, filter(None, shape.split(","))))
+    return ShapedArray(dims, dtypes.from_short_name(dtype), text.startswith("~"))
+
+
+# (the types of earlier calls in their order, those of the new call, which of them it is compared with): ``|`` begins
+# the next call, spaces part the arguments of one
+NEAREST = [
+    ("~f32[] | ~i32[]", "f32[]", "~f32[]"),  # weak type before dtype
+    ("~i32[] | ~f32[]", "f32[]", "~f32[]"),
+    ("~i32[] | i32[3]", "f32[]", "~i32[]"),  # dtype, even with the weak type, before rank
+    ("i32[4] | f32[3]", "f32[4]", "i32[4]"),  # dtype before shape
+    ("f32[3] | i32[4]", "f32[4]", "i32[4]"),
+    ("f32[3,4] | i32[4]", "f32[4]", "i32[4]"),
+    ("f32[5] | f32[1,4]", "f32[4]", "f32[5]"),  # shape before rank
+    ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # of one kind the latest ...
+    ("f32[2,9] | f32[2,8]", "f32[3,9]", "f32[2,9]"),  # ... where no fewer dimensions differ ...
+    ("f32[3] | f32[100]", "f32[4]", "f32[3]"),  # ... nor sizes by less
+    ("bf16[3] | i32[3]", "f32[3]", "bf16[3]"),  # a float is nearer to a float
+    ("bool[3] | f32[4,2]", "f32[2,2]", "f32[4,2]"),
+    ("f32[] f32[3] | f32[7] f32[]", "f32[] f32[]", "f32[7] f32[]"),  # of one rank difference the latest
+    ("f32[4] f32[2] | f32[9] f32[9]", "f32[4] f32[7]", "f32[4] f32[2]"),  # one shape before two
+    ("f32[3] f32[3] | i32[3] i32[3]", "f32[3] f32[4]", "f32[3] f32[3]"),
+    ("f32[3] | f32[3] f32[3]", "bool[2,2]", "f32[3]"),  # any type before another tree
+    ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # of trees that with more in common
+]
+
+
+@pytest.mark.parametrize(("earlier", "new", "expected"), NEAREST)
+def test_the_nearest_signature_is_compared(earlier: str, new: str, expected: str) -> None:
+    def signature(text: str, static: tuple[Any, ...] = ()) -> CallSignature:
+        avals = tuple(map(aval, text.split()))
+        return CallSignature(minijax.tree_util.tree_structure((avals, {})), avals, static, trace_key(), ())
+
+    known = [signature(each) for each in earlier.split(" | ")]
+    assert nearest(signature(new), known[::-1]) == signature(expected)
+
+
+def test_other_static_arguments_and_settings_are_further_than_types() -> None:
+    f = jit(lambda x, n: x, static_argnums=1)
+    f.trace(jnp.ones(3), 5)
+    f.trace(jnp.ones(4), 6)
+    assert str(f.explain_cache_miss(np.ones(4, np.int32), 5)) == "x: f32[3] became i32[4]"
+    x = np.ones(4, np.float32)
+    with enable_x64():
+        assert str(f.explain_cache_miss(x, 6)) == "enable_x64 was False and is True"
+        f.trace(x, 7)
+        assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # of equals the latest
+
+
+def test_the_reason_says_what_it_was_compared_with() -> None:
     f = jit(lambda x, y: x)
     for shape in ((3,), (4,), (5,)):
         f.trace(jnp.ones(shape), jnp.ones(2))
     miss = f.explain_cache_miss(jnp.ones(4), jnp.ones(7))
-    assert str(miss) == "y: f32[2] became f32[7]" and miss.earlier == 3
+    assert str(miss) == "y: f32[2] became f32[7]" and (miss.earlier, miss.known) == (3, 3)
+
+
+# What no advice may tell to convert: by whether a value could be lost on the way.
+TYPES = ["bool[3]", "f32[2,2]", "~f32[]", "~i32[]", "f32[]", "i32[]", "i8[3]", "u8[3]", "f16[3]", "bf16[3]", "f32[3]"]
+TYPES += ["f32[4]", "c64[3]", "~c64[]", "i32[3,1]", "u32[3]", "bool[]"]
+
+
+@pytest.mark.parametrize("was", TYPES)
+def test_no_advice_loses_anything(was: str) -> None:
+    """Whatever is told to be converted holds every value of both types, and only what has one rank is padded."""
+    for now in TYPES:
+        before, after = aval(was), aval(now)
+        if before is after:
+            continue
+        advice = type_advice("x", before, after)
+        assert advice.endswith(".") and "{" not in advice
+        for name in re.findall(r"jnp\.(\w+)[)(]", advice.replace("jnp.asarray", "")):
+            target = np.dtype(dtypes.from_short_name(name))
+            assert all(np.can_cast(each.dtype, target, "safe") for each in (before, after)), (was, now, advice)
+        if "Pad" in advice:
+            assert before.ndim == after.ndim and before.shape != after.shape, (was, now)
+            assert before.dtype == after.dtype or "Convert x" in advice, (was, now)
+
+
+def test_advice_about_types() -> None:
+    def of(was: str, now: str) -> str:
+        return type_advice("x", aval(was), aval(now))
+
+    assert "Write x as the same kind of Python number" in of("~f32[]", "~i32[]")
+    assert of("f32[]", "~f32[]").startswith("Pass jnp.float32(...) for x")
+    assert of("bool[3]", "f32[2,2]").startswith("Keep them apart: bool[3] and f32[2,2] are different data")
+    assert of("i32[]", "f32[]").startswith("Make x of one dtype from the start")
+    assert "jnp.asarray(x, jnp.float32)" in of("f32[3]", "bf16[4]") and "Pad x" in of("f32[3]", "bf16[4]")
+    assert of("f32[3]", "f32[3,3]").startswith("Give x the same number of dimensions")
 
 
 def test_many_differences_are_counted() -> None:
@@ -363,13 +465,13 @@ def test_choosing_among_many_signatures_is_quick() -> None:
     f = jit(lambda tree, n: tree["a"])
     trees = [minijax.tree_util.tree_structure((({"a": 1.0, f"b{i}": 1.0}, 1.0), {})) for i in range(300)]
     aval = jnp.ones(3).aval
-    old = [misses.CallSignature(tree, (aval,) * 3, (), trace_key(), ()) for tree in trees]
-    new = misses.CallSignature(trees[7], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
+    old = [CallSignature(tree, (aval,) * 3, (), trace_key(), ()) for tree in trees]
+    new = CallSignature(trees[7], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
     began = time.perf_counter()
     miss = misses.explain(f.fun, "key", new, old, "jit")
     assert time.perf_counter() - began < 0.5
     assert miss.earlier == misses.MOST_COMPARED  # the latest are compared, and the 7th is not among them
-    new = misses.CallSignature(trees[290], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
+    new = CallSignature(trees[290], (aval, aval, jnp.ones(4).aval), (), trace_key(), ())
     assert str(misses.explain(f.fun, "key", new, old, "jit")) == "n: f32[3] became f32[4]"
 
 
@@ -417,4 +519,103 @@ def test_of_many_signatures_few_are_read() -> None:
     f.trace(1.0)
     (key,) = f.cache
     f.cache.update({(*key[:-1], i): f.cache[key] for i in range(1000)})
-    assert len(misses.latest(f.cache)) == misses.MOST_COMPARED and misses.latest(f.cache)[-1][-1] == 999
+    assert len(misses.latest(f.cache)) == misses.MOST_COMPARED and misses.latest(f.cache)[-1][0][-1] == 999
+
+
+# --- what is kept of misses that nobody watched ------------------------------------------------------------------
+
+
+def test_misses_are_kept_though_nobody_watches() -> None:
+    def f(x: Any, n: Any) -> Any:
+        return x * x
+
+    g, began = jit(f, static_argnums=1), missed.total()
+    g(jnp.ones(3), Plain())
+    g(jnp.ones(4), 2), g(jnp.ones(4), 2)
+    lax.scan(lambda c, x: (c, x), 0.0, jnp.ones(3))
+    grad(g)(1.0, 2)
+    kept = missed.since(began)
+    assert missed.total() - began == len(kept)
+    line = f.__code__.co_firstlineno + 4
+    assert [(each.cache, each.name, str(each.reason)) for each in kept[:3]] == [
+        ("staging", "f", "first call"),
+        ("staging", "f", "x: f32[3] became f32[4]; n: a Plain became 2"),  # no repr of the user's was run
+        ("body", "<lambda>", "first call"),
+    ]
+    assert [each.place.rpartition(":")[2] for each in kept[:3]] == [
+        f"{line + i} (test_misses_are_kept_though_nobody_watches)" for i in range(3)
+    ]
+    assert kept[0].subject == f"f at {__file__}:{line - 4}" and kept[1].number == began + 1
+    assert all(list(each.costs) == ["trace", "lower", "compile"] and each.seconds > 0 for each in kept[:2])
+    assert list(kept[2].costs) == ["trace"]  # it was evaluated
+    made = [str(each.reason) for each in kept if each.cache == "compilation"]
+    assert made[:1] == ["the known part of f is compiled for the first time"]
+    assert repr(kept[0]).startswith(f"f at {__file__}:{line - 4} was traced at {__file__}:{line} (test_")
+    assert missed.counts()[kept[0].subject] == 3
+
+
+def test_what_is_not_traced_or_traced_to_be_watched_is_not_kept() -> None:
+    f, began = jit(lambda x: x), missed.total()
+    with pytest.raises(RecompilationError), no_recompile():
+        f(1.0)
+    f.explain_cache_miss(1.0)
+    assert missed.total() == began
+    f(1.0)
+    with observe.watching(Reasons()), observe.retracing():
+        f(2.0)
+    assert missed.total() == began + 1
+
+
+def test_a_comparison_that_raises_does_not_stop_a_call() -> None:
+    class Odd:
+        def __hash__(self) -> int:
+            return id(self)
+
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("no")
+
+    f, began = static(), missed.total()
+    assert [float(f(1.0, Odd())), float(f(1.0, Odd()))] == [1.0, 1.0]
+    assert missed.since(began)[1].reason == "not known: comparing with earlier calls raised RuntimeError"
+
+
+def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missed, "_kept", collections.deque(maxlen=50))
+    monkeypatch.setattr(missed, "MOST_NAMES", 3)
+    monkeypatch.setattr(missed, "_by_subject", {})
+    began, interval = missed.total(), sys.getswitchinterval()
+
+    def work(name: str) -> None:
+        for _ in range(300):
+            missed.add("staging", name, name, "first call")
+
+    threads = [threading.Thread(target=work, args=(f"f{i}",)) for i in range(4)]
+    try:
+        sys.setswitchinterval(1e-6)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert missed.total() - began == 1200
+    assert [each.number - began for each in missed.since(began)] == list(range(1150, 1200))
+    assert len(missed.counts()) == 3 and set(missed.counts().values()) == {300}
+
+
+def test_a_kept_miss_keeps_nothing_of_the_users_alive() -> None:
+    class Config:
+        pass
+
+    def run() -> list[Any]:
+        big, config, weights = jnp.ones(1000), Config(), np.ones(1000, np.float32)
+        f = jit(lambda x, of: jnp.sum(x * big) + weights.sum(), static_argnums=1)
+        g = jit(functools.partial(lambda w, x: w * x, big))
+        f(big, config), f(weights, config), g(1.0), grad(f)(big, config)
+        lax.scan(lambda c, x: (c, x * big[0]), 0.0, jnp.ones(3))
+        return [weakref.ref(each) for each in (big, config, weights, f, f.fun, g, g.fun)]
+
+    began = missed.total()
+    refs = run()
+    gc.collect()
+    assert len(missed.since(began)) > 4 and [ref() for ref in refs] == [None] * len(refs)

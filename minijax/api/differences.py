@@ -1,0 +1,372 @@
+"""Signatures of staged functions: how far apart two are, in what they differ, and what to change.
+
+``Miss`` is the reason for a miss in the form that is shown. Which signature a call is compared with, and what else may
+have made a cache miss, is ``api.misses``'s business.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import is_not
+from types import FunctionType, NoneType
+from typing import Any
+
+import numpy as np
+
+from minijax.api.flat import describe, leaf_names
+from minijax.config import TraceKey
+from minijax.core import dtypes
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.named import NamedTuple
+from minijax.pytree import keystr, tree_diff, tree_unflatten
+
+MOST_DIFFERENCES = 6
+_LONGEST_VALUE = 60
+
+
+class CallSignature(NamedTuple):
+    """What a call must agree in with an earlier one: the tree of ``(args, kwargs)``, the types of its leaves, its
+    static arguments as (position or name, type, value), the settings, and the names and sizes of mapped axes."""
+
+    tree: Any
+    avals: tuple[ShapedArray, ...]
+    static: tuple[tuple[Any, type, Any], ...]
+    settings: TraceKey
+    axes: tuple[tuple[Any, int], ...]
+
+
+class Difference(NamedTuple):
+    """One thing that is not as it was. ``kind`` is one of ``ADVICE``'s keys, ``where`` an argument's path (or '')."""
+
+    kind: str
+    where: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        change = f"{self.before} became {self.after}" if self.before else self.after
+        return f"{self.where}: {change}" if self.where else change
+
+
+class Miss(str):
+    """The reason for a miss, as text.
+
+    Its parts are ``differences`` and ``advice`` (a sentence); ``earlier`` is the number of signatures of the cache
+    that it was compared with, ``known`` how many the cache has: the latest are compared.
+    """
+
+    differences: tuple[Difference, ...]
+    advice: str
+    earlier: int
+    known: int
+
+    def __new__(cls, differences: Sequence[Difference], advice: str, earlier: int, known: int = 0) -> Miss:
+        shown = [str(each) for each in differences[:MOST_DIFFERENCES]]
+        if len(differences) > MOST_DIFFERENCES:
+            shown.append(f"and {len(differences) - MOST_DIFFERENCES} more")
+        made = super().__new__(cls, "; ".join(shown))
+        made.differences, made.advice, made.earlier = tuple(differences), advice, earlier
+        made.known = max(known, earlier)
+        return made
+
+
+# What to do about a difference of each kind; ``{where}`` is the argument. Advice never loses anything: what it tells to
+# convert keeps every value.
+ADVICE = {
+    "first": "The first call traces and compiles; calls with arguments of the same types are cached after it.",
+    "function": "Make it once, outside of the loop or function that makes it anew, and call that: every evaluation of "
+    "a lambda, a def, a partial or a wrapper such as grad(f) is a new function, whose cache is empty.",
+    "redefined": "A function that is defined again begins with an empty cache: define it once to keep what it has.",
+    "options": "Each set of options (static_argnums, donate_argnums) has a cache of its own: use one jitted function.",
+    "shape": "Pad {where} to one shape, or to few, and mask what is padded: each shape is traced and compiled for "
+    "itself.",
+    "rank": "Give {where} the same number of dimensions every time (x[None] adds one, vmap maps over one). Or keep "
+    "both: each is compiled once, then cached.",
+    "dtype": "Convert {where} to one dtype before every call, as in jnp.asarray({where}, jnp.{dtype}), which keeps "
+    "every value.",
+    "python number": "Write {where} as the same kind of Python number every time (1.0 for 1, where a float is meant): "
+    "bool, int, float and complex are traced each for itself.",
+    "other dtype": "Make {where} of one dtype from the start: no conversion between {before} and {after} keeps every "
+    "value. Or keep both: each is compiled once, then cached.",
+    "other data": "Keep them apart: {before} and {after} are different data, which no conversion makes one. Each is "
+    "compiled once, then cached.",
+    "weak_type": "Pass jnp.{dtype}(...) for {where}, every time: a Python number is weakly typed, an array is not.",
+    "static": "Each value of a static argument is compiled for itself: make {where} dynamic if no shape and no Python "
+    "control flow depends on it, or call with few values.",
+    "static object": "Each value of a static argument is compiled for itself: call with few values of {where}, and "
+    "with equal ones where the same is meant.",
+    "static function": "Make the function that is passed for {where} once, and pass that: a lambda or partial that is "
+    "made anew is another value, and compiled for itself.",
+    "unequal static": "Give the class of {where} __eq__ and __hash__: two objects that print alike were not equal.",
+    "tree": "Pass the same arguments, in the same containers, every time.",
+    "settings": "Set it once, before the first call: what is compiled depends on it.",
+    "axes": "Call it under the same axis names and sizes.",
+    "evicted": "A cache holds so many signatures and no more: call with fewer, such as shapes padded to few sizes.",
+    "cleared": "Leave clear_cache() out where time matters.",
+    "retraced": "Nothing is to be changed: it is cached, and was traced to be watched.",
+    "closed over": "Pass it as an argument: what was traced with a tracer of another transformation inside belongs to "
+    "one run of that and is not kept.",
+}
+
+# --- how far apart -----------------------------------------------------------------------------------------------
+
+# What each kind of difference counts for: together those of one argument in dtype and weak type count for less than
+# one in shape, and so on up to another tree of arguments.
+_WEAK_TYPE = 1
+_DTYPE = 4
+_OTHER_KIND = 2
+_SHAPE = 16
+_STATIC = 64
+_SETTINGS = 64
+_RANK = 256
+_TREE = 1 << 20
+
+
+def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature:
+    """Of ``known`` signatures, of which there is one, that which ``new`` differs from least; of equals the first.
+
+    It is found quickly, since there may be hundreds: what is further than the best so far is given up at once.
+    """
+    best, least, gap = None, sys.maxsize, 0
+    tree, avals, static, settings, axes = new
+    for old in known:
+        far = 0
+        if old.settings is not settings or old.axes != axes:
+            far = _SETTINGS * ((old.settings is not settings) + (old.axes != axes))
+        if old.static != static:
+            far += _STATIC * _unlike(static, old.static)
+        same_tree = old.tree is tree or old.tree == tree
+        if not same_tree:
+            far += _TREE
+        if far > least:
+            continue
+        if not same_tree:
+            types = Counter(avals)
+            types.subtract(old.avals)
+            far += sum(map(abs, types.values()))
+            if far < least:
+                best, least, gap = old, far, 0
+            continue
+        changed = list(compress(zip(old.avals, avals), map(is_not, old.avals, avals)))  # noqa: B905  (of one tree)
+        for was, now in changed:
+            far += _type_distance(was, now)
+            if far > least:
+                break
+        else:
+            apart = sum([_gap(was, now) for was, now in changed])
+            if far < least or apart < gap:
+                best, least, gap = old, far, apart
+    assert best is not None
+    return best
+
+
+def _unlike(new: tuple[Any, ...], old: tuple[Any, ...]) -> int:
+    """How many static arguments differ."""
+    return max(len(old), len(new)) - sum([bool(one == other) for one, other in zip(old, new, strict=False)])
+
+
+def _gap(was: ShapedArray, now: ShapedArray) -> int:
+    """By how much sizes differ: what decides between signatures that differ in as much."""
+    return sum(map(abs, map(int.__sub__, was.shape, now.shape))) if was.ndim == now.ndim else 0
+
+
+def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
+    """What the difference of an argument in its type counts for."""
+    far = _WEAK_TYPE if was.weak_type != now.weak_type else 0
+    if was.dtype != now.dtype:
+        far += _DTYPE + (_OTHER_KIND if dtypes.kind(was.dtype) != dtypes.kind(now.dtype) else 0)
+    if was.ndim != now.ndim:
+        far += _RANK
+    elif was.shape != now.shape:
+        far += _SHAPE + sum(map(int.__ne__, was.shape, now.shape))
+    return far
+
+
+# --- in what -----------------------------------------------------------------------------------------------------
+
+
+def differences(
+    fun: Any, with_static: Any, old: CallSignature, new: CallSignature, reprs: bool = True
+) -> tuple[list[Difference], str]:
+    """Everything in which ``new`` differs from ``old``, and what to change about the first of it.
+
+    ``reprs`` lets static arguments print themselves.
+    """
+    out: list[Difference] = []
+    advice = ""
+    if old.tree != new.tree:
+        out += _tree_differences(with_static, old.tree, new.tree)
+    elif old.avals != new.avals:
+        names = leaf_names(with_static, new.tree)
+        for name, was, now in zip(names, old.avals, new.avals, strict=True):
+            if was is not now:
+                out.append(Difference(_type_kind(was, now), name, type_text(was), type_text(now)))
+                advice = advice or type_advice(out[0].where, was, now)
+    if old.static != new.static:
+        out += _static_differences(fun, old.static, new.static, reprs)
+    if old.settings is not new.settings:
+        out += [Difference("settings", "", "", each) for each in new.settings.changes_from(old.settings)]
+    if old.axes != new.axes:
+        out.append(Difference("axes", "mapped axes", _axes_text(old.axes), _axes_text(new.axes)))
+    if not out:
+        out.append(Difference("first", "", "", "first call"))
+    return out, advice or advice_about(out[0])
+
+
+def advice_about(difference: Difference) -> str:
+    """The one thing to change about a difference that is not one of types."""
+    return ADVICE[difference.kind].format(where=difference.where or "the arguments")
+
+
+def type_text(aval: ShapedArray) -> str:
+    """``f32[3]``, and whether it is weakly typed: what can differ between two signatures."""
+    return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
+
+
+def _type_kind(was: ShapedArray, now: ShapedArray) -> str:
+    if was.ndim != now.ndim:
+        return "rank"
+    if was.shape != now.shape:
+        return "shape"
+    return "dtype" if was.dtype != now.dtype else "weak_type"
+
+
+def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
+    """What to change so that an argument is of one type. Nothing that it tells to convert loses a value."""
+    names = {"where": where or "the arguments", "before": was.str_short(), "after": now.str_short(), "dtype": ""}
+    kinds: list[str] = []
+    if was.dtype != now.dtype:
+        common = _common_dtype(was.dtype, now.dtype)
+        if common is not None:
+            kinds, names["dtype"] = ["dtype"], dtype_name(common)
+        elif was.weak_type and now.weak_type and not was.ndim and not now.ndim:
+            kinds = ["python number"]
+        else:
+            kinds = ["other dtype" if was.shape == now.shape else "other data"]
+            return ADVICE[kinds[0]].format(**names)
+    if was.ndim != now.ndim:
+        kinds.append("rank")
+    elif was.shape != now.shape:
+        kinds.append("shape")
+    if not kinds:
+        kinds, names["dtype"] = ["weak_type"], dtype_name(now.dtype)
+    return " ".join(ADVICE[kind].format(**names) for kind in kinds)
+
+
+def _common_dtype(was: np.dtype, now: np.dtype) -> np.dtype | None:
+    """The one of two dtypes that holds every value of the other; None if neither does, or one is of truth values."""
+    if dtypes.is_bool(was) or dtypes.is_bool(now):
+        return None
+    try:
+        if np.can_cast(was, now, "safe"):
+            return now
+        return was if np.can_cast(now, was, "safe") else None
+    except TypeError:  # a dtype that NumPy does not know, such as a key's
+        return None
+
+
+def _axes_text(axes: tuple[tuple[Any, int], ...]) -> str:
+    return ", ".join(f"{name!r} of size {size}" for name, size in axes) or "none"
+
+
+def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
+    """By the parameters' names: what came, what went, and what is another kind of container."""
+    out = []
+    for each in tree_diff(old, new):
+        where = _path_name(fun, new, each.path)
+        if where and "types differ" in each.reason:
+            out.append(Difference("tree", where, _kind_text(each.first), _kind_text(each.second)))
+    seen = tuple(each.where for each in out)
+    # what is inside of these is told with them
+    inside = tuple(where + mark for where in seen for mark in "[.")
+    was, now = leaf_names(fun, old), leaf_names(fun, new)
+    for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):
+        left = [n for n in names if n not in others and n not in seen and not n.startswith(inside)]
+        out += [Difference("tree", n, "", what) for n in left]
+    return out or [Difference("tree", "", "", "its containers hold other data, or an argument came by keyword")]
+
+
+def _kind_text(text: str) -> str:
+    """``list of length 2`` for what ``tree_diff`` says of a subtree."""
+    return text.replace("<class '", "").replace("'>", "").replace("a pytree leaf", "an array")
+
+
+def _path_name(fun: Any, tree: Any, path: Sequence[Any]) -> str:
+    """The parameter at ``path`` of ``(args, kwargs)``, with the rest of the path; '' for the roots themselves."""
+    if len(path) < 2:
+        return ""
+    args, kwargs = tree_unflatten(tree, range(tree.num_leaves))
+    if path[0].idx:
+        return str(path[1].key) + keystr(tuple(path[2:]))
+    try:
+        parameters = list(inspect.signature(fun).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    index = path[1].idx
+    name = parameters[index] if index < len(parameters) else f"args[{index}]"
+    return name + keystr(tuple(path[2:]))
+
+
+def _static_differences(
+    fun: Any, old: Sequence[Any], new: Sequence[Any], reprs: bool
+) -> Iterator[Difference]:
+    was = {where: (kind, value) for where, kind, value in old}
+    now = {where: (kind, value) for where, kind, value in new}
+    for where in dict.fromkeys([*was, *now]):
+        if where in was and where in now and was[where] == now[where]:
+            continue
+        before, after = _static_text(was.get(where), reprs), _static_text(now.get(where), reprs)
+        kind = _static_kind([pair[1] for pair in (was.get(where), now.get(where)) if pair is not None])
+        if before == after and was[where][0] is now[where][0]:
+            told = reprs and kind == "static object"
+            kind = "unequal static" if told else kind
+            after = f"another object that prints as {after}" if told else f"another {after.removeprefix('a ')}"
+        elif before == after:
+            before, after = (f"{text} of type {d[where][0].__name__}" for text, d in ((before, was), (after, now)))
+        yield Difference(kind, _static_name(fun, where), before, after)
+
+
+def _static_kind(values: Sequence[Any]) -> str:
+    """What kind of difference the values of a static argument make: by what could be done about it."""
+    if all([isinstance(value, (bool, int, float, complex, np.generic)) for value in values]):
+        return "static"
+    if any([isinstance(value, (FunctionType, functools.partial)) for value in values]):
+        return "static function"
+    return "static object"
+
+
+def _static_name(fun: Any, where: Any) -> str:
+    if isinstance(where, str):
+        return where
+    try:
+        return list(inspect.signature(fun).parameters)[where]
+    except (TypeError, ValueError, IndexError):
+        return f"args[{where}]"
+
+
+def _static_text(given: tuple[type, Any] | None, reprs: bool) -> str:
+    """A static argument as text; without ``reprs`` no method of a class of the user's is called for it."""
+    if given is None:
+        return "not given"
+    kind, value = given
+    if isinstance(value, (FunctionType, functools.partial)):
+        return describe(value)
+    if not reprs and not _prints_itself(value):
+        return f"a {kind.__name__}"
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {kind.__name__}"
+    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "..."
+
+
+def _prints_itself(value: Any) -> bool:
+    """Whether the repr of ``value`` is Python's own, and short work."""
+    if type(value) is tuple:
+        return len(value) <= _LONGEST_VALUE and all(map(_prints_itself, value))
+    return type(value) in (bool, int, float, complex, str, bytes, NoneType)

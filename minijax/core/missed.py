@@ -1,0 +1,98 @@
+"""The latest misses of the caches of staged functions, kept whether or not anybody watches.
+
+A miss traces, and mostly compiles: noting it is little beside that. A hit knows nothing of this module. Only text and
+numbers are kept, so nothing of the user's lives longer for it. All misses are counted; of the entries the latest
+``MOST_KEPT`` are there, and of the functions the first ``MOST_NAMES`` are counted one by one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from minijax import errors
+
+MOST_KEPT = 1000
+MOST_NAMES = 1000
+
+
+class Missed:
+    """One miss.
+
+    Attributes:
+      number: its place among all misses of this process, from 0.
+      cache: the kind of cache: 'staging', 'body', 'compilation'.
+      name: the function's name.
+      subject: the function as errors call it: ``f at file.py:12``.
+      reason: why it missed; an ``api.differences.Miss`` has parts besides its text.
+      place: the user's line that made the call.
+      costs: phase ('trace', 'lower', 'compile') -> seconds, each as it ends. What is traced or compiled within
+        tracing counts there as well.
+    """
+
+    __slots__ = ("number", "cache", "name", "subject", "reason", "place", "costs", "_began")
+
+    def __init__(self, number: int, cache: str, name: str, subject: str, reason: str, place: str) -> None:
+        self.number = number
+        self.cache = cache
+        self.name = name
+        self.subject = subject
+        self.reason = reason
+        self.place = place
+        self.costs: dict[str, float] = {}
+        self._began = time.perf_counter()
+
+    def traced(self) -> None:
+        """Tracing, which began when this was made, has ended."""
+        self.took("trace", time.perf_counter() - self._began)
+
+    def took(self, phase: str, seconds: float) -> None:
+        """A phase has ended that this miss is to blame for."""
+        self.costs[phase] = self.costs.get(phase, 0.0) + seconds
+
+    @property
+    def seconds(self) -> float:
+        """What it cost so far."""
+        return sum(self.costs.values())
+
+    def __repr__(self) -> str:
+        verb = "compiled" if self.cache == "compilation" else "traced"
+        cost = f" ({self.seconds * 1000:.1f} ms)" if self.costs else ""
+        return f"{self.subject} was {verb} at {self.place}{cost}: {self.reason}"
+
+
+_lock = threading.Lock()
+_kept: deque[Missed] = deque(maxlen=MOST_KEPT)
+_total = 0
+_by_subject: dict[str, int] = {}
+
+
+def add(cache: str, name: str, subject: str, reason: str) -> Missed:
+    """Keep a miss of this kind of ``cache``; the caller is about to trace or compile."""
+    global _total
+    place = errors.source_line()
+    with _lock:
+        entry = Missed(_total, cache, name, subject, reason, place)
+        _total += 1
+        _kept.append(entry)
+        if subject in _by_subject or len(_by_subject) < MOST_NAMES:
+            _by_subject[subject] = _by_subject.get(subject, 0) + 1
+    return entry
+
+
+def total() -> int:
+    """How many misses there have been, which is the number of the next one."""
+    return _total
+
+
+def since(number: int = 0) -> tuple[Missed, ...]:
+    """The misses from ``number`` on that are kept, the earliest first: ``total() - number`` of them, or fewer."""
+    with _lock:
+        return tuple([entry for entry in _kept if entry.number >= number])
+
+
+def counts() -> dict[str, int]:
+    """How often each function missed, as far as they are counted one by one: see ``MOST_NAMES``."""
+    with _lock:
+        return dict(_by_subject)
