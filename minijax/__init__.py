@@ -3,7 +3,6 @@
 import importlib
 from typing import Any
 
-import minijax.ir.pretty  # noqa: F401  (installs the printer of jaxprs)
 from minijax import custom_derivatives, debug, distributed, lax, nn, numpy, tree, tree_util
 from minijax.api import (
     block_until_ready,

@@ -102,7 +102,10 @@ _start_nan_checks: Callable[[], None] = _no_checks
 
 
 def set_nan_checks(start: Callable[[], None]) -> None:
-    """Install what is called when some thread first turns ``debug_nans`` on: until then nobody pays for it."""
+    """Install what is called when some thread first turns ``debug_nans`` on: until then nobody pays for it.
+
+    ``interpreters.evaluate`` does, far above this file: evaluation then looks at each result.
+    """
     global _start_nan_checks
     _start_nan_checks = start
     if any(key.values[1] for key in _keys.values()):

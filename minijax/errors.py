@@ -55,7 +55,10 @@ _current_names: Callable[[], Any] = tuple
 
 
 def set_name_source(current_names: Callable[[], Any]) -> None:
-    """Install what tells the name stack at this place of the program."""
+    """Install what tells the name stack at this place of the program: ``core.names``, which reads the interpreters'.
+
+    Both stand above this file, from which every error is raised.
+    """
     global _current_names
     _current_names = current_names
 

@@ -1,7 +1,7 @@
 """Arrays: immutable values with a dtype and weak type, on the host (NumPy) or on a device.
 
 An ``Array`` holds a NumPy value, a device buffer, or both: it moves lazily, at first need, and remembers.
-Operators, indexing and methods are given to it by ``minijax.numpy``.
+Operators, indexing, methods and devices are given to it by ``minijax.numpy.operators``, which can compute them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from types import MethodType
 from typing import Any
 
 from minijax.core.primitive import Primitive
@@ -79,28 +78,26 @@ def _subjaxprs(params: dict[str, Any]) -> Iterator[ClosedJaxpr]:
                 yield item
 
 
-def follow_axes(primitive: Primitive) -> Primitive:
-    """Give ``primitive``, a collective or one with subjaxprs, a ``bind`` that considers named axes. Returns it.
+class AxisPrimitive(Primitive):
+    """A collective, or a primitive with subjaxprs: its ``bind`` considers named axes.
 
-    The ``bind`` of all others is not touched, and not made slower.
+    The ``bind`` of all others knows nothing of names, and is not made slower by them.
     """
-    primitive.bind = MethodType(_bind_following_axes, primitive)
-    return primitive
 
-
-def _bind_following_axes(self: Primitive, *args: Any, **params: Any) -> Any:
-    top = find_top_trace(args)
-    # a function being staged records the equation, names and all
-    if state.axis_env and len(state.stack) > top.level + 1:
-        names = axes_of(self, params)
-        if names:
-            for main in reversed(state.stack):
-                if main.level <= top.level:
-                    break
-                if main.trace_type is BatchTrace and main.global_data.name in names:
-                    top = main.trace
-                    break
-    return bind_at(self, top, args, params)
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the primitive to ``args``, at the innermost vmap of a name that it leaves free if there is one."""
+        top = find_top_trace(args)
+        # a function being staged records the equation, names and all
+        if state.axis_env and len(state.stack) > top.level + 1:
+            names = axes_of(self, params)
+            if names:
+                for main in reversed(state.stack):
+                    if main.level <= top.level:
+                        break
+                    if main.trace_type is BatchTrace and main.global_data.name in names:
+                        top = main.trace
+                        break
+        return bind_at(self, top, args, params)
 
 
 def axis_env_size(name: Any) -> int:

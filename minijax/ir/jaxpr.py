@@ -232,11 +232,10 @@ def _unprinted(jaxpr: Any, **options: Any) -> str:
     raise RuntimeError("minijax.ir.pretty has not been imported")
 
 
-# ``ir.pretty`` (a later module of this layer) puts the real printer here; ``str(jaxpr)`` must not import.
 pretty_printer = _unprinted
 
 
 def set_pretty_printer(printer: Any) -> None:
-    """Install the function behind ``str(jaxpr)``."""
+    """Install the function behind ``str(jaxpr)``: that of ``ir.pretty``, which is written in terms of this module."""
     global pretty_printer
     pretty_printer = printer

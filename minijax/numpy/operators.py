@@ -1,4 +1,4 @@
-"""The one place that gives ``Array`` and ``Tracer`` their operators, indexing and methods.
+"""The one place that gives ``Array`` and ``Tracer`` their operators, indexing, methods and devices.
 
 Both classes are declared in ``core``, which knows no operation; importing this module completes them.
 """
@@ -20,6 +20,7 @@ from minijax.numpy.index_update import IndexUpdate, take
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.promotion import OPERANDS, asarray, convert, ensure, index_tuple
 from minijax.ops import elementwise as ew
+from minijax.ops.sharded import addressable_shards, devices_of, layout_of
 
 Function = Callable[..., Any]
 
@@ -345,13 +346,24 @@ TRACER_METHODS: dict[str, Any] = {
 }
 
 
-def _install() -> None:
+# Of what has a value, and so lies somewhere.
+ARRAY_MEMBERS: dict[str, Any] = {
+    "devices": devices_of,
+    "sharding": property(layout_of),
+    "addressable_shards": property(addressable_shards),
+}
+
+
+def _complete_classes() -> None:
+    """Give the classes of ``core`` what is defined above it: their methods need primitives, which need them."""
     for name, function in {**OPERATORS, **METHODS}.items():
         setattr(AnyArray, name, function)
     for name, function in PROPERTIES.items():
         setattr(AnyArray, name, property(function))
     for name, function in TRACER_METHODS.items():
         setattr(Tracer, name, function)
+    for name, member in ARRAY_MEMBERS.items():
+        setattr(Array, name, member)
 
 
-_install()
+_complete_classes()

@@ -20,11 +20,10 @@ from minijax.core.array import Array, as_array, device_array, get_aval, set_fetc
 from minijax.core.guards import check, guards
 from minijax.core.lists import partition, split_list
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.named_axes import follow_axes, replicas_needed
+from minijax.interpreters.named_axes import AxisPrimitive, replicas_needed
 from minijax.interpreters.partial_eval import (
     dce_closed,
     dce_rules,
@@ -44,7 +43,7 @@ from minijax.lowering.lower import lower_closed, lower_places, lowering_rules
 from minijax.lowering.places import ModulePlaces
 from minijax.lowering.text import mlir_type
 
-jit_p = follow_axes(Primitive("jit", multiple_results=True))
+jit_p = AxisPrimitive("jit", multiple_results=True)
 jit_p.keeps_signatures = False
 
 

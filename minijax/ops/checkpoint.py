@@ -17,7 +17,7 @@ from minijax.core.lists import merge, partition
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_closed,
     dce_jaxpr,
@@ -103,7 +103,7 @@ def optimization_barrier(operand: Any) -> Any:
 # ------------------------------------------------------------------------------------------------ checkpoint
 
 # called as JAX calls it in printed jaxprs
-remat_p = follow_axes(Primitive("remat2", multiple_results=True))
+remat_p = AxisPrimitive("remat2", multiple_results=True)
 remat_p.keeps_signatures = False
 typecheck_rules[remat_p] = call_rule("jaxpr")
 

@@ -18,11 +18,10 @@ from minijax.core import dtypes
 from minijax.core.array import Array, as_array, device_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import merge, partition
-from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
 from minijax.core.trace import Tracer
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,
     dce_rules,
@@ -52,7 +51,7 @@ __all__ = ["cond_p"]
 
 Branches = tuple[ClosedJaxpr, ...]
 
-cond_p = follow_axes(Primitive("cond", multiple_results=True))
+cond_p = AxisPrimitive("cond", multiple_results=True)
 cond_p.keeps_signatures = False
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from types import MethodType
 from typing import Any
 
 from minijax.core import dtypes, observe
@@ -24,7 +23,7 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, instantiate_zeros
 from minijax.core.trace import MainTrace, Trace, Tracer, bind_at, check_alive, pop_main, state
 from minijax.errors import UnexpectedTracerError
-from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_rules
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
@@ -310,22 +309,26 @@ class _Resumed:
 # ------------------------------------------------------------------------------------------------ binding
 
 
+class CustomCallPrimitive(AxisPrimitive):
+    """A call of a function with a derivative rule: in function form its ``bind`` goes down the stack step by step."""
+
+    def bind(self, *args: Any, **params: Any) -> list[Any]:
+        """Apply the primitive at the next interpreter below the parameter ``level``; an equation, as any other."""
+        level = params.get("level")
+        if level is None:
+            return super().bind(*args, **params)
+        trace = _next_trace([*map(check_alive, args)], level)
+        return bind_at(self, trace, args, {**params, "level": trace.level})
+
+
 def custom_call(name: str, kind: str, **rules: str) -> Primitive:
     """A primitive that calls a function with a derivative rule, with the rules that do not depend on its ``kind``.
 
-    In function form its ``bind`` visits each interpreter below the parameter ``level``. ``kind`` is "jvp" or "vjp";
-    ``rules`` are the parameters that hold the user's rules in an equation, by the names they are printed under.
+    ``kind`` is "jvp" or "vjp"; ``rules`` are the parameters that hold the user's rules in an equation, by the names
+    they are printed under.
     """
-    primitive = Primitive(name, multiple_results=True)
+    primitive = CustomCallPrimitive(name, multiple_results=True)
     primitive.keeps_signatures = False
-    bind_equation = follow_axes(primitive).bind
-
-    def bind(self: Primitive, *args: Any, **params: Any) -> list[Any]:
-        level = params.get("level")
-        if level is None:
-            return bind_equation(*args, **params)
-        trace = _next_trace([*map(check_alive, args)], level)
-        return bind_at(self, trace, args, {**params, "level": trace.level})
 
     def custom_impl(*args: Any, **params: Any) -> list[Any]:
         if "call_jaxpr" in params:
@@ -355,7 +358,6 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         params.update({shown: params.pop(held) for shown, held in rules.items()})
         return [("name", function_name(params["call_jaxpr"])), *sorted(params.items())]
 
-    primitive.bind = MethodType(bind, primitive)
     primitive.def_impl(custom_impl)
     primitive.def_abstract_eval(custom_abstract)
     typecheck_rules[primitive] = call_rule("call_jaxpr")

@@ -13,10 +13,9 @@ from typing import Any
 from minijax.core.array import as_array
 from minijax.core.lists import split_list
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
 from minijax.interpreters.jvp import jvp, jvp_rules
-from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
@@ -44,7 +43,7 @@ class _LinearSolveTuple(NamedTuple):
 readable(_LinearSolveTuple)
 
 
-linear_solve_p = follow_axes(Primitive("custom_linear_solve", multiple_results=True))
+linear_solve_p = AxisPrimitive("custom_linear_solve", multiple_results=True)
 linear_solve_p.keeps_signatures = False
 
 

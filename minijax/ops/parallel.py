@@ -20,7 +20,7 @@ from minijax.core.primitive import Primitive, Rule
 from minijax.core.structural import full, moveaxis
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules
-from minijax.interpreters.named_axes import axes_size, axis_users, follow_axes
+from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_users
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules
 from minijax.ir.pretty import hide, parse_rules, pp_rules
@@ -88,7 +88,7 @@ def _declare(
 
     Its ``abstract`` is asked each time, not only once per signature: whether a name is bound is no matter of types.
     """
-    p = follow_axes(Primitive(name))
+    p = AxisPrimitive(name)
     p.keeps_signatures = False
     axis_users[p] = users
 

@@ -26,11 +26,10 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.guards import check, guards
 from minijax.core.lists import partition
-from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, full, zero_of
 from minijax.core.trace import check_alive, state
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.named_axes import axis_binders, follow_axes, replicas_needed, replication
+from minijax.interpreters.named_axes import AxisPrimitive, axis_binders, replicas_needed, replication
 from minijax.interpreters.partial_eval import (
     dce_closed,
     dce_rules,
@@ -55,7 +54,7 @@ from minijax.ops.sharded import DeviceLayout, ShardedArray, place_shards
 
 Axes = tuple[int | None, ...]
 
-pmap_p = follow_axes(Primitive("pmap", multiple_results=True))
+pmap_p = AxisPrimitive("pmap", multiple_results=True)
 pmap_p.keeps_signatures = False
 axis_binders[pmap_p] = lambda params: (params["axis_name"],)
 batching_rules.holes[pmap_p] = "its rule must know the mapped axis"

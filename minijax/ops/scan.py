@@ -19,7 +19,6 @@ import numpy as np
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import merge, partition, split_list
-from minijax.core.primitive import Primitive
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -31,7 +30,7 @@ from minijax.core.structural import (
 )
 from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,
     dce_rules,
@@ -58,7 +57,7 @@ from minijax.ops.shape import reshape_text
 
 __all__ = ["scan_p"]
 
-scan_p = follow_axes(Primitive("scan", multiple_results=True))
+scan_p = AxisPrimitive("scan", multiple_results=True)
 scan_p.keeps_signatures = False
 
 Flags = list[bool]

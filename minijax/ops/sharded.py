@@ -182,9 +182,3 @@ def place_shards(x: Any, axis: int | None, devices: Sequence[Any], inner: Shaped
 def devices_of(x: Array) -> set[Any]:
     """The devices that the array lies on."""
     return layout_of(x).device_set
-
-
-# How a user asks an array where it is. On the class itself: the backend, which knows, is above the core.
-Array.devices = devices_of  # type: ignore[attr-defined]
-Array.sharding = property(layout_of)  # type: ignore[attr-defined]
-Array.addressable_shards = property(addressable_shards)  # type: ignore[attr-defined]

@@ -17,12 +17,11 @@ from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import merge, partition, split_list
-from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.named_axes import follow_axes
+from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,
     dce_rules,
@@ -49,7 +48,7 @@ from minijax.ops.regions import block_text, monoid_region
 
 __all__ = ["while_p"]
 
-while_p = follow_axes(Primitive("while", multiple_results=True))
+while_p = AxisPrimitive("while", multiple_results=True)
 while_p.keeps_signatures = False
 
 
