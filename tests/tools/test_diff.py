@@ -40,15 +40,40 @@ def test_a_gradient_beside_its_function_at_200_columns_and_at_40(session: Sessio
     assert any(re.fullmatch(r" {59}\+ +c:f32\[\] = cos a", each) for each in wide)
     narrow = plain(outcome.shown, 40).split("\n")
     assert narrow[:2] == ["- f · 3 equations", "+ grad(f) · 8 equations"]
-    assert narrow[3:9] == [
+    assert narrow[2:4] == ["  names are those of +; d' is a d that", "    only - has"]
+    assert narrow[5:11] == [
         "      # forward pass",
         "      b:f32[] = sin a",
         "+     c:f32[] = cos a",
         "      d:f32[] = mul b 2.0:f32[]",
-        "-     d:f32[] = sub c a",
+        "-     d':f32[] = sub d a",
         "+     _:f32[] = sub d a",
     ]
     assert all(len(each) <= 40 for each in narrow)
+
+
+@pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)"])
+def test_every_name_in_one_column_is_bound(session: Session, line: str) -> None:
+    """Each program, read off its own lines and those common to both, defines what it reads, and nothing twice."""
+    session.run_line("from minijax import *")
+    session.run_line("def g(x): return jnp.linalg.norm(jnp.tanh(x) * x) + jnp.var(x)")
+    (columns,) = [block for block in session.run_line(line).shown.blocks if isinstance(block, Columns)]
+    found = 0
+    for side in "-+":
+        bound: set[str] = set()
+        for pair in columns.rows(78):
+            shown = pair.right if pair.mark == " " or side == "+" else pair.among
+            if pair.mark not in (" ", "~", side):
+                continue
+            text = "".join(piece for _, piece in shown)
+            names = [piece for role, piece in shown if role == "var"]
+            defines = re.match(r"\s*[\w']+:", text) is not None or "lambda" in text
+            for name in names:
+                found += 1
+                if not (defines and f"{name}:" in text) and f"let {name} =" not in text:
+                    assert name in bound or name == "_", (side, text)
+            bound.update(names)
+    assert found > 20
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])

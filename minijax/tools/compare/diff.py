@@ -17,7 +17,7 @@ from minijax.ir.doc import Doc
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 from minijax.ir.pretty import Printer
 from minijax.tools.compare.passes import Passes
-from minijax.tools.documents.document import Columns, Line, Pair, Segment, split_lines
+from minijax.tools.documents.document import OWN, Columns, Line, Pair, Segment, split_lines
 from minijax.tools.frozen import Frozen
 
 # Equations of each jaxpr that are compared; aligning takes more than linear time.
@@ -80,7 +80,7 @@ def _place(eqn: JaxprEqn) -> tuple[Any, ...]:
     return () if eqn.source is None else (eqn.source[0], errors.position(eqn.source)[0])
 
 
-class _Renaming:
+class Renaming:
     """Whether lines are alike but for the names of variables, learnt from the lines paired before them."""
 
     def __init__(self) -> None:
@@ -98,27 +98,42 @@ class _Renaming:
         same = len(ours) == len(theirs)
         fresh: dict[str, str] = {}
         for (role, a), (other, b) in zip(ours, theirs, strict=False):
-            if role == other == "var":
+            if role == other == "var" and "_" not in (a, b):  # nobody reads what is called _
                 if a not in self.right_of and a not in self.alone[0] and b not in self.alone[1]:
                     fresh.setdefault(a, b)
                 same &= self.right_of.get(a, fresh.get(a)) == b
+            elif role == other == "var":
+                same &= a == b
             elif (role, a.strip()) != (other, b.strip()):
                 same = False
         if learn:
             self.right_of |= fresh
         return same
 
+    def among(self, left: Line, theirs: set[str]) -> Line:
+        """A line of the left side in the names of the right one; what that has no name for is marked as its own."""
+
+        def renamed(name: str) -> str:
+            return self.right_of.get(name) or (name + OWN if name in theirs and name != "_" else name)
+
+        return tuple((role, renamed(piece)) if role == "var" else (role, piece) for role, piece in left)
+
 
 def pairs(
-    left: Sequence[_Row], right: Sequence[_Row], derived: bool = True, passes: Passes | None = None
+    left: Sequence[_Row],
+    right: Sequence[_Row],
+    derived: bool = True,
+    passes: Passes | None = None,
+    names: Renaming | None = None,
 ) -> Iterator[tuple[str, _Row | None, _Row | None]]:
     """The rows of both sides in order, each with its mark (see ``document.Pair``).
 
     ``derived``: the right side was made of the left one by a transformation, which keeps the order of the equations and
     the lines they come from. Otherwise the longest common parts are paired, by the primitives alone. What ``passes``
     has in the backward pass is paired with nothing: what became of the left side's equations is the forward pass.
+    ``names`` learns which variables of the two sides are the same.
     """
-    names = _Renaming()
+    names = names or Renaming()
     places: dict[Any, list[int]] = {}
     backward = _backward(right, passes)
     for j, row in enumerate(right):
@@ -159,7 +174,7 @@ def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
     return {a + k: b + k for a, b, size in matcher.get_matching_blocks() for k in range(size)}
 
 
-def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: _Renaming) -> int | None:
+def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
     """The first of ``places`` from ``begin`` on that reads the same, or just the first, if there is one."""
     open_places = [j for j in places if j >= begin]
     for j in open_places:
@@ -183,10 +198,14 @@ def side_by_side(
     def rows(width: int) -> Sequence[Pair]:
         painted = _Painter(passes, residuals)
         out: list[Pair] = []
-        for mark, a, b in pairs(left.rows(width), right.rows(width), derived, passes):
+        names = Renaming()
+        rows_right = right.rows(width)
+        theirs = {piece for row in rows_right for role, piece in row.segments if role == "var"}
+        for mark, a, b in list(pairs(left.rows(width), rows_right, derived, passes, names)):
             shown = () if b is None else painted(b)
             out += [Pair(" ", (), heading) for heading in painted.begun()]
-            out.append(Pair(mark, () if a is None else a.segments, shown))
+            ours = () if a is None else a.segments
+            out.append(Pair(mark, ours, shown, names.among(ours, theirs)))
         return out
 
     return Columns(titles, rows)

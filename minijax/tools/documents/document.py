@@ -99,12 +99,17 @@ class Indent(Frozen):
 
 class Pair(Frozen):
     """What stands left and right in one row of ``Columns``; ``mark`` is ' ' (alike), '~' (changed), '-' (left only) or
-    '+' (right only).
+    '+' (right only). ``among`` is the left line as it stands among the right side's, where variables bear their names.
     """
 
     mark: str
     left: Line = ()
     right: Line = ()
+    among: Line = ()
+
+
+# Ends the name of a variable that only the left of two programs has, where the right one's names are used for both.
+OWN = "'"
 
 
 class Columns(Frozen):
@@ -336,13 +341,18 @@ def _hung(each: Line, width: int) -> Iterator[Line]:
 
 def _below(block: Columns, width: int) -> Iterator[Line]:
     """One column: rows that are alike once, of the others the left lines before the right ones."""
+    rows = block.rows(width - 2)
     for role, mark, title in (("error", "- ", block.titles[0]), ("good", "+ ", block.titles[1])):
         yield from wrapped(((role, mark), *title), width, 4)
-    for alike, run in groupby(block.rows(width - 2), key=lambda pair: pair.mark == " "):
+    own = next((piece for pair in rows for role, piece in pair.among if role == "var" and piece.endswith(OWN)), "")
+    if own:
+        said = f"names are those of +; {own} is a {own[:-1]} that only - has"
+        yield from wrapped((("", "  "), ("muted", said)), width, 4)
+    for alike, run in groupby(rows, key=lambda pair: pair.mark == " "):
         pairs = list(run)
         parts = [(" ", "", [pair.right for pair in pairs])] if alike else []
         if not alike:
-            parts += [("-", "error", [pair.left for pair in pairs if pair.mark != "+"])]
+            parts += [("-", "error", [pair.among or pair.left for pair in pairs if pair.mark != "+"])]
             parts += [("+", "good", [pair.right for pair in pairs if pair.mark != "-"])]
         for mark, role, lines in parts:
             for each in lines:
