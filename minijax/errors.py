@@ -366,8 +366,9 @@ def escaped_tracer_error(
     function: str = "",
     born: SourceInfo | str | None = None,
     detail: str = "",
+    to_thread: bool = False,
 ) -> UnexpectedTracerError:
-    """The error for the use of a dead tracer.
+    """The error for the use of a dead tracer, or of one in another thread than its own.
 
     Args:
       tracer: the tracer, of which only ``aval`` and the type are looked at.
@@ -375,6 +376,7 @@ def escaped_tracer_error(
       function: the function it was applied to, such as ``'f at file.py:3'``.
       born: where the tracer was made, as :func:`source_info` tells it, or as text.
       detail: one more sentence.
+      to_thread: it is alive, but the transformation runs on another thread.
     """
     by = transform or "minijax"
     what = (
@@ -392,8 +394,11 @@ def escaped_tracer_error(
         lines.append(f"The leaked value was created at {born if isinstance(born, str) else summarize(born)}.")
     where = source_line()
     if where != "<unknown>":
-        lines.append(f"It was used after that at {where}.")
+        lines.append(f"It was used {'in another thread' if to_thread else 'after that'} at {where}.")
     if detail:
         lines.append(detail)
-    lines.append("Return the value from the transformed function instead of storing it elsewhere.")
+    if to_thread:
+        lines.append("A value that is being traced belongs to the thread that traces: compute with it there.")
+    else:
+        lines.append("Return the value from the transformed function instead of storing it elsewhere.")
     return UnexpectedTracerError("\n".join(lines))

@@ -18,7 +18,7 @@ from minijax.core.array import LiteralArray, get_aval, is_array_like
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
-from minijax.core.trace import new_main
+from minijax.core.trace import under
 from minijax.interpreters.jvp import JVPTrace, JVPTracer
 from minijax.interpreters.jvp import jvp as jvp_flat
 from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
@@ -114,11 +114,13 @@ def linearize_flat(
 
     Inputs of integer dtype have no tangent and are left out of the program's inputs, as are the others.
     """
-    with observe.timed("linearize", name), new_main(PartialEvalTrace, "partial_eval", [], name) as pe_main:
-        pe: Any = pe_main.trace
+
+    def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
+        pe = pe_main.trace
         unknowns = []
-        with new_main(JVPTrace, "jvp", None, name) as jvp_main:
-            trace: Any = jvp_main.trace
+
+        def push_forward(jvp_main: Any) -> list[tuple[Any, Any]]:
+            trace = jvp_main.trace
             ins = []
             for x, active in zip(primals, wrt, strict=True):
                 aval = get_aval(x)
@@ -128,12 +130,17 @@ def linearize_flat(
                     ins.append(JVPTracer(trace, x, tangent))
                 else:
                     ins.append(x)
-            pairs = [trace.split(out) for out in fun(*ins)]
+            return [trace.split(out) for out in fun(*ins)]
+
+        pairs = under(JVPTrace, "jvp", push_forward, None, name)
         outs = [t if type(t) is Zero else pe.atom(t) for _, t in pairs]
-        program = LinearProgram([t.variable for t in unknowns], pe.eqns, outs, name)
+        return [p for p, _ in pairs], LinearProgram([t.variable for t in unknowns], pe.eqns, outs, name)
+
+    with observe.timed("linearize", name):
+        primals_out, program = under(PartialEvalTrace, "partial_eval", linearized, [], name)
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, "linear", program.closed(), name)
-    return [p for p, _ in pairs], program
+    return primals_out, program
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

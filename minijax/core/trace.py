@@ -4,13 +4,16 @@ Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitiv
 interpreter of the highest level among them (data dependence), or to the dynamic one where a function is being
 staged (omnistaging: then every primitive is staged, also on constants). A trace treats whatever is not
 its own tracer as a constant: that is boxing and unboxing without the boxes.
+
+A trace knows the stack it stands on, and by that the thread it belongs to: its tracers may be used there only, and
+only as long as it stands there.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from minijax import errors
 from minijax.core import observe, operands, provenance
@@ -18,12 +21,13 @@ from minijax.core.avals import AnyArray
 from minijax.core.primitive import Primitive, Rule, RuleTable
 
 _bind_watched = observe.bind_watched
+Result = TypeVar("Result")
 
 
 class Trace:
     """One interpreter on the stack: how it processes a primitive."""
 
-    __slots__ = ("main", "level")
+    __slots__ = ("main", "level", "stack")
 
     # Whether this interpreter records equations; then those above it note the user's line.
     records = False
@@ -33,6 +37,8 @@ class Trace:
     def __init__(self, main: MainTrace) -> None:
         self.main = main
         self.level = main.level
+        # the stack of the thread it runs on, None before and after: then its tracers are dead
+        self.stack: list[MainTrace] | None = None
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply ``primitive``; at least one argument is this trace's tracer, or this trace is dynamic."""
@@ -46,11 +52,10 @@ class Trace:
 class MainTrace:
     """An entry of the interpreter stack: its ``level``, the ``trace_type`` and what that trace shares.
 
-    ``label`` names the transformation ('jvp', 'vmap', ...), ``subject`` the function transformed. After leaving the
-    stack ``alive`` is False and its tracers are dead.
+    ``label`` names the transformation ('jvp', 'vmap', ...), ``subject`` the function transformed.
     """
 
-    __slots__ = ("level", "trace_type", "global_data", "alive", "label", "subject", "dynamic", "trace", "__weakref__")
+    __slots__ = ("level", "trace_type", "global_data", "label", "subject", "dynamic", "trace", "__weakref__")
 
     def __init__(
         self,
@@ -65,10 +70,14 @@ class MainTrace:
         self.dynamic = dynamic
         self.trace_type = trace_type
         self.global_data = global_data
-        self.alive = True
         self.label = label
         self.subject = subject
         self.trace = trace_type(self)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it stands on a stack; afterwards its tracers are dead."""
+        return self.trace.stack is not None
 
     @property
     def records(self) -> bool:
@@ -148,82 +157,111 @@ class Tracer(AnyArray):
         return f"Traced<{self.aval!r}>with<{main!r}>{self._details()}{dead}"
 
 
-class _ThreadState(threading.local):
-    """One thread's interpreter stack; ``dynamic`` is the trace that takes what no tracer claims."""
-
-    def __init__(self) -> None:
-        self.stack: list[MainTrace] = [base_main]
-        self.dynamic: Trace = base_main.trace
-        # The user's line whose primitive is being transformed: what the transformation records is ascribed to it.
-        # None while no transformation is at work; then the line is found by walking the frames.
-        self.source: Any = None
-        # names and sizes of the enclosing mapped axes, innermost last
-        self.axis_env: tuple[tuple[Any, int], ...] = ()
-
-
 class _Unset(Trace):
     """Stands at level 0 until ``interpreters.evaluate`` installs evaluation."""
 
     __slots__ = ()
 
 
-base_main = MainTrace(0, _Unset, None, "eval", dynamic=True)
+class _ThreadState(threading.local):
+    """One thread's interpreter stack; ``dynamic`` is the trace that takes what no tracer claims."""
+
+    # what stands at level 0 of every thread's stack
+    base: type[Trace] = _Unset
+
+    def __init__(self) -> None:
+        self.stack: list[MainTrace] = []
+        self.dynamic: Trace
+        self.start()
+        # The user's line whose primitive is being transformed: what the transformation records is ascribed to it.
+        # None while no transformation is at work; then the line is found by walking the frames.
+        self.source: Any = None
+        # names and sizes of the enclosing mapped axes, innermost last
+        self.axis_env: tuple[tuple[Any, int], ...] = ()
+
+    def start(self) -> None:
+        """Put evaluation at the bottom."""
+        main = MainTrace(0, _ThreadState.base, None, "eval", dynamic=True)
+        self.stack[:] = [main]
+        self.dynamic = main.trace
+        main.trace.stack = self.stack
+
+
 state = _ThreadState()
 
 
 def set_base_trace(trace_type: type[Trace]) -> None:
-    """Install evaluation at level 0, on every thread."""
-    base_main.trace_type = trace_type
-    base_main.trace = trace_type(base_main)
-    state.dynamic = base_main.trace
+    """Install evaluation at level 0, on every thread that starts from now on and on this one."""
+    _ThreadState.base = trace_type
+    state.start()
+
+
+def under(
+    trace_type: type[Trace],
+    label: str,
+    body: Callable[[MainTrace], Result],
+    global_data: Any = None,
+    subject: str = "",
+    dynamic: bool = False,
+) -> Result:
+    """What ``body(main)`` gives, with an interpreter ``main`` on top of this thread's stack for as long as it runs.
+
+    However it ends, the stack is then what it was. An interrupt can come at any call and at any return, also those of
+    whatever would clean up; so that is done here, by statements that call nothing.
+    """
+    stack, outer = state.stack, state.dynamic
+    main = MainTrace(len(stack), trace_type, global_data, label, subject, dynamic)
+    try:
+        stack.append(main)
+        main.trace.stack = stack
+        if dynamic:
+            state.dynamic = main.trace
+        if observe.on_main_push:
+            observe.emit(observe.on_main_push, main)
+        return body(main)
+    except BaseException as error:
+        operands.annotate(error, None, stack)
+        raise
+    finally:
+        left = stack[main.level :]
+        del stack[main.level :]
+        main.trace.stack = None
+        state.dynamic = outer
+        bury(left)
 
 
 def push_main(
     trace_type: type[Trace], label: str, global_data: Any = None, subject: str = "", dynamic: bool = False
 ) -> MainTrace:
-    """Put an interpreter on top of this thread's stack; pair with ``pop_main``, or use ``new_main``."""
-    stack = state.stack
-    main = MainTrace(len(stack), trace_type, global_data, label, subject, dynamic)
-    stack.append(main)
-    if dynamic:
-        state.dynamic = main.trace
-    if observe.on_main_push:
-        observe.emit(observe.on_main_push, main)
+    """Put an interpreter on top of this thread's stack, until ``pop_main``.
+
+    For who keeps interpreters on the stack between inputs, and brings it back himself when he is interrupted
+    (``reset_stack``). Whatever runs within one call uses ``under``.
+    """
+    main = MainTrace(len(state.stack), trace_type, global_data, label, subject, dynamic)
+    push_again(main)
     return main
 
 
 def pop_main(main: MainTrace) -> None:
-    """Take ``main``, and whatever an interrupted transformation left above it, off the stack."""
+    """Take ``main``, and whatever an interrupted transformation left above it, off this thread's stack."""
     stack = state.stack
-    while len(stack) > main.level:
-        top = stack.pop()
-        top.alive = False
-        if observe.on_main_pop:
-            observe.emit(observe.on_main_pop, top)
+    if main.trace.stack is not stack:
+        return
+    outer = next(m.trace for m in reversed(stack[: main.level]) if m.dynamic)
+    left = stack[main.level :]
+    del stack[main.level :]
     if state.dynamic.level >= main.level:
-        state.dynamic = next(m.trace for m in reversed(stack) if m.dynamic)
+        state.dynamic = outer
+    bury(left)
 
 
-class new_main:
-    """Context manager: an interpreter on the stack for the block, popped also on exceptions."""
-
-    __slots__ = ("make", "main")
-
-    def __init__(
-        self, trace_type: type[Trace], label: str, global_data: Any = None, subject: str = "", dynamic: bool = False
-    ) -> None:
-        self.make = (trace_type, label, global_data, subject, dynamic)
-
-    def __enter__(self) -> MainTrace:
-        self.main = push_main(*self.make)
-        return self.main
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        try:
-            if error is not None:
-                operands.annotate(error, traceback, state.stack)
-        finally:  # Ctrl-C can come while the note is written
-            pop_main(self.main)
+def bury(left: list[MainTrace]) -> None:
+    """Say that the interpreters in ``left`` have left the stack, the innermost first."""
+    for main in reversed(left):
+        main.trace.stack = None
+        if observe.on_main_pop:
+            observe.emit(observe.on_main_pop, main)
 
 
 def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
@@ -234,7 +272,9 @@ def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int],
     """
     keep = 1 if above is None else above.level + 1
     if len(state.stack) > keep:
-        pop_main(state.stack[keep])
+        left = state.stack[keep:]
+        del state.stack[keep:]
+        bury(left)
     state.dynamic = next(m.trace for m in reversed(state.stack) if m.dynamic)
     state.axis_env = axis_env
     state.source = None
@@ -242,13 +282,20 @@ def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int],
 
 def push_again(main: MainTrace) -> None:
     """Put ``main``, which was popped, back on top, and its tracers back to life: what popping it was for failed."""
-    assert main.level == len(state.stack), "the interpreters above it are still on the stack"
-    state.stack.append(main)
-    main.alive = True
-    if main.dynamic:
-        state.dynamic = main.trace
-    if observe.on_main_push:
-        observe.emit(observe.on_main_push, main)
+    stack, outer = state.stack, state.dynamic
+    assert main.level == len(stack), "the interpreters above it are still on the stack"
+    try:
+        stack.append(main)
+        main.trace.stack = stack
+        if main.dynamic:
+            state.dynamic = main.trace
+        if observe.on_main_push:
+            observe.emit(observe.on_main_push, main)
+    except BaseException:
+        del stack[main.level :]
+        main.trace.stack = None
+        state.dynamic = outer
+        raise
 
 
 def stack_depth() -> int:
@@ -275,13 +322,13 @@ def find_top_trace(args: Sequence[Any]) -> Trace:
 def bind(self: Primitive, *args: Any, **params: Any) -> Any:
     """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""
     # find_top_trace, written out: this is the engine's hottest loop (0.1 us of 0.7)
-    top = state.dynamic
+    top = dynamic = state.dynamic
     level = top.level
     for x in args:
         if isinstance(x, Tracer) and x._trace.level > level:
             top = x._trace
             level = top.level
-    if not top.main.alive:
+    if top is not dynamic and top.stack is not dynamic.stack:
         raise_dead(args, self)
     if _bind_watched:
         return _observed_bind(self, top, args, params)
@@ -297,7 +344,7 @@ Primitive.bind = bind  # type: ignore[method-assign,assignment]
 
 def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply the primitive at ``top``, for those whose interpreter is not found from their operands alone."""
-    if not top.main.alive:
+    if top.stack is not state.dynamic.stack:
         raise_dead(args, primitive)
     if _bind_watched:
         return _observed_bind(primitive, top, args, params)
@@ -348,9 +395,10 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
 
 
 def raise_dead(args: Sequence[Any], primitive: Primitive | None = None) -> None:
-    """Raise ``UnexpectedTracerError`` for the first dead tracer among ``args``."""
+    """Raise ``UnexpectedTracerError`` for the first tracer among ``args`` that is dead, or another thread's."""
+    here = state.dynamic.stack
     for x in args:
-        if isinstance(x, Tracer) and not x._trace.main.alive:
+        if isinstance(x, Tracer) and x._trace.stack is not here:
             main = x._trace.main
             details = [f"It was used by the primitive {primitive.name}."] if primitive is not None else []
             born, holder = x._birth_text(), provenance.held_as(x)
@@ -359,11 +407,13 @@ def raise_dead(args: Sequence[Any], primitive: Primitive | None = None) -> None:
                 born = ""
             if holder:
                 details.append(f"It escaped through {holder}.")
-            raise errors.escaped_tracer_error(x, main.label, main.subject, born or None, " ".join(details))
+            raise errors.escaped_tracer_error(
+                x, main.label, main.subject, born or None, " ".join(details), to_thread=x._trace.stack is not None
+            )
 
 
 def check_alive(x: Any) -> Any:
-    """``x``, unless it is a tracer whose transformation has ended."""
-    if isinstance(x, Tracer) and not x._trace.main.alive:
+    """``x``, unless it is a tracer whose transformation has ended, or runs on another thread."""
+    if isinstance(x, Tracer) and x._trace.stack is not state.dynamic.stack:
         raise_dead((x,))
     return x

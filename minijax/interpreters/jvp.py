@@ -12,7 +12,7 @@ from typing import Any
 from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive, RuleTable, bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
-from minijax.core.trace import Trace, Tracer, new_main, records_below, state
+from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
@@ -113,10 +113,13 @@ def jvp(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], name: str = ""
 ) -> tuple[list[Any], list[Any]]:
     """Primals and tangents of flat ``fun``'s outputs; tangents may be symbolic zeros, in and out."""
-    with new_main(JVPTrace, "jvp", None, name) as main:
-        trace: Any = main.trace
+
+    def push_forward(main: Any) -> list[tuple[Any, Any]]:
+        trace = main.trace
         outs = fun(*[trace.join(p, t) for p, t in zip(primals, tangents, strict=True)])
-        pairs = [trace.split(out) for out in outs]
+        return [trace.split(out) for out in outs]
+
+    pairs = under(JVPTrace, "jvp", push_forward, None, name)
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 

@@ -13,7 +13,7 @@ from minijax.core import observe
 from minijax.core.array import LiteralArray, as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, abstract_rules
-from minijax.core.trace import Trace, Tracer, check_alive, new_main, state
+from minijax.core.trace import Trace, Tracer, check_alive, state, under
 from minijax.errors import source_info, summarize
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
@@ -184,15 +184,18 @@ def stage(
     ``kind`` tells observers what made it; ``label`` and ``name`` name the transformation and the function in errors.
     """
     builder = JaxprBuilder()
+
+    def record(main: Any) -> ClosedJaxpr:
+        trace = main.trace
+        tracers = [trace.new_input(aval) for aval in in_avals]
+        builder.in_vars = [t.variable for t in tracers]
+        builder.name_inputs = getattr(fun, "input_names", None)
+        outs = [trace.atom(check_alive(out)) for out in fun(*tracers)]
+        return builder.build(builder.in_vars, outs, name)
+
     outer_source, state.source = state.source, None
     try:
-        with new_main(JaxprTrace, label, builder, name, dynamic=True) as main:
-            trace: Any = main.trace
-            tracers = [trace.new_input(aval) for aval in in_avals]
-            builder.in_vars = [t.variable for t in tracers]
-            builder.name_inputs = getattr(fun, "input_names", None)
-            outs = [trace.atom(check_alive(out)) for out in fun(*tracers)]
-            closed = builder.build(builder.in_vars, outs, name)
+        closed = under(JaxprTrace, label, record, builder, name, dynamic=True)
     finally:
         builder.name_inputs = None  # a leaked tracer must not keep the function
         state.source = outer_source

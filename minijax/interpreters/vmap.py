@@ -14,7 +14,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, Rule, RuleTable, bad_result
-from minijax.core.trace import Trace, Tracer, new_main, records_below, state
+from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
@@ -137,14 +137,17 @@ def batch(
 ) -> tuple[list[Any], list[int | None]]:
     """Run flat ``fun`` with ``values`` batched along ``dims``; physical outputs and their batch axes."""
     previous = state.axis_env
-    with new_main(BatchTrace, "vmap", axis, name) as main:
-        trace: Any = main.trace
+
+    def run_batched(main: Any) -> list[tuple[Any, int | None]]:
+        trace = main.trace
         try:
             state.axis_env = (*previous, (axis.name, axis.size)) if axis.name is not None else previous
             outs = fun(*[trace.box(v, d) for v, d in zip(values, dims, strict=True)])
-            pairs = [trace.unbox(out) for out in outs]
+            return [trace.unbox(out) for out in outs]
         finally:
             state.axis_env = previous
+
+    pairs = under(BatchTrace, "vmap", run_batched, axis, name)
     return [v for v, _ in pairs], [d for _, d in pairs]
 
 

@@ -23,7 +23,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import broadcast_in_dim_p
-from minijax.core.trace import Tracer, base_main, state
+from minijax.core.trace import Tracer, state
 from minijax.ops.convert import convert_element_type_p, convert_numpy
 from minijax.ops.elementwise import ne_p
 from minijax.ops.select import select
@@ -156,7 +156,7 @@ def const(x: Any, value: Any) -> LiteralArray:
 
 def evaluating() -> bool:
     """Whether nothing is being staged on this thread."""
-    return state.dynamic is base_main.trace
+    return state.dynamic.level == 0
 
 
 def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True) -> Any:

@@ -21,7 +21,7 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.structural import broadcast, moveaxis
-from minijax.core.trace import check_alive, new_main
+from minijax.core.trace import check_alive, under
 from minijax.errors import JaxRuntimeError
 from minijax.interpreters.evaluate import EvalTrace
 from minijax.interpreters.jvp import jvp_rules
@@ -78,8 +78,7 @@ def call_host(
     function: Callable[..., Sequence[Any]], result_avals: Sequence[ShapedArray], values: Sequence[Any]
 ) -> Any:
     """NumPy results of ``function`` on arrays, evaluated whatever this thread is tracing, and checked."""
-    with new_main(EvalTrace, "callback", dynamic=True):
-        outs = function(*values)
+    outs = under(EvalTrace, "callback", lambda main: function(*values), dynamic=True)
     if len(outs) != len(result_avals):
         raise RuntimeError(
             "Mismatched number of outputs from callback. Expected: "

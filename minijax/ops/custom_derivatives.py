@@ -21,7 +21,7 @@ from minijax.core.array import as_value, get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, instantiate_zeros
-from minijax.core.trace import MainTrace, Trace, Tracer, bind_at, check_alive, pop_main, state
+from minijax.core.trace import MainTrace, Result, Trace, Tracer, bind_at, bury, check_alive, push_again, state
 from minijax.errors import UnexpectedTracerError
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_rules
@@ -212,11 +212,17 @@ class Batched(Function):
             outs, out_dims = batch(run, self.axis, values, dims, self.about.subject)
             return self.leave(side, found[0], outs, out_dims)
         trace = self.mapped.trace
-        with _Resumed(self.mapped):
-            if state.dynamic.level < trace.level and levels_below(values, trace.level):
-                outs, side_out = self.inner.call(inner_side, *map(trace.box, values, dims))
-                pairs = [trace.unbox(x) for x in outs]
-                return self.leave(side, side_out, [x for x, _ in pairs], [d for _, d in pairs])
+
+        def call_boxed() -> Any:
+            if state.dynamic.level >= trace.level or not levels_below(values, trace.level):
+                return None
+            outs, side_out = self.inner.call(inner_side, *map(trace.box, values, dims))
+            pairs = [trace.unbox(x) for x in outs]
+            return self.leave(side, side_out, [x for x, _ in pairs], [d for _, d in pairs])
+
+        called = _resumed(self.mapped, call_boxed)
+        if called is not None:
+            return called
         closed = self.close(side, [get_aval(x) for x in values])
         return eval_closed(closed.jaxpr, *closed.consts, *values), closed.side
 
@@ -225,9 +231,12 @@ class Batched(Function):
             return super().close(side, avals)
         inner_side, dims = self.enter(side)
         trace = self.mapped.trace
-        with _Resumed(self.mapped):
+
+        def close_inside() -> Any:
             inner = self.inner.close(inner_side, [_without_axis(a, d) for a, d in zip(avals, dims, strict=True)])
-            consts = [trace.unbox(c) for c in inner.consts]
+            return inner, [trace.unbox(c) for c in inner.consts]
+
+        inner, consts = _resumed(self.mapped, close_inside)
         all_dims = [*[d for _, d in consts], *dims]
         found: list[Any] = []
 
@@ -269,41 +278,41 @@ def sum_to_axis(x: Any, dim: int | None, to: int | None, size: int) -> Any:
     return match_axis(x, dim, size, to)
 
 
-class _Resumed:
-    """Context manager: a vmap in which a call was made is on the stack, again if it had ended.
+# a vmap can be on one stack at a time: threads that call one pullback take turns
+_turn = threading.RLock()
+
+
+def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
+    """What ``body`` gives while a vmap in which a call was made is on the stack, again if it had ended.
 
     A backward pass runs after the vmap it was batched by; what the user's function closes over are tracers of that one.
-    Threads that call one pullback take turns: the vmap can be on one stack at a time.
     """
-
-    __slots__ = ("mapped", "pushed", "env")
-    turn = threading.RLock()
-
-    def __init__(self, mapped: Mapped) -> None:
-        self.mapped = mapped
-
-    def __enter__(self) -> None:
-        main: MainTrace = self.mapped.trace.main
-        self.pushed = main not in state.stack
-        self.env, state.axis_env = state.axis_env, self.mapped.env
-        if not self.pushed:
-            return
-        self.turn.acquire()
+    main: MainTrace = mapped.trace.main
+    stack, env, outer = state.stack, state.axis_env, state.dynamic
+    if main.trace.stack is stack:
         try:
-            main.level = main.trace.level = len(state.stack)
-            main.alive = True
-            state.stack.append(main)
-            if observe.on_main_push:
-                observe.emit(observe.on_main_push, main)
-        except BaseException:  # an observer, or the user, stops it
-            self.__exit__()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        state.axis_env = self.env
-        if self.pushed:
-            pop_main(self.mapped.trace.main)
-            self.turn.release()
+            state.axis_env = mapped.env
+            return body()
+        finally:
+            state.axis_env = env
+    with _turn:
+        if main.alive:
+            raise UnexpectedTracerError(
+                f"Encountered an unexpected tracer. The vmap of {main.subject} runs on another thread than the "
+                "derivative of what is called inside it. Differentiate on the thread that maps."
+            )
+        level = len(stack)
+        try:
+            main.level = main.trace.level = level
+            state.axis_env = mapped.env
+            push_again(main)
+            return body()
+        finally:  # see ``trace.under``
+            left = stack[level:]
+            del stack[level:]
+            main.trace.stack = None
+            state.dynamic, state.axis_env = outer, env
+            bury(left)
 
 
 # ------------------------------------------------------------------------------------------------ binding

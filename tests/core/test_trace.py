@@ -1,12 +1,28 @@
-"""The interpreter stack: threads, exceptions, dead tracers."""
+"""The interpreter stack: threads, exceptions, interrupts, dead tracers."""
 
+import gc
+import itertools
+import sys
 import threading
 
+import jax
+import jax.numpy
+import numpy as np
 import pytest
 
 import minijax
+import minijax.numpy as jnp
 from minijax import errors, lax
-from minijax.core.trace import base_main, reset_stack, stack_depth, state
+from minijax.core import trace
+from minijax.core.trace import push_main, reset_stack, stack_depth, state
+from minijax.interpreters import stage
+from minijax.interpreters.jvp import JVPTrace
+
+
+def clean():
+    """Whether nothing of a transformation is left on this thread."""
+    base = state.stack[0].trace
+    return (len(state.stack), state.dynamic, state.source, state.axis_env) == (1, base, None, ()) and base.level == 0
 
 
 def test_the_stack_is_back_at_evaluation_after_any_exception():
@@ -21,7 +37,294 @@ def test_the_stack_is_back_at_evaluation_after_any_exception():
         with pytest.raises(Strange):
             transform(bad)(minijax.device_put([1.0, 2.0][:1])[0] if transform is not minijax.vmap else
             lax.iota("float32", 3))
-        assert stack_depth() == 0 and state.dynamic is base_main.trace and state.source is None
+        assert clean()
+
+
+# ---------------------------------------------------------------------------------------------- interrupts
+
+
+@minijax.custom_jvp
+def with_jvp(x):
+    return lax.sin(x)
+
+
+@with_jvp.defjvp
+def with_jvp_rule(primals, tangents):
+    return with_jvp(*primals), lax.mul(lax.cos(*primals), *tangents)
+
+
+@minijax.custom_vjp
+def with_vjp(x):
+    return lax.sin(x)
+
+
+with_vjp.defvjp(lambda x: (with_vjp(x), lax.cos(x)), lambda c, ct: (lax.mul(c, ct),))
+
+
+def fresh(f=lax.sin):
+    """A function that no cache knows."""
+    return lambda x: lax.neg(f(x))
+
+
+def looped(x):
+    return lax.scan(lambda c, y: (c * y, c), x, jnp.ones(2))[0]
+
+
+def branched(x):
+    return lax.cond(True, lax.sin, lax.cos, x)
+
+
+def repeated(x):
+    return lax.while_loop(lambda c: c < 3.0, lambda c: c + 1.0, x)
+
+
+def shown(x):
+    minijax.debug.callback(lambda y: None, x)
+    return minijax.pure_callback(lambda y: np.sin(y), minijax.ShapeDtypeStruct((), np.float32), x)
+
+
+known = minijax.jit(lax.sin)
+mapped = minijax.pmap(lax.sin)
+ONE, THREE = np.float32(1.0), np.ones(3, np.float32)
+PROGRAMS = {
+    "make_jaxpr": lambda: minijax.make_jaxpr(fresh())(ONE),
+    "jit traced": lambda: minijax.jit(fresh()).trace(ONE),
+    "jit cached": lambda: known(ONE),
+    "jvp": lambda: minijax.jvp(fresh(), (ONE,), (ONE,)),
+    "vmap": lambda: minijax.vmap(fresh(), axis_name="i")(THREE),
+    "grad": lambda: minijax.grad(fresh())(ONE),
+    "linearize": lambda: minijax.linearize(fresh(), ONE)[1](ONE),
+    "scan": lambda: minijax.make_jaxpr(fresh(looped))(ONE),
+    "cond": lambda: minijax.grad(fresh(branched))(ONE),
+    "while": lambda: minijax.vmap(fresh(repeated))(THREE),
+    "custom_jvp": lambda: minijax.jvp(fresh(with_jvp), (ONE,), (ONE,)),
+    "custom_vjp": lambda: minijax.vmap(minijax.grad(fresh(with_vjp)), axis_name="i")(THREE),
+    "vmap in a pullback": lambda: minijax.vjp(minijax.vmap(fresh(with_vjp), axis_name="i"), THREE)[1](THREE),
+    "checkpoint": lambda: minijax.grad(minijax.checkpoint(fresh()))(ONE),
+    "pmap": lambda: minijax.make_jaxpr(mapped)(THREE[:1]),
+    "callback": lambda: shown(ONE),
+    "nested": lambda: minijax.make_jaxpr(minijax.grad(minijax.jit(fresh())))(ONE),
+}
+
+
+class Interrupt(KeyboardInterrupt):
+    pass
+
+
+def interrupted_at(run, number, counts):
+    """Run, with an interrupt at the event ``number`` of those that ``counts(frame)``; whether there was one."""
+    left = itertools.count(-number)
+    come = False
+    here = sys._getframe()
+
+    def profile(frame, event, argument):
+        nonlocal come
+        # what a finalizer raises goes nowhere
+        if come or frame is here or "weakref" in frame.f_code.co_filename:
+            return
+        if counts(frame) and next(left) == 0:
+            come = True
+            raise Interrupt
+
+    sys.setprofile(profile)
+    try:
+        run()
+    except Interrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return come
+
+
+def all_interrupts(run, counts=lambda frame: True):
+    """Interrupt ``run`` at every event, each time in a new run; the number of events, and those that left a trace."""
+    run()  # what is done once, such as importing, is done
+    dirty = []
+    gc.disable()
+    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None  # of generators that are given up
+    try:
+        for number in itertools.count():
+            come = interrupted_at(run, number, counts)
+            if not clean():
+                dirty.append(number)
+                reset_stack()
+            if not come:
+                return number, dirty
+    finally:
+        sys.unraisablehook = hook
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_interrupt_at_any_call_or_return_leaves_the_stack_clean(name):
+    """Signals are looked at where functions, Python's or C's, are entered or have returned, and where loops turn."""
+    number, dirty = all_interrupts(PROGRAMS[name])
+    assert number > (10 if name == "jit cached" else 50) and not dirty
+    PROGRAMS[name]()  # and nothing that is kept was spoilt
+
+
+def test_an_interrupt_of_a_first_call_leaves_the_stack_clean():
+    """The program is compiled each time: only where interpreters come and go is it interrupted."""
+
+    def near_the_stack(frame):
+        return frame.f_code.co_filename in (trace.__file__, stage.__file__)
+
+    number, dirty = all_interrupts(lambda: minijax.jit(fresh())(ONE), near_the_stack)
+    assert number > 20 and not dirty
+
+
+# ------------------------------------------------------------------------------------------------ threads
+
+
+def in_another_thread(run):
+    """What ``run`` gives or raises on a thread of its own."""
+    results = []
+
+    def work():
+        try:
+            results.append(run())
+        except Exception as error:
+            results.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def through_rule(ns, f):
+    """``f`` in the rule of a function with a derivative of its own."""
+    g = ns.custom_jvp(lambda x: x * 2.0)
+    g.defjvp(lambda primals, tangents: (f(primals[0]), tangents[0]))
+    return lambda x: ns.jvp(g, (x,), (x,))
+
+
+# kind of tracer -> what calls f with one
+TRACERS = {
+    "make_jaxpr": lambda ns, f: ns.make_jaxpr(f)(1.0),
+    "jit": lambda ns, f: ns.jit(f)(1.0),
+    "jvp": lambda ns, f: ns.jvp(f, (1.0,), (1.0,)),
+    "vmap": lambda ns, f: ns.vmap(f)(np.ones(3, np.float32)),
+    "grad": lambda ns, f: ns.grad(f)(1.0),
+    "linearize": lambda ns, f: ns.linearize(f, 1.0),
+    "scan": lambda ns, f: ns.lax.scan(lambda c, x: (f(c), None), 1.0, None, length=2),
+    "cond": lambda ns, f: ns.lax.cond(ns.numpy.ones(()) > 0, f, lambda x: x, 1.0),
+    "while": lambda ns, f: ns.lax.while_loop(lambda x: x < 3.0, lambda x: f(x) + 1.0, 1.0),
+    "checkpoint": lambda ns, f: ns.grad(ns.checkpoint(f))(1.0),
+    "custom rule": lambda ns, f: ns.make_jaxpr(through_rule(ns, f))(1.0),
+    "pmap": lambda ns, f: ns.pmap(f)(np.ones(1, np.float32)),
+    "grad of vmap": lambda ns, f: ns.grad(lambda x: ns.vmap(f)(x).sum())(np.ones(3, np.float32)),
+    "vmap of grad": lambda ns, f: ns.vmap(ns.grad(f))(np.ones(3, np.float32)),
+}
+# what another thread does with it
+USES = {
+    "eager": lambda ns, x: ns.numpy.sin(x),
+    "operator": lambda ns, x: 2.0 * x + 1.0,
+    "jit": lambda ns, x: ns.jit(ns.numpy.sin)(x),
+    "jit cached": lambda ns, x: [g(x) for g in [ns.jit(lambda y: y + 1.0)] for _ in [g(1.0), g(1.0), g(1.0)]],
+    "closed over by jit": lambda ns, x: ns.jit(lambda y: y + x)(1.0),
+    "closed over by jvp": lambda ns, x: ns.jvp(lambda y: y * x, (1.0,), (1.0,)),
+    "closed over by vmap": lambda ns, x: ns.vmap(lambda y: y * x)(np.ones(3, np.float32)),
+    "closed over by grad": lambda ns, x: ns.grad(lambda y: y * x)(1.0),
+    "closed over, deeper": lambda ns, x: ns.grad(ns.jit(lambda y: ns.vmap(lambda z: z * x)(y).sum()))(
+        np.ones(3, np.float32)
+    ),
+    "grad": lambda ns, x: ns.grad(ns.numpy.sin)(x),
+    "cond": lambda ns, x: ns.lax.cond(True, ns.numpy.sin, ns.numpy.cos, x),
+    "scan": lambda ns, x: ns.lax.scan(lambda c, y: (c + y, y), x, np.ones(3, np.float32)),
+    "returned": lambda ns, x: ns.jit(lambda y: x)(1.0),
+}
+
+
+@pytest.mark.parametrize("kind", TRACERS)
+def test_a_tracer_in_another_thread_raises(kind):
+    def outcomes(ns, uses):
+        found = {}
+
+        def f(x):
+            for use in uses:
+                found[use] = in_another_thread(lambda: USES[use](ns, x))  # noqa: B023
+            return x * 2.0
+
+        TRACERS[kind](ns, f)
+        return found
+
+    # JAX is asked about every kind and every use, but not about every pair
+    for use, error in outcomes(jax, USES if kind == "jvp" else ["eager"]).items():
+        assert isinstance(error, jax.errors.UnexpectedTracerError), use
+    for use, error in outcomes(minijax, USES).items():
+        assert isinstance(error, errors.UnexpectedTracerError), (use, error)
+        assert "in another thread" in str(error) and "belongs to the thread that traces" in str(error)
+
+
+def test_the_unknown_of_a_linearization_in_another_thread_raises():
+    outcomes = []
+
+    def f(x):
+        outcomes.append(in_another_thread(lambda: lax.sin(x.tangent)))
+        return x * 2.0
+
+    program = minijax.linearize(f, 1.0)[1].jaxpr
+    assert isinstance(outcomes[0], errors.UnexpectedTracerError)
+    assert [eqn.primitive.name for eqn in program.eqns] == ["mul"], "nothing of it was recorded"
+
+
+def test_what_another_thread_does_is_not_recorded():
+    def f(x):
+        in_another_thread(lambda: lax.sin(x))
+        # numbers and arrays belong to no thread, and it may trace programs of its own
+        y = in_another_thread(lambda: minijax.jit(minijax.grad(lax.sin))(0.0) + THREE)
+        return x * y
+
+    assert [eqn.primitive.name for eqn in minijax.make_jaxpr(f)(THREE).eqns] == ["mul"]
+    np.testing.assert_array_equal(minijax.vmap(f, axis_name="i")(np.ones((2, 3), np.float32)), 2 * np.ones((2, 3)))
+
+
+def test_threads_share_functions_while_they_trace_them():
+    """All first calls at once: each thread has its own stack, and what they keep in common is right."""
+
+    def work(ns):
+        inner = ns.jit(lambda x, n: ns.numpy.sin(x) * n, static_argnums=1)
+        loop = ns.jit(lambda x: ns.lax.scan(lambda c, y: (inner(c, 2) + y, c), x, ns.numpy.ones(4))[0])
+        return (
+            inner(0.5, 3),
+            ns.grad(loop)(0.25),
+            ns.vmap(ns.grad(loop))(ns.numpy.arange(3.0)),
+            ns.jvp(loop, (0.5,), (1.0,)),
+            str(ns.make_jaxpr(ns.grad(inner), static_argnums=1)(1.0, 5)),
+            ns.linearize(loop, 0.5)[1](2.0),
+        )
+
+    functions = minijax.jit(lambda x: minijax.vmap(lax.sin)(x) * 2.0), minijax.grad(lambda x: with_vjp(with_jvp(x)))
+    barrier = threading.Barrier(4)
+    results = []
+
+    def run():
+        barrier.wait(timeout=60)
+        shared = functions[0](THREE), functions[1](0.5)
+        results.append((shared, work(minijax), clean()))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(results) == 4
+    expected = work(jax)
+    for (sines, slope), values, is_clean in results:
+        np.testing.assert_allclose(sines, 2 * np.sin(THREE), rtol=1e-6)
+        np.testing.assert_allclose(slope, np.cos(np.sin(0.5)) * np.cos(0.5), rtol=1e-6)
+        for ours, theirs in zip(values, expected, strict=True):
+            if isinstance(ours, str):
+                assert ours == theirs
+            else:
+                np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+        assert is_clean
 
 
 def test_two_threads_trace_at_once_and_do_not_see_each_other():
@@ -48,6 +351,9 @@ def test_two_threads_trace_at_once_and_do_not_see_each_other():
     assert "3.0:f32[]" in results["b"] and "2.0" not in results["b"]
 
 
+# ------------------------------------------------------------------------------------------------ dead tracers
+
+
 def test_a_dead_tracer_says_what_made_it_and_what_to_do():
     leaked = []
 
@@ -66,9 +372,6 @@ def test_a_dead_tracer_says_what_made_it_and_what_to_do():
 
 
 def test_reset_stack_brings_an_interrupted_thread_back():
-    from minijax.core.trace import push_main
-    from minijax.interpreters.jvp import JVPTrace
-
     main = push_main(JVPTrace, "jvp")
     push_main(JVPTrace, "jvp")
     assert stack_depth() == 2

@@ -28,7 +28,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
 
 from minijax import errors
-from minijax.core.trace import base_main, state
+from minijax.core.trace import state
 from minijax.repl import batch
 from minijax.repl.app import App
 from minijax.tools.documents.document import Document
@@ -152,12 +152,12 @@ class Fuzzed(App):
     def check(self) -> None:
         """Whether everything is where it should be."""
         levels = self.session.levels
-        expected = [base_main, *(main for level in levels for main in level.mains)]
+        expected = [state.stack[0], *(main for level in levels for main in level.mains)]
         self.report.deepest = max(self.report.deepest, len(levels))
         problems = []
         if state.stack != expected:
             problems.append(f"the stack is {[main.label for main in state.stack]} with {len(levels)} levels pushed")
-        if not levels and state.dynamic is not base_main.trace:
+        if not levels and state.dynamic is not state.stack[0].trace:
             problems.append("something is still staging")
         if state.source is not None:
             problems.append("a source line is still noted")

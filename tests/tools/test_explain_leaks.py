@@ -33,13 +33,13 @@ def session() -> Iterator[Session]:
     # what other tests have left behind is not of interest here
     before = [x for x in gc.get_objects() if isinstance(x, Tracer) and not x._trace.main.alive]
     for each in before:
-        each._trace.main.alive = True
+        each._trace.stack = []
     made = Session(find, {})
     for line in SETUP:
         assert made.run_line(line).error is None
     yield made
     for each in before:
-        each._trace.main.alive = False
+        each._trace.stack = None
     assert stack_depth() == 0
 
 
