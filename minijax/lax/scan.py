@@ -22,7 +22,7 @@ from minijax.errors import ConcretizationTypeError
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
 from minijax.ops import cumulative
 from minijax.ops.convert import convert
-from minijax.ops.scan import scan_p, slice_aval
+from minijax.ops.scan import ScanParts, ScanResults, scan_p, slice_aval
 from minijax.ops.shape import canonical_axis, reshape, shape_of
 from minijax.ops.slicing import concatenate, index_in_dim, stack
 from minijax.ops.slicing import slice as slice_array
@@ -287,8 +287,8 @@ class _Forwarding:
     def __init__(self, closed: ClosedJaxpr, n_consts: int, n_carry: int) -> None:
         self.sizes = (n_consts, n_carry)
         jaxpr = closed.jaxpr
-        consts, carry, xs = split_list(jaxpr.invars, n_consts, n_carry)
-        outs, ys = split_list(jaxpr.outvars, n_carry)
+        consts, carry, xs = ScanParts.of(jaxpr.invars, n_consts, n_carry)
+        outs, ys = ScanResults.of(jaxpr.outvars, n_carry)
         self.moved = [a is b for a, b in zip(carry, outs, strict=True)]
         place = {v: i for i, v in enumerate(xs)}
         self.sources = [None if type(y) is Literal else place.get(y) for y in ys]

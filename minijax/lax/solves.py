@@ -13,6 +13,7 @@ from minijax.api.flat import avals_of, check_callable, to_value
 from minijax.core import dtypes
 from minijax.core.array import get_aval, is_array_like
 from minijax.core.lists import split_list
+from minijax.core.named import NamedTuple
 from minijax.core.structural import instantiate_zeros, zero_of, zeros
 from minijax.interpreters.jvp import jvp as jvp_flat
 from minijax.ir.evaluate import eval_closed
@@ -131,11 +132,25 @@ def custom_root(
     return tree_unflatten(of_solve.out_tree, map(to_value, outs))
 
 
+class RootOperands(NamedTuple):
+    """What a root is found from: the constants of the three functions, and the guess."""
+
+    f: list[Any]
+    solve: list[Any]
+    tangent_solve: list[Any]
+    guess: list[Any]
+
+    @staticmethod
+    def of(items: Sequence[Any], lengths: Sequence[int]) -> RootOperands:
+        """``items``, one for each operand, by what the operands are; ``lengths`` counts the functions' constants."""
+        return RootOperands(*split_list(items, *lengths))
+
+
 @functools.partial(custom_jvp, nondiff_argnums=(0, 1))
 def _custom_root(lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], *args: Any) -> list[Any]:
-    """The outputs of ``solve``; ``args`` are the constants of f, solve and the tangent solve, then the guess."""
-    _, of_solve, _, guess = split_list(args, *lengths)
-    return eval_closed(jaxprs[1], *of_solve, *guess)
+    """The outputs of ``solve``; ``args`` are the ``RootOperands``."""
+    given = RootOperands.of(args, lengths)
+    return eval_closed(jaxprs[1], *given.solve, *given.guess)
 
 
 @_custom_root.defjvp
@@ -145,16 +160,15 @@ def _root_jvp(
     """With F(m, x(m)) = 0 for all m, the tangent of x is the solution of ``F_x dx = -F_m dm``."""
     of_f, _, tangent_solve = jaxprs
     outs = _custom_root(lengths, jaxprs, *primals)
-    f_consts, _, solve_consts, _ = split_list(primals, *lengths)
-    f_consts_dot = split_list(tangents, *lengths)[0]
+    given, dots = RootOperands.of(primals, lengths), RootOperands.of(tangents, lengths)
     x, aux = split_list(outs, len(of_f.out_avals))
     moving = [
         t if dtypes.is_inexact(get_aval(c).dtype) else zero_of(get_aval(c))
-        for c, t in zip(f_consts, f_consts_dot, strict=True)
+        for c, t in zip(given.f, dots.f, strict=True)
     ]
     still = [zero_of(get_aval(v)) for v in x]
-    _, moved = jvp_flat(lambda *args: eval_closed(of_f, *args), [*f_consts, *x], [*moving, *still])
-    found = eval_closed(tangent_solve, *solve_consts, *x, *map(instantiate_zeros, moved))
+    _, moved = jvp_flat(lambda *args: eval_closed(of_f, *args), [*given.f, *x], [*moving, *still])
+    found = eval_closed(tangent_solve, *given.tangent_solve, *x, *map(instantiate_zeros, moved))
     return outs, [*map(neg_p.bind, found), *[zeros(get_aval(v).to_tangent_aval()) for v in aux]]
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import merge, partition, split_list
+from minijax.core.named import NamedTuple
 from minijax.core.structural import (
     UndefinedPrimal,
     Zero,
@@ -63,6 +64,47 @@ scan_p.keeps_signatures = False
 Flags = list[bool]
 
 
+class ScanParts(NamedTuple):
+    """What a scan's body takes, or what goes with each of its inputs: operands, types, tangents, flags, dimensions."""
+
+    consts: list[Any]
+    carry: list[Any]
+    xs: list[Any]
+
+    @staticmethod
+    def of(items: Sequence[Any], num_consts: int, num_carry: int) -> ScanParts:
+        """``items``, one for each input of the body, by what the inputs are."""
+        return ScanParts(*split_list(items, num_consts, num_carry))
+
+    def beside(self, others: ScanParts) -> list[Any]:
+        """All in one list, the consts of ``others`` behind those of this, and so on."""
+        return [x for both in zip(self, others, strict=True) for part in both for x in part]
+
+    def flat(self) -> list[Any]:
+        """All in one list, as a scan takes them."""
+        return [*self.consts, *self.carry, *self.xs]
+
+    def counts(self) -> dict[str, int]:
+        """Of flags: the parameters of a scan that takes the inputs whose flag is true."""
+        return {"num_consts": sum(self.consts), "num_carry": sum(self.carry)}
+
+
+class ScanResults(NamedTuple):
+    """What a scan's body gives, or what goes with each of its results."""
+
+    carry: list[Any]
+    ys: list[Any]
+
+    @staticmethod
+    def of(items: Sequence[Any], num_carry: int) -> ScanResults:
+        """``items``, one for each result of the body, by what the results are."""
+        return ScanResults(*split_list(items, num_carry))
+
+    def beside(self, others: ScanResults) -> list[Any]:
+        """All in one list, the carry of ``others`` behind that of this, then the ys likewise."""
+        return [*self.carry, *others.carry, *self.ys, *others.ys]
+
+
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of ``length`` values of type ``aval``, stacked."""
     return ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
@@ -91,8 +133,8 @@ def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[
 def scan_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, length: int, num_carry: int, **params: Any) -> list[Any]:
     if len(avals) != len(jaxpr.in_avals):
         raise ValueError(f"scan of a body with {len(jaxpr.in_avals)} inputs got {len(avals)} operands")
-    carry, ys = split_list(jaxpr.out_avals, num_carry)
-    return [*carry, *[stacked_aval(y, length) for y in ys]]
+    body = ScanResults.of(jaxpr.out_avals, num_carry)
+    return [*body.carry, *[stacked_aval(y, length) for y in body.ys]]
 
 
 def _listed(avals: Sequence[ShapedArray]) -> str:
@@ -107,15 +149,14 @@ def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) ->
         if type(params[name]) is not int or params[name] < low:
             raise TypeError(f"scan param {name} must be a non-negative int, got {params[name]!r}")
     out_avals = scan_abstract(*in_avals, **params)
-    consts, init, xs = split_list(in_avals, *sizes)
-    body_consts, body_carry, body_xs = split_list(body.in_avals, *sizes)
-    if any(not x.ndim or x.shape[0] != length for x in xs):
-        raise TypeError(f"scan of length {length} over sequences of types {_listed(xs)}")
+    given, taken = ScanParts.of(in_avals, *sizes), ScanParts.of(body.in_avals, *sizes)
+    if any(not x.ndim or x.shape[0] != length for x in given.xs):
+        raise TypeError(f"scan of length {length} over sequences of types {_listed(given.xs)}")
     pairs = (
-        ("takes constants", body_consts, consts),
-        ("takes a carry", body_carry, init),
-        ("returns a carry", body.out_avals[: sizes[1]], init),
-        ("takes slices", body_xs, [slice_aval(x) for x in xs]),
+        ("takes constants", taken.consts, given.consts),
+        ("takes a carry", taken.carry, given.carry),
+        ("returns a carry", body.out_avals[: sizes[1]], given.carry),
+        ("takes slices", taken.xs, [slice_aval(x) for x in given.xs]),
     )
     for what, inner, outer in pairs:
         if not all(map(same_type, inner, outer)):
@@ -203,26 +244,24 @@ def scan_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
-    """The body's jvp with tangents beside their primals; and the nonzero flags of the inputs and results."""
+    """The body's jvp with tangents beside their primals; the nonzero flags of the inputs, in parts, and results."""
     key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
     if key not in closed.memo:
-        consts_nz, init_nz, xs_nz = split_list(nonzero, num_consts, num_carry)
+        given = ScanParts.of(nonzero, num_consts, num_carry)
         n_ys = len(closed.out_avals) - num_carry
 
         def step(carry_nz: Flags) -> Any:
-            made, out_nz = jvp_jaxpr(closed, [*consts_nz, *carry_nz, *xs_nz], [*carry_nz, *[False] * n_ys])
+            made, out_nz = jvp_jaxpr(closed, [*given.consts, *carry_nz, *given.xs], [*carry_nz, *[False] * n_ys])
             return (made, out_nz), out_nz[:num_carry]
 
-        carry_nz, (made, out_nz) = fixpoint(init_nz, step)
-        n_in, n_out = len(nonzero), len(closed.out_avals)
-        ins = split_list(made.jaxpr.invars, num_consts, num_carry, len(xs_nz), sum(consts_nz), sum(carry_nz))
-        consts, carry, xs, consts_dot, carry_dot, xs_dot = ins
-        outs, ys, outs_dot, ys_dot = split_list(made.jaxpr.outvars, num_carry, n_ys, sum(carry_nz))
-        jaxpr = made.jaxpr.replace(
-            invars=[*consts, *consts_dot, *carry, *carry_dot, *xs, *xs_dot], outvars=[*outs, *outs_dot, *ys, *ys_dot]
-        )
-        assert len(jaxpr.invars) == n_in + len(consts_dot) + len(carry_dot) + len(xs_dot) and len(out_nz) == n_out
-        closed.memo[key] = ClosedJaxpr(jaxpr, made.consts), [*consts_nz, *carry_nz, *xs_nz], out_nz
+        carry_nz, (made, out_nz) = fixpoint(given.carry, step)
+        in_nz = given._replace(carry=carry_nz)
+        ins, ins_dot = split_list(made.jaxpr.invars, len(closed.in_avals))
+        outs, outs_dot = split_list(made.jaxpr.outvars, len(closed.out_avals))
+        invars = ScanParts.of(ins, num_consts, num_carry).beside(ScanParts.of(ins_dot, **in_nz.counts()))
+        outvars = ScanResults.of(outs, num_carry).beside(ScanResults.of(outs_dot, sum(carry_nz)))
+        jaxpr = made.jaxpr.replace(invars=invars, outvars=outvars)
+        closed.memo[key] = ClosedJaxpr(jaxpr, made.consts), in_nz, out_nz
     return closed.memo[key]
 
 
@@ -237,19 +276,20 @@ def scan_jvp(
 ) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     made, in_nz, out_nz = _scan_jvp_jaxpr(jaxpr, nonzero, num_consts, num_carry)
-    sizes = (num_consts, num_carry)
-    dots = [
-        [instantiate_zeros(t) for t, nz in zip(ts, flags, strict=True) if nz]
-        for ts, flags in zip(split_list(tangents, *sizes), split_list(in_nz, *sizes), strict=True)
-    ]
-    operands = [x for both in zip(split_list(primals, *sizes), dots, strict=True) for part in both for x in part]
-    consts_dot, carry_dot, _ = map(len, dots)
-    outs = scan_p.bind(
-        *operands, jaxpr=made, num_consts=num_consts + consts_dot, num_carry=num_carry + carry_dot, **params
+    xs = ScanParts.of(primals, num_consts, num_carry)
+    ts = ScanParts.of(tangents, num_consts, num_carry)
+    dots = ScanParts(
+        *[
+            [instantiate_zeros(t) for t, nz in zip(part, flags, strict=True) if nz]
+            for part, flags in zip(ts, in_nz, strict=True)
+        ]
     )
-    n_ys = len(jaxpr.out_avals) - num_carry
-    carry, carry_out_dot, ys, ys_dot = split_list(outs, num_carry, carry_dot, n_ys)
-    primals_out, found = [*carry, *ys], iter([*carry_out_dot, *ys_dot])
+    num_consts, num_carry = num_consts + len(dots.consts), num_carry + len(dots.carry)
+    outs = scan_p.bind(*xs.beside(dots), jaxpr=made, num_consts=num_consts, num_carry=num_carry, **params)
+    both = ScanResults.of(outs, num_carry)
+    carry, carry_dot = split_list(both.carry, len(xs.carry))
+    ys, ys_dot = split_list(both.ys, len(jaxpr.out_avals) - len(carry))
+    primals_out, found = [*carry, *ys], iter([*carry_dot, *ys_dot])
     return primals_out, [next(found) if nz else zero_of(get_aval(p)) for p, nz in zip(primals_out, out_nz, strict=True)]
 
 
@@ -258,18 +298,18 @@ jvp_rules[scan_p] = scan_jvp
 
 def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts: int, num_carry: int) -> Any:
     """The batched body, every batch axis in front; and which carried values and results are batched."""
-    consts_b, init_b, xs_b = split_list(batched, num_consts, num_carry)
+    given = ScanParts.of(batched, num_consts, num_carry)
     n_ys = len(closed.out_avals) - num_carry
 
     def at(carry_b: Flags, ys_front: Flags) -> Any:
-        dims = [0 if b else None for b in (*consts_b, *carry_b, *xs_b)]
+        dims = [0 if b else None for b in (*given.consts, *carry_b, *given.xs)]
         return vmap_jaxpr(closed, axis, dims, [*carry_b, *ys_front])
 
     def step(carry_b: Flags) -> Any:
         made, out_dims = at(carry_b, [False] * n_ys)
         return (made, out_dims), [d is not None for d in out_dims[:num_carry]]
 
-    carry_b, (made, out_dims) = fixpoint(init_b, step)
+    carry_b, (made, out_dims) = fixpoint(given.carry, step)
     ys_b = [d is not None for d in out_dims[num_carry:]]
     if any(out_dims):  # a result is batched along another axis: have the body move it
         made, _ = at(carry_b, ys_b)
@@ -308,44 +348,44 @@ axis_rules[scan_p] = scan_batch
 class _Split:
     """How a body is split: what is computed before the loop, in the known loop, and in the unknown one.
 
-    ``hoisted`` maps the known consts to what is computed once; the known loop is the rest of what is known; the
-    unknown loop takes residuals. A residual is told by where it comes from: ``("const", i)``, the i-th of the known
-    consts; ``("hoisted", i)``; ``("xs", i)``, the i-th known array, whole; or ``("stacked", i)``, a result of the known
-    loop. The first two are the same in each step and become consts of the unknown loop, the others ``xs``.
+    ``unknown`` says which inputs are unknown, ``unknown_out`` which results. ``hoisted`` maps the known consts to what
+    is computed once; the known loop is the rest of what is known; the unknown loop takes residuals. A residual is told
+    by where it comes from: ``("const", i)``, the i-th of the known consts; ``("hoisted", i)``; ``("xs", i)``, the i-th
+    known array, whole; or ``("stacked", i)``, a result of the known loop. The first two are the same in each step and
+    become consts of the unknown loop, the others ``xs``.
     """
 
     __slots__ = (
-        "unknown_in",
+        "unknown",
         "unknown_out",
         "hoisted",
-        "known",
+        "known_loop",
         "known_consts",
-        "unknown",
+        "unknown_loop",
         "same_residuals",
         "each_residuals",
     )
 
     def __init__(self, closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> None:
-        consts_uk, init_uk, xs_uk = split_list(unknown_in, num_consts, num_carry)
+        given = ScanParts.of(unknown_in, num_consts, num_carry)
         n_ys = len(closed.out_avals) - num_carry
         # as in JAX, a loop that is split forgets the derivative rules of functions in its body: one has been applied
         closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
 
         def step(carry_uk: Flags) -> Any:
-            made = partial_eval_jaxpr(closed, [*consts_uk, *carry_uk, *xs_uk], [*carry_uk, *[False] * n_ys])
+            made = partial_eval_jaxpr(closed, [*given.consts, *carry_uk, *given.xs], [*carry_uk, *[False] * n_ys])
             return made, made[2][:num_carry]
 
-        carry_uk, (known, unknown, self.unknown_out, n_res) = fixpoint(init_uk, step)
-        self.unknown_in = [*consts_uk, *carry_uk, *xs_uk]
-        n_consts, n_carry = consts_uk.count(False), carry_uk.count(False)
-        const_vars, carry_vars, xs_vars = split_list(known.jaxpr.invars, n_consts, n_carry)
+        carry_uk, (known, unknown, self.unknown_out, n_res) = fixpoint(given.carry, step)
+        self.unknown = given._replace(carry=carry_uk)
+        taken = ScanParts.of(known.jaxpr.invars, given.consts.count(False), carry_uk.count(False))
         known_outs, residuals = split_list(known.jaxpr.outvars, len(known.out_avals) - n_res)
-        before, during = _hoist(known.jaxpr, const_vars)
+        before, during = _hoist(known.jaxpr, taken.consts)
         same = {v for eqn in before for v in eqn.outvars}
 
         # where each residual comes from
-        places: dict[Var, tuple[str, int]] = {v: ("const", i) for i, v in enumerate(const_vars)}
-        places.update((v, ("xs", i)) for i, v in enumerate(xs_vars))
+        places: dict[Var, tuple[str, int]] = {v: ("const", i) for i, v in enumerate(taken.consts)}
+        places.update((v, ("xs", i)) for i, v in enumerate(taken.xs))
         stacked = [v for v in residuals if v not in places and v not in same]
         places.update((v, ("stacked", i)) for i, v in enumerate(stacked))
         loop_outs = [*known_outs, *stacked]
@@ -355,13 +395,13 @@ class _Split:
         hoisted_outs = [v for eqn in before for v in eqn.outvars if v in kept]
         places.update((v, ("hoisted", i)) for i, v in enumerate(hoisted_outs))
         before = live_eqns(before, hoisted_outs)
-        self.hoisted = Jaxpr([], const_vars, hoisted_outs, before)
-        loop_consts = [v for v in (*const_vars, *hoisted_outs) if v in read]
+        self.hoisted = Jaxpr([], taken.consts, hoisted_outs, before)
+        loop_consts = [v for v in (*taken.consts, *hoisted_outs) if v in read]
         self.known_consts = [places[v] for v in loop_consts]
         used = [(v, c) for v, c in zip(known.jaxpr.constvars, known.consts, strict=True) if v in read]
-        loop_in = [*loop_consts, *carry_vars, *xs_vars]
+        loop_in = [*loop_consts, *taken.carry, *taken.xs]
         loop = Jaxpr([v for v, _ in used], loop_in, loop_outs, during, closed.jaxpr.debug_name)
-        self.known = ClosedJaxpr(loop, [c for _, c in used])
+        self.known_loop = ClosedJaxpr(loop, [c for _, c in used])
 
         # the unknown loop: residuals that stay the same in front, those of each step at the end
         res_vars, others = split_list(unknown.jaxpr.invars, n_res)
@@ -369,7 +409,8 @@ class _Split:
         each_vars = [v for v in res_vars if places[v][0] in ("xs", "stacked")]
         self.same_residuals = [places[v] for v in same_vars]
         self.each_residuals = [places[v] for v in each_vars]
-        self.unknown = ClosedJaxpr(unknown.jaxpr.replace(invars=[*same_vars, *others, *each_vars]), unknown.consts)
+        invars = [*same_vars, *others, *each_vars]
+        self.unknown_loop = ClosedJaxpr(unknown.jaxpr.replace(invars=invars), unknown.consts)
 
 
 def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
@@ -397,28 +438,27 @@ def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[
     params = eqn.params
     closed, num_consts, num_carry, length = (params[k] for k in ("jaxpr", "num_consts", "num_carry", "length"))
     split = _split(closed, unknown_in, num_consts, num_carry)
-    known_in, unknown_atoms = partition(split.unknown_in, eqn.invars)
+    known_in, unknown_atoms = partition(split.unknown.flat(), eqn.invars)
     known_out, unknown_out = partition(split.unknown_out, eqn.outvars)
-    consts_uk, carry_uk, _ = split_list(split.unknown_in, num_consts, num_carry)
-    consts, carry, xs = split_list(known_in, consts_uk.count(False), carry_uk.count(False))
-    before, hoisted = inlined(split.hoisted, consts)
-    stacked = [Var(stacked_aval(a, length)) for a in split.known.out_avals[len(known_out) :]]
-    found = {"const": consts, "hoisted": hoisted, "xs": xs, "stacked": stacked}
+    known = ScanParts.of(known_in, split.unknown.consts.count(False), split.unknown.carry.count(False))
+    before, hoisted = inlined(split.hoisted, known.consts)
+    stacked = [Var(stacked_aval(a, length)) for a in split.known_loop.out_avals[len(known_out) :]]
+    found = {"const": known.consts, "hoisted": hoisted, "xs": known.xs, "stacked": stacked}
     first = [found[kind][i] for kind, i in split.known_consts]
     now = JaxprEqn(
         scan_p,
-        [*first, *carry, *xs],
-        {**params, "jaxpr": split.known, "num_consts": len(first), "num_carry": len(carry)},
+        [*first, *known.carry, *known.xs],
+        {**params, "jaxpr": split.known_loop, "num_consts": len(first), "num_carry": len(known.carry)},
         [*known_out, *stacked],
         eqn.source,
     )
     same = [found[kind][i] for kind, i in split.same_residuals]
     each = [found[kind][i] for kind, i in split.each_residuals]
-    counts = {"num_consts": len(same) + sum(consts_uk), "num_carry": sum(carry_uk)}
+    counts = {"num_consts": len(same) + sum(split.unknown.consts), "num_carry": sum(split.unknown.carry)}
     then = JaxprEqn(
         scan_p,
         [*same, *unknown_atoms, *each],
-        {**params, "jaxpr": split.unknown, **counts},
+        {**params, "jaxpr": split.unknown_loop, **counts},
         unknown_out,
         eqn.source,
     )
@@ -440,25 +480,25 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
     if allows(policy, eqn):
         now, later = scan_partial_eval_jaxpr(eqn, unknown_in) if any(unknown_in) else ([eqn], [])
         return now, later
-    consts_uk, init_uk, xs_uk = split_list(unknown_in, n_consts, n_carry)
+    given = ScanParts.of(unknown_in, n_consts, n_carry)
     not_ys = [False] * (len(closed.out_avals) - n_carry)
 
     def step(carry_uk: list[bool]) -> Any:
-        flags, carried = [*consts_uk, *carry_uk, *xs_uk], [*[True] * n_carry, *not_ys]
-        made = split_by_policy(closed, flags, policy, True, [*carry_uk, *not_ys], carried)
+        flags, carried = given._replace(carry=carry_uk), [*[True] * n_carry, *not_ys]
+        made = split_by_policy(closed, flags.flat(), policy, True, [*carry_uk, *not_ys], carried)
         return made, made.unknown_out[:n_carry]
 
-    carry_uk, split = fixpoint(init_uk, step)
+    carry_uk, split = fixpoint(given.carry, step)
     is_carry = [n_consts <= i < n_consts + n_carry for i in range(len(eqn.invars))]
-    known = [not u for u in (*consts_uk, *carry_uk, *xs_uk)]
+    known = [not u for u in given._replace(carry=carry_uk).flat()]
     n_known_out = split.unknown_out.count(False)
     residuals = [Var(stacked_aval(a, params["length"])) for a in split.known.out_avals[n_known_out:]]
 
     def loop(body: ClosedJaxpr, own: Sequence[Var], taken: Sequence[bool], more: Sequence[Var]) -> JaxprEqn:
         """The scan of ``body``: it reads ``own`` of the inputs ``taken``; its first inputs are slices of ``more``."""
-        given = iter(own)
+        variables = iter(own)
         ins = [
-            (i, next(given) if used else Var(a))
+            (i, next(variables) if used else Var(a))
             for i, (used, carried, a) in enumerate(zip(taken, is_carry, closed.in_avals, strict=True))
             if used or (carried and (body is split.staged or known[i]))
         ]
@@ -486,28 +526,28 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     closed, num_consts, num_carry = (eqn.params[k] for k in ("jaxpr", "num_consts", "num_carry"))
     key = ("scan_dce", tuple(used), num_consts, num_carry)
     if key not in closed.memo:
-        used_carry, used_ys = split_list(used, num_carry)
+        read = ScanResults.of(used, num_carry)
 
         def step(carry: Flags) -> Any:
-            pruned, used_in = dce_jaxpr(closed.jaxpr, [*carry, *used_ys])
-            return (pruned, used_in), used_in[num_consts : num_consts + num_carry]
+            pruned, used_in = dce_jaxpr(closed.jaxpr, [*carry, *read.ys])
+            parts = ScanParts.of(used_in, num_consts, num_carry)
+            return (pruned, parts), parts.carry
 
-        carry, (pruned, used_in) = fixpoint(used_carry, step)
+        carry, (pruned, used_in) = fixpoint(read.carry, step)
         # a carried value that is only overwritten is still an input of the body
-        kept = [*used_in[:num_consts], *carry, *used_in[num_consts + num_carry :]]
-        invars = [v for v, k in zip(closed.jaxpr.invars, kept, strict=True) if k]
+        kept = used_in._replace(carry=carry)
+        invars = [v for v, k in zip(closed.jaxpr.invars, kept.flat(), strict=True) if k]
         made = None
-        if not (all(kept) and all(used_ys) and pruned.eqns == closed.eqns):
+        if not (all(kept.flat()) and all(read.ys) and pruned.eqns == closed.eqns):
             made = ClosedJaxpr(pruned.replace(invars=invars), closed.consts)
-        closed.memo[key] = made, kept, [*carry, *used_ys]
+        closed.memo[key] = made, kept, [*carry, *read.ys]
     made, kept, used_out = closed.memo[key]
     if made is None:  # nothing is unused
         return eqn
-    counts = {"num_consts": sum(kept[:num_consts]), "num_carry": sum(used_out[:num_carry])}
     return eqn.replace(
-        invars=[v for v, k in zip(eqn.invars, kept, strict=True) if k],
+        invars=[v for v, k in zip(eqn.invars, kept.flat(), strict=True) if k],
         outvars=[v for v, u in zip(eqn.outvars, used_out, strict=True) if u],
-        params={**eqn.params, "jaxpr": made, **counts},
+        params={**eqn.params, "jaxpr": made, **kept.counts()},
     )
 
 
@@ -517,35 +557,60 @@ dce_rules[scan_p] = scan_dce
 # ---------------------------------------------------------------------------------------------- transposition
 
 
-def _transposed_body(
-    closed: ClosedJaxpr, sizes: tuple[int, int, int, int], arriving: Flags, ct_avals: Sequence[ShapedArray]
-) -> ClosedJaxpr:
-    """The body run backwards: ``(res, ct_consts, ct_carry, ct_ys, xs_res) -> (ct_consts, ct_carry, ct_xs)``.
+class LinearCounts(NamedTuple):
+    """How many of each part a linear scan's body takes, but for the last."""
 
-    ``sizes`` counts the residuals, linear consts, carried values and linear xs; ``arriving`` says which ys have a
-    cotangent. The cotangents of consts are carried, since every step adds to them.
+    residuals: int
+    consts: int
+    carry: int
+    xs: int
+
+
+class LinearParts(NamedTuple):
+    """What a linear scan's body takes: residuals, linear inputs of the three kinds, and residuals of each step."""
+
+    residuals: list[Any]
+    consts: list[Any]
+    carry: list[Any]
+    xs: list[Any]
+    slices: list[Any]
+
+    @staticmethod
+    def of(items: Sequence[Any], counts: LinearCounts) -> LinearParts:
+        """``items``, one for each input of the body, by what the inputs are."""
+        return LinearParts(*split_list(items, *counts))
+
+
+def _transposed_body(
+    closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Sequence[ShapedArray]
+) -> ClosedJaxpr:
+    """The body run backwards: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``.
+
+    ``counts`` are of the body's inputs; ``arriving`` says which ys have a cotangent. The cotangents of consts are
+    carried, since every step adds to them.
     """
-    key = ("scan_transpose", sizes, tuple(arriving), tuple(ct_avals))
+    key = ("scan_transpose", counts, tuple(arriving), tuple(ct_avals))
     if key in closed.memo:
         return closed.memo[key]
-    n_res, n_consts, n_carry, n_xs = sizes
-    res, consts, carry, xs, each = split_list(closed.in_avals, *sizes)
+    types = LinearParts.of(closed.in_avals, counts)
     # linear variables are of their cotangents' types, which may be strong where the body's are weak
-    jaxpr = _retyped(closed.jaxpr, [*res, *ct_avals[: n_consts + n_carry], *xs, *each])
-    const_vars = jaxpr.invars[n_res : n_res + n_consts]
+    strong = ct_avals[: counts.consts + counts.carry]
+    jaxpr = _retyped(closed.jaxpr, [*types.residuals, *strong, *types.xs, *types.slices])
     # the cotangents so far enter as those of further outputs: sums are then written in the order of the uses
-    adding = ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *const_vars]), closed.consts)
-    linear_avals = [*consts, *carry, *xs]
+    outvars = [*jaxpr.outvars, *LinearParts.of(jaxpr.invars, counts).consts]
+    adding = ClosedJaxpr(jaxpr.replace(outvars=outvars), closed.consts)
+    linear_avals = [*types.consts, *types.carry, *types.xs]
 
     def transposed_body(*values: Any) -> list[Any]:
-        res_in, ct_consts, ct_carry, given, each_in = split_list(values, n_res, n_consts, n_carry, sum(arriving))
-        absent, _ = partition(arriving, closed.out_avals[n_carry:])
-        ct_ys = merge(arriving, map(zero_of, absent), given)
-        args = [*res_in, *map(UndefinedPrimal, linear_avals), *each_in]
-        found = backward_pass_closed(adding, args, [*ct_carry, *ct_ys, *ct_consts])
-        return [instantiate_zeros(ct) for ct in found[n_res : n_res + len(linear_avals)]]
+        # the cotangents of the ys come where the xs were
+        given = LinearParts.of(values, counts._replace(xs=sum(arriving)))
+        absent, _ = partition(arriving, closed.out_avals[counts.carry :])
+        ct_ys = merge(arriving, map(zero_of, absent), given.xs)
+        args = [*given.residuals, *map(UndefinedPrimal, linear_avals), *given.slices]
+        found = backward_pass_closed(adding, args, [*given.carry, *ct_ys, *given.consts])
+        return [instantiate_zeros(ct) for ct in found[counts.residuals :][: len(linear_avals)]]
 
-    in_avals = [*res, *ct_avals, *each]
+    in_avals = [*types.residuals, *ct_avals, *types.slices]
     made = stage(transposed_body, in_avals, closed.jaxpr.debug_name, "transpose")
     closed.memo[key] = made
     return made
@@ -569,10 +634,10 @@ def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_car
 
     A carried value may start from known zeros and be linear nevertheless, because the loop makes it so.
     """
-    consts, carry, xs = split_list(linear, num_consts, num_carry)
-    if consts != sorted(consts) or xs != sorted(xs, reverse=True):
+    parts = ScanParts.of(linear, num_consts, num_carry)
+    if parts.consts != sorted(parts.consts) or parts.xs != sorted(parts.xs, reverse=True):
         return False
-    return all(carry) or all(_split(closed, linear, num_consts, num_carry).unknown_in[num_consts:][:num_carry])
+    return all(parts.carry) or all(_split(closed, linear, num_consts, num_carry).unknown.carry)
 
 
 def scan_transpose(
@@ -606,26 +671,24 @@ def _transpose_linear(
     reverse: bool,
     **params: Any,
 ) -> list[Any]:
-    linear = [type(x) is UndefinedPrimal for x in args]
-    n_consts, n_xs = sum(linear[:num_consts]), sum(linear[num_consts + num_carry :])
-    n_res = num_consts - n_consts
-    sizes = (n_res, n_consts, num_carry, n_xs)
-    res, consts, carry, xs, each = split_list(args, *sizes)
-    ct_carry, ct_ys = split_list(cts, num_carry)
-    ct_consts = [zeros(get_aval(x).to_tangent_aval()) for x in consts]
-    ct_carry = [instantiate_zeros(ct) for ct in ct_carry]
-    arriving = [type(ct) is not Zero for ct in ct_ys]
-    given = [ct for ct in ct_ys if type(ct) is not Zero]
+    linear = ScanParts.of([type(x) is UndefinedPrimal for x in args], num_consts, num_carry)
+    n_consts = sum(linear.consts)
+    counts = LinearCounts(num_consts - n_consts, n_consts, num_carry, sum(linear.xs))
+    parts, results = LinearParts.of(args, counts), ScanResults.of(cts, num_carry)
+    ct_consts = [zeros(get_aval(x).to_tangent_aval()) for x in parts.consts]
+    ct_carry = [instantiate_zeros(ct) for ct in results.carry]
+    arriving = [type(ct) is not Zero for ct in results.ys]
+    given = [ct for ct in results.ys if type(ct) is not Zero]
     ct_avals = [get_aval(ct) for ct in (*ct_consts, *ct_carry)] + [slice_aval(get_aval(ct)) for ct in given]
     outs = scan_p.bind(
-        *[*res, *ct_consts, *ct_carry, *given, *each],
-        jaxpr=_transposed_body(jaxpr, sizes, arriving, ct_avals),
-        num_consts=n_res,
+        *[*parts.residuals, *ct_consts, *ct_carry, *given, *parts.slices],
+        jaxpr=_transposed_body(jaxpr, counts, arriving, ct_avals),
+        num_consts=counts.residuals,
         num_carry=n_consts + num_carry,
         reverse=not reverse,
         **params,
     )
-    found = [*[None] * n_res, *outs, *[None] * len(each)]
+    found = [*[None] * counts.residuals, *outs, *[None] * len(parts.slices)]
     return [ct if type(x) is UndefinedPrimal else None for x, ct in zip(args, found, strict=True)]
 
 
@@ -652,9 +715,9 @@ def scan_lower(
     ``unroll`` steps are written into one round; the steps that do not make a whole round come after the loop, and so do
     all of them if they are one round.
     """
-    consts, carry, xs = split_list(names, num_consts, num_carry)
-    xs_avals = list(avals[num_consts + num_carry :])
-    ys_avals = list(out_avals[num_carry:])
+    consts, carry, xs = ScanParts.of(names, num_consts, num_carry)
+    xs_avals = ScanParts.of(avals, num_consts, num_carry).xs
+    ys_avals = ScanResults.of(out_avals, num_carry).ys
     ys = [ctx.full(0, a) for a in ys_avals]
     rounds, rest = divmod(length, unroll) if unroll else (0, length)
     if unroll != 1 and rounds == 1 and not rest:

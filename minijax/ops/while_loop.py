@@ -17,6 +17,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import merge, partition, split_list
+from minijax.core.named import NamedTuple
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
@@ -52,6 +53,19 @@ while_p = AxisPrimitive("while", multiple_results=True)
 while_p.keeps_signatures = False
 
 
+class WhileParts(NamedTuple):
+    """What a loop takes, or what goes with each of its operands: types, tangents, flags, batch axes."""
+
+    cond_consts: list[Any]
+    body_consts: list[Any]
+    carry: list[Any]
+
+    @staticmethod
+    def of(items: Sequence[Any], cond_nconsts: int, body_nconsts: int) -> WhileParts:
+        """``items``, one for each operand, by what the operands are."""
+        return WhileParts(*split_list(items, cond_nconsts, body_nconsts))
+
+
 @while_p.def_abstract_eval
 def while_abstract(*avals: Any, body_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     return body_jaxpr.out_avals
@@ -59,10 +73,10 @@ def while_abstract(*avals: Any, body_jaxpr: ClosedJaxpr, **params: Any) -> list[
 
 def _while_typecheck(in_avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Sequence[ShapedArray]:
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
-    cond_consts, body_consts, carry = split_list(in_avals, params["cond_nconsts"], params["body_nconsts"])
-    for name, jaxpr, operands in (("cond", cond, [*cond_consts, *carry]), ("body", body, [*body_consts, *carry])):
-        _check_types(f"operands of the {name} jaxpr", operands, jaxpr.in_avals)
-    _check_types("results of the body jaxpr", body.out_avals, carry)
+    given = WhileParts.of(in_avals, params["cond_nconsts"], params["body_nconsts"])
+    for name, jaxpr, consts in (("cond", cond, given.cond_consts), ("body", body, given.body_consts)):
+        _check_types(f"operands of the {name} jaxpr", [*consts, *given.carry], jaxpr.in_avals)
+    _check_types("results of the body jaxpr", body.out_avals, given.carry)
     (pred,) = cond.out_avals
     if not dtypes.is_bool(pred.dtype):
         raise TypeError(f"the cond jaxpr returns {pred.str_short()}, not booleans")
@@ -231,18 +245,17 @@ def while_jvp(
     body_nconsts: int,
 ) -> Any:
     """Carries with a nonzero tangent get a tangent carry; the condition looks at the primals only."""
-    _, const_nonzero, init_nonzero = split_list([type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
+    xs, ts = WhileParts.of(primals, cond_nconsts, body_nconsts), WhileParts.of(tangents, cond_nconsts, body_nconsts)
+    const_nonzero, init_nonzero = ([type(t) is not Zero for t in part] for part in (ts.body_consts, ts.carry))
     nonzero = _fixpoint(init_nonzero, lambda nz: jvp_jaxpr(body_jaxpr, [*const_nonzero, *nz], nz)[1])
     of_body, _ = jvp_jaxpr(body_jaxpr, [*const_nonzero, *nonzero], nonzero)
-    cond_consts, body_consts, init = split_list(primals, cond_nconsts, body_nconsts)
-    _, const_tangents, init_tangents = split_list(tangents, cond_nconsts, body_nconsts)
-    const_dots = [t for t in const_tangents if type(t) is not Zero]
-    init_dots = [instantiate_zeros(t) for t, nz in zip(init_tangents, nonzero, strict=True) if nz]
+    const_dots = [t for t in ts.body_consts if type(t) is not Zero]
+    init_dots = [instantiate_zeros(t) for t, nz in zip(ts.carry, nonzero, strict=True) if nz]
 
     def constants_first() -> ClosedJaxpr:
-        consts, carry, const_dot, carry_dot = split_list(
-            of_body.jaxpr.invars, body_nconsts, len(init), len(const_dots)
-        )
+        primal_in, tangent_in = split_list(of_body.jaxpr.invars, len(body_jaxpr.in_avals))
+        consts, carry = split_list(primal_in, body_nconsts)
+        const_dot, carry_dot = split_list(tangent_in, len(const_dots))
         return _with_inputs(of_body, [*consts, *const_dot, *carry, *carry_dot])
 
     dot_avals = tuple(
@@ -254,18 +267,18 @@ def while_jvp(
         lambda: _with_inputs(cond_jaxpr, [*cond_jaxpr.jaxpr.invars, *map(Var, dot_avals)]),
     )
     outs = while_p.bind(
-        *cond_consts,
-        *body_consts,
+        *xs.cond_consts,
+        *xs.body_consts,
         *const_dots,
-        *init,
+        *xs.carry,
         *init_dots,
         cond_jaxpr=widened,
         cond_nconsts=cond_nconsts,
         body_jaxpr=_remember(of_body, ("constants first", body_nconsts), constants_first),
         body_nconsts=body_nconsts + len(const_dots),
     )
-    dots = iter(outs[len(init) :])
-    return outs[: len(init)], [
+    dots = iter(outs[len(xs.carry) :])
+    return outs[: len(xs.carry)], [
         next(dots) if nz else zero_of(aval) for nz, aval in zip(nonzero, body_jaxpr.out_avals, strict=True)
     ]
 
@@ -284,41 +297,40 @@ def while_batch(
     body_nconsts: int,
 ) -> Any:
     """Only carries that are batched, or become so, get the axis; all of them do if the condition depends on one."""
-    batched = [d is not None for d in dims]
-    cond_batched, const_batched, init_batched = split_list(batched, cond_nconsts, body_nconsts)
-    cond_dims, const_dims, init_dims = split_list(dims, cond_nconsts, body_nconsts)
-    cond_consts, body_consts, init = split_list(args, cond_nconsts, body_nconsts)
+    batched = WhileParts.of([d is not None for d in dims], cond_nconsts, body_nconsts)
+    axes = WhileParts.of(dims, cond_nconsts, body_nconsts)
+    given = WhileParts.of(args, cond_nconsts, body_nconsts)
 
     def in_front(flags: Sequence[bool]) -> list[int | None]:
         return [0 if b else None for b in flags]
 
     def carries(flags: list[bool]) -> list[bool]:
-        _, found = vmap_jaxpr(body_jaxpr, axis, in_front([*const_batched, *flags]), flags)
+        _, found = vmap_jaxpr(body_jaxpr, axis, in_front([*batched.body_consts, *flags]), flags)
         return [d is not None for d in found]
 
-    carry_batched = _fixpoint(init_batched, carries)
-    _, (pred_dim,) = vmap_jaxpr(cond_jaxpr, axis, in_front([*cond_batched, *carry_batched]))
+    carry_batched = _fixpoint(batched.carry, carries)
+    _, (pred_dim,) = vmap_jaxpr(cond_jaxpr, axis, in_front([*batched.cond_consts, *carry_batched]))
     if pred_dim is not None:
         if _has_io(cond_jaxpr.jaxpr) or _has_io(body_jaxpr.jaxpr):
             raise NotImplementedError(
                 "Unordered IO effects not supported in while_loop with batched predicate: elements that "
                 "are done would go on calling back. Make the condition independent of what vmap maps over."
             )
-        carry_batched = [True] * len(init)
+        carry_batched = [True] * len(given.carry)
         at = 0
     else:
         # the axes of the predicate, of an earlier vmap, stay the leading ones of each carry
         at = cond_jaxpr.out_avals[0].ndim
     carry_dims = [at if b else None for b in carry_batched]
-    body, _ = vmap_jaxpr(body_jaxpr, axis, [*const_dims, *carry_dims], carry_batched, at)
-    cond, _ = vmap_jaxpr(cond_jaxpr, axis, [*cond_dims, *carry_dims], pred_dim is not None)
+    body, _ = vmap_jaxpr(body_jaxpr, axis, [*axes.body_consts, *carry_dims], carry_batched, at)
+    cond, _ = vmap_jaxpr(cond_jaxpr, axis, [*axes.cond_consts, *carry_dims], pred_dim is not None)
     placed = [
         x if d is None else match_axis(x, old, axis.size, d)
-        for x, old, d in zip(init, init_dims, carry_dims, strict=True)
+        for x, old, d in zip(given.carry, axes.carry, carry_dims, strict=True)
     ]
     outs = while_p.bind(
-        *cond_consts,
-        *body_consts,
+        *given.cond_consts,
+        *given.body_consts,
         *placed,
         cond_jaxpr=cond,
         cond_nconsts=cond_nconsts,
@@ -344,19 +356,19 @@ def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     """
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    cond_unknown, const_unknown, init_unknown = split_list(unknown_in, cond_nconsts, body_nconsts)
-    unknown = _fixpoint(init_unknown, lambda u: _known_part(body, [*const_unknown, *u], u)[1])
-    known_cond, (pred_unknown,) = _known_part(cond, [*cond_unknown, *unknown], [False])
+    given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)
+    unknown = _fixpoint(given.carry, lambda u: _known_part(body, [*given.body_consts, *u], u)[1])
+    known_cond, (pred_unknown,) = _known_part(cond, [*given.cond_consts, *unknown], [False])
     if pred_unknown or all(unknown):
         return [], [eqn]
-    known_body, _ = _known_part(body, [*const_unknown, *unknown], unknown)
-    known_in, _ = partition([*cond_unknown, *const_unknown, *unknown], eqn.invars)
+    known_body, _ = _known_part(body, [*given.body_consts, *unknown], unknown)
+    known_in, _ = partition([*given.cond_consts, *given.body_consts, *unknown], eqn.invars)
     known_out, _ = partition(unknown, eqn.outvars)
     params = {
         "cond_jaxpr": known_cond,
-        "cond_nconsts": cond_nconsts - sum(cond_unknown),
+        "cond_nconsts": cond_nconsts - sum(given.cond_consts),
         "body_jaxpr": known_body,
-        "body_nconsts": body_nconsts - sum(const_unknown),
+        "body_nconsts": body_nconsts - sum(given.body_consts),
     }
     now = JaxprEqn(while_p, known_in, params, known_out, eqn.source)
     later_out = [v if u else DropVar(v.aval) for v, u in zip(eqn.outvars, unknown, strict=True)]
@@ -415,10 +427,10 @@ def while_lower(
         operands.insert(0, ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token"))
         types.insert(0, "!stablehlo.token")
 
-    def split(inner: Any, values: Sequence[str]) -> list[list[str]]:
+    def split(inner: Any, values: Sequence[str]) -> WhileParts:
         if effects:
             inner.token, values = values[0], values[1:]
-        return split_list(values, cond_nconsts, body_nconsts)
+        return WhileParts.of(values, cond_nconsts, body_nconsts)
 
     def cond(inner: Any, *values: str) -> list[str]:
         cond_consts, _, carry = split(inner, values)
