@@ -20,6 +20,7 @@ from minijax.api.flat import (
     describe,
     fun_name,
     int_or_ints,
+    leaf_names,
     named_like,
 )
 from minijax.api.repeated import MISSED, Known, Repeat
@@ -27,13 +28,13 @@ from minijax.api.stages import Lowered, StagedCall, Traced
 from minijax.backend import failures, fastcall, pjrt
 from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
-from minijax.core.array import get_aval, is_array_like, numpy_aval
+from minijax.core.array import common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.observe import observers
 from minijax.core.stand_ins import stood_in
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
-from minijax.ops.call import jit_p
+from minijax.ops.call import jit_p, kept_inputs, known_program
 from minijax.pytree import tree_flatten, tree_map, tree_structure, tree_unflatten, treedef_tuple
 
 __all__ = ["jit"]
@@ -68,11 +69,12 @@ class JitFunction:
         self.donate_argnums = donate_argnums
         self.donate_argnames = donate_argnames
         self.inline = inline
+        self.keep_unused = keep_unused
         self.subject = describe(fun)
         self.takes_static = bool(static_argnums or static_argnames)
         # configuration, with the static arguments if there may be any -> the kinds of calls made
         self.known: dict[Any, Known] = {}
-        options = (static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
+        options = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline)
         try:
             self.cache = _staged.setdefault(fun, {}).setdefault(options, {})
         except TypeError:  # no weak reference, or no hash: the cache lives with this object
@@ -142,12 +144,19 @@ class JitFunction:
         settings = trace_key()
         staged, leaves, avals = self._find(args, kwargs, static)
         program = staged.program
+        if pjrt.others_in_use:
+            kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
+            common_device(
+                leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)],
+                fun_name(self.fun),
+                lambda i: leaf_names(self.fun, staged.in_tree)[i],
+            )
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
         checked = settings.values[1]  # debug_nans: results are looked at where they are evaluated
         if program is None or unusual or checked:
             outs = jit_p.bind(*staged.outer, *leaves, **staged.params)
             if not staged.outer:
-                program = staged.closed.memo.get(("executable", tuple(staged.params["donated_invars"])))
+                program = known_program(staged.closed, *staged.how)
                 staged.program = program
         else:
             outs = program(*leaves)
@@ -265,6 +274,10 @@ class JitFunction:
         closed, outer = open_over_tracers(closed)
         donated = (False,) * len(outer) + self._donated(args, kwargs, static)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
+        if self.keep_unused:
+            params["keep_unused"] = True
+        if self.inline:
+            params["inline"] = True
         return StagedCall(closed, outer, in_tree, flat.out_tree, params)
 
     def _donated(self, args: Any, kwargs: Any, static: Any) -> tuple[bool, ...]:
@@ -377,8 +390,8 @@ def jit(
       Naming one
         way implies the other, where the signature tells.
       donate_argnums, donate_argnames: arguments whose memory XLA may reuse; they cannot be used afterwards.
-      keep_unused: accepted for JAX's sake; unused arguments are always kept.
-      inline: accepted for JAX's sake; inside another staged function the call stays a ``jit`` equation.
+      keep_unused: whether the compiled program takes also the arguments that it does not read.
+      inline: inside another staged function, record the equations of ``fun`` instead of a call of it.
 
     Returns:
       A ``JitFunction``.

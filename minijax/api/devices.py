@@ -7,28 +7,32 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import fastcall, pjrt
-from minijax.core.array import Array, as_array, device_array
+from minijax.core import dtypes
+from minijax.core.array import Array, as_array
 from minijax.core.trace import Tracer
 from minijax.ops.call import to_buffer
-from minijax.ops.sharded import ShardedArray
-from minijax.pytree import tree_map
+from minijax.ops.sharded import ShardedArray, placed
+from minijax.pytree import prefix_leaves, tree_flatten, tree_map, tree_unflatten
 
 
 def device_put(x: Any, device: Any = None) -> Any:
-    """The leaves of ``x`` as arrays on ``device`` (the first one by default)."""
+    """The leaves of ``x`` as arrays that are committed to ``device``: what is computed with them stays there.
 
-    def put(leaf: Any) -> Any:
-        if isinstance(leaf, Tracer):
-            return leaf
+    ``device`` may be a tree of devices that is a prefix of ``x``. With None, arrays stay where they are.
+    """
+
+    def put(leaf: Any, device: Any) -> Any:
+        if device is not None or isinstance(leaf, Tracer):
+            return placed(leaf, device)
         array = as_array(leaf)
-        buffer = to_buffer(array)
-        if device is None:
-            return array
-        moved = pjrt.transfer(buffer, device)
-        pjrt.note_device(device)
-        return device_array(moved, array.aval)
+        if array.dtype != dtypes.float0:
+            to_buffer(array)
+        return array
 
-    return tree_map(put, x)
+    if not isinstance(device, (list, tuple, dict)):
+        return tree_map(lambda leaf: put(leaf, device), x)
+    leaves, tree = tree_flatten(x)
+    return tree_unflatten(tree, map(put, leaves, prefix_leaves(device, x, name="device_put device")))
 
 
 def device_get(x: Any) -> Any:

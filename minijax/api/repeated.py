@@ -34,13 +34,14 @@ MAX_KINDS = 4096
 class Repeat:
     """A program of a jitted function and what makes a call's value of its results."""
 
-    __slots__ = ("aval", "avals", "build", "consts", "donated", "execute", "program")
+    __slots__ = ("aval", "avals", "build", "consts", "donated", "execute", "kept", "program")
 
     def __init__(self, program: Compiled, out_tree: Any, one_leaf: bool) -> None:
         self.program = program
         self.execute = program.executable.execute
         self.consts = program.const_buffers
         self.donated = program.donated
+        self.kept = program.kept
         self.avals = program.out_avals
         # the type of the result, if it is a single array
         self.aval = self.avals[0] if one_leaf else None
@@ -48,6 +49,8 @@ class Repeat:
 
     def run(self, buffers: list[Any], leaves: Sequence[Any]) -> Any:
         """The value of a call with arguments ``leaves``, which are in ``buffers``."""
+        if self.kept is not None:
+            buffers, leaves = [buffers[i] for i in self.kept], [leaves[i] for i in self.kept]
         outs = self.execute([*self.consts, *buffers] if self.consts else buffers)
         if self.donated:
             for i in self.donated:

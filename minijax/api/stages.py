@@ -33,6 +33,11 @@ class StagedCall:
         self.program: Compiled | None = None
         self.repeat: Repeat | None = None
 
+    @property
+    def how(self) -> tuple[Any, bool]:
+        """How it is compiled: which arguments are donated, and whether those that nobody reads are passed."""
+        return self.params["donated_invars"], self.params.get("keep_unused", False)
+
 
 class Traced:
     """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on."""
@@ -50,8 +55,7 @@ class Traced:
 
     def lower(self) -> Lowered:
         """The StableHLO program."""
-        donated = self._staged.params["donated_invars"]
-        return Lowered(self, lowered(self.jaxpr, self.fun_name, donated).text)
+        return Lowered(self, lowered(self.jaxpr, self.fun_name, *self._staged.how).text)
 
 
 class Lowered:
@@ -74,7 +78,7 @@ class Lowered:
     def places(self) -> ModulePlaces:
         """Which equation each line of the module comes from."""
         traced = self._traced
-        return lowered_places(traced.jaxpr, traced.fun_name, traced._staged.params["donated_invars"])
+        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how)
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimates for the module as it stands, before optimisation: flops, bytes accessed, ..."""
@@ -87,8 +91,7 @@ class Lowered:
     def compile(self) -> CompiledFunction:
         """The program compiled by XLA."""
         traced = self._traced
-        donated = traced._staged.params["donated_invars"]
-        return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, donated))
+        return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, *traced._staged.how))
 
 
 class CompiledFunction:
@@ -129,7 +132,7 @@ class CompiledFunction:
     def places(self) -> ModulePlaces:
         """Which equation each line of the module that was compiled comes from."""
         traced = self._traced
-        return lowered_places(traced.jaxpr, traced.fun_name, traced._staged.params["donated_invars"])
+        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how)
 
     def raw_text(self) -> str:
         """The optimised HLO as XLA gives it: its metadata names lines of the StableHLO text."""

@@ -6,7 +6,8 @@ device buffers.
 """
 
 from minijax.backend.pjrt import *
+from minijax.backend.pjrt import place
 from minijax.backend.pjrt import to_numpy as to_numpy
-from minijax.core.array import set_fetch
+from minijax.core.array import set_transfers
 
-set_fetch(to_numpy)
+set_transfers(to_numpy, place)

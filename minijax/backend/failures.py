@@ -105,14 +105,18 @@ def deleted_error(buffer: Any, where: str = "") -> DeletedArrayError:
     )
 
 
-def run_error(error: Exception, name: str, buffers: Sequence[Any], n_consts: int) -> BaseException:
+def run_error(
+    error: Exception, name: str, buffers: Sequence[Any], n_consts: int, kept: Sequence[int] | None = None
+) -> BaseException:
     """What to raise when the program ``name`` could not be run on ``buffers``, or failed.
 
-    The first ``n_consts`` of them are what the function closes over.
+    The first ``n_consts`` of them are what the function closes over, the others its arguments; those at the positions
+    ``kept``, if not all.
     """
     for position, buffer in enumerate(buffers):
         if hasattr(buffer, "aval") and buffer.is_deleted():
-            what = "closed over by" if position < n_consts else f"argument {position - n_consts} of"
+            number = position - n_consts
+            what = "closed over by" if number < 0 else f"argument {number if kept is None else kept[number]} of"
             return deleted_error(buffer, f"It is {what} {name}.")
     if "previously donated in the same call" in str(error):
         return DonatedTwiceError(

@@ -194,6 +194,7 @@ def fast_path(
     if not all([_as_is(leaf, aval, agrees) for leaf, aval in zip(leaves, in_avals, strict=True)]):
         return None
     sharding = runtime().sharding
+    kept = [True] * len(leaves) if program.kept is None else [i in program.kept for i in range(len(leaves))]
     # what is said of the inputs is said of the constants too, which come first
     n_in, n_out = len(consts) + len(leaves), len(program.out_avals)
     return FastPath(
@@ -203,7 +204,7 @@ def fast_path(
         out_shardings=[sharding] * n_out,
         out_avals=list(program.out_avals),
         out_committed=[True] * n_out,
-        kept_var_bitvec=[True] * n_in,
+        kept_var_bitvec=[*[True] * len(consts), *kept],
         in_device_local_layouts=[None] * n_in,
         const_args=list(consts),
     )
@@ -222,6 +223,6 @@ def _as_is(leaf: Any, aval: Any, agrees: bool) -> bool:
     if kind is not np.ndarray and not isinstance(leaf, np.generic):
         return False
     dtype = leaf.dtype
-    if not dtype.isnative or dtype.kind in "OSUMm":
+    if not dtype.isnative or dtype.kind in "OSUMmV":
         return False
     return get_aval(leaf) is aval and (dtype is aval.dtype and dtype.itemsize < 8 or agrees)

@@ -39,6 +39,7 @@ from minijax.backend.failures import (
     run_error,
     runtime_error,
 )
+from minijax.core import dtypes
 from minijax.core.avals import ShapedArray
 
 __all__ = [
@@ -137,16 +138,15 @@ def memory_stats(device: Device | None = None) -> dict[str, int] | None:
     return (rt.default_device if device is None else device).memory_stats()
 
 
-# Whether the user has one-device arrays on other devices than the default one: programs then look where their
-# arguments are. While it is False nobody has to.
+# Whether the user has committed arrays to one of several devices: programs then look where their arguments are. While
+# it is False nobody has to.
 others_in_use = False
 
 
-def note_device(device: Device) -> None:
-    """Say that the user gets hold of an array on ``device`` alone."""
+def note_committed() -> None:
+    """Say that the user gets hold of an array that is committed to one of several devices."""
     global others_in_use
-    if device != runtime().default_device:
-        others_in_use = True
+    others_in_use = True
 
 
 # --- buffers ------------------------------------------------------------------------------------------------
@@ -182,7 +182,14 @@ def put(
             return rt.put(aval, rt.sharding, [array], rt.default_list, True, False, semantics, True)
         return rt.put(aval, rt.on(device), [array], [device], True, False, semantics, True)
     except rt.error as error:
+        if array.dtype == dtypes.float0:  # stands on a device as booleans that nobody reads
+            return put(np.zeros(array.shape, bool), device, owned=True)
         raise put_error(error, array) from None
+
+
+def place(value: Any, aval: ShapedArray, device: Device) -> Buffer:
+    """The NumPy value of an array of type ``aval``, to which nobody writes, on the device."""
+    return put(value, device, aval=aval, owned=True)
 
 
 def transfer(buffer: Buffer, device: Device) -> Buffer:
@@ -380,6 +387,7 @@ class Executable:
         "device",
         "origin",
         "n_consts",
+        "kept",
         "_run",
         "_handlers",
         "_error",
@@ -403,6 +411,8 @@ class Executable:
         self.origin: Callable[[], Any] | None = None
         # how many of its arguments are what the function closes over; they come first
         self.n_consts = 0
+        # the positions of the function's arguments that it takes; None for all
+        self.kept: Sequence[int] | None = None
         self._run = loaded.execute_sharded
         self._handlers = [rt.xla.array_result_handler(aval, sharding, True, True) for aval in self.out_avals]
         self._error = rt.error
@@ -449,7 +459,7 @@ class Executable:
             raise self._explain(RuntimeError("deleted argument"), buffers)
 
     def _explain(self, error: Exception, buffers: Sequence[Buffer]) -> BaseException:
-        return run_error(error, self.name, buffers, self.n_consts)
+        return run_error(error, self.name, buffers, self.n_consts, self.kept)
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimate: ``flops``, ``transcendentals``, ``bytes accessed`` and others, as numbers."""

@@ -6,7 +6,7 @@ Operators, indexing, methods and devices are given to it by ``minijax.numpy.oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,15 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import AnyArray, ShapedArray, dtype_name
 
-# Set by the backend, whose buffers these are: buffer -> read-only NumPy array, and its companions.
+# Set by the backend, whose buffers these are: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
+place_value: Callable[[Any, ShapedArray, Any], Any]
 
 
-def set_fetch(fetch: Callable[[Any], np.ndarray]) -> None:
-    """Install the function that copies a device buffer to the host."""
-    global fetch_buffer
-    fetch_buffer = fetch
+def set_transfers(fetch: Callable[[Any], np.ndarray], place: Callable[[Any, ShapedArray, Any], Any]) -> None:
+    """Install the functions that copy a device buffer to the host, and a value to a device."""
+    global fetch_buffer, place_value
+    fetch_buffer, place_value = fetch, place
 
 
 class Array(AnyArray):
@@ -188,6 +189,79 @@ def device_array(buffer: Any, aval: ShapedArray) -> Array:
     x._buffer = buffer
     x.aval = aval
     return x
+
+
+class CommittedArray(Array):
+    """An array that the user put on ``device``, or that was computed from one: what is computed with it stays there.
+
+    Its slot ``_np`` is never set, so evaluation, which reads that first, comes upon it only on its slow path.
+    """
+
+    __slots__ = ("device", "_host")
+
+    device: Any
+    _host: Any
+
+    def __init__(self, buffer: Any, aval: ShapedArray, device: Any) -> None:
+        self._buffer = buffer
+        self.aval = aval
+        self.device = device
+
+    def _value(self) -> Any:
+        try:
+            return self._host
+        except AttributeError:
+            value = self._host = fetch_buffer(self._buffer)
+            return value
+
+    @property
+    def on_host(self) -> bool:
+        return hasattr(self, "_host")
+
+    def forget_host_copy(self) -> None:
+        if self.on_host:
+            del self._host
+
+
+def committed(x: Any, device: Any) -> Any:
+    """``x`` on ``device``, if it is an array that may be anywhere; tracers, committed and float0 arrays stay."""
+    if type(x) is not Array and type(x) is not LiteralArray:
+        return x
+    out = CommittedArray(place_value(x._value(), x.aval, device), x.aval, device)
+    out._host = x._value()
+    return out
+
+
+def uncommitted(x: Any) -> Any:
+    """The value of a committed array as an array that may be anywhere; anything else as it is."""
+    return Array(x._value(), x.aval) if type(x) is CommittedArray else x
+
+
+def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = "args[{}]".format) -> Any:
+    """The device that those of ``args`` that are committed are on; None if none is.
+
+    ValueError if there are several. ``name`` is the operation's, and ``label`` names an operand, for its message.
+    """
+    found = None
+    for i, x in enumerate(args):
+        if type(x) is CommittedArray:
+            if found is None:
+                found, first = x.device, i
+            elif x.device != found:
+                one, other = (_placed_text(args[k], label(k), name) for k in (first, i))
+                raise ValueError(
+                    f"Received incompatible devices for jitted computation. Got {one} and {other}. Bring them together "
+                    "with device_put."
+                )
+    return found
+
+
+def _placed_text(x: CommittedArray, label: str, name: str) -> str:
+    device = x.device
+    return (
+        f"argument {label} of {name} with shape {x.aval} and with device ids [{device.id}] on platform "
+        f"{device.platform.upper()}"
+    )
 
 
 class LiteralArray(Array):

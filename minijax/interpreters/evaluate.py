@@ -18,7 +18,17 @@ import numpy as np
 
 from minijax.config import debug_nans_enabled, set_nan_checks
 from minijax.core import dtypes
-from minijax.core.array import Array, as_array, get_aval, is_array_like, not_an_array
+from minijax.core.array import (
+    Array,
+    CommittedArray,
+    as_array,
+    committed,
+    common_device,
+    get_aval,
+    is_array_like,
+    not_an_array,
+    uncommitted,
+)
 from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, impl_rules
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
 from minijax.errors import source_info, summarize
@@ -37,6 +47,15 @@ numpy_rules = RuleTable(
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"minijax\.(interpreters|ops|core|numpy)\b")
 
 
+# Primitives with an evaluation rule that sees itself to where the results are.
+commits_itself: set[Primitive] = set()
+
+
+def _on(device: Any, out: Any) -> Any:
+    """The result or results of an operation, on ``device``."""
+    return [committed(x, device) for x in out] if isinstance(out, (list, tuple)) else committed(out, device)
+
+
 _numpy_value = operator.attrgetter("_np")
 _aval = operator.attrgetter("aval")
 
@@ -51,7 +70,10 @@ class EvalTrace(Trace):
         rule = numpy_rules.get(primitive)
         if rule is None:
             try:
-                return impl_rules[primitive](*args, **params)
+                out = impl_rules[primitive](*args, **params)
+                if CommittedArray in map(type, args) and primitive not in commits_itself:
+                    out = _on(common_device(args, primitive.name), out)
+                return out
             except TypeError:
                 for x in args:
                     if not is_array_like(x):
@@ -61,6 +83,9 @@ class EvalTrace(Trace):
             values = [*map(_numpy_value, args)]
         except AttributeError:  # not an Array, or one on the device
             args = [as_array(check_alive(x)) for x in args]
+            device = common_device(args, primitive.name)
+            if device is not None:
+                return _on(device, self.process_primitive(primitive, [*map(uncommitted, args)], params))
             values = [x._value() for x in args]
         avals = tuple(map(_aval, args))
         # the signature's cache, looked up here rather than by a call: 0.1 us of 0.7

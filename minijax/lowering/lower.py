@@ -134,12 +134,14 @@ def lower_closed(
     host_callbacks: list[Callable[..., Any]] | None = None,
     axes: Sequence[tuple[Any, int]] = (),
     places: Places | None = None,
+    drop_unused: bool = False,
 ) -> str:
     """The StableHLO module of ``closed``. ``@main`` takes its constants first, then its inputs.
 
     ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
     appended to ``host_callbacks``: they must be handed to the compiler with it. ``axes`` are the names and sizes of the
     mapped axes that ``replicas`` copies are laid out along. With ``places``, lines are marked: see ``lower_places``.
+    With ``drop_unused``, ``@main`` does not take the inputs that nobody reads.
     """
     module = ModuleWriter(f"jit_{name}", platform)
     module.replicas, module.axes = replicas, tuple(axes)
@@ -147,12 +149,13 @@ def lower_closed(
     if host_callbacks is not None:
         module.host_callbacks = host_callbacks
     writer = FunctionWriter(module)
-    # what nobody uses is not written, as in JAX; the inputs stay, as whoever calls the program passes them all
-    jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), keep_inputs=True)
+    # what nobody uses is not written, as in JAX
+    jaxpr, kept = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), keep_inputs=not drop_unused)
     n_consts = len(jaxpr.constvars)
     avals = [v.aval for v in (*jaxpr.constvars, *jaxpr.invars)]
     names = [f"%arg{i}" for i in range(len(avals))]
-    gives = [False] * n_consts + [*donated, *[False] * (len(jaxpr.invars) - len(donated))]
+    given = [*donated, *[False] * (len(kept) - len(donated))]
+    gives = [False] * n_consts + [d for d, k in zip(given, kept, strict=True) if k]
     outs = lower_eqns(writer, jaxpr, names[:n_consts], names[n_consts:])
     signature = ", ".join(
         f"{n}: {mlir_type(a)}" + (" {jax.buffer_donor = true}" if g else "")

@@ -12,7 +12,7 @@ import numpy as np
 from minijax import errors, lax
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import Array, LiteralArray, as_array
+from minijax.core.array import Array, CommittedArray, LiteralArray, as_array
 from minijax.core.trace import Tracer
 from minijax.numpy.mathematics import power
 from minijax.numpy.promotion import (
@@ -40,6 +40,7 @@ from minijax.numpy.promotion import (
 )
 from minijax.numpy.reductions import sum
 from minijax.ops.convert import copy_p
+from minijax.ops.sharded import placed
 
 __all__ = [
     "arange",
@@ -106,7 +107,7 @@ def array(
             out = Array(out._value(), out.aval)
     if ndmin > out.aval.ndim:
         out = lax.expand_dims(out, tuple(range(ndmin - out.aval.ndim)))
-    return out
+    return out if device is None else placed(out, device)
 
 
 def asarray(
@@ -114,8 +115,8 @@ def asarray(
 ) -> Any:
     """``a`` as an array, itself if it is one of the right type."""
     if dtype is None and not copy and isinstance(a, (Array, Tracer)):
-        return a
-    return array(a, None if dtype is None else user_dtype(dtype, "asarray"), bool(copy), order)
+        return a if device is None else placed(a, device)
+    return array(a, None if dtype is None else user_dtype(dtype, "asarray"), bool(copy), order, device=device)
 
 
 def _from_value(x: Any, dtype: np.dtype | None) -> Array:
@@ -203,7 +204,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     if dtypes.is_complex(x.aval.dtype) and wanted == BOOL:
         x = lax.ne(x, const(x, 0))
     out = convert(x, wanted)
-    return copy_p.bind(out) if copy else out
+    out = copy_p.bind(out) if copy else out
+    return out if device is None else placed(out, device)
 
 
 # ------------------------------------------------------------------------------------ one value
@@ -242,25 +244,26 @@ def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
         )
 
 
-def _filled(name: str, shape: Any, value: Any, dtype: Any) -> Any:
+def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
     _check_forgotten_tuple(name, shape, dtype)
     dtype = user_dtype(float if dtype is None else dtype, name)
-    return lax.broadcast(typed_scalar(value, dtype), _shape(shape, name))
+    out = lax.broadcast(typed_scalar(value, dtype), _shape(shape, name))
+    return out if device is None else placed(out, device)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of zeros."""
-    return _filled("zeros", shape, 0, dtype)
+    return _filled("zeros", shape, 0, dtype, device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of ones."""
-    return _filled("ones", shape, 1, dtype)
+    return _filled("ones", shape, 1, dtype, device)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of zeros: nothing is ever uninitialised."""
-    return _filled("empty", shape, 0, dtype)
+    return _filled("empty", shape, 0, dtype, device)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -271,10 +274,13 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
     value = convert(fill_value, *wanted)
     sizes = _shape(shape, "full")
-    return broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+    out = broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+    return out if device is None else placed(out, device)
 
 
-def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any) -> Any:
+def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> Any:
+    if device is None and isinstance(a, CommittedArray):
+        device = a.device
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         check_array_like(name, a)
         a = as_is(a)
@@ -283,28 +289,29 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any) -> Any:
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
     sizes = tuple(a.shape) if shape is None else _shape(shape, name)
     value = convert(value, *wanted)
-    return broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+    out = broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+    return out if device is None else placed(out, device)
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Zeros of the shape and type of ``a``."""
-    return _like("zeros_like", a, 0, dtype, shape)
+    return _like("zeros_like", a, 0, dtype, shape, device)
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Ones of the shape and type of ``a``."""
-    return _like("ones_like", a, 1, dtype, shape)
+    return _like("ones_like", a, 1, dtype, shape, device)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Zeros of the shape and type of ``prototype``."""
-    return _like("empty_like", prototype, 0, dtype, shape)
+    return _like("empty_like", prototype, 0, dtype, shape, device)
 
 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """``fill_value`` repeated to the shape and type of ``a``."""
     check_array_like("full_like", fill_value)
-    return _like("full_like", a, fill_value, dtype, shape)
+    return _like("full_like", a, fill_value, dtype, shape, device)
 
 
 # ------------------------------------------------------------------------------------ ranges
@@ -315,6 +322,11 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
 
     The arguments must be known while tracing: they decide the shape.
     """
+    out = _arange(start, stop, step, dtype)
+    return out if device is None else placed(out, device)
+
+
+def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     if dtype is not None:
         dtype = user_dtype(dtype, "arange")
     given = [x for x in (start, stop, step) if x is not None]
@@ -395,6 +407,8 @@ def linspace(
     if dtypes.is_integer(wanted) and not dtypes.is_integer(out.aval.dtype):
         out = lax.floor(out)
     out = convert(out, wanted)
+    if device is not None:
+        out = placed(out, device)
     return (out, delta) if retstep else out
 
 
@@ -449,7 +463,8 @@ def logspace(
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
-    return _eye(N, M, k, dtype)
+    out = _eye(N, M, k, dtype)
+    return out if device is None else placed(out, device)
 
 
 def _eye(N: Any, M: Any, k: Any, dtype: Any, fold: bool = True) -> Any:

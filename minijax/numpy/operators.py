@@ -20,7 +20,7 @@ from minijax.numpy.index_update import IndexUpdate, take
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.promotion import OPERANDS, asarray, convert, ensure, index_tuple
 from minijax.ops import elementwise as ew
-from minijax.ops.sharded import addressable_shards, devices_of, layout_of
+from minijax.ops.sharded import addressable_shards, device_of, devices_of, is_committed, layout_of, placed
 
 Function = Callable[..., Any]
 
@@ -203,8 +203,8 @@ def _block_until_ready(self: Any) -> Any:
 
 
 def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
-    """This array: it moves to the device when a compiled program needs it there."""
-    return self
+    """This array on ``device``."""
+    return placed(self, device)
 
 
 METHODS: dict[str, Function] = {
@@ -348,7 +348,9 @@ TRACER_METHODS: dict[str, Any] = {
 
 # Of what has a value, and so lies somewhere.
 ARRAY_MEMBERS: dict[str, Any] = {
+    "device": property(device_of),
     "devices": devices_of,
+    "committed": property(is_committed),
     "sharding": property(layout_of),
     "addressable_shards": property(addressable_shards),
 }

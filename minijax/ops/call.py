@@ -16,12 +16,21 @@ import numpy as np
 
 from minijax.backend import pjrt
 from minijax.core import dtypes, missed, observe
-from minijax.core.array import Array, as_array, device_array, get_aval, set_fetch
+from minijax.core.array import (
+    Array,
+    CommittedArray,
+    as_array,
+    common_device,
+    device_array,
+    get_aval,
+    uncommitted,
+)
 from minijax.core.guards import check, guards
 from minijax.core.lists import partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import check_alive
+from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive, replicas_needed
 from minijax.interpreters.partial_eval import (
@@ -34,8 +43,10 @@ from minijax.interpreters.partial_eval import (
 )
 from minijax.interpreters.program import called_jaxprs
 from minijax.interpreters.recompute import call_recompute, recompute_rules
+from minijax.interpreters.stage import staging_rules
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful, matters
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
@@ -60,7 +71,7 @@ called_jaxprs[jit_p] = "jaxpr"
 
 # ---------------------------------------------------------------------------------------------- evaluation
 
-set_fetch(pjrt.to_numpy)
+commits_itself.add(jit_p)
 
 
 _buffer = operator.attrgetter("_buffer")
@@ -81,17 +92,26 @@ class Compiled:
         "made_of",
         "elsewhere",
         "repeatable",
+        "kept",
     )
 
     def __init__(
-        self, closed: ClosedJaxpr, name: str, donated: Sequence[bool], text: str, host_callbacks: Sequence[Any] = ()
+        self,
+        closed: ClosedJaxpr,
+        name: str,
+        donated: Sequence[bool],
+        keep_unused: bool,
+        text: str,
+        host_callbacks: Sequence[Any] = (),
     ) -> None:
         self.name = name
         # for compiling it again, for another device; the jaxpr keeps this program, not the reverse
-        self.made_of = (weakref.ref(closed), name, donated, text, host_callbacks)
+        self.made_of = (weakref.ref(closed), name, donated, keep_unused, text, host_callbacks)
         self.elsewhere: dict[Any, OnDevice] = {}
-        self.donated = [i for i, d in enumerate(donated) if d]
-        self.in_avals = closed.in_avals
+        # the positions of the arguments that it takes, None for all: the others, which nobody reads, are left out
+        self.kept = None if keep_unused else kept_inputs(closed)
+        self.donated = [i for i, d in enumerate(self._taken(donated)) if d] if donated else []
+        self.in_avals = self._taken(closed.in_avals)
         self.out_avals = closed.out_avals
         self.effectful = bool(host_callbacks) and any(map(is_effectful, closed.eqns))
         # on the device, float0 is represented by booleans that nobody reads
@@ -100,21 +120,27 @@ class Compiled:
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
         with observe.timed("compile", name, closed.memo.get("missed")):
             self.executable = self._compile(closed, text, host_callbacks)
-        self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated)
-        self.const_buffers = [to_buffer(c) for c in closed.consts]
-        self.executable.n_consts = len(self.const_buffers)
+        self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated, keep_unused)
+        self.const_buffers = [to_buffer(uncommitted(c)) for c in closed.consts]
+        self.executable.n_consts, self.executable.kept = len(self.const_buffers), self.kept
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
 
     def _compile(self, closed: ClosedJaxpr, text: str, host_callbacks: Sequence[Any]) -> Any:
         return pjrt.compile(text, name=self.name, out_avals=self.out_avals, host_callbacks=host_callbacks)
 
+    def _taken(self, args: Sequence[Any]) -> Sequence[Any]:
+        """What belongs to the inputs that the program takes, of one thing for each."""
+        return args if self.kept is None else [args[i] for i in self.kept]
+
     def __call__(self, *args: Any) -> list[Array]:
         """Run on arrays (or anything array-like); the results stay on the device."""
         if pjrt.others_in_use:
-            device = self._device_of(args)
+            device = self.device_of(args)
             if device is not None:
                 return self._on(device)(*args)
+        if self.kept is not None:
+            args = tuple(self._taken(args))
         try:
             leaves = [*self.const_buffers, *map(_buffer, args)]
         except AttributeError:
@@ -126,24 +152,12 @@ class Compiled:
             self._forget_donated(args)
         return self._results(outs)
 
-    def _device_of(self, args: Sequence[Any]) -> Any:
-        """The device other than the default one that arguments lie on; None if there is none.
+    def device_of(self, args: Sequence[Any]) -> Any:
+        """The device that the arguments which the program takes are committed to; None if they may be anywhere.
 
         ValueError if there are two.
         """
-        buffers = [(i, x._buffer) for i, x in enumerate(args) if isinstance(x, Array) and x.on_device]
-        found: dict[Any, int] = {}
-        for i, buffer in buffers:
-            if not pjrt.is_deleted(buffer):
-                found.setdefault(pjrt.buffer_device(buffer), i)
-        found.pop(pjrt.local_devices()[0], None)
-        if len(found) > 1:
-            (first, i), (second, j), *_ = found.items()
-            raise ValueError(
-                f"Received incompatible devices for jitted computation. Argument {i} of {self.name} is on {first} and "
-                f"argument {j} on {second}. Bring them together with device_put."
-            )
-        return next(iter(found), None)
+        return common_device(self._taken(args), self.name)
 
     def _on(self, device: Any) -> OnDevice:
         program = self.elsewhere.get(device)
@@ -182,7 +196,7 @@ class Compiled:
 
 
 class OnDevice(Compiled):
-    """The same program for a device that is not the default one: it runs where its arguments are."""
+    """The same program for the device that its arguments are committed to; so are its results."""
 
     __slots__ = ("device",)
 
@@ -196,13 +210,17 @@ class OnDevice(Compiled):
         return pjrt.compile(text, name=self.name, **options)
 
     def __call__(self, *args: Any) -> list[Array]:
-        moved = [pjrt.transfer(to_buffer(x), self.device) for x in args]
-        leaves = [*self.const_buffers, *moved]
+        args = tuple(self._taken(args))
+        leaves = [*self.const_buffers, *[pjrt.transfer(to_buffer(x), self.device) for x in args]]
         if observe.on_phase or observe.on_executed:
             return self._watched_call(leaves, args)
         outs = self._execute(leaves)
         self._forget_donated(args)
         return self._results(outs)
+
+    def _results(self, buffers: Sequence[Any]) -> list[Any]:
+        outs = super()._results(buffers)
+        return [CommittedArray(x._buffer, x.aval, self.device) if type(x) is Array else x for x in outs]
 
 
 class Replicated(Compiled):
@@ -224,7 +242,7 @@ class Replicated(Compiled):
             host_callbacks=host_callbacks,
         )
 
-    def _device_of(self, args: Sequence[Any]) -> Any:
+    def device_of(self, args: Sequence[Any]) -> Any:
         return None  # it runs on several anyway
 
     def _execute(self, leaves: list[Any]) -> list[Any]:
@@ -258,6 +276,12 @@ def to_buffer(x: Any) -> Any:
         return buffer
 
 
+def kept_inputs(closed: ClosedJaxpr) -> list[int] | None:
+    """The positions of the inputs that are read by what the outputs, or the world, need; None if all are."""
+    used = dce_closed(closed, [True] * len(closed.out_avals))[1]
+    return None if all(used) else [i for i, u in enumerate(used) if u]
+
+
 class Module(NamedTuple):
     """A lowered jaxpr: its StableHLO, and the Python functions that it calls by their index."""
 
@@ -265,49 +289,66 @@ class Module(NamedTuple):
     host_callbacks: list[Any]
 
 
-def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Module:
+def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False) -> Module:
     """The StableHLO module of ``closed``, written once."""
-    key = ("stablehlo", name, tuple(donated))
+    key = ("stablehlo", name, tuple(donated), keep_unused)
     module = closed.memo.get(key)
     if module is None:
         with observe.timed("lower", name, closed.memo.get("missed")):
             callbacks: list[Any] = []
-            replicas = replicas_needed(closed)
-            text = lower_closed(closed, name, donated, replicas, platform=pjrt.platform, host_callbacks=callbacks)
+            text = lower_closed(closed, name, donated, **_lowering_options(closed, keep_unused, callbacks))
             module = closed.memo[key] = Module(text, callbacks)
         if observe.on_lowered:
             observe.emit(observe.on_lowered, name, module.text)
     return module
 
 
-def lowered_places(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> ModulePlaces:
+def _lowering_options(closed: ClosedJaxpr, keep_unused: bool, callbacks: list[Any]) -> dict[str, Any]:
+    return {
+        "replicas": replicas_needed(closed),
+        "platform": pjrt.platform,
+        "host_callbacks": callbacks,
+        "drop_unused": not keep_unused,
+    }
+
+
+def lowered_places(
+    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False
+) -> ModulePlaces:
     """Which equation each line of the module comes from: see ``lowering.places``. Found once."""
-    key = ("places", name, tuple(donated))
+    key = ("places", name, tuple(donated), keep_unused)
     places = closed.memo.get(key)
     if places is None:
-        replicas = replicas_needed(closed)
-        places = closed.memo[key] = lower_places(
-            closed, name, donated, replicas, platform=pjrt.platform, host_callbacks=[]
-        )
+        options = _lowering_options(closed, keep_unused, [])
+        places = closed.memo[key] = lower_places(closed, name, donated, **options)
     return places
 
 
-def _origin(closed: weakref.ref[ClosedJaxpr], name: str, donated: Sequence[bool]) -> Any:
+def _origin(closed: weakref.ref[ClosedJaxpr], name: str, donated: Sequence[bool], keep_unused: bool) -> Any:
     """What an executable was compiled from: the jaxpr and its module's places. None if the jaxpr is gone."""
     alive = closed()
-    return None if alive is None else (alive, lowered_places(alive, name, donated))
+    return None if alive is None else (alive, lowered_places(alive, name, donated, keep_unused))
 
 
-def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Compiled:
+def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False) -> Compiled:
     """``closed``, compiled once."""
-    key = ("executable", tuple(donated))
-    program = closed.memo.get(key)
+    program = known_program(closed, donated, keep_unused)
     if program is None:
+        key = _program_key(donated, keep_unused)
         _announce(closed, name, key)
-        module = lowered(closed, name, donated)
+        module = lowered(closed, name, donated, keep_unused)
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
-        program = closed.memo[key] = kind(closed, name, donated, module.text, module.host_callbacks)
+        program = closed.memo[key] = kind(closed, name, donated, keep_unused, module.text, module.host_callbacks)
     return program
+
+
+def known_program(closed: ClosedJaxpr, donated: Sequence[bool] = (), keep_unused: bool = False) -> Compiled | None:
+    """What ``compiled`` gives, if it has been asked for."""
+    return closed.memo.get(_program_key(donated, keep_unused))
+
+
+def _program_key(donated: Sequence[bool], keep_unused: bool) -> Any:
+    return "executable", tuple(donated), keep_unused
 
 
 # What made a program that no user's call was staged to, in words.
@@ -330,18 +371,39 @@ def _announce(closed: ClosedJaxpr, name: str, key: Any) -> None:
 
 
 @jit_p.def_impl
-def jit_impl(*args: Any, jaxpr: ClosedJaxpr, name: str, donated_invars: Sequence[bool] = ()) -> list[Array]:
-    return compiled(jaxpr, name, donated_invars)(*args)
+def jit_impl(
+    *args: Any,
+    jaxpr: ClosedJaxpr,
+    name: str,
+    donated_invars: Sequence[bool] = (),
+    keep_unused: bool = False,
+    **params: Any,
+) -> list[Array]:
+    return compiled(jaxpr, name, donated_invars, keep_unused)(*args)
 
 
 # ---------------------------------------------------------------------------------------------- transformations
+
+
+def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    if params.get("inline"):
+        return eval_closed(jaxpr, *args)
+    return trace.record(jit_p, args, {"jaxpr": jaxpr, **params})
+
+
+staging_rules[jit_p] = jit_stage
+
+
+def _handed_on(params: dict[str, Any]) -> dict[str, Any]:
+    """What the user said of a call that holds for its transformed forms too."""
+    return {key: params[key] for key in ("inline", "keep_unused") if key in params}
 
 
 def jit_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str, **params: Any) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     given = [t for t in tangents if type(t) is not Zero]
-    outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name)
+    outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name, **_handed_on(params))
     n = len(nonzero_out)
     found = iter(outs[n:])
     return outs[:n], [
@@ -356,7 +418,7 @@ def jit_batch(
     axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
-    return jit_p.bind(*args, jaxpr=batched, name=name), out_dims
+    return jit_p.bind(*args, jaxpr=batched, name=name, **_handed_on(params)), out_dims
 
 
 axis_rules[jit_p] = jit_batch
@@ -388,8 +450,9 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     made = [Var(aval) for aval in known_jaxpr.out_avals[len(known_out) :]]
     fresh = iter(made)
     residuals = [next(fresh) if i is None else known_in[i] for i in inputs]
-    now = JaxprEqn(jit_p, known_in, {"jaxpr": known_jaxpr, "name": name}, [*known_out, *made], eqn.source)
-    then = JaxprEqn(jit_p, [*residuals, *unknown_args], {"jaxpr": unknown_jaxpr, "name": name}, later_out, eqn.source)
+    params = {"name": name, **_handed_on(eqn.params)}
+    now = JaxprEqn(jit_p, known_in, {**params, "jaxpr": known_jaxpr}, [*known_out, *made], eqn.source)
+    then = JaxprEqn(jit_p, [*residuals, *unknown_args], {**params, "jaxpr": unknown_jaxpr}, later_out, eqn.source)
     return ([now] if matters(now) else []), [then]
 
 
@@ -424,7 +487,8 @@ dce_rules[jit_p] = jit_dce
 def jit_transpose(cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
     linear, nonzero, known, given = call_operands(cts, args)
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
-    return operand_cotangents(args, arrives, jit_p.bind(*known, *given, jaxpr=transposed, name=name))
+    found = jit_p.bind(*known, *given, jaxpr=transposed, name=name, **_handed_on(params))
+    return operand_cotangents(args, arrives, found)
 
 
 transpose_rules[jit_p] = jit_transpose

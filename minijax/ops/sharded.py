@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import pjrt
-from minijax.core.array import Array, device_array
+from minijax.core.array import Array, CommittedArray, as_array, device_array
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
+from minijax.core.trace import Tracer
+from minijax.ops.call import to_buffer
 
 _HOST: Any = Array.__dict__["_np"]
 _DEVICE: Any = Array.__dict__["_buffer"]
@@ -129,10 +131,23 @@ class ShardedArray(Array):
         """The shards of this process, each an ``Array`` on its device, without the sharded dimension."""
         shape, axis = self.aval.shape, self.layout.axis
         inner = self.aval if axis is None else self.aval.update(shape=shape[:axis] + shape[axis + 1 :])
-        parts = pjrt.shards(self.pieces)
-        for part in parts:
-            pjrt.note_device(pjrt.buffer_device(part))
-        return [device_array(part, inner) for part in parts]
+        return [on_device(part, inner, pjrt.buffer_device(part)) for part in pjrt.shards(self.pieces)]
+
+
+def on_device(buffer: Any, aval: ShapedArray, device: Any) -> Array:
+    """The array in ``buffer``, which the user knows to be on ``device``; with one device that is no choice."""
+    if len(pjrt.local_devices()) == 1:
+        return device_array(buffer, aval)
+    pjrt.note_committed()
+    return CommittedArray(buffer, aval, device)
+
+
+def placed(x: Any, device: Any) -> Any:
+    """``x`` as an array on ``device``; a tracer as it is."""
+    if isinstance(x, Tracer):
+        return x
+    array = as_array(x)
+    return on_device(pjrt.transfer(to_buffer(array), device), array.aval, device)
 
 
 def layout_of(x: Array) -> DeviceLayout:
@@ -169,7 +184,7 @@ def place_shards(x: Any, axis: int | None, devices: Sequence[Any], inner: Shaped
     """
     if isinstance(x, ShardedArray) and repeat == 1 and x.layout == (tuple(devices), axis):
         return x.pieces
-    value = np.asarray(x._np if isinstance(x, Array) and x.on_host else x)
+    value = np.asarray(x._value() if isinstance(x, Array) and x.on_host else x)
     count = sum(map(pjrt.is_local, devices))
     if axis is None:
         return pjrt.put_shards([value] * count, devices, aval=inner, owned=True)
@@ -182,3 +197,13 @@ def place_shards(x: Any, axis: int | None, devices: Sequence[Any], inner: Shaped
 def devices_of(x: Array) -> set[Any]:
     """The devices that the array lies on."""
     return layout_of(x).device_set
+
+
+def device_of(x: Array) -> Any:
+    """The device that the array lies on, the first one if there are several."""
+    return layout_of(x).devices[0]
+
+
+def is_committed(x: Array) -> bool:
+    """Whether the array is where the user put it, and what is computed with it stays there."""
+    return isinstance(x, (CommittedArray, ShardedArray))

@@ -116,6 +116,45 @@ def grad_of_a_scalar_inside(ns: Any) -> Any:
     return ns.jit(lambda a: ns.grad(lambda b: f(3.0) * f(b) * f(2))(a))(2.0)
 
 
+FLOAT0S = np.zeros((2,), jax.dtypes.float0)
+
+
+def f0(tree: Any) -> Any:
+    """``tree`` with arrays of float0, which are of several classes, as texts."""
+    return jax.tree_util.tree_map(lambda x: f"float0{x.shape}" if x.dtype == jax.dtypes.float0 else x, tree)
+
+
+def takes(ns: Any, keep: bool) -> Any:
+    """What the ``@main`` of programs takes of their arguments."""
+    programs = [
+        (lambda x, y, z: x + z, (X, 2, 3.0)),
+        (lambda x, y, z: (ns.numpy.sin(y), x)[1], (X, 2.0, 3.0)),
+        (lambda x, y, z: (ns.debug.print("{}", y), x)[1], (X, 2.0, 3.0)),
+        (lambda x, y, z: 1.0, (X, 2.0, 3.0)),
+        (lambda x, y, z: ns.jit(lambda a, b: a * 2)(x, y), (X, 2.0, 3.0)),
+    ]
+    texts = [ns.jit(f, keep_unused=keep).lower(*args).as_text() for f, args in programs]
+    return [re.findall(r": (tensor<\w+>)", re.search(r"@main\((.*?)\) ->", text)[1]) for text in texts]
+
+
+def inline(ns: Any) -> Any:
+    return ns.jit(lambda x: ns.numpy.sin(x) * 2, inline=True)
+
+
+INLINED: dict[str, Program] = {
+    "call": lambda ns: str(ns.make_jaxpr(lambda x: inline(ns)(x) + inline(ns)(2.0))(1.0)),
+    "in_jit": lambda ns: str(ns.make_jaxpr(ns.jit(lambda x: inline(ns)(x) + 1.0))(1.0)),
+    "of_inline": lambda ns: str(ns.make_jaxpr(ns.jit(lambda x: inline(ns)(x), inline=True))(1.0)),
+    "grad": lambda ns: str(ns.make_jaxpr(ns.grad(inline(ns)))(1.0)),
+    "jvp": lambda ns: str(ns.make_jaxpr(lambda x: ns.jvp(inline(ns), (x,), (1.0,)))(1.0)),
+    "linearize": lambda ns: str(ns.make_jaxpr(lambda x: ns.linearize(inline(ns), x)[1](1.0))(1.0)),
+    "vmap": lambda ns: str(ns.make_jaxpr(ns.vmap(inline(ns)))(X)),
+    "branch": lambda ns: str(ns.make_jaxpr(lambda x: ns.lax.cond(True, inline(ns), ns.numpy.cos, x))(1.0)),
+    "constant": lambda ns: str(ns.make_jaxpr(lambda x: ns.jit(lambda y: y * X, inline=True)(x))(X)),
+    "closed_over": lambda ns: str(ns.make_jaxpr(lambda x: ns.jit(lambda y: y + x, inline=True)(x))(X)),
+    "values": lambda ns: [inline(ns)(1.0), ns.grad(inline(ns))(1.0), ns.jit(inline(ns))(X)],
+}
+
 SAME: dict[str, Program] = {
     # Python scalars are handed through
     "classes_of_an_int": lambda ns: classes(ns, 3),
@@ -145,6 +184,26 @@ SAME: dict[str, Program] = {
     "pretty_print_without_types": lambda ns: ns.make_jaxpr(
         lambda x: ns.lax.cond(x > 0, lambda x: x * 2.0, lambda x: x, x)
     )(1.0).pretty_print(print_shapes=False),
+    # jit(inline=) and jit(keep_unused=)
+    **{f"inline_{name}": transformed for name, transformed in INLINED.items()},
+    "main_of_a_program": lambda ns: [takes(ns, keep) for keep in (False, True)],
+    "keep_unused_in_a_jaxpr": lambda ns: str(ns.make_jaxpr(ns.jit(lambda x, y: x + 1.0, keep_unused=True))(X, 2)),
+    "calls_with_unused_arguments": lambda ns: [
+        f(x, y, z)
+        for f in [ns.jit(lambda x, y, z: x - z)]
+        for x in (X, M, X)
+        for y in (1, X, ns.numpy.ones(2))
+        for z in (2.0, np.float32(3), ns.numpy.ones(3))
+    ],
+    "compiled_with_unused_arguments": lambda ns: ns.jit(lambda x, y, z: x - z).lower(X, 1, X).compile()(X, 2, 2 * X),
+    # float0 is taken and given
+    "float0_to_jit": lambda ns: f0(ns.jit(lambda x, y: (x, y + 1))(FLOAT0S, 1.0)),
+    "float0_to_jit_again": lambda ns: [f0(f(FLOAT0S, X)) for f in [ns.jit(lambda x, y: (x, y))] for _ in range(3)],
+    "float0_tangent_in_jit": lambda ns: f0(
+        ns.jit(lambda x, t: ns.jvp(lambda z: z * 2, (x,), (t,)))(3, FLOAT0)
+    ),
+    "float0_to_pmap": lambda ns: f0(ns.pmap(lambda x, y: (x, y))(FLOAT0S[:1], X[:1])),
+    "float0_jaxpr": lambda ns: str(ns.make_jaxpr(lambda x, y: (x, y + 1))(FLOAT0S, 1.0)),
     "matmul_precision": lambda ns: precisions(ns),
     # a tracer copies as itself: a deep copy of its trace would be a stranger to it, and its derivative zero
     "deepcopy_under_jit": lambda ns: ns.jit(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),

@@ -78,7 +78,7 @@ def host_value(array: Array, fetch: bool = False) -> Any:
     nor where NumPy has no such type).
     """
     if array.on_host:
-        return array._np
+        return array._value()
     if not fetch:
         return None
     try:

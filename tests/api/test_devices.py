@@ -1,0 +1,179 @@
+"""Arrays that are committed to one of two devices, against JAX: where results lie, and what is refused.
+
+A row of ``RESULTS`` is a program of an array; it is run on one that is committed to the second device, on one that is
+committed to the first, and on one that may be anywhere. A row of ``MIXED`` takes one of each device.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import minijax
+from minijax.backend import pjrt
+
+pytestmark = pytest.mark.skipif(len(jax.devices()) < 2, reason="needs two devices")
+
+X = np.arange(3, dtype=np.float32) + 1
+PLACES: dict[str, int | None] = {"second": 1, "first": 0, "anywhere": None}
+
+Program = Callable[[Any, Any], Any]
+
+
+@pytest.fixture(autouse=True)
+def one_device_again() -> Any:
+    yield
+    pjrt.others_in_use = False
+
+
+def array(ns: Any, place: int | None) -> Any:
+    x = ns.numpy.asarray(X)
+    return x if place is None else ns.device_put(x, ns.devices()[place])
+
+
+def custom(ns: Any) -> Any:
+    f = ns.custom_jvp(lambda x: x * 2)
+    f.defjvp(lambda primals, tangents: (f(primals[0]), tangents[0] * 2))
+    return f
+
+
+RESULTS: dict[str, Program] = {
+    "itself": lambda ns, x: x,
+    "scalar": lambda ns, x: (x + 1, 1.0 + x, x**2, -x),
+    "numpy_operand": lambda ns, x: x + X,
+    "operand_from_anywhere": lambda ns, x: (x + ns.numpy.asarray(X), ns.numpy.asarray(X) + x),
+    "sin": lambda ns, x: ns.numpy.sin(x),
+    "lax": lambda ns, x: ns.lax.add(x, 1.0),
+    "reductions": lambda ns, x: (x.sum(), x.mean(), ns.numpy.argmax(x), ns.numpy.cumsum(x)),
+    "index": lambda ns, x: (x[0], x[1:], x[ns.numpy.array([0, 1])], x[None], list(x)),
+    "index_update": lambda ns, x: x.at[0].set(1.0),
+    "like": lambda ns, x: [getattr(ns.numpy, f"{name}_like")(x) for name in ("zeros", "ones", "empty")],
+    "full_like": lambda ns, x: ns.numpy.full_like(x, 2),
+    "copies": lambda ns, x: (ns.numpy.array(x), ns.numpy.asarray(x), x.astype("int32"), copy.deepcopy(x)),
+    "pickled": lambda ns, x: pickle.loads(pickle.dumps(x)),
+    "shapes": lambda ns, x: (x.reshape(3, 1), x.T, ns.numpy.broadcast_to(x, (2, 3)), ns.numpy.stack([x, x])),
+    "products": lambda ns, x: (x @ x, ns.numpy.outer(x, x), ns.numpy.einsum("i,i", x, x)),
+    "where": lambda ns, x: ns.numpy.where(x > 1, 1.0, 0.0),
+    "sort": lambda ns, x: ns.numpy.sort(x),
+    "bitcast": lambda ns, x: ns.lax.bitcast_convert_type(x, "int32"),
+    "nothing_of_it": lambda ns, x: ns.lax.iota("int32", 3),
+    "jit": lambda ns, x: ns.jit(lambda a: a * 2)(x),
+    "jit_twice": lambda ns, x: [f(x) for f in [ns.jit(lambda a: a * 3)] for _ in range(2)],
+    "jit_of_a_tree": lambda ns, x: ns.jit(lambda t: (t["a"], t["b"], t["a"] + 1))({"a": x, "b": 1.0}),
+    "jit_that_ignores_it": lambda ns, x: ns.jit(lambda a, b: b * 2)(x, 1.0),
+    "jit_that_keeps_what_it_ignores": lambda ns, x: ns.jit(lambda a, b: b * 2, keep_unused=True)(x, 1.0),
+    "jit_of_a_constant": lambda ns, x: ns.jit(lambda a: ns.numpy.zeros(3))(x),
+    "jit_that_closes_over_it": lambda ns, x: ns.jit(lambda a: a * x)(1.0),
+    "jit_inside_jit": lambda ns, x: ns.jit(lambda a: ns.jit(lambda b: b * 2)(a))(x),
+    "grad": lambda ns, x: ns.grad(lambda a: (a * a).sum())(x),
+    "value_and_grad": lambda ns, x: ns.value_and_grad(lambda a: ns.numpy.sin(a).sum())(x),
+    "grad_of_a_constant": lambda ns, x: ns.grad(lambda a: 3.0)(x),
+    "jit_of_grad": lambda ns, x: ns.jit(ns.grad(lambda a: (a * a).sum()))(x),
+    "hessian": lambda ns, x: ns.hessian(lambda a: (a**3).sum())(x),
+    "jvp": lambda ns, x: ns.jvp(ns.numpy.sin, (x,), (ns.numpy.asarray(X),)),
+    "linearize": lambda ns, x: ns.linearize(ns.numpy.sin, x)[1](x),
+    "vjp": lambda ns, x: ns.vjp(ns.numpy.sin, x)[1](x),
+    "vmap": lambda ns, x: ns.vmap(lambda a, b: ns.numpy.sin(a) * b, in_axes=(0, None))(x, 2.0),
+    "vmap_of_a_constant": lambda ns, x: ns.vmap(lambda a: 1.0)(x),
+    "cond": lambda ns, x: ns.lax.cond(True, lambda a: a * 2, lambda a: a, x),
+    "scan": lambda ns, x: ns.lax.scan(lambda c, a: (c + a, c), 0.0, x),
+    "long_scan": lambda ns, x: ns.lax.scan(lambda c, _: (c * 0.5, None), x, None, length=3000)[0],
+    "while_loop": lambda ns, x: ns.lax.while_loop(lambda a: a[0] < 5, lambda a: a + 1, x),
+    "fori_loop": lambda ns, x: ns.lax.fori_loop(0, 2, lambda i, a: a * 2, x),
+    "checkpoint": lambda ns, x: ns.grad(lambda a: ns.checkpoint(lambda b: ns.numpy.sin(b).sum())(a))(x),
+    "custom_jvp": lambda ns, x: (custom(ns)(x), ns.grad(lambda a: custom(ns)(a).sum())(x)),
+    "pure_callback": lambda ns, x: ns.pure_callback(np.asarray, ns.ShapeDtypeStruct((3,), "float32"), x),
+    "put": lambda ns, x: [ns.device_put(x, d) for d in (None, *ns.devices()[:2])],
+    "put_a_tree": lambda ns, x: ns.device_put([x, 1.0, {"a": x}], ns.devices()[:2] + [ns.devices()[1]]),
+    "to_device": lambda ns, x: x.to_device(ns.devices()[1]),
+    "creation": lambda ns, x: [
+        f(device=ns.devices()[1])
+        for f in (
+            lambda **kw: ns.numpy.zeros(3, **kw),
+            lambda **kw: ns.numpy.full(3, 2.0, **kw),
+            lambda **kw: ns.numpy.arange(3, **kw),
+            lambda **kw: ns.numpy.array([1.0], **kw),
+            lambda **kw: ns.numpy.asarray([1.0], **kw),
+            lambda **kw: ns.numpy.linspace(0, 1, 3, **kw),
+            lambda **kw: ns.numpy.eye(3, **kw),
+            lambda **kw: ns.numpy.zeros_like(x, **kw),
+        )
+    ],
+    "lowered": lambda ns, x: ns.jit(lambda a: a * 2).lower(x).compile()(x),
+}
+
+MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "add": lambda ns, x, y: x + y,
+    "compare": lambda ns, x, y: x == y,
+    "where": lambda ns, x, y: ns.numpy.where(x > 1, y, y),
+    "concatenate": lambda ns, x, y: ns.numpy.concatenate([x, y]),
+    "matmul": lambda ns, x, y: x @ y,
+    "index": lambda ns, x, y: x[y.astype("int32")],
+    "index_update": lambda ns, x, y: x.at[0].set(y[0]),
+    "jit": lambda ns, x, y: ns.jit(lambda a, b: a + b)(x, y),
+    "jit_of_a_tree": lambda ns, x, y: ns.jit(lambda t: t["a"] + t["b"])({"a": x, "b": y}),
+    "jit_by_keyword": lambda ns, x, y: ns.jit(lambda a, b: a + b)(a=x, b=y),
+    "jit_called_before": lambda ns, x, y: [f(x, z) for f in [ns.jit(lambda a, b: a + b)] for z in (x, y)],
+    "grad": lambda ns, x, y: ns.grad(lambda a: (a * y).sum())(x),
+    "vmap": lambda ns, x, y: ns.vmap(lambda a, b: a + b)(x, y),
+    "jvp": lambda ns, x, y: ns.jvp(ns.numpy.sin, (x,), (y,)),
+    "vjp": lambda ns, x, y: ns.vjp(ns.numpy.sin, x)[1](y),
+    "scan": lambda ns, x, y: ns.lax.scan(lambda c, a: (c + a, c), y[0], x),
+    "cond": lambda ns, x, y: ns.lax.cond(x[0] > 0, lambda a: a, lambda a: a * 2, y),
+    "while_loop": lambda ns, x, y: ns.lax.while_loop(lambda s: s[0][0] < 3, lambda s: (s[0] + 1, s[1]), (x, y)),
+    "checkpoint": lambda ns, x, y: ns.checkpoint(lambda a, b: a + b)(x, y),
+    # no program reads both
+    "unused": lambda ns, x, y: ns.jit(lambda a, b: a * 2)(x, y),
+    "closed_over": lambda ns, x, y: ns.jit(lambda a: a + y)(x),
+    "side_by_side": lambda ns, x, y: (x, y),
+}
+
+
+def where(tree: Any) -> list[Any]:
+    """Of each array, the devices, whether it is committed to them, and the values."""
+    return [
+        (sorted(d.id for d in x.devices()), x.committed, np.asarray(x, np.float64).round(4).tolist())
+        for x in jax.tree_util.tree_leaves(tree)
+    ]
+
+
+def answer(program: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return where(program(*args))
+    except ValueError as error:
+        assert "Received incompatible devices for jitted computation. Got " in str(error)
+        return "refused"
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_follow_their_operands(name: str, place: str) -> None:
+    program, at = RESULTS[name], PLACES[place]
+    assert where(program(minijax, array(minijax, at))) == where(program(jax, array(jax, at)))
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_operands_on_two_devices(name: str) -> None:
+    program = MIXED[name]
+    ours, theirs = (answer(program, ns, array(ns, 1), array(ns, 0)) for ns in (minijax, jax))
+    assert ours == theirs
+
+
+def test_the_error_names_arguments_and_devices() -> None:
+    x, y = array(minijax, 1), array(minijax, 0)
+    f = minijax.jit(lambda first, rest: first + rest["y"])
+    for words in (
+        r"argument first of <lambda> with shape float32\[3\] and with device ids \[1\]",
+        r"argument rest\['y'\] of .* device ids \[0\].* Bring them together with device_put",
+    ):
+        with pytest.raises(ValueError, match=words):
+            f(x, {"y": y})
+    with pytest.raises(ValueError, match=r"argument args\[1\] of add with shape float32\[3\]"):
+        x + y
