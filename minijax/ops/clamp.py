@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.structural import broadcast_in_dim_p, full
@@ -14,6 +12,7 @@ from minijax.interpreters.vmap import bdim_at_front
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import all_weak, declare
 from minijax.ops.elementwise import and_p, gt_p, lt_p
+from minijax.ops.elementwise_numpy import maximum_numpy, minimum_numpy
 from minijax.ops.nary import check_same_dtypes, maybe_broadcast
 from minijax.ops.select import select
 
@@ -36,7 +35,7 @@ def _clamp_abstract(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> Shap
 
 
 def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
-    return np.minimum(np.maximum(x, low), high)
+    return minimum_numpy(maximum_numpy(x, low), high)
 
 
 def _where(mask: Any, g: Any, x: Any) -> Any:

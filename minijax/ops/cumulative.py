@@ -3,6 +3,7 @@ through."""
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,8 +17,10 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.text import array_text, mlir_type
+from minijax.ops.accumulate import accumulated
 from minijax.ops.declare import Rule, declare
-from minijax.ops.elementwise import add_p, max_p, min_p, mul_p, or_p
+from minijax.ops.elementwise import add_p, complex_extremum_text, max_p, min_p, mul_p, or_p
+from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy
 from minijax.ops.logaddexp import logaddexp
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
@@ -109,12 +112,12 @@ def _cumulative_abstract(name: str) -> Rule:
     return cumulative_abstract
 
 
-def _cumulative_numpy(ufunc: np.ufunc) -> Rule:
+def _cumulative_numpy(accumulate: Callable[[Any, int, np.dtype], Any]) -> Rule:
     def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Any:
         dtype = x.dtype
         if reverse:
             x = np.flip(x, axis)
-        out = ufunc.accumulate(x, axis, accumulator(dtype))
+        out = accumulate(x, axis, accumulator(dtype))
         if reverse:
             out = np.flip(out, axis)
         return out if out.dtype == dtype else out.astype(dtype)
@@ -131,7 +134,7 @@ def _cumulative_batch(primitive: Primitive) -> Rule:
 
 
 def _cumulative_lower(
-    combine: Callable[[Any, str, str, str], str], identity: Callable[[np.dtype], Any]
+    combine: Callable[[Any, str, str, np.dtype], str], identity: Callable[[np.dtype], Any]
 ) -> Rule:
     """A window as long as the axis, padded so that it begins (or ends) at every element."""
 
@@ -147,7 +150,7 @@ def _cumulative_lower(
         scalar, ty = mlir_type(ShapedArray((), aval.dtype)), mlir_type(aval)
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
         region = region_text(
-            ctx, [scalar, scalar], lambda inner, a, b: [combine(inner, a, b, scalar)], [scalar]
+            ctx, [scalar, scalar], lambda inner, a, b: [combine(inner, a, b, aval.dtype)], [scalar]
         )
         return ctx.emit(
             f'"stablehlo.reduce_window"({x}, {start}) <{{base_dilations = {array_text(ones)}, '
@@ -159,11 +162,29 @@ def _cumulative_lower(
     return cumulative_lower
 
 
-def _one_op(op: str) -> Callable[[Any, str, str, str], str]:
-    def combine(inner: Any, a: str, b: str, scalar: str) -> str:
-        return inner.emit(f"stablehlo.{op} {a}, {b} : {scalar}")
+def _one_op(op: str, direction: str = "") -> Callable[[Any, str, str, np.dtype], str]:
+    """The region's one operation; of complex numbers, the extremum in ``direction``."""
+
+    def combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
+        scalar = ShapedArray((), dtype)
+        if direction and dtypes.is_complex(dtype):
+            return complex_extremum_text(inner, direction, a, b, scalar)
+        return inner.emit(f"stablehlo.{op} {a}, {b} : {mlir_type(scalar)}")
 
     return combine
+
+
+def _accumulated_extremum(ufunc: np.ufunc, negative: bool) -> Callable[[Any, int, np.dtype], Any]:
+    """Running maxima or minima; of zeros of two signs ``negative`` says which prevails."""
+
+    def accumulate(x: Any, axis: int, dtype: np.dtype) -> Any:
+        out = ufunc.accumulate(x, axis, dtype)
+        if dtypes.kind(dtype) != "f" or out.all():
+            return out
+        met = np.logical_or.accumulate((x == 0) & (np.signbit(x) == negative), axis)
+        return np.where((out == 0) & met, dtype.type(-0.0 if negative else 0.0), out)
+
+    return accumulate
 
 
 def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
@@ -181,8 +202,8 @@ def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
 
 def _cumulative(
     name: str,
-    ufunc: np.ufunc,
-    combine: Callable[[Any, str, str, str], str],
+    accumulate: Callable[[Any, int, np.dtype], Any],
+    combine: Callable[[Any, str, str, np.dtype], str],
     identity: Callable[[np.dtype], Any],
     **rules: Any,
 ) -> Primitive:
@@ -190,7 +211,7 @@ def _cumulative(
     return declare(
         primitive,
         abstract=_cumulative_abstract(name),
-        numpy=_cumulative_numpy(ufunc),
+        numpy=_cumulative_numpy(accumulate),
         lower=_cumulative_lower(combine, identity),
         batch=_cumulative_batch(primitive),
         **rules,
@@ -201,17 +222,27 @@ def _cumsum_transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]
     return [cumsum_p.bind(ct, axis=axis, reverse=not reverse)]
 
 
-cumsum_p = _cumulative("cumsum", np.add, _one_op("add"), zero_of_dtype, transpose=_cumsum_transpose)
-cumprod_p = _cumulative("cumprod", np.multiply, _one_op("multiply"), one_of_dtype, jvp=_scan_jvp(mul))
-cummax_p = _cumulative("cummax", np.maximum, _one_op("maximum"), dtypes.min_value, jvp=_scan_jvp(max))
-cummin_p = _cumulative("cummin", np.minimum, _one_op("minimum"), dtypes.max_value, jvp=_scan_jvp(min))
+cumsum_p = _cumulative(
+    "cumsum", functools.partial(accumulated, np.add), _one_op("add"), zero_of_dtype, transpose=_cumsum_transpose
+)
+cumprod_p = _cumulative("cumprod", np.multiply.accumulate, _one_op("multiply"), one_of_dtype, jvp=_scan_jvp(mul))
+cummax_p = _cumulative(
+    "cummax",
+    _accumulated_extremum(np.maximum, False),
+    _one_op("maximum", "GT"),
+    dtypes.min_value,
+    jvp=_scan_jvp(max),
+)
+cummin_p = _cumulative(
+    "cummin", _accumulated_extremum(np.minimum, True), _one_op("minimum", "LT"), dtypes.max_value, jvp=_scan_jvp(min)
+)
 
 # -------------------------------------------------------------------------------- cumlogsumexp
 
 
-def logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
-    """Write ``log(exp(a) + exp(b))`` without overflow, for operands of MLIR type ``ty``; returns its name."""
-    flags = ty[: ty.rfind("x") + 1] + "i1>" if "x" in ty else "tensor<i1>"
+def _logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
+    """Write ``log(exp(a) + exp(b))`` without overflow, for scalars of MLIR type ``ty``; returns its name."""
+    flags = "tensor<i1>"
     most = ctx.emit(f"stablehlo.maximum {a}, {b} : {ty}")
     delta = ctx.emit(f"stablehlo.subtract {a}, {b} : {ty}")
     distance = ctx.emit(f"stablehlo.abs {delta} : {ty}")
@@ -225,8 +256,67 @@ def logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
     return ctx.emit(f"stablehlo.select {same}, {total}, {usual} : {flags}, {ty}")
 
 
+def _complex_logaddexp_text(ctx: Any, a: str, b: str, aval: ShapedArray) -> str:
+    """The same for complex scalars; the imaginary part is brought between -pi and pi, as ``logaddexp`` does."""
+    part_aval = ShapedArray((), dtypes.real_dtype(aval.dtype))
+    ty, part = mlir_type(aval), mlir_type(part_aval)
+
+    def emit(op: str, *operands: str, of: str = part) -> str:
+        return ctx.emit(f"stablehlo.{op} {', '.join(operands)} : {of}")
+
+    larger = complex_extremum_text(ctx, "GT", a, b, aval)
+    both = emit("add", a, b, of=ty)
+    twice = emit("multiply", larger, ctx.full(2, aval), of=ty)
+    power = emit("exponential", emit("subtract", both, twice, of=ty), of=ty)
+    out = emit("add", larger, emit("log_plus_one", power, of=ty), of=ty)
+    real, imaginary = (ctx.emit(f"stablehlo.{which} {out} : ({ty}) -> {part}") for which in ("real", "imag"))
+    half, whole, zero = (ctx.full(x, part_aval) for x in (np.pi, 2 * np.pi, 0))
+    rest = emit("remainder", emit("add", imaginary, half), whole)
+    below = ctx.emit(f"stablehlo.compare LT, {rest}, {zero}, FLOAT : ({part}, {part}) -> tensor<i1>")
+    rest = emit("select", below, emit("add", rest, whole), rest, of=f"tensor<i1>, {part}")
+    return emit("complex", real, emit("subtract", rest, half), of=ty)
+
+
+def _logaddexp_combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
+    aval = ShapedArray((), dtype)
+    if dtypes.is_complex(dtype):
+        return _complex_logaddexp_text(inner, a, b, aval)
+    return _logaddexp_text(inner, a, b, mlir_type(aval))
+
+
+def _log_of_zero(dtype: np.dtype) -> Any:
+    """The identity of a sum of exponentials."""
+    if dtypes.is_integer(dtype):
+        raise OverflowError(
+            f"cannot convert float infinity to integer: cumlogsumexp begins with -inf, which {dtype_name(dtype)} has "
+            "not. Convert the operand to a float first."
+        )
+    return dtypes.min_value(dtype)
+
+
+def _cumlogsumexp_accumulate(x: Any, axis: int, dtype: np.dtype) -> Any:
+    _log_of_zero(dtype)
+    if not dtypes.is_complex(dtype):
+        return accumulated(np.logaddexp, x, axis, dtype)
+    out, step, at = np.array(x), 1, (slice(None),) * axis
+    while step < x.shape[axis]:
+        # now each element is the sum of as many as ``step`` before it, itself included
+        out[(*at, slice(step, None))] = _logaddexp_complex(out[(*at, slice(-step))], out[(*at, slice(step, None))])
+        step *= 2
+    return out
+
+
+def _logaddexp_complex(x: Any, y: Any) -> Any:
+    larger = maximum_numpy(x, y)
+    with np.errstate(invalid="ignore"):
+        out = larger + np.log1p(np.exp(x + y - larger * 2))
+    whole = out.real.dtype.type(2 * np.pi)
+    turned = out.imag + whole / 2
+    return complex_numpy(out.real, turned - whole * np.floor(turned / whole) - whole / 2)
+
+
 cumlogsumexp_p = _cumulative(
-    "cumlogsumexp", np.logaddexp, logaddexp_text, dtypes.min_value, jvp=_scan_jvp(logaddexp)
+    "cumlogsumexp", _cumlogsumexp_accumulate, _logaddexp_combine, _log_of_zero, jvp=_scan_jvp(logaddexp)
 )
 
 # -------------------------------------------------------------------------------- functions

@@ -227,7 +227,11 @@ def _contract(
     if not n_batch:
         return np.dot(lhs.reshape(n, inner), rhs.reshape(inner, m)).reshape(rows + columns)
     size = math.prod(batch)
-    out = np.matmul(lhs.reshape(size, n, inner), rhs.reshape(size, inner, m))
+    lhs, rhs = lhs.reshape(size, n, inner), rhs.reshape(size, inner, m)
+    if lhs.dtype.kind == "c":
+        # NumPy adds products of complex numbers that lie apart in memory one by one, which is slow and inexact
+        lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
+    out = np.matmul(lhs, rhs)
     return out.reshape(batch + rows + columns)
 
 

@@ -30,12 +30,36 @@ from minijax.ir.pretty import parse_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert_element_type_p as convert_p
+from minijax.ops.elementwise_numpy import (
+    abs_numpy,
+    clz_numpy,
+    complex_dtype_of,
+    complex_numpy,
+    digamma_numpy,
+    div_numpy,
+    erf_inv_numpy,
+    lgamma_numpy,
+    logistic_numpy,
+    maximum_numpy,
+    minimum_numpy,
+    nextafter_numpy,
+    polygamma_numpy,
+    population_count_numpy,
+    rem_numpy,
+    rsqrt_numpy,
+    scipy_special,
+    shift_left_numpy,
+    shift_right_arithmetic_numpy,
+    shift_right_logical_numpy,
+    sign_numpy,
+)
 from minijax.ops.nary import (
     ANY,
     BOOL_OR_INT,
     FLOAT,
     INEXACT,
     INT,
+    NO_DERIVATIVE,
     NUM,
     ORDERED,
     ZERO,
@@ -48,6 +72,7 @@ from minijax.ops.nary import (
     eq_p,
     is_row,
     maybe_broadcast,
+    op_lowering,
     unary,
     unbroadcast,
 )
@@ -84,25 +109,6 @@ def _one(example: Any) -> LiteralArray:
 def _full_like(x: Any, value: Any) -> Any:
     aval = get_aval(x)
     return structural.full(aval.shape, value, aval.dtype, aval.weak_type)
-
-
-def scipy_special(name: str) -> Callable[..., Any]:
-    """``scipy.special.<name>``, imported at the first call, keeping its first argument's dtype."""
-    found: list[Any] = []
-
-    def evaluate_special(*args: Any) -> Any:
-        if not found:
-            import scipy.special
-
-            found.append(getattr(scipy.special, name))
-        dtype = args[0].dtype
-        if dtype.itemsize < 4:
-            args = tuple(a.astype(np.float32) for a in args)
-        out = found[0](*args)
-        return out if out.dtype == dtype else out.astype(dtype)
-
-    evaluate_special.__name__ = name
-    return evaluate_special
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -182,19 +188,8 @@ batching_rules[structural.add_any_p] = add_any_batch
 transpose_rules[structural.add_any_p] = _sum_transpose(_same)
 
 
-def _quotient(x: Any, y: Any) -> Any:
-    if not dtypes.is_integer(x.dtype):
-        return np.divide(x, y)
-    # XLA truncates towards zero; division by zero gives -1 (all bits set)
-    zero = y == 0
-    q = np.floor_divide(x, np.where(zero, 1, y).astype(x.dtype))
-    r = x - q * y
-    q = q + ((r != 0) & ((x < 0) != (y < 0)))
-    return np.where(zero, np.array(-1).astype(x.dtype), q).astype(x.dtype)
-
-
 div, div_p = binary(
-    "div", NUM, _quotient, "divide",
+    "div", NUM, div_numpy, "divide",
     [lambda g, ans, x, y: _div(g, y), lambda g, ans, x, y: _mul(_mul(_neg(g), x), integer_pow(y, -2))],
     "The quotient; of integers, rounded towards zero.",
 )
@@ -209,17 +204,10 @@ def div_transpose(ct: Any, x: Any, y: Any) -> Any:
 transpose_rules[div_p] = div_transpose
 
 
-def _rem(x: Any, y: Any) -> Any:
-    if not dtypes.is_integer(x.dtype):
-        return np.fmod(x, y)
-    zero = y == 0
-    return np.where(zero, x, np.fmod(x, np.where(zero, 1, y).astype(x.dtype))).astype(x.dtype)
-
-
 rem, rem_p = binary(
     "rem",
     INT + FLOAT,
-    _rem,
+    rem_numpy,
     "remainder",
     [
         lambda g, ans, x, y: maybe_broadcast(get_aval(ans).shape, g),
@@ -240,8 +228,43 @@ _extremum_derivatives = [
     lambda g, ans, x, y: _mul(g, _share(x, ans, y)),
     lambda g, ans, x, y: _mul(g, _share(y, ans, x)),
 ]
-max, max_p = binary("max", ANY, np.maximum, "maximum", _extremum_derivatives, "The greater of both; nan if either is.")
-min, min_p = binary("min", ANY, np.minimum, "minimum", _extremum_derivatives, "The lesser of both; nan if either is.")
+
+
+def _extremum_lower(op: str, direction: str) -> Callable[..., Any]:
+    usual = op_lowering(op)
+
+    def extremum_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
+        if not dtypes.is_complex(avals[0].dtype):
+            return usual(ctx, avals, out_avals, x, y)
+        x, y = ctx.broadcast_operands([x, y], avals, out_avals[0].shape)
+        return complex_extremum_text(ctx, direction, x, y, out_avals[0])
+
+    return extremum_lower
+
+
+def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: ShapedArray) -> str:
+    """Write the extremum of complex operands of type ``aval``: by real parts, of equal ones by imaginary parts."""
+    part_aval = aval.update(dtype=dtypes.real_dtype(aval.dtype))
+    ty, part, flag = mlir_type(aval), mlir_type(part_aval), mlir_type(aval.update(dtype=np.dtype(bool)))
+
+    def compare(direction: str, a: str, b: str) -> str:
+        return ctx.emit(f"stablehlo.compare {direction}, {a}, {b}, FLOAT : ({part}, {part}) -> {flag}")
+
+    reals = [ctx.emit(f"stablehlo.real {z} : ({ty}) -> {part}") for z in (x, y)]
+    imaginaries = [ctx.emit(f"stablehlo.imag {z} : ({ty}) -> {part}") for z in (x, y)]
+    tie, by_real, by_imaginary = compare("EQ", *reals), compare(direction, *reals), compare(direction, *imaginaries)
+    first = ctx.emit(f"stablehlo.select {tie}, {by_imaginary}, {by_real} : {flag}, {flag}")
+    return ctx.emit(f"stablehlo.select {first}, {x}, {y} : {flag}, {ty}")
+
+
+max, max_p = binary(
+    "max", ANY, maximum_numpy, _extremum_lower("maximum", "GT"),
+    _extremum_derivatives, "The greater of both; nan if either is.",
+)
+min, min_p = binary(
+    "min", ANY, minimum_numpy, _extremum_lower("minimum", "LT"),
+    _extremum_derivatives, "The lesser of both; nan if either is.",
+)
 
 
 def _real_dtype_of(dtype: np.dtype) -> np.dtype:
@@ -256,12 +279,12 @@ def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
 
 
 abs, abs_p = unary(
-    "abs", "ifc", np.abs, "abs",
+    "abs", "ifc", abs_numpy, "abs",
     abs_derivative, "The absolute value; of complex numbers, as real numbers.", out=_real_dtype_of,
 )
 _abs: Callable[..., Any] = abs_p.bind
 
-sign, sign_p = unary("sign", NUM, np.sign, "sign", ZERO, "-1, 0 or 1; of complex numbers, ``x / abs(x)``.")
+sign, sign_p = unary("sign", NUM, sign_numpy, "sign", ZERO, "-1, 0 or 1; of complex numbers, ``x / abs(x)``.")
 _sign: Callable[..., Any] = sign_p.bind
 
 
@@ -275,9 +298,17 @@ def _sign_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
 
 lowering_rules[sign_p] = _sign_lower
 
+
+def _square_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
+    ty = mlir_type(avals[0])
+    if dtypes.is_integer(avals[0].dtype):
+        return ctx.emit(f"stablehlo.multiply {x}, {x} : {ty}")
+    return ctx.emit(f"chlo.square {x} : {ty} -> {ty}")
+
+
 square, square_p = unary(
     "square", NUM, np.square,
-    lambda ctx, avals, out_avals, x: ctx.emit(f"stablehlo.multiply {x}, {x} : {mlir_type(avals[0])}"),
+    _square_lower,
     lambda g, ans, x: _mul(g, _mul(const(x, 2), x)), "The square.",
 )
 _square: Callable[..., Any] = square_p.bind
@@ -383,7 +414,8 @@ pow = binary_function(pow_p, "pow", "``x`` to the power ``y``; ``y`` may be of a
 _pow: Callable[..., Any] = pow_p.bind
 
 nextafter, nextafter_p = binary(
-    "nextafter", FLOAT, np.nextafter, "chlo.next_after", ZERO, "The float next to ``x`` in the direction of ``y``."
+    "nextafter", FLOAT, nextafter_numpy, "chlo.next_after",
+    NO_DERIVATIVE, "The float next to ``x`` in the direction of ``y``."
 )
 
 # ---------------------------------------------------------------------------------------------- rounding
@@ -399,7 +431,9 @@ class RoundingMethod(enum.IntEnum):
 def _round(x: Any, rounding_method: RoundingMethod) -> Any:
     if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
-    return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x)
+    # the number before 0.5, and 0.5 itself, give 1 when 0.5 is added; the number before 0.5 must not
+    almost_half = np.nextafter(x.dtype.type(0.5), x.dtype.type(0))
+    return np.trunc(x + np.copysign(almost_half, x))
 
 
 def _round_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, rounding_method: RoundingMethod) -> str:
@@ -452,12 +486,8 @@ log1p, log1p_p = unary(
 )
 
 
-def _logistic(x: Any) -> Any:
-    return (1 / (1 + np.exp(-x))).astype(x.dtype)
-
-
 logistic, logistic_p = unary(
-    "logistic", INEXACT, _logistic, "logistic",
+    "logistic", INEXACT, logistic_numpy, "logistic",
     lambda g, ans, x: _mul(g, _mul(ans, _sub(_one(ans), ans))),
     "The logistic function ``1 / (1 + exp(-x))``.",
 )
@@ -470,12 +500,8 @@ sqrt, sqrt_p = unary(
 )
 
 
-def _inverse_root(x: Any) -> Any:
-    return (1 / np.sqrt(x)).astype(x.dtype)
-
-
 rsqrt, rsqrt_p = unary(
-    "rsqrt", INEXACT, _inverse_root, "rsqrt",
+    "rsqrt", INEXACT, rsqrt_numpy, "rsqrt",
     lambda g, ans, x: _mul(g, _mul(const(x, -0.5), _div(ans, x))), "One over the square root.",
 )
 _rsqrt: Callable[..., Any] = rsqrt_p.bind
@@ -488,8 +514,46 @@ cbrt, cbrt_p = unary(
 
 # ---------------------------------------------------------------------------------------------- trigonometry
 
-sin, sin_p = unary("sin", INEXACT, np.sin, "sine", lambda g, ans, x: _mul(g, _cos(x)), "The sine.")
-cos, cos_p = unary("cos", INEXACT, np.cos, "cosine", lambda g, ans, x: _neg(_mul(g, _sin(x))), "The cosine.")
+
+def _circular_lower(op: str, is_sine: bool) -> Callable[..., Any]:
+    """The op for real operands; of complex ones by parts, where a real part of zero leaves a part of zero."""
+    usual = op_lowering(op)
+
+    def circular_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
+        (aval,) = avals
+        if not dtypes.is_complex(aval.dtype):
+            return usual(ctx, avals, out_avals, x)
+        parts = aval.update(dtype=dtypes.real_dtype(aval.dtype))
+        ty, part = mlir_type(aval), mlir_type(parts)
+        flag = mlir_type(aval.update(dtype=np.dtype(bool)))
+
+        def emit(op: str, *operands: str) -> str:
+            return ctx.emit(f"stablehlo.{op} {', '.join(operands)} : {part}")
+
+        a, b = (ctx.emit(f"stablehlo.{which} {x} : ({ty}) -> {part}") for which in ("real", "imag"))
+        zero, two = ctx.full(0, parts), ctx.full(2, parts)
+        on_axis = ctx.emit(f"stablehlo.compare EQ, {a}, {zero}, FLOAT : ({part}, {part}) -> {flag}")
+        sine, cosine = emit("sine", a), emit("cosine", a)
+        growing, falling = emit("exponential_minus_one", b), emit("exponential_minus_one", emit("negate", b))
+        sinh = emit("divide", emit("subtract", growing, falling), two)
+        cosh = emit("divide", emit("add", emit("add", growing, falling), two), two)
+        if is_sine:
+            re, im = emit("multiply", sine, cosh), emit("multiply", cosine, sinh)
+        else:
+            re, im = emit("multiply", cosine, cosh), emit("multiply", emit("negate", sine), sinh)
+        short = (zero, im) if is_sine else (re, zero)
+        whole, exact = (ctx.emit(f"stablehlo.complex {p}, {q} : {ty}") for p, q in ((re, im), short))
+        return ctx.emit(f"stablehlo.select {on_axis}, {exact}, {whole} : {flag}, {ty}")
+
+    return circular_lower
+
+
+sin, sin_p = unary(
+    "sin", INEXACT, np.sin, _circular_lower("sine", True), lambda g, ans, x: _mul(g, _cos(x)), "The sine."
+)
+cos, cos_p = unary(
+    "cos", INEXACT, np.cos, _circular_lower("cosine", False), lambda g, ans, x: _neg(_mul(g, _sin(x))), "The cosine."
+)
 _sin: Callable[..., Any] = sin_p.bind
 _cos: Callable[..., Any] = cos_p.bind
 
@@ -552,10 +616,6 @@ def _generic(op: str) -> Callable[..., str]:
     return generic_lower
 
 
-def _complex_dtype_of(dtype: np.dtype, *rest: np.dtype) -> np.dtype:
-    return np.dtype(np.complex128 if dtype.itemsize * (1 if dtypes.is_complex(dtype) else 2) == 16 else np.complex64)
-
-
 def _complex_check(*avals: ShapedArray, **params: Any) -> None:
     for aval in avals:
         if aval.dtype.itemsize < 4:
@@ -572,9 +632,9 @@ imag, imag_p = unary(
     "imag", "c", np.imag, _generic("stablehlo.imag"), None, "The imaginary part of complex numbers.", out=_real_dtype_of
 )
 complex, complex_p = binary(
-    "complex", FLOAT, lambda x, y: (x + 1j * y).astype(_complex_dtype_of(x.dtype)), _generic("stablehlo.complex"),
+    "complex", FLOAT, complex_numpy, _generic("stablehlo.complex"),
     [None, None], "The complex number ``x + iy``, of float32 or float64 parts.",
-    out=_complex_dtype_of, check=_complex_check,
+    out=complex_dtype_of, check=_complex_check,
 )
 _real: Callable[..., Any] = real_p.bind
 _imag: Callable[..., Any] = imag_p.bind
@@ -601,10 +661,10 @@ def _conj_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, input_dtype: np
 conj_p = elementwise(
     "conj",
     [INEXACT],
-    lambda x, input_dtype: np.conj(x).astype(_complex_dtype_of(x.dtype)),
+    lambda x, input_dtype: np.conj(x).astype(complex_dtype_of(x.dtype)),
     _conj_lower,
     [None],
-    out=_complex_dtype_of,
+    out=complex_dtype_of,
     check=_complex_check,
 )
 
@@ -668,73 +728,44 @@ bitwise_xor, xor_p = binary(
 )
 
 
-def _unsigned(dtype: np.dtype) -> np.dtype:
-    return np.dtype(f"u{dtype.itemsize}")
-
-
-def _within(y: Any) -> Any:
-    """The shift amounts that do not shift everything out."""
-    bits = 8 * y.dtype.itemsize
-    return (y >= 0) & (y < bits)
-
-
-def _shift_left(x: Any, y: Any) -> Any:
-    return np.where(_within(y), np.left_shift(x, np.where(_within(y), y, 0)), 0).astype(x.dtype)
-
-
-def _shift_right_arithmetic(x: Any, y: Any) -> Any:
-    most = np.array(8 * x.dtype.itemsize - 1, x.dtype)
-    return np.right_shift(x, np.where(_within(y), y, most)).astype(x.dtype)
-
-
-def _shift_right_logical(x: Any, y: Any) -> Any:
-    word = _unsigned(x.dtype)
-    shifted = np.right_shift(np.asarray(x).view(word), np.where(_within(y), y, 0).astype(word))
-    return np.where(_within(y), shifted, 0).astype(word).view(x.dtype)
-
-
-def _clz(x: Any) -> Any:
-    bits = 8 * x.dtype.itemsize
-    word = np.asarray(x).view(_unsigned(x.dtype)).astype(np.uint64)
-    count = np.zeros(word.shape, np.int64)
-    for b in range(bits):
-        count = np.where(word >> np.uint64(b) != 0, b + 1, count)
-    return (bits - count).astype(x.dtype)
-
-
 shift_left, shift_left_p = binary(
-    "shift_left", INT, _shift_left, "shift_left", ZERO, "``x`` shifted left by ``y`` bits."
+    "shift_left", INT, shift_left_numpy, "shift_left", ZERO, "``x`` shifted left by ``y`` bits."
 )
 shift_right_arithmetic, shift_right_arithmetic_p = binary(
-    "shift_right_arithmetic", INT, _shift_right_arithmetic, "shift_right_arithmetic",
+    "shift_right_arithmetic", INT, shift_right_arithmetic_numpy, "shift_right_arithmetic",
     ZERO, "``x`` shifted right by ``y`` bits, keeping its sign.",
 )
 shift_right_logical, shift_right_logical_p = binary(
-    "shift_right_logical", INT, _shift_right_logical, "shift_right_logical",
+    "shift_right_logical", INT, shift_right_logical_numpy, "shift_right_logical",
     ZERO, "``x`` shifted right by ``y`` bits, zeros coming in.",
 )
 population_count, population_count_p = unary(
     "population_count", INT,
-    lambda x: np.bitwise_count(np.asarray(x).view(_unsigned(x.dtype))).astype(x.dtype), "popcnt",
+    population_count_numpy, "popcnt",
     ZERO, "The number of bits set in integers.",
 )
-clz, clz_p = unary("clz", INT, _clz, "count_leading_zeros", ZERO, "The number of leading zero bits of integers.")
+clz, clz_p = unary("clz", INT, clz_numpy, "count_leading_zeros", ZERO, "The number of leading zero bits of integers.")
 
 # ---------------------------------------------------------------------------------------------- special functions
 
 lgamma, lgamma_p = unary(
-    "lgamma", FLOAT, scipy_special("gammaln"), "chlo.lgamma",
+    "lgamma", FLOAT, lgamma_numpy, "chlo.lgamma",
     lambda g, ans, x: _mul(g, _digamma(x)),
     "The logarithm of the absolute value of the gamma function.",
 )
 digamma, digamma_p = unary(
-    "digamma", FLOAT, scipy_special("digamma"), "chlo.digamma",
+    "digamma", FLOAT, digamma_numpy, "chlo.digamma",
     lambda g, ans, x: _mul(g, _polygamma(const(x, 1), x)),
     "The logarithmic derivative of the gamma function.",
 )
+
+def _polygamma_by_order(g: Any, ans: Any, m: Any, x: Any) -> Any:
+    raise ValueError("polygamma gradient with respect to m is not supported. Pass m as a constant.")
+
+
 polygamma, polygamma_p = binary(
-    "polygamma", FLOAT, lambda m, x: np.asarray(scipy_special("polygamma")(m, x)).astype(x.dtype), "chlo.polygamma",
-    [None, lambda g, ans, m, x: _mul(g, _polygamma(_add(m, const(m, 1)), x))],
+    "polygamma", FLOAT, polygamma_numpy, "chlo.polygamma",
+    [_polygamma_by_order, lambda g, ans, m, x: _mul(g, _polygamma(_add(m, const(m, 1)), x))],
     "The derivative of order ``x`` of the digamma function, at ``y``.",
 )
 _digamma: Callable[..., Any] = digamma_p.bind
@@ -750,7 +781,7 @@ erfc, erfc_p = unary(
     "One minus the error function, also where that is tiny.",
 )
 erf_inv, erf_inv_p = unary(
-    "erf_inv", FLOAT, scipy_special("erfinv"), "chlo.erf_inv",
+    "erf_inv", FLOAT, erf_inv_numpy, "chlo.erf_inv",
     lambda g, ans, x: _mul(const(x, float(np.sqrt(np.pi)) / 2.0), _mul(g, _exp(_square(ans)))),
     "The inverse of the error function.",
 )

@@ -6,7 +6,8 @@ batching and lowering follow from the row: ``sin, sin_p = unary("sin", INEXACT, 
 and so does the function ``lax.sin``, which takes no more than the operands.
 
 A derivative is ``rule(g, ans, *primals, **params)``, the tangent that the tangent ``g`` of one operand contributes,
-``ans`` being the primitive's result. ``ZERO`` marks piecewise constant functions.
+``ans`` being the primitive's result. ``ZERO`` marks piecewise constant functions, ``NO_DERIVATIVE`` those that cannot
+be differentiated.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ _KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "in
 Derivative = Callable[..., Any]
 
 
-class _ZeroDerivative:
-    """Marks a primitive whose derivative is zero wherever it exists."""
+class _Mark:
+    """What a row has in place of derivatives."""
 
 
-ZERO = _ZeroDerivative()
+ZERO = _Mark()
+NO_DERIVATIVE = _Mark()
 
 
 def check_kinds(name: str, accepts: Sequence[str], avals: Sequence[ShapedArray]) -> None:
@@ -211,7 +213,7 @@ def elementwise(
     accepts: Sequence[str],
     numpy: Callable[..., Any],
     op: str | Callable[..., Any],
-    derivatives: Sequence[Derivative | None] | _ZeroDerivative,
+    derivatives: Sequence[Derivative | None] | _Mark,
     *,
     out: Callable[..., Any] | None = None,
     same_dtypes: bool = True,
@@ -225,7 +227,7 @@ def elementwise(
       accepts: for each operand, the letters of the dtype kinds it may have.
       numpy: the implementation on NumPy values.
       op: the StableHLO op ('sine', 'chlo.erf'), or a lowering rule.
-      derivatives: one rule per operand (None: not differentiable in it), or ZERO.
+      derivatives: one rule per operand (None: not differentiable in it), ZERO or NO_DERIVATIVE.
       out: the result's dtype from the operands' dtypes; by default that of the first.
       same_dtypes: whether operands must agree in dtype.
       check: called as the rule of abstract evaluation is, to raise what else there is to raise.
@@ -247,9 +249,13 @@ def elementwise(
     numpy_rules[p] = numpy
     batching_rules[p] = nary_batching(p)
     lowering_rules[p] = op_lowering(op) if isinstance(op, str) else op
-    if isinstance(derivatives, _ZeroDerivative):
-        jvp_rules[p] = zero_jvp(p)
-        transpose_rules.holes[p] = "its derivative is zero, nothing is transposed"
+    if isinstance(derivatives, _Mark):
+        if derivatives is ZERO:
+            jvp_rules[p] = zero_jvp(p)
+            transpose_rules.holes[p] = "its derivative is zero, nothing is transposed"
+        else:
+            jvp_rules.holes[p] = "JAX has no derivative of it either"
+            transpose_rules.holes[p] = "it has no derivative"
     else:
         jvp_rules[p] = nary_jvp(p, derivatives)
         transpose_rules.holes[p] = "not linear"
@@ -275,7 +281,8 @@ def unary(
 
     ``doc`` says what the function computes; for the others see ``elementwise``.
     """
-    p = elementwise(name, [accepts], numpy, op, derivative if derivative is ZERO else [derivative], **options)
+    derivatives = derivative if isinstance(derivative, _Mark) else [derivative]
+    p = elementwise(name, [accepts], numpy, op, derivatives, **options)
     return unary_function(p, function or name, doc), p
 
 

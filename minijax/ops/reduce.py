@@ -16,10 +16,11 @@ from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.jvp import jvp
-from minijax.lowering.text import dims_text, mlir_type
+from minijax.lowering.text import array_text, dims_text, mlir_type
+from minijax.ops.accumulate import sum_of
 from minijax.ops.convert import convert
 from minijax.ops.declare import Rule, declare
-from minijax.ops.elementwise import div_p, mul_p
+from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.nary import BOOL_OR_INT, NUM, ZERO, eq_p, reduce_sum_p
 from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
@@ -81,7 +82,7 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
     return reduce_abstract
 
 
-def _arithmetic_numpy(ufunc: np.ufunc) -> Rule:
+def _arithmetic_numpy(reduce: Callable[[Any, tuple[int, ...], np.dtype], Any]) -> Rule:
     """Sums and products, in the operand's dtype (NumPy would widen small integers)."""
 
     def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
@@ -89,21 +90,25 @@ def _arithmetic_numpy(ufunc: np.ufunc) -> Rule:
             return x
         dtype = x.dtype
         wide = accumulator(dtype)
-        out = ufunc.reduce(x, axes, wide)
+        out = reduce(x, axes, wide)
         return out if wide is dtype else out.astype(dtype)
 
     return reduce_numpy
 
 
-def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any]) -> Rule:
-    """Maxima and minima; of nothing, the identity."""
+def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any], negative: bool) -> Rule:
+    """Maxima and minima; of nothing, the identity; of zeros of two signs ``negative`` says which prevails."""
 
     def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
         if not axes:
             return x
         if x.size == 0:
             return ufunc.reduce(x, axes, initial=identity(x.dtype))
-        return ufunc.reduce(x, axes)
+        out = ufunc.reduce(x, axes)
+        if dtypes.kind(x.dtype) != "f" or out.all():
+            return out
+        met = np.any((x == 0) & (np.signbit(x) == negative), axes)
+        return np.where((out == 0) & met, x.dtype.type(-0.0 if negative else 0.0), out)
 
     return reduce_numpy
 
@@ -126,11 +131,28 @@ def _reduce_batch(primitive: Primitive) -> Rule:
     return reduce_batch
 
 
+# In which direction complex numbers are compared, which StableHLO itself does not order.
+_COMPLEX_ORDER = {"maximum": "GT", "minimum": "LT"}
+
+
 def _reduce_lower(op: str, identity: Callable[[np.dtype], Any]) -> Rule:
     def reduce_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[int, ...]) -> str:
         (aval,), (out,) = avals, out_avals
         start = ctx.scalar(identity(aval.dtype), aval.dtype)
         types = f"({mlir_type(aval)}, {mlir_type(ShapedArray((), aval.dtype))}) -> {mlir_type(out)}"
+        if aval.dtype.kind == "c" and op in _COMPLEX_ORDER:
+            scalar = mlir_type(ShapedArray((), aval.dtype))
+            region = region_text(
+                ctx,
+                [scalar, scalar],
+                lambda inner, a, b: [
+                    complex_extremum_text(inner, _COMPLEX_ORDER[op], a, b, ShapedArray((), aval.dtype))
+                ],
+                [scalar],
+            )
+            return ctx.emit(
+                f'"stablehlo.reduce"({x}, {start}) <{{dimensions = {array_text(axes)}}}> {region} : {types}'
+            )
         return ctx.emit(
             f"stablehlo.reduce({x} init: {start}) applies stablehlo.{op} across dimensions = "
             f"{dims_text(axes)} : {types}"
@@ -184,7 +206,7 @@ def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...]) -> list[Any
 _reducer(
     reduce_sum_p,
     NUM,
-    _arithmetic_numpy(np.add),
+    _arithmetic_numpy(sum_of),
     "add",
     zero_of_dtype,
     transpose=_reduce_sum_transpose,
@@ -222,7 +244,7 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: t
 reduce_prod_p = _reducer(
     Primitive("reduce_prod"),
     NUM,
-    _arithmetic_numpy(np.multiply),
+    _arithmetic_numpy(np.multiply.reduce),
     "multiply",
     one_of_dtype,
     jvp=_reduce_prod_jvp,
@@ -242,7 +264,7 @@ def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: tuple[int, ...]) -> 
 reduce_max_p = _reducer(
     Primitive("reduce_max"),
     None,
-    _extremum_numpy(np.maximum, dtypes.min_value),
+    _extremum_numpy(np.maximum, dtypes.min_value, False),
     "maximum",
     dtypes.min_value,
     derivative=_extremum_derivative,
@@ -250,7 +272,7 @@ reduce_max_p = _reducer(
 reduce_min_p = _reducer(
     Primitive("reduce_min"),
     None,
-    _extremum_numpy(np.minimum, dtypes.max_value),
+    _extremum_numpy(np.minimum, dtypes.max_value, True),
     "minimum",
     dtypes.max_value,
     derivative=_extremum_derivative,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 import minijax
 from minijax import lax
 from minijax.config import default_matmul_precision
+from minijax.ops.accumulate import accumulated, sum_of
 
+from ..oracle.subject import QUICKLY
 from .table import bfloat16, values
 
 sizes = st.integers(0, 4)
@@ -135,7 +139,18 @@ SMOOTH = {
     "clamp": lambda x: lax.clamp(0.5 * x[0, 1], x, x[1, 2] + 0.1),
     "clamp by arrays": lambda x: lax.clamp(x - 0.3, x[::-1], x + 0.3),
     "sort": lambda x: lax.sort(x, 1),
+    "polygamma": lambda x: lax.polygamma(lax.full_like(x, 2), lax.square(x) + 0.5),
 }
+
+
+def test_what_cannot_be_differentiated_raises() -> None:
+    """As in JAX: a derivative that nobody wrote is not zero."""
+    with pytest.raises(NotImplementedError, match="Differentiation rule for 'nextafter' not implemented"):
+        minijax.grad(lambda x: lax.nextafter(x, 2.0))(1.0)
+    with pytest.raises(NotImplementedError, match="Differentiation rule for 'nextafter' not implemented"):
+        minijax.jvp(lambda x: minijax.numpy.nextafter(1.0, x), (1.0,), (1.0,))
+    with pytest.raises(ValueError, match="polygamma gradient with respect to m is not supported"):
+        minijax.grad(lambda m: lax.polygamma(m, 2.0))(1.0)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -151,6 +166,37 @@ def test_derivatives_are_limits(name: str) -> None:
         ct = np.sin(np.arange(1.0, 1 + out.size)).reshape(out.shape)
         (pulled,) = minijax.vjp(f, x)[1](ct)
         np.testing.assert_allclose(np.vdot(pulled, t), np.vdot(ct, wanted), rtol=1e-6, atol=1e-8)
+
+
+def test_cumlogsumexp_of_other_numbers() -> None:
+    """Complex numbers as in JAX, evaluated and compiled; of integers an OverflowError when it runs, not before."""
+    x = np.array([1 + 2j, 0.5 - 1j, -3 + 0.1j, 2j, 1 + 3j], np.complex64)
+    for reverse in (False, True):
+        wanted = jax.lax.cumlogsumexp(x, reverse=reverse)
+        np.testing.assert_allclose(lax.cumlogsumexp(x, reverse=reverse), wanted, rtol=2e-6)
+        jitted = minijax.jit(lambda x: lax.cumlogsumexp(x, reverse=reverse))  # noqa: B023
+        np.testing.assert_allclose(jitted(x), wanted, rtol=1e-6)
+    for running in (lax.cumlogsumexp, minijax.jit(lax.cumlogsumexp)):
+        with pytest.raises(OverflowError, match="cannot convert float infinity to integer.*int32 has not"):
+            running(np.arange(4, dtype=np.int32))
+    assert minijax.eval_shape(lax.cumlogsumexp, np.arange(4, dtype=np.int32)).dtype == np.int32
+
+
+@pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "cummax", "cummin"])
+def test_extrema_of_zeros_and_of_complex_numbers(name: str) -> None:
+    """0 is more than -0, wherever it stands; complex numbers are compared by real parts, then by imaginary ones."""
+    x = np.array([[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0], [-3, -0.0], [3, -0.0]], np.float32)
+    z = np.array([[1 + 2j, 1 + 3j], [-3 + 0.1j, 2j], [1 - 1j, 1 - 2j]], np.complex64)
+
+    def extrema(ns: Any) -> Any:
+        f = getattr(ns.lax, name)
+        return lambda x, z: [f(a, (1,)) if name.startswith("reduce") else f(a, axis=1) for a in (x, z)]
+
+    ours, jitted, wanted = extrema(minijax)(x, z), minijax.jit(extrema(minijax))(x, z), jax.jit(extrema(jax))(x, z)
+    for found in (ours, jitted):
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(np.signbit(found[0]), np.signbit(wanted[0]))
 
 
 def test_cumlogsumexp_of_infinities() -> None:
@@ -187,6 +233,102 @@ def test_results_have_exactly_the_abstract_dtype() -> None:
         ]
         for out in outs:
             assert out.dtype == dtype and out._value().dtype == dtype
+
+
+LONG = 40_000
+# name -> a reduction of LONG terms: a function of a library, x of shape (LONG, 2), y of (2, LONG), z of (3, LONG/3, 4)
+REDUCTIONS: dict[str, Any] = {
+    "sum axis 0": lambda ns, x, y, z: ns.numpy.sum(x, 0),
+    "sum axis 1": lambda ns, x, y, z: ns.numpy.sum(y, 1),
+    "sum in the middle": lambda ns, x, y, z: ns.numpy.sum(z, 1),
+    "sum in front": lambda ns, x, y, z: ns.numpy.sum(z, (0, 1)),
+    "sum at both ends": lambda ns, x, y, z: ns.numpy.sum(ns.numpy.reshape(x, (-1, 2, 4)), (0, 2)),
+    "sum of a transpose": lambda ns, x, y, z: ns.numpy.sum(y.T, 0),
+    "sum of all of a slice": lambda ns, x, y, z: ns.numpy.sum(z[:, :, 1:3]),
+    "sum of a column": lambda ns, x, y, z: ns.numpy.sum(x[:, 1]),
+    "sum reversed": lambda ns, x, y, z: ns.numpy.sum(x[::-1], 0),
+    "mapped sum": lambda ns, x, y, z: ns.vmap(ns.numpy.sum, in_axes=1)(x),
+    "mean": lambda ns, x, y, z: ns.numpy.mean(x, 0),
+    "var": lambda ns, x, y, z: ns.numpy.var(x, 0),
+    "std": lambda ns, x, y, z: ns.numpy.std(z, 1),
+    "norm": lambda ns, x, y, z: ns.numpy.linalg.norm(x, axis=0),
+    "einsum of one": lambda ns, x, y, z: ns.numpy.einsum("ij->j", x),
+    "einsum of two": lambda ns, x, y, z: ns.numpy.einsum("ij,ij->j", x, x),
+    "dot": lambda ns, x, y, z: ns.numpy.dot(y[0], y[1]),
+    "matmul": lambda ns, x, y, z: y @ x,
+    "matmul of transposes": lambda ns, x, y, z: x.T @ y.T,
+    "vector matrix": lambda ns, x, y, z: y[0] @ x,
+    "batched matmul": lambda ns, x, y, z: ns.numpy.einsum("bij,bik->bjk", z, z),
+    "prod": lambda ns, x, y, z: ns.numpy.prod(1 + (x - 0.1) * 0.01, 0),
+    "cumsum axis 0": lambda ns, x, y, z: ns.numpy.cumsum(x, 0)[-3:],
+    "cumsum axis 1": lambda ns, x, y, z: ns.numpy.cumsum(y, 1)[:, ::1001],
+    "cumsum reversed": lambda ns, x, y, z: ns.lax.cumsum(z, 1, True)[:, :3],
+    "cumprod": lambda ns, x, y, z: ns.lax.cumprod(1 + (x - 0.1) * 0.01, 0)[-1],
+    "gradient of a sum": lambda ns, x, y, z: ns.grad(lambda b: ((b + x) * x).sum().real)(x[0]),
+    "segments": lambda ns, x, y, z: ns.numpy.zeros((2, 2), x.dtype).at[np.arange(LONG) % 2].add(x),
+}
+OF_FLOATS: dict[str, Any] = {
+    "logsumexp": lambda ns, x, y, z: ns.nn.logsumexp(x, 0),
+    "cumlogsumexp": lambda ns, x, y, z: ns.lax.cumlogsumexp(x, 0)[-1],
+    "gradient of softmax": lambda ns, x, y, z: ns.grad(lambda x: (ns.nn.softmax(x, 0) * y.T).sum())(x)[:3],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_long_reductions_are_as_exact_as_in_jax(dtype: Any) -> None:
+    """Along each axis: NumPy adds one by one along all but the last, which loses digits with every term."""
+    rng = np.random.default_rng(1)
+    # nearly equal terms are rounded in one direction, which is the worst that can happen
+    x, y, z = (
+        (0.1 + 1e-3 * rng.random(shape)).astype(dtype)
+        for shape in ((LONG, 2), (2, LONG), (3, LONG // 3, 4))
+    )
+    table = REDUCTIONS if dtype is np.complex64 else {**REDUCTIONS, **OF_FLOATS}
+    theirs = jax.jit(lambda *args: [f(jax, *args) for f in table.values()], compiler_options=QUICKLY)(x, y, z)
+    wide = [np.asarray(a).astype(np.complex128 if dtype is np.complex64 else np.float64) for a in (x, y, z)]
+    worse = []
+    for (name, f), their in zip(table.items(), theirs, strict=True):
+        with minijax.enable_x64(True):
+            exact = np.asarray(f(minijax, *map(minijax.numpy.asarray, wide)))
+        ours = np.asarray(f(minijax, *map(minijax.numpy.asarray, (x, y, z))))
+        assert ours.dtype == np.asarray(their).dtype, name
+        size = np.abs(exact).max()
+        error, wanted = (float(np.abs(np.asarray(a) - exact).max() / size) for a in (ours, their))
+        if error > 3 * wanted + 1e-6:
+            worse.append(f"{name}: {error:.1e}, JAX {wanted:.1e}")
+    assert not worse, worse
+
+
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_small_floats_are_added_in_float32(axis: int, dtype: Any) -> None:
+    """Sums, running sums and products, along either axis: rounded once."""
+    x = (values(700, 700) % 1 / 16).astype(dtype)
+    exact = x.astype(np.float64)
+    sums = {
+        lax.reduce_sum: exact.sum(axis),
+        lax.cumsum: exact.cumsum(axis),
+        minijax.numpy.mean: exact.mean(axis),
+    }
+    for f, wanted in sums.items():
+        out = np.asarray(f(x, (axis,) if f is lax.reduce_sum else axis))
+        assert out.dtype == dtype
+        np.testing.assert_allclose(out.astype(np.float64), wanted, rtol=float(ml_dtypes.finfo(dtype).eps))
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=3), st.data())
+@settings(max_examples=60)
+def test_sums_in_pieces_are_sums(shape: list[int], data: st.DataObject) -> None:
+    """Whatever the lengths, axes and strides: nothing is left out, and nothing added twice."""
+    while np.prod(shape) > 200_000:
+        shape = [n // 2 + 1 for n in shape]
+    axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    order = data.draw(st.permutations(range(len(shape))))
+    step = data.draw(st.sampled_from([1, -1, 2]))
+    x = (np.arange(np.prod(shape)) % 97).astype(np.float32).reshape(shape)[::step].transpose(order)
+    np.testing.assert_array_equal(sum_of(x, tuple(axes), x.dtype), x.astype(np.int64).sum(tuple(axes)))
+    axis = min(axes)
+    np.testing.assert_array_equal(accumulated(np.add, x, axis, x.dtype), x.astype(np.int64).cumsum(axis))
 
 
 def test_sums_of_small_floats_do_not_stall() -> None:

@@ -1,0 +1,81 @@
+"""Sums and running sums on NumPy whose error does not grow with the number of terms.
+
+NumPy adds pairwise along the axis that is contiguous in memory, and one by one along any other: a float32 sum of
+17,000,000 ones along axis 0 stays at 16,777,216. Here no chain of additions is longer than ``CHAIN``, as in XLA.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+CHAIN = 32
+# NumPy's own order will do for so few terms.
+_SHORT = 128
+# So many neighbouring elements are added at once: their partial sums stay in the fastest cache.
+_WIDTH = 1024
+
+
+def sum_of(x: Any, axes: tuple[int, ...], dtype: np.dtype) -> Any:
+    """The sum of ``x`` over ``axes`` (at least one), formed in ``dtype``."""
+    if x.size > _SHORT and dtype.kind in "fc":
+        while not _is_exact_enough(x, axes):
+            x = _partial_sums(x, max(axes, key=x.shape.__getitem__), dtype)
+    return np.add.reduce(x, axes, dtype)
+
+
+def _is_exact_enough(x: Any, axes: tuple[int, ...]) -> bool:
+    """Whether each sum has few terms, or NumPy adds pairwise since they are one run of memory."""
+    shape, first = x.shape, axes[0]
+    if len(axes) == 1:
+        if shape[first] <= _SHORT:
+            return True
+        stride = abs(x.strides[first])
+        return all(stride <= abs(s) or n == 1 for s, n in zip(x.strides, shape, strict=True))
+    if math.prod([shape[a] for a in axes]) <= _SHORT:
+        return True
+    flags, ndim = x.flags, x.ndim
+    if flags.c_contiguous:
+        return min(axes) == ndim - len(axes)
+    return flags.f_contiguous and max(axes) == len(axes) - 1
+
+
+def _partial_sums(x: Any, axis: int, dtype: np.dtype) -> Any:
+    """``x`` with about every ``CHAIN`` elements along ``axis`` added up, elements that lie ``width`` apart."""
+    before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    chain = min(CHAIN, n)
+    width = max(1, min(n // chain, _WIDTH // max(1, math.prod(after))))
+    count = n // (chain * width)
+    head = count * chain * width
+    at = (slice(None),) * axis
+    split = (x[(*at, slice(head))] if head < n else x).reshape(*before, count, chain, width, *after)
+    part = np.add.reduce(split, axis + 1, dtype).reshape(*before, count * width, *after)
+    if head < n:
+        rest = x[(*at, slice(head, None))]
+        rest = _partial_sums(rest, axis, dtype) if n - head >= chain else rest.sum(axis, dtype, keepdims=True)
+        part[(*at, slice(rest.shape[axis]))] += rest
+    return part
+
+
+def accumulated(ufunc: np.ufunc, x: Any, axis: int, dtype: np.dtype) -> Any:
+    """The running ``ufunc`` of ``x`` along ``axis``, formed in ``dtype``: within pieces, then over the pieces."""
+    n = x.shape[axis]
+    if n <= _SHORT or dtype.kind not in "fc":
+        return ufunc.accumulate(x, axis, dtype)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    at: tuple[Any, ...] = (slice(None),) * axis
+    out = np.empty(x.shape, dtype)
+    count = n // CHAIN
+    head = count * CHAIN
+    pieces = out[(*at, slice(0, head))].reshape(*before, count, CHAIN, *after)
+    ufunc.accumulate(x[(*at, slice(0, head))].reshape(pieces.shape), axis + 1, dtype, pieces)
+    so_far = accumulated(ufunc, pieces[(*at, slice(None), -1)], axis, dtype)
+    later = pieces[(*at, slice(1, None))]
+    ufunc(np.expand_dims(so_far[(*at, slice(0, -1))], axis + 1), later, later)
+    if head < n:
+        rest = out[(*at, slice(head, None))]
+        ufunc.accumulate(x[(*at, slice(head, None))], axis, dtype, rest)
+        ufunc(so_far[(*at, slice(-1, None))], rest, rest)
+    return out

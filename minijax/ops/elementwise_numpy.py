@@ -1,0 +1,196 @@
+"""The values of elementwise primitives on NumPy, where NumPy's own function is not what XLA computes.
+
+They differ in integers divided by zero and shifted too far, in the signs of zeros, and in what is made of infinities
+and nan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+
+
+def scipy_special(name: str) -> Callable[..., Any]:
+    """``scipy.special.<name>``, imported at the first call, keeping its first argument's dtype."""
+    found: list[Any] = []
+
+    def evaluate_special(*args: Any) -> Any:
+        if not found:
+            import scipy.special
+
+            found.append(getattr(scipy.special, name))
+        dtype = args[0].dtype
+        if dtype.itemsize < 4:
+            args = tuple(a.astype(np.float32) for a in args)
+        out = found[0](*args)
+        return out if out.dtype == dtype else out.astype(dtype)
+
+    evaluate_special.__name__ = name
+    return evaluate_special
+
+
+def complex_dtype_of(dtype: np.dtype, *rest: np.dtype) -> np.dtype:
+    """The complex dtype with parts of ``dtype``; of a complex one, itself."""
+    return np.dtype(np.complex128 if dtype.itemsize * (1 if dtypes.is_complex(dtype) else 2) == 16 else np.complex64)
+
+
+def complex_numpy(x: Any, y: Any) -> Any:
+    """``x + iy``, part by part: a product with 1j would turn infinities into nan and lose the signs of zeros."""
+    out = np.empty(np.broadcast_shapes(x.shape, y.shape), complex_dtype_of(x.dtype))
+    out.real, out.imag = x, y
+    return out
+
+
+def div_numpy(x: Any, y: Any) -> Any:
+    if not dtypes.is_integer(x.dtype):
+        return np.divide(x, y)
+    # XLA truncates towards zero; division by zero gives -1 (all bits set)
+    zero = y == 0
+    q = np.floor_divide(x, np.where(zero, 1, y).astype(x.dtype))
+    r = x - q * y
+    q = q + ((r != 0) & ((x < 0) != (y < 0)))
+    return np.where(zero, np.array(-1).astype(x.dtype), q).astype(x.dtype)
+
+
+def rem_numpy(x: Any, y: Any) -> Any:
+    if not dtypes.is_integer(x.dtype):
+        return np.fmod(x, y)
+    zero = y == 0
+    return np.where(zero, x, np.fmod(x, np.where(zero, 1, y).astype(x.dtype))).astype(x.dtype)
+
+
+def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """The larger or smaller operand: of 0 and -0 as ``at_zeros`` says, of complex numbers in the order of their parts.
+
+    NumPy takes either zero (of float32 the second operand's), so its answer is mended where it is a zero.
+    """
+    negative = bool(np.signbit(at_zeros(np.float32(0.0), np.float32(-0.0))))
+
+    def extremum_numpy(x: Any, y: Any) -> Any:
+        kind = dtypes.kind(x.dtype)
+        if kind == "c":
+            first = np.where(x.real == y.real, later(x.imag, y.imag), later(x.real, y.real))
+            return np.where(first, x, y)
+        if kind != "f":
+            return ufunc(x, y)
+        if x.ndim != y.ndim and not (x.ndim and y.ndim) and x.dtype.itemsize >= 4:
+            # an array and a number, as in relu: no pass over the result if the second operand is the right zero
+            number, array = (x, y) if y.ndim else (y, x)
+            if number or np.signbit(number) == negative:
+                return ufunc(array, number)
+            return ufunc(number, array)
+        out = ufunc(x, y)
+        if out.all():
+            return out
+        return np.where((x == 0) & (y == 0), at_zeros(x, y), out)
+
+    return extremum_numpy
+
+
+maximum_numpy = _extremum(np.maximum, np.greater, lambda x, y: x + y)
+minimum_numpy = _extremum(np.minimum, np.less, lambda x, y: -((-x) - y))
+
+
+def abs_numpy(x: Any) -> Any:
+    out = np.abs(x)
+    # NumPy's distance of (inf, nan) from 0 is inf
+    return np.where(np.isnan(x), x.real.dtype.type(np.nan), out) if x.dtype.kind == "c" else out
+
+
+def sign_numpy(x: Any) -> Any:
+    kind = dtypes.kind(x.dtype)
+    if kind == "f":
+        return np.copysign(np.sign(x), x)
+    if kind != "c":
+        return np.sign(x)
+    size = abs_numpy(x)
+    zero = size == 0
+    size = np.where(zero, size.dtype.type(1), size)
+    return np.where(zero, x, complex_numpy(x.real / size, x.imag / size))
+
+
+def nextafter_numpy(x: Any, y: Any) -> Any:
+    # the small floats' own gives x where the two are equal, which are zeros of two signs
+    return np.where(x == y, y, np.nextafter(x, y)) if x.dtype.itemsize < 4 else np.nextafter(x, y)
+
+
+def logistic_numpy(x: Any) -> Any:
+    return (1 / (1 + np.exp(-x))).astype(x.dtype)
+
+
+def rsqrt_numpy(x: Any) -> Any:
+    return (1 / np.sqrt(x)).astype(x.dtype)
+
+
+def _unsigned(dtype: np.dtype) -> np.dtype:
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def _within(y: Any) -> Any:
+    """The shift amounts that do not shift everything out."""
+    bits = 8 * y.dtype.itemsize
+    return (y >= 0) & (y < bits)
+
+
+def shift_left_numpy(x: Any, y: Any) -> Any:
+    return np.where(_within(y), np.left_shift(x, np.where(_within(y), y, 0)), 0).astype(x.dtype)
+
+
+def shift_right_arithmetic_numpy(x: Any, y: Any) -> Any:
+    # of unsigned numbers too the highest bit is the sign
+    word = np.dtype(f"i{x.dtype.itemsize}")
+    shift = np.where(_within(y), y, 8 * x.dtype.itemsize - 1).astype(word)
+    return np.right_shift(np.asarray(x).view(word), shift).view(x.dtype)
+
+
+def shift_right_logical_numpy(x: Any, y: Any) -> Any:
+    word = _unsigned(x.dtype)
+    shifted = np.right_shift(np.asarray(x).view(word), np.where(_within(y), y, 0).astype(word))
+    return np.where(_within(y), shifted, 0).astype(word).view(x.dtype)
+
+
+def population_count_numpy(x: Any) -> Any:
+    return np.bitwise_count(np.asarray(x).view(_unsigned(x.dtype))).astype(x.dtype)
+
+
+def clz_numpy(x: Any) -> Any:
+    bits = 8 * x.dtype.itemsize
+    word = np.asarray(x).view(_unsigned(x.dtype)).astype(np.uint64)
+    count = np.zeros(word.shape, np.int64)
+    for b in range(bits):
+        count = np.where(word >> np.uint64(b) != 0, b + 1, count)
+    return (bits - count).astype(x.dtype)
+
+
+_gammaln, _psi, _zeta, _erfinv = (scipy_special(name) for name in ("gammaln", "digamma", "zeta", "erfinv"))
+
+
+def erf_inv_numpy(x: Any) -> Any:
+    return np.where(x == 0, x, _erfinv(x))
+
+
+def lgamma_numpy(x: Any) -> Any:
+    return np.where(x == -np.inf, x.dtype.type(np.inf), _gammaln(x))
+
+
+def digamma_numpy(x: Any) -> Any:
+    return np.where(x == 0, x.dtype.type(np.nan), _psi(x))
+
+
+def polygamma_numpy(m: Any, x: Any) -> Any:
+    """The derivatives of digamma by Hurwitz' zeta function; nan where ``m`` is no order of one, as in XLA."""
+    dtype = m.dtype
+    if dtype.itemsize < 4:
+        m, x = m.astype(np.float32), x.astype(np.float32)
+    order = m + m.dtype.type(1)
+    pole = (x <= 0) & (x == np.floor(x))
+    zeta = np.where(pole, np.where(order % 2 == 0, np.inf, np.nan), np.where(x == np.inf, np.nan, _zeta(order, x)))
+    # in the operands' dtype: where the factorial overflows the result is infinite, or nan beside a zeta of 0
+    zeta = np.where(np.abs(zeta) < np.finfo(m.dtype).tiny, 0, zeta).astype(m.dtype)
+    out = np.where(m % 2 == 1, 1, -1) * np.exp(_gammaln(order)) * zeta
+    out = np.where(m == 0, digamma_numpy(x), np.where((m > 0) & (m == np.floor(m)) & (order > m), out, np.nan))
+    return out.astype(dtype)
