@@ -131,3 +131,21 @@ def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session: S
     session.run_line("bool = {2: 7.0}")
     assert session.evaluate(ast.parse("bool[2]", mode="eval").body, {}) == 7.0
     session.run_line("del bool")
+
+
+def test_values_that_hold_themselves_are_no_trees(session: Session) -> None:
+    """``Out`` holds itself once it has been shown; a container that only stands in two places does not."""
+    for line in ("d = {}; d['d'] = d", "l = [[1.0]]; l.append((l,))", "Out", "twice = [v, v, [v, (v,)]] * 3"):
+        assert session.run_line(line).error is None
+    names = session.namespace
+    assert all(targets.holds_itself(x) for x in (names["d"], names["l"], {"a": [names["d"]]}))
+    assert not any(targets.holds_itself(x) for x in (names["twice"], [[]] * 2, 3, None))
+    deep: list[object] = []
+    for _ in range(10_000):
+        deep = [deep, deep[:1]]
+    assert not targets.holds_itself(deep)
+    for line in ("%nan jnp.sin(1.0)", "%jaxpr (lambda a, x: x)(d, 1.0)", "%grad (lambda a, x: x)(l, 1.0)"):
+        outcome = session.run_line(line)
+        assert outcome.error is None, (line, outcome.error)
+    assert "holds itself" in str(session.run_line("%push jvp d=d").error)
+    assert "a:f32[3]" in staged(session, "twice[0] * 1.0")

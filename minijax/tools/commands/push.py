@@ -27,7 +27,7 @@ from minijax.tools.live.kinds import (
 )
 from minijax.tools.live.level import GONE, Level
 from minijax.tools.live.views import program_blocks, tracer_text, variable_names
-from minijax.tools.session.targets import input_value, inputs
+from minijax.tools.session.targets import holds_itself, input_value, inputs
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def level(session: Session, kind: str, text: str, axis: str, name: str | None) -
 
 def _as_input(kind: str, name: str, value: Any) -> Any:
     """A value as the input of a level: a list of numbers is an array, anything else a tree of arrays."""
+    if holds_itself(value):
+        raise UsageError(f"%push {kind}: {name} holds itself, so it is no tree of arrays")
     if type(value) is list and all(isinstance(x, (bool, int, float, complex)) for x in tree_leaves(value)):
         value = array(value)
     leaves = tree_leaves(value)

@@ -80,10 +80,39 @@ def is_value(x: Any) -> bool:
     """Whether a variable that holds ``x`` is an input of an expression: it is made of arrays and numbers."""
     if isinstance(x, (Array, Tracer, np.ndarray, np.generic, int, float, complex, ShapeDtypeStruct)):
         return not isinstance(x, type) and not (isinstance(x, np.ndarray) and x.dtype == object)
-    if type(x) in (list, tuple, dict) and x:
+    if type(x) in (list, tuple, dict) and x and not holds_itself(x):
         leaves = tree_leaves(x)
         return bool(leaves) and all(is_array_like(leaf) for leaf in leaves)
     return False
+
+
+def holds_itself(x: Any) -> bool:
+    """Whether a container is found again inside of itself, as ``Out`` is once it has been shown: then it is no tree."""
+    around: set[int] = set()
+    walked: set[int] = set()
+    # what is to be looked at, and after the parts of a container its own id, where they end
+    todo: list[Any] = [x]
+    while todo:
+        each = todo.pop()
+        if type(each) is _End:
+            around.discard(each.of)
+            walked.add(each.of)
+        elif type(each) in (list, tuple, dict) and id(each) not in walked:
+            if id(each) in around:
+                return True
+            around.add(id(each))
+            todo.append(_End(id(each)))
+            todo += each.values() if type(each) is dict else each
+    return False
+
+
+class _End:
+    """Marks where the parts of the container with the id ``of`` end."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: int) -> None:
+        self.of = of
 
 
 def from_expression(session: Session, command: str, text: str) -> Target:
@@ -127,14 +156,16 @@ def _from_call(session: Session, node: ast.Call, text: str) -> Target | None:
 
 def _traceable(x: Any) -> bool:
     """Whether a transformation takes ``x``, a tree of arrays and numbers, as an argument."""
+    if holds_itself(x):
+        return False
     return all(isinstance(leaf, ShapeDtypeStruct) or is_array_like(leaf) for leaf in tree_leaves(x))
 
 
 def _is_input(x: Any) -> bool:
     """Whether ``x`` is an argument of a call that has others which cannot be one: a tree of arrays and floats, or of
     these and integers."""
-    leaves = tree_leaves(x)
-    return bool(leaves) and _traceable(x) and not all(isinstance(leaf, (bool, int)) for leaf in leaves)
+    leaves = tree_leaves(x) if _traceable(x) else []
+    return bool(leaves) and not all(isinstance(leaf, (bool, int)) for leaf in leaves)
 
 
 def with_fixed(target: Target, places: Collection[int], keywords: Collection[str] = ()) -> Target:
