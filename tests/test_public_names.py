@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from minijax.ops import elementwise
 
 # What users import, made of other modules by ``import *``.
 FACADES = ["minijax.api", "minijax.backend", "minijax.lax", "minijax.numpy", "minijax.pytree", "minijax.tree_util"]
@@ -40,3 +43,38 @@ def test_each_name_comes_from_one_module(name: str) -> None:
     assert givers
     if name in ("minijax.lax", "minijax.tree_util"):
         assert set(facade.__all__) == set(givers)
+
+
+@pytest.mark.parametrize("name", ["minijax.lax", "minijax.numpy"])
+def test_what_joins_modules_names_nothing_of_theirs(name: str) -> None:
+    facade = importlib.import_module(name)
+    given = {public for module in joined(facade) for public in module.__all__}
+    tree = ast.parse(Path(str(facade.__file__)).read_text(encoding="utf-8"))
+    written = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    written |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    written |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert not given & written
+
+
+def test_an_elementwise_primitive_stands_in_three_files() -> None:
+    """In the table, in NumPy's functions if it has a name there, and in one test.
+
+    Asked of those that nothing else computes with: the sine and its like are in every example. Not counted: where
+    primitives stand whose rules disagree on purpose, with the reason.
+    """
+    root = Path(__file__).resolve().parent.parent
+    table, ufuncs = root / "minijax" / "ops" / "elementwise.py", root / "minijax" / "numpy" / "ufuncs.py"
+    apart = (Path(__file__), root / "tests" / "extend" / "test_check_rules.py")
+    words = {
+        path: set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+        for folder in ("minijax", "repl", "ipython_ext", "tests")
+        for path in (root / folder).rglob("*")
+        if path.suffix in (".py", ".txt", ".md", ".js") and path not in apart
+    }
+    rows = [name for name in elementwise.__all__ if f"{name}_p" in elementwise.__all__]
+    named = {row: [path for path in words if {row, f"{row}_p"} & words[path]] for row in rows}
+    tests = root / "tests"
+    alone = {row for row, found in named.items() if {p for p in found if tests not in p.parents} <= {table, ufuncs}}
+    assert len(alone) >= 12, sorted(alone)
+    for row in alone:
+        assert table in named[row] and len(named[row]) <= 3, (row, [str(path.relative_to(root)) for path in named[row]])

@@ -1,4 +1,5 @@
-"""What is asked of ``minijax.numpy`` and of ``jax.numpy`` alike: one expression per line.
+"""What is asked of ``minijax.numpy`` and of ``jax.numpy`` alike: the expressions of ``expressions.txt``, and a call
+of each elementwise function, found where it is made.
 
 ``jnp`` is either library's, ``nn`` its functions for networks, ``np`` NumPy. The other names are arrays:
 see ``operands``.
@@ -6,12 +7,15 @@ see ``operands``.
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from minijax.numpy import ufuncs
 
 
 def operands() -> dict[str, np.ndarray]:
@@ -23,6 +27,7 @@ def operands() -> dict[str, np.ndarray]:
         "p": np.array([0.3, 0.7, 0.9], np.float32),
         "q": np.array([1.5, 2.5, 3.0], np.float32),
         "s": np.array(0.75, np.float32),
+        "w": np.array([0.25, -1.5, 2.0, 0.75, -0.5, 0.0], np.float32),
         "m": np.arange(6, dtype=np.float32).reshape(2, 3) * 0.5 - 1,
         "k": np.arange(9, dtype=np.float32).reshape(3, 3) * 0.25 - 1,
         "t": np.arange(24, dtype=np.float32).reshape(2, 3, 4) * 0.125 - 1,
@@ -46,10 +51,21 @@ def operands() -> dict[str, np.ndarray]:
 
 
 def expressions() -> list[str]:
-    """Every expression of ``expressions.txt``: between `` | ``, so a bitwise or is written without spaces."""
+    """Every expression of ``expressions.txt``, between `` | `` (a bitwise or has no spaces), and ``calls()``."""
     lines = (Path(__file__).parent / "expressions.txt").read_text(encoding="utf-8").splitlines()
     found = [part.strip() for line in lines if not line.startswith("#") for part in line.split(" | ")]
+    found += calls()
     assert len(set(found)) == len(found), [e for e in found if found.count(e) > 1]
+    return found
+
+
+def calls() -> list[str]:
+    """Each function of ``minijax.numpy.ufuncs``, at numbers in and out of its domain; those of bits at integers."""
+    found = []
+    for name in ufuncs.__all__:
+        bits = "bitwise" in name or "shift" in name or name == "invert"
+        count = len(inspect.signature(getattr(ufuncs, name)).parameters)
+        found.append(f"jnp.{name}({('i' if bits else 'w') if count == 1 else ('i, 2' if bits else 'x, y')})")
     return found
 
 
