@@ -16,6 +16,7 @@ from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, desc
 from minijax.core import dtypes, observe
 from minijax.core.array import LiteralArray, get_aval, is_array_like
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
 from minijax.core.trace import under
@@ -24,8 +25,17 @@ from minijax.interpreters.jvp import jvp as jvp_flat
 from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import backward_pass_closed, transpose_program
-from minijax.ir.evaluate import eval_closed
-from minijax.pytree import explain_tree_diff, tree_flatten, tree_map, tree_structure, tree_unflatten
+from minijax.ir.evaluate import eval_jaxpr
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.pytree import (
+    Partial,
+    explain_tree_diff,
+    register_pytree_node,
+    tree_flatten,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+)
 
 __all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vjp"]
 
@@ -161,24 +171,40 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
 
 
-def linear_function(
-    program: LinearProgram, avals: Sequence[ShapedArray], in_tree: Any, out_avals: Sequence[ShapedArray], out_tree: Any
-) -> Callable[..., Any]:
-    """``program`` as a function of tangents of trees; its attribute ``jaxpr`` is the program.
+class _Linear:
+    """What a linearized function is but for its residuals, which it is called with first.
 
-    ``avals`` and ``in_tree`` are those of the primals as ``(args, {})``, ``out_avals`` and ``out_tree`` the value's.
+    One of these is equal to itself alone, and stands for it in the structure of the function as a pytree.
     """
-    closed = program.closed()
 
-    def linear(*tangents: Any) -> Any:
-        tangent_leaves, tangent_tree = tree_flatten((tangents, {}))
-        if tangent_tree != in_tree:
+    __name__ = "linear"
+
+    def __init__(
+        self,
+        jaxpr: Jaxpr,
+        outs: Sequence[Any],
+        avals: Sequence[ShapedArray],
+        in_tree: Any,
+        out_avals: Sequence[ShapedArray],
+        out_tree: Any,
+    ) -> None:
+        self.jaxpr = jaxpr
+        self.zero_out = [type(v) is Zero for v in outs]
+        self.avals = avals
+        self.in_tree = in_tree
+        self.out_avals = out_avals
+        self.out_tree = out_tree
+
+    def __call__(self, *args: Any) -> Any:
+        consts, tangents = split_list(args, len(self.jaxpr.constvars))
+        tangent_leaves, tangent_tree = tree_flatten((tuple(tangents), {}))
+        if tangent_tree != self.in_tree:
             raise TypeError(
                 "linearized function: the tangents must have the structure of the primals.\n"
-                + explain_tree_diff(in_tree, tangent_tree, "the primals", "the tangents")
+                + explain_tree_diff(self.in_tree, tangent_tree, "the primals", "the tangents")
             )
         active = []
-        for aval, t in zip(avals, tangent_leaves, strict=True):
+        for aval, t in zip(self.avals, tangent_leaves, strict=True):
             found = get_aval(t)
             if dtypes.is_inexact(aval.dtype):
                 if (found.shape, found.dtype) != (aval.shape, aval.dtype):
@@ -187,15 +213,38 @@ def linear_function(
                         f"got tangent aval {found} for primal aval {aval}."
                     )
                 active.append(to_value(t))
-        found_outs = iter(eval_closed(closed, *active))
+        found_outs = iter(eval_jaxpr(self.jaxpr, consts, *active))
         tangent_outs = [
-            zeros(aval.to_tangent_aval()) if type(v) is Zero else next(found_outs)
-            for v, aval in zip(program.outs, out_avals, strict=True)
+            zeros(aval.to_tangent_aval()) if zero else next(found_outs)
+            for zero, aval in zip(self.zero_out, self.out_avals, strict=True)
         ]
-        return tree_unflatten(out_tree, tangent_outs)
+        return tree_unflatten(self.out_tree, tangent_outs)
 
-    linear.jaxpr = closed  # type: ignore[attr-defined]
-    return linear
+    def __repr__(self) -> str:
+        return f"linear({self.jaxpr.debug_name or 'a function'})"
+
+
+class Linearized(Partial):
+    """The linear function that ``linearize`` returns: a pytree whose leaves are its residuals."""
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The program that it evaluates."""
+        return ClosedJaxpr(self.func.jaxpr, self.args)  # type: ignore[attr-defined]
+
+
+register_pytree_node(Linearized, lambda f: (f.args, f.func), lambda func, consts: Linearized(func, *consts))
+
+
+def linear_function(
+    program: LinearProgram, avals: Sequence[ShapedArray], in_tree: Any, out_avals: Sequence[ShapedArray], out_tree: Any
+) -> Linearized:
+    """``program`` as a function of tangents of trees.
+
+    ``avals`` and ``in_tree`` are those of the primals as ``(args, {})``, ``out_avals`` and ``out_tree`` the value's.
+    """
+    closed = program.closed()
+    return Linearized(_Linear(closed.jaxpr, program.outs, avals, in_tree, out_avals, out_tree), *closed.consts)
 
 
 def one_like(aval: ShapedArray) -> Any:
@@ -204,7 +253,10 @@ def one_like(aval: ShapedArray) -> Any:
 
 
 class VJP:
-    """The pullback that ``vjp`` returns: call it with a cotangent of the output's structure, shapes and dtypes."""
+    """The pullback that ``vjp`` returns: call it with a cotangent of the output's structure, shapes and dtypes.
+
+    It is a pytree whose leaves are the residuals of its linear program.
+    """
 
     def __init__(
         self, program: LinearProgram, in_avals: Sequence[ShapedArray], in_tree: Any, out_avals: Any, out_tree: Any
@@ -234,6 +286,40 @@ class VJP:
 
     def __repr__(self) -> str:
         return f"VJP(of {self.program.name or 'a function'})"
+
+
+class _BareVJP:
+    """What a ``VJP`` is but for its residuals; equal to what has the same program, as its jaxpr."""
+
+    __slots__ = ("vjp", "jaxpr")
+
+    def __init__(self, vjp: VJP) -> None:
+        self.vjp = vjp
+        self.jaxpr = vjp.jaxpr.jaxpr
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _BareVJP and self.jaxpr is other.jaxpr
+
+    def __hash__(self) -> int:
+        return hash(self.jaxpr)
+
+    def __repr__(self) -> str:
+        return repr(self.vjp)
+
+
+def _flatten_vjp(vjp: VJP) -> tuple[Sequence[Any], _BareVJP]:
+    # the structure must not keep the residuals, which may be tracers
+    consts = vjp.jaxpr.consts
+    bare = VJP(vjp.program.with_residuals([None] * len(consts)), vjp.in_avals, vjp.in_tree, vjp.out_avals, vjp.out_tree)
+    return consts, _BareVJP(bare)
+
+
+def _unflatten_vjp(bare: _BareVJP, consts: Sequence[Any]) -> VJP:
+    vjp = bare.vjp
+    return VJP(vjp.program.with_residuals(consts), vjp.in_avals, vjp.in_tree, vjp.out_avals, vjp.out_tree)
+
+
+register_pytree_node(VJP, _flatten_vjp, _unflatten_vjp)
 
 
 def pull_back(program: LinearProgram, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:

@@ -156,7 +156,7 @@ class LinearProgram:
     An element of ``outs`` is a variable, or a symbolic ``Zero`` for an output that does not depend on the inputs.
     """
 
-    __slots__ = ("in_vars", "eqns", "outs", "name", "_closed")
+    __slots__ = ("in_vars", "eqns", "outs", "name", "known", "_closed")
 
     def __init__(self, in_vars: Sequence[Var], eqns: list[JaxprEqn], outs: Sequence[Any], name: str = "") -> None:
         self.in_vars = list(in_vars)
@@ -165,7 +165,19 @@ class LinearProgram:
         self.eqns = _dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
         self.outs = list(outs)
         self.name = name
+        # the values of variables that are neither inputs nor computed, where those are not residuals
+        self.known: dict[Var, Any] = {}
         self._closed: ClosedJaxpr | None = None
+
+    def with_residuals(self, values: Sequence[Any]) -> LinearProgram:
+        """The same program on other residuals, given in the order of the constants of ``closed()``, of any kind."""
+        jaxpr = self.closed().jaxpr
+        found = iter(jaxpr.outvars)
+        outs = [next(found) if isinstance(v, (Var, Literal)) else v for v in self.outs]
+        other = LinearProgram(jaxpr.invars, jaxpr.eqns, outs, self.name)
+        other.known = dict(zip(jaxpr.constvars, values, strict=True))
+        other._closed = ClosedJaxpr(jaxpr, values)
+        return other
 
     def closed(self) -> ClosedJaxpr:
         """The program as a closed jaxpr: dead equations dropped, residuals its constants, zeros left out."""

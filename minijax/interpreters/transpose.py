@@ -95,7 +95,7 @@ def _transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) 
 
 def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
     """The cotangents of ``program``'s inputs."""
-    return backward_pass(program.eqns, {}, program.outs, cts, program.in_vars, named=True)
+    return backward_pass(program.eqns, dict(program.known), program.outs, cts, program.in_vars, named=True)
 
 
 def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:

@@ -116,6 +116,61 @@ def grad_of_a_scalar_inside(ns: Any) -> Any:
     return ns.jit(lambda a: ns.grad(lambda b: f(3.0) * f(b) * f(2))(a))(2.0)
 
 
+def twice_sin(ns: Any) -> Any:
+    return lambda x: ns.numpy.sin(x) * 2
+
+
+def passed_twice(ns: Any, made: Any) -> Any:
+    """Results of a function of a linear one, called on two of the same structure, and how often it was traced."""
+    traced = []
+
+    def call(linear: Any, t: Any) -> Any:
+        traced.append(t)
+        return linear(t)
+
+    jitted = ns.jit(call)
+    return [jitted(made(1.0), 1.0), jitted(made(2.0), 1.0), jitted(made(2.0), 2.0), len(traced)]
+
+
+def stacked(ns: Any, make: Any) -> Any:
+    return ns.vmap(lambda x: make(twice_sin(ns), x))(X)
+
+
+# programs with ``make(f, x)``, which gives the pullback, or the linear approximation, of ``f`` at ``x``
+LINEAR: dict[str, Callable[[Any, Any], Any]] = {
+    "returned": lambda ns, make: ns.jit(lambda x: make(twice_sin(ns), x))(1.0)(1.0),
+    "returned_of_sin": lambda ns, make: ns.jit(lambda x: make(ns.numpy.sin, x))(1.0)(1.0),
+    "returned_of_a_constant": lambda ns, make: ns.jit(lambda x: make(lambda y: 3.0, x))(1.0)(1.0),
+    "leaves": lambda ns, make: ns.tree_util.tree_leaves(make(ns.numpy.sin, 1.0)),
+    "mapped": lambda ns, make: ns.tree_util.tree_map(lambda r: r * 2, make(ns.numpy.sin, 1.0))(1.0),
+    "passed": lambda ns, make: ns.jit(lambda linear, t: linear(t))(make(twice_sin(ns), X), X),
+    "passed_twice": lambda ns, make: passed_twice(ns, ns.jit(lambda x: make(twice_sin(ns), x))),
+    "passed_from_two_calls": lambda ns, make: passed_twice(ns, lambda x: make(twice_sin(ns), x))[:3],
+    "of_two_calls_differ": lambda ns, make: (
+        ns.tree_util.tree_structure(make(ns.numpy.sin, 1.0)) == ns.tree_util.tree_structure(make(ns.numpy.sin, 1.0))
+    ),
+    "batched": lambda ns, make: ns.vmap(lambda linear: linear(1.0))(stacked(ns, make)),
+    "scanned": lambda ns, make: ns.lax.scan(lambda c, linear: (c, linear(1.0)), X[0], stacked(ns, make))[1],
+    "stacked_by_scan": lambda ns, make: ns.vmap(lambda linear: linear(1.0))(
+        ns.lax.scan(lambda c, x: (c, make(twice_sin(ns), x)), X[0], X)[1]
+    ),
+    "differentiated": lambda ns, make: ns.grad(
+        lambda x: ns.tree_util.tree_leaves(ns.jit(lambda linear: linear(1.0))(make(twice_sin(ns), x)))[0]
+    )(1.0),
+}
+
+
+def identity(ns: Any) -> Any:
+    f = ns.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda res, ct: (ct,))
+    return f
+
+
+def beside(ns: Any) -> Any:
+    """A function of whose parts the one that has no forward mode is not used."""
+    return lambda x: (identity(ns)(x), x * 2.0)[1]
+
+
 FLOAT0S = np.zeros((2,), jax.dtypes.float0)
 
 
@@ -196,6 +251,19 @@ SAME: dict[str, Program] = {
         for z in (2.0, np.float32(3), ns.numpy.ones(3))
     ],
     "compiled_with_unused_arguments": lambda ns: ns.jit(lambda x, y, z: x - z).lower(X, 1, X).compile()(X, 2, 2 * X),
+    # pullbacks and linearized functions are pytrees
+    **{f"pullback_{n}": (lambda ns, run=run: run(ns, lambda f, x: ns.vjp(f, x)[1])) for n, run in LINEAR.items()},
+    **{f"linear_{n}": (lambda ns, run=run: run(ns, lambda f, x: ns.linearize(f, x)[1])) for n, run in LINEAR.items()},
+    "linearized_is_a_partial": lambda ns: isinstance(ns.linearize(ns.numpy.sin, 1.0)[1], ns.tree_util.Partial),
+    "pullback_of_several_arguments": lambda ns: ns.jit(
+        lambda x, y, i: ns.vjp(lambda a, b, k: ns.numpy.sin(a) * b["k"] * k, x, y, i)[1]
+    )(1.0, {"k": X}, 2)(X)[:2],
+    # what no result needs is not compiled, and so not refused
+    "unused_custom_vjp_in_forward_mode": lambda ns: ns.jit(lambda z: ns.jvp(beside(ns), (z,), (1.0,)))(2.0),
+    "unused_custom_vjp_inside_jit": lambda ns: ns.jvp(ns.jit(beside(ns)), (2.0,), (1.0,)),
+    "unused_custom_vjp_in_a_scan": lambda ns: ns.jit(
+        lambda z: ns.jvp(lambda x: ns.lax.scan(lambda c, _: (c * 2.0, identity(ns)(c)), x, None, 2)[0], (z,), (1.0,))
+    )(2.0),
     # float0 is taken and given
     "float0_to_jit": lambda ns: f0(ns.jit(lambda x, y: (x, y + 1))(FLOAT0S, 1.0)),
     "float0_to_jit_again": lambda ns: [f0(f(FLOAT0S, X)) for f in [ns.jit(lambda x, y: (x, y))] for _ in range(3)],
