@@ -95,8 +95,11 @@ def _operands(frame: FrameType | None) -> Iterator[Any]:
 
 
 def _binding(frames: list[tuple[FrameType, int]]) -> FrameType | None:
-    """The frame that gave an operation to an interpreter: what failed in a jaxpr has no frame of the user's."""
-    return next((frame for frame, _ in frames if frame.f_code.co_name == "bind"), None)
+    """The frame that gave an operation to an interpreter: what failed in a jaxpr has no frame of the user's.
+
+    Primitives with a ``bind`` of their own are passed over: they hold the jaxpr with the operation that failed.
+    """
+    return next((frame for frame, _ in frames if frame.f_code.co_qualname == "Primitive.bind"), None)
 
 
 def _equation(frames: list[tuple[FrameType, int]]) -> str:

@@ -1,50 +1,23 @@
-"""Primitives and the tables of their rules.
+"""Primitives, and ``bind``, which gives their operands to the interpreter that processes them.
 
 A ``Primitive`` is a name and an identity. What it means is given by rules, one per interpreter, kept in that
-interpreter's ``RuleTable``. The tables know each other, so the matrix primitive x interpreter can be shown.
+interpreter's ``RuleTable`` (``core.rules``).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-Rule = Callable[..., Any]
+from minijax.core import observe
+from minijax.core.rules import Rule, RuleTable, bad_result
+from minijax.core.trace import Trace, Tracer, raise_dead, state
+
+_bind_watched = observe.bind_watched
 
 # Beyond this many signatures of one primitive, its table of output types starts afresh.
 MAX_SIGNATURES = 8192
-
-
-class RuleTable(dict):  # type: ignore[type-arg]
-    """The rules of one interpreter: primitive -> rule.
-
-    Subscripting with a primitive that has none raises ``NotImplementedError`` with JAX's opening words
-    (``wording``, with ``{name}`` for the primitive's), where the primitive was defined, and where to add the rule.
-    """
-
-    tables: list[RuleTable] = []
-
-    def __init__(self, name: str, wording: str, remedy: str) -> None:
-        super().__init__()
-        self.name = name
-        self.wording = wording
-        self.remedy = remedy
-        # primitive -> why it needs no rule here ("integer-valued: no derivative")
-        self.holes: dict[Primitive, str] = {}
-        RuleTable.tables.append(self)
-
-    __hash__ = object.__hash__  # type: ignore[assignment]
-
-    def __missing__(self, primitive: Primitive) -> Rule:
-        raise NotImplementedError(self.missing(primitive))
-
-    def missing(self, primitive: Primitive, **fields: str) -> str:
-        """The error text for ``primitive`` having no rule in this table; ``fields`` fill in the wording."""
-        text = self.wording.format(name=primitive.name, **fields)
-        hole = self.holes.get(primitive)
-        why = f" ({hole})" if hole else ""
-        return f"{text}{why}\n  {primitive.name} was defined at {primitive.defined_at}\n  {self.remedy}"
 
 
 abstract_rules = RuleTable(
@@ -74,8 +47,6 @@ class Primitive:
 
     A missing rule is reported, with where to add it, when it is first needed; ``minijax.test_util.check_rules`` holds
     those there are against each other. All are JAX's (https://docs.jax.dev/en/latest/jax-primitives.html).
-
-    ``bind`` itself is installed by ``core.trace``: it needs the interpreter stack.
     """
 
     multiple_results: bool = False
@@ -83,8 +54,6 @@ class Primitive:
     keeps_signatures: bool = True
     # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
     effectful: bool = False
-    # Called by bind(*args, **params): see core.trace.
-    bind: Callable[..., Any]
 
     def __init__(self, name: str, multiple_results: bool = False) -> None:
         self.name = name
@@ -93,6 +62,25 @@ class Primitive:
         # avals (and params) -> output aval(s); see abstract_eval
         self.signatures: dict[Any, Any] = {}
         self.defined_at = _definition_site()
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""
+        # find_top_trace, written out: this is the engine's hottest loop (0.1 us of 0.7)
+        top = dynamic = state.dynamic
+        level = top.level
+        for x in args:
+            if isinstance(x, Tracer) and x._trace.level > level:
+                top = x._trace
+                level = top.level
+        if top is not dynamic and top.stack is not dynamic.stack:
+            raise_dead(args, self)
+        if _bind_watched:
+            return _observed_bind(self, top, args, params)
+        try:
+            return top.process_primitive(self, args, params)
+        except TypeError as error:
+            name_operand(self, args, error)
+            raise
 
     def def_impl(self, rule: Rule) -> Rule:
         """Set the evaluation rule ``rule(*arrays, **params)``. Returns it, so that it can decorate."""
@@ -118,6 +106,58 @@ class Primitive:
         return self.name
 
 
+def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply the primitive at ``top``, for those whose interpreter is not found from their operands alone."""
+    if top.stack is not state.dynamic.stack:
+        raise_dead(args, primitive)
+    if _bind_watched:
+        return _observed_bind(primitive, top, args, params)
+    try:
+        return top.process_primitive(primitive, args, params)
+    except TypeError as error:
+        name_operand(primitive, args, error)
+        raise
+
+
+def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) -> None:
+    """Reword ``error``, if it is about an operand that is no array, to name the primitive and the position."""
+    if not hasattr(error, "refused"):
+        return
+    x = error.refused
+    for position, arg in enumerate(args):
+        if arg is x:
+            del error.refused
+            instead = getattr(type(x), "refusal_advice", "Pass an array or a number.")
+            error.args = (
+                f"Error interpreting argument to {primitive.name} as a JAX value. The problematic value is of type "
+                f"{type(x)} and was passed to {primitive.name} at position {position}: {x!r} is not a valid JAX type. "
+                f"{instead}",
+            )
+            return
+
+
+def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    if observe.on_bind_enter:
+        observe.emit(observe.on_bind_enter, primitive, top, args, params)
+    try:
+        if observe.on_rule:
+            rule = top.rule_of(primitive)
+            if rule is not None:
+                observe.emit(observe.on_rule, top.rules.name, primitive, rule)
+        try:
+            out = top.process_primitive(primitive, args, params)
+        except TypeError as error:
+            name_operand(primitive, args, error)
+            raise
+    except BaseException as error:
+        if observe.on_bind_raise:
+            observe.emit(observe.on_bind_raise, primitive, top, error)
+        raise
+    if observe.on_bind_exit:
+        observe.emit(observe.on_bind_exit, primitive, top, out)
+    return out
+
+
 def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """The output type(s) of ``primitive`` on ``avals``, computed once per signature.
 
@@ -138,18 +178,6 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
         return out
     except TypeError:  # a parameter is unhashable, or the rule itself refused: the rule decides
         return abstract_rules[primitive](*avals, **params)
-
-
-def bad_result(table: RuleTable, primitive: Primitive, result: Any, expected: str, error: Exception) -> Exception:
-    """``error``, which taking the result of a rule apart raised, in words for the author of the rule.
-
-    ``expected`` is what the rule must return.
-    """
-    rule = table.get(primitive)
-    code = getattr(rule, "__code__", None)
-    at = "" if code is None else f"\n  the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"
-    text = f"The {table.name} rule of '{primitive.name}' must return {expected}, but returned {result!r}: {error}"
-    return type(error)(f"{text}\n  {primitive.name} was defined at {primitive.defined_at}{at}")
 
 
 def _definition_site() -> str:

@@ -1,9 +1,9 @@
-"""The interpreter stack, tracers, and ``bind``.
+"""The interpreter stack and tracers.
 
-Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` gives the arguments to the
-interpreter of the highest level among them (data dependence), or to the dynamic one where a function is being
-staged (omnistaging: then every primitive is staged, also on constants). A trace treats whatever is not
-its own tracer as a constant: that is boxing and unboxing without the boxes.
+Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` (``core.primitive``) gives the
+arguments to the interpreter of the highest level among them (data dependence), or to the dynamic one where a function
+is being staged (omnistaging: then every primitive is staged, also on constants). A trace treats whatever is not its own
+tracer as a constant: that is boxing and unboxing without the boxes.
 
 A trace knows the stack it stands on, and by that the thread it belongs to: its tracers may be used there only, and
 only as long as it stands there.
@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 from minijax import errors
 from minijax.core import observe, operands, provenance
 from minijax.core.avals import AnyArray
-from minijax.core.primitive import Primitive, Rule, RuleTable
+from minijax.core.rules import Rule, RuleTable
 
-_bind_watched = observe.bind_watched
 Result = TypeVar("Result")
 
 
@@ -40,11 +39,11 @@ class Trace:
         # the stack of the thread it runs on, None before and after: then its tracers are dead
         self.stack: list[MainTrace] | None = None
 
-    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process_primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply ``primitive``; at least one argument is this trace's tracer, or this trace is dynamic."""
         raise NotImplementedError
 
-    def rule_of(self, primitive: Primitive) -> Rule | None:
+    def rule_of(self, primitive: Any) -> Rule | None:
         """The rule that ``process_primitive`` will apply, for observers."""
         return self.rules.get(primitive)
 
@@ -319,82 +318,7 @@ def find_top_trace(args: Sequence[Any]) -> Trace:
     return top
 
 
-def bind(self: Primitive, *args: Any, **params: Any) -> Any:
-    """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""
-    # find_top_trace, written out: this is the engine's hottest loop (0.1 us of 0.7)
-    top = dynamic = state.dynamic
-    level = top.level
-    for x in args:
-        if isinstance(x, Tracer) and x._trace.level > level:
-            top = x._trace
-            level = top.level
-    if top is not dynamic and top.stack is not dynamic.stack:
-        raise_dead(args, self)
-    if _bind_watched:
-        return _observed_bind(self, top, args, params)
-    try:
-        return top.process_primitive(self, args, params)
-    except TypeError as error:
-        name_operand(self, args, error)
-        raise
-
-
-Primitive.bind = bind  # type: ignore[method-assign,assignment]
-
-
-def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Apply the primitive at ``top``, for those whose interpreter is not found from their operands alone."""
-    if top.stack is not state.dynamic.stack:
-        raise_dead(args, primitive)
-    if _bind_watched:
-        return _observed_bind(primitive, top, args, params)
-    try:
-        return top.process_primitive(primitive, args, params)
-    except TypeError as error:
-        name_operand(primitive, args, error)
-        raise
-
-
-def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) -> None:
-    """Reword ``error``, if it is about an operand that is no array, to name the primitive and the position."""
-    if not hasattr(error, "refused"):
-        return
-    x = error.refused
-    for position, arg in enumerate(args):
-        if arg is x:
-            del error.refused
-            instead = getattr(type(x), "refusal_advice", "Pass an array or a number.")
-            error.args = (
-                f"Error interpreting argument to {primitive.name} as a JAX value. The problematic value is of type "
-                f"{type(x)} and was passed to {primitive.name} at position {position}: {x!r} is not a valid JAX type. "
-                f"{instead}",
-            )
-            return
-
-
-def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    if observe.on_bind_enter:
-        observe.emit(observe.on_bind_enter, primitive, top, args, params)
-    try:
-        if observe.on_rule:
-            rule = top.rule_of(primitive)
-            if rule is not None:
-                observe.emit(observe.on_rule, top.rules.name, primitive, rule)
-        try:
-            out = top.process_primitive(primitive, args, params)
-        except TypeError as error:
-            name_operand(primitive, args, error)
-            raise
-    except BaseException as error:
-        if observe.on_bind_raise:
-            observe.emit(observe.on_bind_raise, primitive, top, error)
-        raise
-    if observe.on_bind_exit:
-        observe.emit(observe.on_bind_exit, primitive, top, out)
-    return out
-
-
-def raise_dead(args: Sequence[Any], primitive: Primitive | None = None) -> None:
+def raise_dead(args: Sequence[Any], primitive: Any = None) -> None:
     """Raise ``UnexpectedTracerError`` for the first tracer among ``args`` that is dead, or another thread's."""
     here = state.dynamic.stack
     for x in args:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import dtype_name
-from minijax.core.primitive import Primitive, Rule
+from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule
 from minijax.lowering.foreign import AuthorsRule
 
 PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"

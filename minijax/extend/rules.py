@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from minijax.core.primitive import Primitive, Rule, RuleTable
+from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule, RuleTable
 
 # Tables of which one entry is enough: the interpreter takes either.
 EITHER = {"numpy": "evaluate", "vmap (axis)": "vmap"}

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minijax.core.primitive import Primitive, Rule
+from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule
 from minijax.core.structural import UndefinedPrimal, Zero, add_any_p, instantiate_zeros, is_undefined_primal
 from minijax.core.structural import add_tangents as add_tangents
 from minijax.core.structural import zeros as zeros_like_aval

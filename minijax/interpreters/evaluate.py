@@ -29,7 +29,8 @@ from minijax.core.array import (
     not_an_array,
     uncommitted,
 )
-from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, impl_rules
+from minijax.core.primitive import Primitive, abstract_eval, impl_rules
+from minijax.core.rules import Rule, RuleTable
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
 from minijax.errors import source_info, summarize
 from minijax.ir.evaluate import eval_closed

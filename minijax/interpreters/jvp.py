@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.array import get_aval
-from minijax.core.primitive import Primitive, RuleTable, bad_result
+from minijax.core.primitive import Primitive
+from minijax.core.rules import RuleTable, bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info

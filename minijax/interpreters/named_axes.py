@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from minijax.core.primitive import Primitive
-from minijax.core.trace import bind_at, find_top_trace, state
+from minijax.core.primitive import Primitive, bind_at
+from minijax.core.trace import find_top_trace, state
 from minijax.interpreters.vmap import BatchTrace
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 

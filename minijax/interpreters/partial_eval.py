@@ -15,7 +15,8 @@ from minijax.core import observe
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
-from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval
+from minijax.core.primitive import Primitive, abstract_eval
+from minijax.core.rules import Rule, RuleTable
 from minijax.core.trace import Trace, Tracer, state
 from minijax.errors import source_info
 from minijax.ir.evaluate import bind_eqn

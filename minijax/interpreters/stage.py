@@ -12,7 +12,8 @@ from typing import Any
 from minijax.core import observe
 from minijax.core.array import LiteralArray, as_array
 from minijax.core.avals import ShapedArray
-from minijax.core.primitive import Primitive, Rule, RuleTable, abstract_eval, abstract_rules
+from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
+from minijax.core.rules import Rule, RuleTable
 from minijax.core.trace import Trace, Tracer, check_alive, state, under
 from minijax.errors import source_info, summarize
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var

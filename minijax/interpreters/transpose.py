@@ -14,7 +14,7 @@ from minijax.core import observe
 from minijax.core.lists import partition
 from minijax.core.named import NamedTuple
 from minijax.core.names import transposed
-from minijax.core.primitive import RuleTable, bad_result
+from minijax.core.rules import RuleTable, bad_result
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.partial_eval import LinearProgram, Residual

@@ -13,7 +13,8 @@ from minijax.core import structural
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import Primitive, Rule, RuleTable, bad_result
+from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
 from minijax.interpreters.stage import stage

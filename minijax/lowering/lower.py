@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core.primitive import RuleTable
+from minijax.core.rules import RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from minijax.lowering.places import ModulePlaces, Places

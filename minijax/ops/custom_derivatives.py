@@ -19,9 +19,9 @@ from typing import Any
 from minijax.core import dtypes, observe
 from minijax.core.array import as_value, get_aval
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import Primitive
+from minijax.core.primitive import Primitive, bind_at
 from minijax.core.structural import Zero, instantiate_zeros
-from minijax.core.trace import MainTrace, Result, Trace, Tracer, bind_at, bury, check_alive, push_again, state
+from minijax.core.trace import MainTrace, Result, Trace, Tracer, bury, check_alive, push_again, state
 from minijax.errors import UnexpectedTracerError
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_rules

@@ -16,7 +16,8 @@ import numpy as np
 
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
-from minijax.core.primitive import Primitive, Rule
+from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule
 from minijax.core.structural import full, moveaxis
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules

@@ -8,9 +8,9 @@ import pytest
 
 import minijax
 from minijax import lax
-from minijax.core import observe
-from minijax.core import trace as trace_module
+from minijax.core import observe, primitive
 from minijax.core.observe import Observer, watching
+from minijax.core.primitive import Primitive
 
 
 class Log(Observer):
@@ -152,10 +152,10 @@ def test_nobody_listening_costs_nothing_measurable(monkeypatch):
     import inspect
     import textwrap
 
-    source = textwrap.dedent(inspect.getsource(trace_module.bind))
+    source = textwrap.dedent(inspect.getsource(Primitive.bind))
     test = "    if _bind_watched:\n        return _observed_bind(self, top, args, params)\n"
     assert test in source
-    namespace = dict(vars(trace_module))
+    namespace = dict(vars(primitive))
     exec(source.replace(test, ""), namespace)
     without = namespace["bind"]
     x = minijax.device_put(np.ones(8, np.float32))
@@ -167,7 +167,7 @@ def test_nobody_listening_costs_nothing_measurable(monkeypatch):
             bind(sin_p, x)
         return time.perf_counter_ns() - start
 
-    pairs = [(clock(trace_module.bind), clock(without)) for _ in range(61)]
+    pairs = [(clock(Primitive.bind), clock(without)) for _ in range(61)]
     ratio = sorted(a / b for a, b in pairs)[len(pairs) // 2]
     assert ratio < 1.10, f"bind with the seam takes {ratio:.3f} of bind without it"
 

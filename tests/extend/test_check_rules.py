@@ -15,7 +15,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax.core import ShapedArray
-from minijax.core.primitive import RuleTable
+from minijax.core.rules import RuleTable
 from minijax.core.trace import push_main, stack_depth
 from minijax.extend.core import Primitive
 from minijax.interpreters import ad, batching, mlir

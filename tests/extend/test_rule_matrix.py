@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minijax.core.primitive import RuleTable
+from minijax.core.rules import RuleTable
 from minijax.extend.core import Primitive
 from minijax.extend.rules import DEFAULT, MISSING, NONE, YES, known_primitives, rule_matrix
 from minijax.interpreters import ad, batching, mlir

@@ -85,7 +85,7 @@ def test_errors_show_the_users_frames_and_the_engines_words(session):
     assert "TracerBoolConversionError: Attempted boolean conversion" in text
     session.run_line("%config frames all")
     everything = shown(session.run_line("jit(f)(1.0)"))
-    assert "core/trace.py" in everything or "interpreters/stage.py" in everything
+    assert "core/primitive.py" in everything or "interpreters/stage.py" in everything
     assert "tools/session/session.py" not in everything
 
 

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minijax import errors
-from minijax.core.primitive import Primitive, Rule, abstract_rules
+from minijax.core.primitive import Primitive, abstract_rules
+from minijax.core.rules import Rule
 from minijax.extend.rules import DEFAULT, MISSING, NONE, YES, Cell, RuleMatrix, known_primitives
 from minijax.lowering.foreign import AuthorsRule
 from minijax.tools.documents.document import (

@@ -1,0 +1,55 @@
+"""Tables of rules: what a primitive means to one interpreter.
+
+A rule is a function that an interpreter calls for one primitive; its ``RuleTable`` holds those of all. The tables know
+each other, so the matrix primitive x interpreter can be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rule = Callable[..., Any]
+
+
+class RuleTable(dict):  # type: ignore[type-arg]
+    """The rules of one interpreter: primitive -> rule.
+
+    Subscripting with a primitive that has none raises ``NotImplementedError`` with JAX's opening words
+    (``wording``, with ``{name}`` for the primitive's), where the primitive was defined, and where to add the rule.
+    """
+
+    tables: list[RuleTable] = []
+
+    def __init__(self, name: str, wording: str, remedy: str) -> None:
+        super().__init__()
+        self.name = name
+        self.wording = wording
+        self.remedy = remedy
+        # primitive -> why it needs no rule here ("integer-valued: no derivative")
+        self.holes: dict[Any, str] = {}
+        RuleTable.tables.append(self)
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __missing__(self, primitive: Any) -> Rule:
+        raise NotImplementedError(self.missing(primitive))
+
+    def missing(self, primitive: Any, **fields: str) -> str:
+        """The error text for ``primitive`` having no rule in this table; ``fields`` fill in the wording."""
+        text = self.wording.format(name=primitive.name, **fields)
+        hole = self.holes.get(primitive)
+        why = f" ({hole})" if hole else ""
+        return f"{text}{why}\n  {primitive.name} was defined at {primitive.defined_at}\n  {self.remedy}"
+
+
+def bad_result(table: RuleTable, primitive: Any, result: Any, expected: str, error: Exception) -> Exception:
+    """``error``, which taking the result of a rule apart raised, in words for the author of the rule.
+
+    ``expected`` is what the rule must return.
+    """
+    rule = table.get(primitive)
+    code = getattr(rule, "__code__", None)
+    at = "" if code is None else f"\n  the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"
+    text = f"The {table.name} rule of '{primitive.name}' must return {expected}, but returned {result!r}: {error}"
+    return type(error)(f"{text}\n  {primitive.name} was defined at {primitive.defined_at}{at}")
