@@ -1,5 +1,11 @@
 """minijax: the core of JAX, rebuilt so that it can be watched."""
 
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"minijax", "minijax.repl"} & set(sys.orig_argv):
+    # ``python -m minijax`` has put the current folder first, where a file may be called numpy.py (repl/user_folder.py)
+    del sys.path[0]
+
 import importlib
 from typing import Any
 

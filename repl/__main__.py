@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import types
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -25,7 +26,7 @@ without a terminal: piped input is run like a session, input by input, and goes 
 stop at the first one. The exit code is 1 if an input raised. Nothing in the current folder is run on its own.
 
 settings: $XDG_CONFIG_HOME/minijax/config.toml (by default under ~/.config); %config lists and saves them.
-Invocation win over them; NO_COLOR and TERM=dumb turn colours off.
+Options win over them; NO_COLOR and TERM=dumb turn colours off.
 """
 
 
@@ -102,7 +103,7 @@ def _give_up(stream: TextIO | None) -> None:
 def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
     """The settings file's, then the options'; with what is wrong in the file."""
     settings = Settings()
-    warnings = [] if options.no_config else load(settings, settings_path())
+    problems = [] if options.no_config else load(settings, settings_path())
     given = {"panels": options.panels, "color": options.color, "theme": options.theme}
     for name, value in given.items():
         if value is not None:
@@ -112,7 +113,17 @@ def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
                 arguments().error(f"--{error}")
     if options.vi:
         settings.keys = "vi"
-    return settings, warnings
+    return settings, problems
+
+
+def show_warnings_as_text() -> None:
+    """Have control characters in warnings written out: what a library warns of can hold the text of a file."""
+    formatted = warnings.formatwarning
+
+    def visible_warning(*args: Any, **kwargs: Any) -> str:
+        return visible(formatted(*args, **kwargs))
+
+    warnings.formatwarning = visible_warning
 
 
 def _main(options: Invocation) -> int:
@@ -126,9 +137,10 @@ def _main(options: Invocation) -> int:
     # What has been imported stays; looking for garbage in it costs 30 ms, most of it when the program ends. Nothing of
     # the user's exists yet: %leaks does not see what is frozen.
     gc.freeze()
-    settings, warnings = settings_from(options)
-    for warning in warnings:
-        batch.write(sys.stderr, f"minijax-repl: {visible(warning)}\n")
+    settings, problems = settings_from(options)
+    for problem in problems:
+        batch.write(sys.stderr, f"minijax-repl: {visible(problem)}\n")
+    show_warnings_as_text()
     user_folder.keep_out()
     # The script that started this program is no line of the user's
     errors.set_machinery([sys.argv[0]])

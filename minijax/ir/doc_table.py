@@ -12,8 +12,12 @@ from typing import Any
 
 from minijax.ir.doc import ROLES, Doc, _Break, _children, _Concat, _Group, _Nest, _Note, _Rows, _Text
 
-# A file can say a great deal in a few rows that refer to each other; a document of more parts is refused.
+# A file can say a great deal in a few rows that refer to each other; a document of more parts, or of more characters,
+# is refused. Indentation counts as if each break were followed by all of it.
 MOST_PARTS = 5_000_000
+MOST_CHARACTERS = 50_000_000
+# What is aligned with the column where it begins is taken to be indented by so many columns.
+_ALIGNED = 100
 
 _ROLES = frozenset(ROLES)
 
@@ -71,6 +75,8 @@ def read_table(rows: Any) -> list[Doc]:
         raise ValueError("the documents are no list")
     docs: list[Doc] = []
     parts: list[int] = []
+    breaks: list[int] = []
+    characters: list[int] = []
     for number, row in enumerate(rows):
         below = [] if type(row) is not list or not row else _below(row)
         if any(type(i) is not int or not 0 <= i < number for i in below):
@@ -81,8 +87,18 @@ def read_table(rows: Any) -> list[Doc]:
         parts.append(1 + sum([parts[i] for i in below]))
         if parts[-1] > MOST_PARTS:
             raise ValueError(f"a document has more than {MOST_PARTS:,} parts")
+        breaks.append(isinstance(doc, _Break) + sum([breaks[i] for i in below]))
+        characters.append(sum([characters[i] for i in below]) + _own_characters(doc, breaks[-1]))
+        if characters[-1] > MOST_CHARACTERS:
+            raise ValueError(f"a document has more than {MOST_CHARACTERS:,} characters")
         docs.append(doc)
     return docs
+
+
+def _own_characters(doc: Doc, breaks: int) -> int:
+    if isinstance(doc, (_Text, _Break, _Note)):
+        return len(doc.text)
+    return breaks * (_ALIGNED if doc.indent is None else doc.indent) if isinstance(doc, _Nest) else 0
 
 
 def _below(row: Sequence[Any]) -> Sequence[Any]:

@@ -154,13 +154,21 @@ def test_nothing_of_a_terminal_is_imported_and_jax_only_to_compile():
     assert repl("-c", code).stdout.strip().splitlines()[-1] == "[]"
 
 
-def test_nothing_in_the_current_folder_is_run(tmp_path: Path):
-    for name in ("sitecustomize.py", "minijax_config.py", ".minijax.py", "conftest.py", "startup.py"):
+@pytest.mark.parametrize("options", [(), ("-P",)])
+def test_nothing_in_the_current_folder_is_run(tmp_path: Path, options: tuple[str, ...]):
+    # without -P Python itself looks for sitecustomize there, before any line of ours
+    early = ("sitecustomize.py",) if options else ()
+    for name in (*early, "minijax_config.py", ".minijax.py", "conftest.py", "startup.py", "numpy.py", "tomllib.py"):
         (tmp_path / name).write_text("raise SystemExit('ran ' + __file__)")
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "minijax", "-c", "1 + 1"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, *options, "-m", "minijax", "-c", "1 + 1"], cwd=tmp_path, capture_output=True, text=True
     )
     assert (done.stdout, done.stderr, done.returncode) == ("out[1]: 2\n", "", 0)
+
+
+def test_warnings_cannot_command_the_terminal():
+    done = repl("-c", r"import warnings; warnings.warn('\x1b[31mred\x07')")
+    assert r"UserWarning: \x1b[31mred\x07" in done.stderr and "\x1b" not in done.stderr
 
 
 def test_pickle_and_inspect_find_what_was_typed():

@@ -15,6 +15,7 @@ import minijax.numpy as jnp
 from minijax.core.trace import stack_depth
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
+from minijax.tools.session import outputs
 from minijax.tools.session.namespace import FUNCTIONS, NAMES, initial_names
 from minijax.tools.session.result import NOTHING
 from minijax.tools.session.session import Session
@@ -44,6 +45,23 @@ def test_earlier_values_and_inputs_have_names(session):
     assert session.run_line("Out[1] + Out[2]").value == 30
     assert session.run_line("In[1]").value == "10"
     assert session.run_line("_").value == "10"
+
+
+def test_results_are_kept_up_to_a_bound_of_bytes(session, monkeypatch):
+    monkeypatch.setattr(outputs, "MOST_BYTES", 1_000_000)
+    for _ in range(10):
+        session.run_line("jnp.zeros(50_000) + 1.0")
+    session.run_line("[Out[10], Out[10], 1]")  # counted once
+    assert sorted(session.outputs) == [8, 9, 10, 11] and session.outputs.dropped == 7
+    error = str(session.run_line("Out[2]").error)
+    assert "Out[2] is not kept: the prompt keeps at most 1,000 results" in error and "Give a result" in error
+    assert str(session.run_line("Out[200]").error) == "200"
+    session.run_line("jnp.zeros(500_000)")
+    assert list(session.outputs) == [14] and session.run_line("_.shape").value == (500_000,)
+    monkeypatch.setattr(outputs, "MOST_RESULTS", 20)
+    for number in range(30):
+        session.run_line(str(number))
+    assert len(session.outputs) == 20
 
 
 def test_a_line_that_traces_shows_panels_and_others_do_not(session):

@@ -74,17 +74,24 @@ def test_a_loaded_jaxpr_can_be_cut():
         assert cut.split()[:3] == full.split()[:3] and cut.split()[-3:] == full.split()[-3:]
 
 
-def test_a_file_is_as_readable_as_others_and_stays_where_a_link_leads(tmp_path: Path):
-    plain = tmp_path / "plain.txt"
-    plain.write_text("")
+def test_a_new_file_is_its_owners_and_an_old_one_stays_as_readable_and_where_a_link_leads(tmp_path: Path):
     storage.save(Recording("full"), tmp_path / "a.json")
-    assert (tmp_path / "a.json").stat().st_mode == plain.stat().st_mode
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o600
     (tmp_path / "a.json").chmod(0o604)
     link = tmp_path / "link.json"
     link.symlink_to("a.json")
     storage.save(Recording("full", "again"), link)
     assert link.is_symlink() and storage.load(tmp_path / "a.json").source == "again"
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o604
+
+
+def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_path: Path):
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    (tmp_path / f".a.json.{os.getpid()}.tmp").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        storage.save(Recording("full"), tmp_path / "a.json")
+    assert victim.read_text() == "untouched" and not (tmp_path / "a.json").exists()
 
 
 def test_an_existing_file_is_left_as_it_was_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -262,6 +269,10 @@ def test_wrong_documents_are_refused():
 
 def test_a_file_that_would_unfold_to_a_giant_is_refused():
     refused("has more than 5,000,000 parts", documents=[["t", "", "x"], *[["c", i, i] for i in range(60)]])
+    doubled = [["t", "", "x" * 100_000], *[["c", i, i] for i in range(12)]]
+    refused("has more than 50,000,000 characters", documents=doubled)
+    indented = [["b", "", " "], *[["c", i, i] for i in range(16)], ["i", 1000, 16]]
+    refused("has more than 50,000,000 characters", documents=indented)
 
 
 def test_what_later_minor_versions_add_is_passed_over():

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import minijax
+from minijax.tools import files
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import document, line, text
@@ -50,10 +51,10 @@ def run_export(session: Session, args: Arguments) -> Result:
         data = export.session_json(session.log) if recording is None else storage.to_json(recording)
         made = export.as_text(data)
     try:
-        storage.write(path, made, args["force"])
+        written = files.write(path, made, args["force"])
     except OSError as error:
         raise UsageError(f"%export cannot write {path}: {error.strerror or error}") from None
-    size = f"{len(made.encode('utf-8', 'backslashreplace')) / 1000:,.0f} kB"
+    size = f"{written / 1000:,.0f} kB"
     said = line(("good", "wrote "), what, " to ", ("place", path), ("muted", f"  {size}"))
     return Result(document(text(said)))
 

@@ -5,10 +5,10 @@ What draws is imported when a command runs: few sessions need it, and every sess
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from minijax.api.flat import fun_name
+from minijax.tools import files
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.compile import bytes_text
@@ -128,15 +128,12 @@ def _write(path: str, text: str, force: bool) -> int:
     __tracebackhide__ = True
     if not path.endswith(".svg"):
         raise UsageError(f"%graph --file writes SVG: give it a name that ends in .svg, not {path!r}")
-    data = text.encode()
     try:
-        with open(os.path.expanduser(path), "wb" if force else "xb") as file:
-            file.write(data)
+        return files.write(path, text, force)
     except FileExistsError:
         raise UsageError(f"%graph: there is a file {path} already; --force writes over it") from None
     except OSError as error:
         raise UsageError(f"%graph cannot write {path}: {error.strerror}") from None
-    return len(data)
 
 
 COMMANDS: tuple[Command, ...] = (

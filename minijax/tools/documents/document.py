@@ -52,7 +52,7 @@ class Printout(Frozen):
 
 
 class Code(Frozen):
-    """Printout text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
+    """Program text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
 
     The lines are numbered from ``first`` unless that is 0; those whose numbers are ``marked`` carry a mark (the role
     of a mark is 'current'), those ``linked`` a lighter one.

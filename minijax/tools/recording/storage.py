@@ -14,17 +14,15 @@ run.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from minijax.ir.doc_table import read_table
 from minijax.ir.pretty import jaxpr_document
+from minijax.tools import files
 from minijax.tools.frozen import Frozen
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
 from minijax.tools.recording import records as schema
@@ -62,33 +60,9 @@ _TYPES = Types(_KINDS, {"Node": _NODES, "Frozen": (LinkedPrograms,)}, once="Node
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
     """Write ``recording`` to a file, in place of one that is there. OSError as ever.
 
-    The file is either written completely or left as it was.
+    The file is either written completely or left as it was; a new one is its owner's alone.
     """
-    write(path, json.dumps(to_json(recording), separators=(",", ":")), force=True)
-
-
-def write(path: str | os.PathLike[str], text: str, force: bool = False) -> None:
-    """Write ``text`` to a file, whole or not at all.
-
-    FileExistsError if it exists and ``force`` is not given; OSError as the system has it.
-    """
-    path = os.path.realpath(os.path.expanduser(path))
-    exists = os.path.exists(path)
-    if exists and not force:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        if exists:
-            shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    except FileExistsError:
-        raise
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    files.write(path, json.dumps(to_json(recording), separators=(",", ":")), force=True)
 
 
 def load(path: str | os.PathLike[str]) -> Recording:

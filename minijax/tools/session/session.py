@@ -23,6 +23,7 @@ from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording
 from minijax.tools.session import source
+from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscribed_bools
@@ -108,7 +109,7 @@ class Session:
         # whether something has run since ``recording`` that nobody watched (IPython's cells, unless asked for)
         self.unwatched = False
         self.inputs: list[str] = [""]
-        self.outputs: dict[int, Any] = {}
+        self.outputs = Outputs()
         self.log: list[Entry] = []
         # what colours programs, for pages that commands write: front ends set it, for the lexer is theirs to import
         self.highlight: Highlighter | None = None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minijax.config import config
+from minijax.tools import files
 from minijax.tools.session.settings import TABLE, Settings
 from minijax.tools.usage import did_you_mean
 
@@ -97,17 +98,7 @@ def save(settings: Settings, path: Path) -> None:
     if parsed(updated) != wanted:
         raise ValueError("it is written in a way that cannot be edited line by line")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(updated)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path.resolve())  # through a symbolic link, as dotfile managers make them
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    files.write(path, updated, force=True, keep_mode=False)
 
 
 def _toml_value(value: Any) -> str:
