@@ -357,6 +357,10 @@ class JaxRuntimeError(RuntimeError):
     """The compiler or the device reported an error while compiling or running a program."""
 
 
+class HostOutOfMemoryError(JaxRuntimeError, MemoryError):
+    """An operation that is evaluated on the host has no room for its result."""
+
+
 XlaRuntimeError = JaxRuntimeError
 
 

@@ -271,7 +271,7 @@ def standardize(
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``."""
-    x = ensure("one_hot", x)
+    x = creation.asarray(x)
     count = operator.index(num_classes)
     wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else dtype
     ndim = x.aval.ndim + 1

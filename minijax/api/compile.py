@@ -68,6 +68,7 @@ class JitFunction:
         self.static_argnames = static_argnames
         self.donate_argnums = donate_argnums
         self.donate_argnames = donate_argnames
+        self.keep_unused = keep_unused
         self.inline = inline
         self.keep_unused = keep_unused
         self.subject = describe(fun)
@@ -175,6 +176,11 @@ class JitFunction:
             known = self.known[key] = Known(self, static, fun_name(self.fun), x64_enabled())
         known.learn(args, kwargs, leaves, avals, staged.repeat)
         return value, leaves, avals, staged.repeat
+
+    def __reduce__(self) -> Any:
+        # of what a jitted function is made, without what it has compiled: so it can be copied and pickled
+        made_of = (self.fun, self.static_argnums, self.static_argnames, self.donate_argnums, self.donate_argnames)
+        return JitFunction, (*made_of, self.keep_unused, self.inline)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.array import as_array, get_aval, is_array_like
+from minijax.core.array import as_array, check_int, get_aval, is_array_like
 from minijax.core.avals import AnyArray
 from minijax.errors import is_user_file
 from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
@@ -143,8 +143,13 @@ def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
 
 
 def check_args(leaves: Sequence[Any], transform: str, fun: Callable[..., Any], in_tree: PyTreeDef) -> None:
-    """TypeError, naming the parameter, for the first leaf of a call that is not array-like."""
+    """TypeError, naming the parameter, for the first leaf of a call that is not array-like.
+
+    OverflowError for a Python integer that is too large to be one.
+    """
     for i, x in enumerate(leaves):
+        if type(x) is int:
+            check_int(x)
         if not is_array_like(x):
             advice = " or mark the argument as static (static_argnums, static_argnames)" if transform == "jit" else ""
             raise TypeError(

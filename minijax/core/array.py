@@ -300,12 +300,25 @@ def scalar_aval(kind: type) -> ShapedArray:
     return aval
 
 
+def check_int(x: int) -> None:
+    """OverflowError for a Python integer beyond the type that these have: int32, or int64 with x64 enabled."""
+    if not -0x80000000 <= x <= 0x7FFFFFFF:
+        bits = 63 if x64_enabled() else 31
+        if not -(1 << bits) <= x < 1 << bits:
+            shown = x if x.bit_length() < 256 else f"of {x.bit_length()} bits"
+            wider = "" if bits == 63 else ', or config.update("jax_enable_x64", True) for 64 bits'
+            raise OverflowError(
+                f"Python int {shown} too large to convert to {scalar_aval(int).dtype}. Give its type, "
+                f"jnp.asarray(x, dtype){wider}."
+            )
+
+
 def _from_scalar(x: Any) -> Array:
-    aval = scalar_aval(type(x))
-    try:
-        literal = LiteralArray(aval.dtype.type(x), aval)
-    except OverflowError:
-        raise OverflowError(f"Python int {x} too large to convert to {aval.dtype}") from None
+    kind = type(x)
+    aval = scalar_aval(kind)
+    if kind is int:
+        check_int(x)
+    literal = LiteralArray(aval.dtype.type(x), aval)
     if aval.weak_type:
         literal.written = x
     return literal
@@ -367,12 +380,22 @@ def _canonical(dtype: np.dtype) -> np.dtype:
 
 
 def _from_numpy(x: Any) -> Array:
-    dtype = _canonical(x.dtype)
+    aval = numpy_aval(x)
+    if isinstance(x, np.generic):
+        return LiteralArray(x.astype(aval.dtype), aval)
+    if type(x) is not np.ndarray:
+        _refuse_masked(x)
     # A copy, always: the caller may write to ``x`` afterwards, and results may be views of their operands.
-    if isinstance(x, np.ndarray):
-        value = np.array(x, dtype=dtype)
-        return Array(value, ShapedArray(value.shape, dtype))
-    return LiteralArray(x.astype(dtype), ShapedArray((), dtype))
+    return Array(np.array(x, dtype=aval.dtype), aval)
+
+
+def _refuse_masked(x: Any) -> None:
+    """ValueError for a masked array, since arrays have no masks: which values are meant, the caller must say."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise ValueError(
+            "numpy masked arrays are not supported as direct inputs: their mask would be lost. Use x.filled(value), "
+            "or x.data and the mask x.mask as two arrays."
+        )
 
 
 def as_array(x: Any) -> Array:
@@ -398,14 +421,17 @@ def not_an_array(value: Any) -> TypeError:
 
 
 def _protocol(x: Any) -> Any:
-    """``x`` converted by ``__jax_array__`` or ``__array__``; TypeError if it has neither."""
+    """``x`` as a scalar, or converted by ``__jax_array__``; TypeError for anything else.
+
+    What can only be converted by ``__array__`` is refused, as in JAX: ``jnp.asarray`` is there to ask for that.
+    """
     if isinstance(x, _SCALAR_TYPES):  # a subclass, such as an IntEnum
         kind: Any = next(kind for kind in _SCALAR_TYPES if isinstance(x, kind))
         return _from_scalar(kind(x))
     method = getattr(x, "__jax_array__", None)
     if method is not None:
         return method()
-    if hasattr(type(x), "__array__"):
+    if hasattr(x, "aval") and hasattr(type(x), "__array__"):  # an array of another library that is built like this one
         return np.asarray(x)
     raise not_an_array(x)
 
@@ -417,7 +443,6 @@ def is_array_like(x: Any) -> bool:
         or isinstance(x, (np.generic, *_SCALAR_TYPES))
         or (isinstance(x, np.ndarray) and x.dtype.kind not in "OSU")
         or hasattr(x, "__jax_array__")
-        or (hasattr(type(x), "__array__") and not isinstance(x, np.ndarray))
     )
 
 
@@ -426,13 +451,15 @@ _numpy_avals: dict[Any, ShapedArray] = {}
 
 
 def numpy_aval(x: Any) -> ShapedArray:
-    """The type of a NumPy array or scalar."""
+    """The type of a NumPy array or scalar. TypeError if arrays cannot have it."""
     dtype = x.dtype
     if dtype.isbuiltin != 1:  # byte-swapped, structured, or of ml_dtypes: its number does not tell
+        dtypes.check_valid_dtype(dtype, x)
         return ShapedArray(x.shape, _canonical(dtype))
     key = (x.shape, dtype.num, x64_enabled())
     aval = _numpy_avals.get(key)
     if aval is None:
+        dtypes.check_valid_dtype(dtype, x)
         if len(_numpy_avals) >= 4096:
             _numpy_avals.clear()
         aval = _numpy_avals[key] = ShapedArray(x.shape, _canonical(dtype))
@@ -449,6 +476,9 @@ def get_aval(x: Any) -> ShapedArray:
         pass
     if type(x) in _SCALAR_TYPES:
         return scalar_aval(type(x))
-    if isinstance(x, (np.ndarray, np.generic)):
+    if isinstance(x, np.generic):
+        return numpy_aval(x)
+    if isinstance(x, np.ndarray):
+        _refuse_masked(x)
         return numpy_aval(x)
     return as_array(x).aval

@@ -53,6 +53,8 @@ class ShapedArray:
         self.ndim = len(shape)
         size = 1
         for d in shape:
+            if d < 0:
+                raise TypeError(f"shape must have every element be nonnegative, got {shape}")
             size *= d
         self.size = size
         self.zero = self.mlir = None

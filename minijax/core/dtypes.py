@@ -265,12 +265,15 @@ def check_user_dtype(dtype: Any, fun_name: str = "", x64: bool = False, stacklev
     return canonicalize_explicit_dtype(result, fun_name, x64, stacklevel)
 
 
-def check_valid_dtype(dtype: np.dtype) -> None:
-    """Raise ``TypeError`` unless arrays can have the type ``dtype``."""
-    if not is_valid(dtype):
-        raise TypeError(
-            f"Dtype {dtype} is not a valid JAX array type. Only arrays of numeric types are supported by JAX."
-        )
+def check_valid_dtype(dtype: np.dtype, x: Any) -> None:
+    """Raise ``TypeError`` unless arrays can have the type ``dtype``, which is that of the value ``x``."""
+    if is_valid(dtype):
+        return
+    if dtype.newbyteorder("=") != dtype and is_valid(dtype.newbyteorder("=")):
+        advice = "Its bytes are in the order of another machine: x.astype(x.dtype.newbyteorder('=')) turns them round."
+    else:
+        advice = "Only arrays of numeric types are supported by JAX: name one, jnp.asarray(x, dtype)."
+    raise TypeError(f"Value '{x}' with dtype {dtype} is not a valid JAX array type. {advice}")
 
 
 def python_scalar_dtype(typ: type, x64: bool = False) -> tuple[np.dtype, bool]:
@@ -304,11 +307,7 @@ def dtype(x: Any, x64: bool = False) -> np.dtype:
                 result = np.result_type(x)
             except TypeError as error:
                 raise TypeError(f"Cannot determine dtype of {x}") from error
-    if not is_valid(result):
-        raise TypeError(
-            f"Value '{x}' with dtype {result} is not a valid JAX array type. "
-            "Only arrays of numeric types are supported by JAX."
-        )
+    check_valid_dtype(result, x)
     return canonicalize_explicit_dtype(result, "dtype", x64) if explicit else canonicalize_dtype(result, x64)
 
 

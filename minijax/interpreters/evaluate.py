@@ -32,7 +32,7 @@ from minijax.core.array import (
 from minijax.core.primitive import Primitive, abstract_eval, impl_rules
 from minijax.core.rules import Rule, RuleTable
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
-from minijax.errors import source_info, summarize
+from minijax.errors import HostOutOfMemoryError, source_info, summarize
 from minijax.ir.evaluate import eval_closed
 
 # primitive -> function of NumPy values and params, giving NumPy value(s)
@@ -99,6 +99,8 @@ class EvalTrace(Trace):
         except (RuntimeWarning, FloatingPointError):
             with np.errstate(all="ignore"):
                 out = rule(*values, **params)
+        except MemoryError as error:
+            raise HostOutOfMemoryError(f"RESOURCE_EXHAUSTED: Out of memory in {primitive.name}: {error}") from None
         return [*map(Array, out, out_aval)] if primitive.multiple_results else Array(out, out_aval)
 
     def rule_of(self, primitive: Primitive) -> Rule | None:

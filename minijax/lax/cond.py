@@ -104,7 +104,7 @@ def switch(
     if not is_array_like(index):
         raise TypeError(f"Index type must be an integer, got {index}.")
     dtype = get_aval(index).dtype
-    if not dtypes.is_integer(dtype):
+    if dtype.kind not in "iu":  # not one of the small integers, which are as wide as a few branches
         raise TypeError(f"Index type must be an integer, got {index} as {dtype_name(dtype)}")
     if not branches:
         raise ValueError("Empty branch sequence: lax.switch needs at least one function to choose from.")
@@ -161,7 +161,7 @@ def _predicate(pred: Any) -> Any:
     aval = get_aval(pred)
     if dtypes.is_bool(aval.dtype):
         return pred
-    if dtypes.kind(aval.dtype) not in "iuf":
+    if aval.dtype.kind not in "iuf":  # NumPy's own numbers: bfloat16 and its like are no truth values
         raise TypeError(f"Pred type must be either boolean or number, got {dtype_name(aval.dtype)}.")
     if isinstance(pred, (Array, Tracer)):
         return ne_p.bind(pred, full((), 0, aval.dtype, aval.weak_type))

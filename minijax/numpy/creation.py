@@ -123,33 +123,12 @@ def _from_value(x: Any, dtype: np.dtype | None) -> Array:
     """An array of something that is no array of ours and no list: a scalar, a NumPy array, a buffer."""
     if x is None:
         raise ValueError("None is not a valid value for jnp.array")
-    if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
-        if dtype is None:
-            return as_array(x)
-        if dtypes.is_integer(dtype) and isinstance(x, int):
-            info = dtypes.iinfo(dtype)
-            if not info.min <= x <= info.max:
-                raise OverflowError(f"Python int {x} too large to convert to {dtype}")
-        return typed_scalar(x, dtype)
-    if isinstance(x, (str, bytes)):
-        raise TypeError(
-            f"Value {x!r} of type {type(x)} is not a valid JAX type: arrays hold numbers and booleans"
-        )
-    if not isinstance(x, (np.ndarray, np.generic)) and not hasattr(type(x), "__array__"):
-        try:
-            x = np.asarray(memoryview(x))
-        except TypeError:
-            raise TypeError(f"Unexpected input type for array: {type(x)}") from None
-    value = np.asarray(x)
-    dtypes.check_valid_dtype(value.dtype)
-    made = as_array(value if value.shape else value[()])
-    if dtype is None or dtype == made.aval.dtype:
-        return made
-    return (
-        as_array(value.astype(dtype))
-        if value.dtype.kind != "f" or dtype.kind not in "iu"
-        else convert(made, dtype)
-    )
+    if dtype is not None:
+        x = _numpy_array(x, dtype)
+    elif not isinstance(x, (np.ndarray, np.generic, *SCALARS)):
+        x = np.asarray(x)  # a buffer, a range, something with __array__
+    # taken out of an array of no dimensions, a number would lose a type that is refused
+    return as_array(x[()] if isinstance(x, np.ndarray) and not x.shape and dtypes.is_valid(x.dtype) else x)
 
 
 def _leaves(x: Any) -> list[Any]:
@@ -165,11 +144,7 @@ def _from_sequence(items: Sequence[Any], dtype: np.dtype | None) -> Any:
         raise ValueError("None is not a valid value for jnp.array")
     if dtype is None:
         if leaves:
-            typed = [leaf if _has_type(leaf) else np.asarray(leaf) for leaf in leaves]
-            for leaf in typed:
-                if not isinstance(leaf, (Array, Tracer)):
-                    dtypes.check_valid_dtype(np.asarray(leaf).dtype)
-            dtype, _ = result_dtype(*typed)
+            dtype, _ = result_dtype(*[leaf if _has_type(leaf) else np.asarray(leaf) for leaf in leaves])
         else:
             dtype = dtypes.default_float_dtype(x64_enabled())
     if not any(isinstance(leaf, (Array, Tracer)) or hasattr(leaf, "__jax_array__") for leaf in leaves):
@@ -184,11 +159,12 @@ def _has_type(x: Any) -> bool:
     return isinstance(x, (Array, Tracer, np.ndarray, np.generic, *SCALARS)) or hasattr(x, "__jax_array__")
 
 
-def _numpy_array(items: Any, dtype: np.dtype) -> np.ndarray:
+def _numpy_array(x: Any, dtype: np.dtype) -> np.ndarray:
+    """What NumPy makes of a value or of nested lists: which says what has no place in ``dtype``."""
     try:
-        return np.asarray(items, dtype)
+        return np.asarray(x, dtype)
     except OverflowError as error:
-        raise OverflowError(f"{error}; give dtype= a wider type") from None
+        raise OverflowError(f"{error}. Give dtype= a wider type.") from None
 
 
 def copy(a: Any, order: str | None = None) -> Any:
@@ -230,7 +206,7 @@ def _shape(shape: Any, name: str) -> tuple[int, ...]:
             raise TypeError(f"{context} Got {shape!r} as the shape argument of jnp.{name}.") from None
     for d in sizes:
         if d < 0:
-            raise ValueError(f"{name}: shapes must have non-negative sizes, got {tuple(sizes)}")
+            raise TypeError(f"jnp.{name}: shape must have every element be nonnegative, got {tuple(sizes)}")
     return tuple(sizes)
 
 
@@ -272,24 +248,31 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     """
     check_array_like("full", fill_value)
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
-    value = convert(fill_value, *wanted)
-    sizes = _shape(shape, "full")
-    out = broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+    out = _repeated(fill_value, wanted, _shape(shape, "full"))
     return out if device is None else placed(out, device)
+
+
+def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...]) -> Any:
+    value = typed_scalar(value, *wanted) if type(value) in SCALARS else convert(value, *wanted)
+    return broadcast_to(value, shape) if value.aval.shape else lax.broadcast(value, shape)
 
 
 def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> Any:
     if device is None and isinstance(a, CommittedArray):
         device = a.device
+    number = type(a) if isinstance(a, SCALARS) else None  # weakly typed, but not an enumeration's member
+    if number is int:  # of which only the type matters
+        a = 0
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         check_array_like(name, a)
         a = as_is(a)
-    own = type_of(a) if not hasattr(a, "dtype") or hasattr(a, "aval") else (np.dtype(a.dtype), False)
-    own = (dtypes.canonicalize_dtype(own[0], x64_enabled()) if not hasattr(a, "aval") else own[0], own[1])
+    if hasattr(a, "aval"):
+        own = a.aval.dtype, a.aval.weak_type and (number is None or number in SCALARS)
+    else:
+        dtypes.check_valid_dtype(np.dtype(a.dtype), a)
+        own = dtypes.canonicalize_dtype(a.dtype, x64_enabled()), False
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
-    sizes = tuple(a.shape) if shape is None else _shape(shape, name)
-    value = convert(value, *wanted)
-    out = broadcast_to(value, sizes) if value.aval.shape else lax.broadcast(value, sizes)
+    out = _repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name))
     return out if device is None else placed(out, device)
 
 
@@ -354,11 +337,11 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     if step is not None:
         working = np.dtype(np.float32) if dtypes.is_float(dtype) and dtypes.bits(dtype) < 32 else dtype
         count = max(0, math.ceil((high - low) / by))
-        steps = lax.mul(convert(by, working), lax.broadcasted_iota(working, (count,), 0))
-        return convert(lax.add(convert(low, working), steps), dtype)
+        steps = lax.mul(typed_scalar(by, working), lax.broadcasted_iota(working, (count,), 0))
+        return convert(lax.add(typed_scalar(low, working), steps), dtype)
     count = max(0, math.ceil(high - low))
     numbers = lax.broadcasted_iota(dtype, (count,), 0)
-    return numbers if low == 0 else lax.add(convert(low, dtype), numbers)
+    return numbers if low == 0 else lax.add(typed_scalar(low, dtype), numbers)
 
 
 def _result_type(*args: Any) -> np.dtype:
@@ -463,6 +446,9 @@ def logspace(
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
+    if type(k) is int:  # farther outside than the type reaches is outside too
+        info = dtypes.iinfo(dtypes.default_int_dtype(x64_enabled()))
+        k = min(max(k, info.min), info.max)
     out = _eye(N, M, k, dtype)
     return out if device is None else placed(out, device)
 
@@ -490,7 +476,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     numbers = dtypes.default_int_dtype(x64_enabled())
     dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
     shape = (N, N if M is None else M)
-    rows = lax.add(lax.broadcasted_iota(numbers, shape, 0), typed_scalar(k, numbers))
+    rows = lax.add(lax.broadcasted_iota(numbers, shape, 0), convert(k, numbers))
     return convert(lax.ge(rows, lax.broadcasted_iota(numbers, shape, 1)), dtype)
 
 
@@ -548,8 +534,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     # of the flattened matrix, every (columns + 1)-th element is on the diagonal
     start = offset if offset >= 0 else -offset * columns
     flat = lax.reshape(a, (*a.aval.shape[:-2], rows * columns))
-    stop = start + (count - 1) * (columns + 1) + 1 if count else start
-    return lax.slice_in_dim(flat, start, max(stop, start), columns + 1, axis=ndim - 2)
+    stop = start + (count - 1) * (columns + 1) + 1
+    if not count:  # the diagonal may be far outside
+        start = stop = 0
+    return lax.slice_in_dim(flat, start, stop, columns + 1, axis=ndim - 2)
 
 
 def trace(

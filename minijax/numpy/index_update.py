@@ -10,7 +10,7 @@ from typing import Any
 from minijax import lax
 from minijax.core import dtypes
 from minijax.core.avals import dtype_name
-from minijax.numpy.creation import ones_like
+from minijax.numpy.creation import asarray, ones_like
 from minijax.numpy.gather_indexing import Mode, gather_index, index_items, update_index
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.mathematics import mod, power
@@ -21,6 +21,7 @@ from minijax.numpy.promotion import (
     choose,
     const,
     ensure,
+    is_array_like,
     user_dtype,
 )
 from minijax.numpy.ufuncs import add, divide, less
@@ -94,21 +95,25 @@ class IndexUpdateAt:
             wrap_negative_indices=wrap_negative_indices,
         )
 
+    def _update(self, values: Any, scatter: Callable[..., Any], options: dict[str, Any]) -> Any:
+        values = values if is_array_like(values) else asarray(values)  # a list, say
+        return update_index(self.array, self.index, values, scatter, **options)
+
     def set(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` with ``values`` at ``index``."""
-        return update_index(self.array, self.index, values, lax.scatter, **options)
+        return self._update(values, lax.scatter, options)
 
     def add(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` with ``values`` added at ``index``."""
-        return update_index(self.array, self.index, values, lax.scatter_add, **options)
+        return self._update(values, lax.scatter_add, options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` with ``values`` subtracted at ``index``."""
-        return update_index(self.array, self.index, values, lax.scatter_sub, **options)
+        return self._update(values, lax.scatter_sub, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` multiplied by ``values`` at ``index``."""
-        return update_index(self.array, self.index, values, lax.scatter_mul, **options)
+        return self._update(values, lax.scatter_mul, options)
 
     mul = multiply
 
@@ -122,11 +127,11 @@ class IndexUpdateAt:
 
     def min(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` lowered to ``values`` at ``index`` where these are smaller."""
-        return update_index(self.array, self.index, values, lax.scatter_min, **options)
+        return self._update(values, lax.scatter_min, options)
 
     def max(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` raised to ``values`` at ``index`` where these are larger."""
-        return update_index(self.array, self.index, values, lax.scatter_max, **options)
+        return self._update(values, lax.scatter_max, options)
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
         """A copy of ``x`` with the scalar function ``func`` applied at ``index``; it has no derivative."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.core import dtypes
-from minijax.core.array import Array
+from minijax.core.array import Array, check_int, numpy_aval
 from minijax.core.trace import Tracer
 from minijax.numpy.gather_indexing import gather_index, index_items, slice_parts
 from minijax.numpy.promotion import BOOL, SCALARS, evaluating
@@ -47,7 +47,10 @@ def _classify(item: Index, position: int) -> Index:
     if isinstance(item, slice):
         return slice_parts(item, position)
     if isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_)):
-        return int(item)
+        if isinstance(item, int):
+            check_int(item)
+            return int(item)
+        return int(item.astype(numpy_aval(item).dtype))  # in 32-bit mode modulo 2**32, like every NumPy integer
     if isinstance(item, (Array, Tracer, np.ndarray)):
         dtype = item.dtype
         if not (dtype == BOOL or dtypes.is_integer(dtype)):

@@ -22,6 +22,7 @@ from minijax.numpy.promotion import (
     type_of,
     user_dtype,
 )
+from minijax.numpy.ufuncs import multiply
 from minijax.ops.dot import dot_general_p
 
 __all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
@@ -243,7 +244,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
         raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
     a, b = promote_dtypes(*ensure("outer", a, b))
     column = lax.expand_dims(lax.reshape(a, (a.aval.size,)), (1,))
-    return lax.mul(column, lax.expand_dims(lax.reshape(b, (b.aval.size,)), (0,)))
+    return multiply(column, lax.expand_dims(lax.reshape(b, (b.aval.size,)), (0,)))
 
 
 def kron(a: Any, b: Any) -> Any:

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from minijax import errors, lax
+from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array
+from minijax.core.avals import dtype_name
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, full
+from minijax.numpy.index_update import take
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.promotion import (
     broadcast_arrays as broadcast_together,
@@ -28,11 +31,13 @@ from minijax.numpy.promotion import (
     canonical_axes,
     canonical_axis,
     check_array_like,
+    const,
     convert,
     ensure,
     index_tuple,
     promote_dtypes,
     static,
+    user_dtype,
 )
 
 __all__ = [
@@ -80,6 +85,56 @@ __all__ = [
 ]
 
 # ------------------------------------------------------------------------------------ shape
+
+
+def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
+    """The bytes of ``a`` read as elements of ``dtype``; along the last axis these may be more or fewer.
+
+    Raises ValueError if they do not fit, NotImplementedError for a ``type``, which NumPy's subclasses of arrays are.
+    """
+    if type is not None:
+        raise NotImplementedError("`type` argument of array.view() is not supported; jnp.asarray makes arrays.")
+    a = ensure("view", a)
+    wanted = a.aval.dtype if dtype is None else user_dtype(dtype, "view")
+    if a.aval.dtype == wanted:
+        return a
+    if dtypes.is_bool(a.aval.dtype):
+        return view(convert(a, np.dtype(np.uint8)), wanted)
+    if dtypes.is_complex(a.aval.dtype):
+        parts = lax.stack([lax.real(a), lax.imag(a)], a.aval.ndim)
+        return view(lax.reshape(parts, (*a.aval.shape[:-1], 2 * _last(a))), wanted)
+    if dtypes.is_bool(wanted):
+        return convert(view(a, np.uint8), wanted)
+    if dtypes.is_complex(wanted):
+        halves = view(a, dtypes.real_dtype(wanted))
+        if not halves.aval.ndim or halves.aval.shape[-1] % 2:
+            raise _no_view(a, wanted)
+        return lax.complex(halves[..., ::2], halves[..., 1::2])
+    return _bits_viewed(a, wanted)
+
+
+def _last(a: Any) -> int:
+    return a.aval.shape[-1] if a.aval.ndim else 1
+
+
+def _no_view(a: Any, wanted: np.dtype) -> ValueError:
+    return ValueError(
+        f"The last axis of {a.aval.str_short()} has to be divisible into elements of {dtype_name(wanted)}, which are "
+        "of another size: reshape the array first, or view it as a type of the same size."
+    )
+
+
+def _bits_viewed(a: Any, wanted: np.dtype) -> Any:
+    shape, old, new = a.aval.shape, dtypes.bits(a.aval.dtype), dtypes.bits(wanted)
+    if old != new and (not shape or shape[-1] * old % new):
+        raise _no_view(a, wanted)
+    if not shape:
+        return lax.squeeze(lax.bitcast_convert_type(lax.broadcast(a, (1,)), wanted), (0,))
+    if old < new:
+        a = lax.reshape(a, (*shape[:-1], shape[-1] * old // new, new // old))
+    out = lax.bitcast_convert_type(a, wanted)
+    return lax.reshape(out, (*shape[:-1], shape[-1] * old // new)) if old > new else out
+
 
 
 def new_shape(a: Any, shape: Any) -> tuple[int, ...]:
@@ -481,28 +536,47 @@ def tile(A: Any, reps: Any) -> Any:
 def repeat(a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None) -> Any:
     """Each element of ``a`` repeated ``repeats`` times along ``axis``, or flattened.
 
-    ``repeats`` must be known while tracing: it decides the shape.
+    ``repeats`` decides the shape, so it must be known while tracing, unless ``total_repeat_length`` is given: then the
+    result is cut off there, or filled with the last element.
     """
-    check_array_like("repeat", a)
+    check_array_like("repeat", a, repeats)
     a = asarray(a)
-    if axis is None:
-        a, axis = lax.reshape(a, (a.aval.size,)), 0
-    axis = canonical_axis(axis, a.aval.ndim)
-    counts = static(repeats, "The number of repeats in jnp.repeat must be static.", np.asarray)
+    if axis is None or not a.aval.ndim:
+        a = lax.reshape(a, (a.aval.size,))
+    axis = canonical_axis(0 if axis is None else axis, a.aval.ndim)
     shape = a.aval.shape
-    if counts.ndim == 0 and total_repeat_length is None:
-        n = operator.index(counts)
+    if total_repeat_length is not None:
+        return _repeat_up_to(a, asarray(repeats), axis, operator.index(total_repeat_length))
+    counts = static(repeats, "The number of repeats in jnp.repeat must be static.", np.asarray)
+    if counts.dtype.kind not in "biu":
+        raise TypeError(f"jnp.repeat: repeats must be integers, got an array of {counts.dtype}")
+    if counts.ndim == 0:
+        n = int(counts)
         dims = tuple(i for i in range(len(shape) + 1) if i != axis + 1)
         widened = lax.broadcast_in_dim(a, (*shape[: axis + 1], n, *shape[axis + 1 :]), dims)
         return lax.reshape(widened, (*shape[:axis], shape[axis] * n, *shape[axis + 1 :]))
-    rows = [
-        int(i) for i in np.repeat(np.arange(shape[axis]), np.broadcast_to(counts.ravel(), (shape[axis],)))
-    ]
-    if total_repeat_length is not None:
-        rows = (rows + rows[-1:] * total_repeat_length)[:total_repeat_length]
+    counts = np.broadcast_to(counts.ravel(), (shape[axis],))
+    if counts.size and counts.min() < 0:
+        return _repeat_up_to(a, asarray(counts), axis, int(counts.sum()))
+    rows = np.repeat(np.arange(shape[axis]), counts).tolist()
     if not rows:
         return lax.slice_in_dim(a, 0, 0, axis=axis)
     return lax.concatenate([lax.slice_in_dim(a, i, i + 1, axis=axis) for i in rows], axis)
+
+
+def _repeat_up_to(a: Any, repeats: Any, axis: int, length: int) -> Any:
+    """``length`` elements of ``a`` along ``axis``, each ``repeats`` times, which may be traced."""
+    size = a.aval.shape[axis]
+    if not dtypes.is_bool(repeats.aval.dtype) and not dtypes.is_integer(repeats.aval.dtype):
+        raise TypeError(f"jnp.repeat: repeats must be integers, got an array of {dtype_name(repeats.aval.dtype)}")
+    if not size:
+        return a
+    numbers = dtypes.default_int_dtype(x64_enabled())
+    counts = broadcast_array(lax.reshape(convert(repeats, numbers), (repeats.aval.size,)), (size,))
+    # where each element begins; an element is the number of beginnings up to its place, less one
+    begins = lax.pad(lax.cumsum(counts), const(counts, 0), ((1, -1, 0),))
+    rows = lax.cumsum(full((length,), 0, numbers).at[begins].add(const(counts, 1)))
+    return take(a, lax.sub(rows, full((length,), 1, numbers)), axis)
 
 
 def _pairs(values: Any, ndim: int, name: str) -> tuple[tuple[Any, Any], ...]:

@@ -20,6 +20,7 @@ from minijax.numpy.index_update import IndexUpdate, take
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.promotion import OPERANDS, asarray, convert, ensure, index_tuple
 from minijax.ops import elementwise as ew
+from minijax.ops.call import to_buffer
 from minijax.ops.sharded import addressable_shards, device_of, devices_of, is_committed, layout_of, placed
 
 Function = Callable[..., Any]
@@ -195,6 +196,24 @@ def _trace(
     return creation.trace(self, offset, axis1, axis2, dtype, out)
 
 
+def _delete(self: Any) -> None:
+    """Free the memory of this array now; using it afterwards is a RuntimeError."""
+    if not self.is_deleted():
+        pjrt.delete(to_buffer(self))
+        self.forget_host_copy()
+
+
+def _is_deleted(self: Array) -> bool:
+    """Whether this array was deleted, or given away to a program that it was donated to."""
+    return not self.on_host and pjrt.is_deleted(self._buffer)
+
+
+def _buffer_protocol(self: Array, flags: int) -> memoryview:
+    """``memoryview(x)``, of which nobody may write to the bytes (Python 3.12 asks for it, earlier ones cannot)."""
+    value: Any = self.__array__()
+    return memoryview(value)
+
+
 def _block_until_ready(self: Any) -> Any:
     """This array, when it has been computed."""
     if isinstance(self, Array) and self.on_device:
@@ -243,6 +262,7 @@ METHODS: dict[str, Function] = {
     "trace": _trace,
     "transpose": _transpose,
     "var": reductions.var,
+    "view": manipulation.view,
 }
 
 PROPERTIES: dict[str, Function] = {
@@ -348,6 +368,9 @@ TRACER_METHODS: dict[str, Any] = {
 
 # Of what has a value, and so lies somewhere.
 ARRAY_MEMBERS: dict[str, Any] = {
+    "__buffer__": _buffer_protocol,
+    "delete": _delete,
+    "is_deleted": _is_deleted,
     "device": property(device_of),
     "devices": devices_of,
     "committed": property(is_committed),

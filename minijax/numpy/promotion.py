@@ -20,7 +20,7 @@ import numpy as np
 from minijax import errors
 from minijax.config import rank_promotion, x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import Array, LiteralArray, as_array, get_aval
+from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
@@ -42,7 +42,7 @@ def is_array_like(x: Any) -> bool:
     """Whether NumPy's functions take ``x``: an array, a tracer, a scalar; not a list, a string or None."""
     if isinstance(x, OPERANDS) or hasattr(x, "__jax_array__"):
         return True
-    return np.isscalar(x) and not isinstance(x, (str, bytes))
+    return np.isscalar(x) and not isinstance(x, (str, bytes, memoryview))
 
 
 def check_array_like(name: str, *args: Any) -> None:
@@ -134,7 +134,10 @@ def index_tuple(x: Any) -> tuple[int, ...]:
 
 
 def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> LiteralArray:
-    """A Python or NumPy scalar as a constant of ``dtype``, which staging writes as a literal."""
+    """A Python or NumPy scalar as a constant of ``dtype``, which staging writes as a literal.
+
+    An integer that ``dtype`` cannot hold is taken modulo its range: what a user gives as an operand is checked before.
+    """
     found = np.asarray(value)
     # an integer beyond 64 bits is an array of objects, which converts by its own rules
     converted = found.astype(dtype) if found.dtype.kind == "O" else convert_numpy(found, dtype)
@@ -168,6 +171,8 @@ def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True)
         constant = fold or evaluating()
         if not isinstance(x, Array):
             if constant and isinstance(x, SCALAR_CLASSES) and np.ndim(x) == 0 and dtype != dtypes.float0:
+                if isinstance(x, int):
+                    check_int(x)
                 return typed_scalar(x, dtype, weak_type)
             x = as_array(x)
         elif (

@@ -18,6 +18,7 @@ from minijax.core import dtypes
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
+    SCALARS,
     broadcast_to,
     canonical_axes,
     canonical_axis,
@@ -530,10 +531,12 @@ def argmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = None) -> A
 
 
 def _cumulative(name: str, reduce: Any, a: Any, axis: Any, dtype: Any) -> Any:
+    alone = type(a) in SCALARS  # JAX takes a Python number for an array of one
     a = ensure(name, a)
-    if axis is None or not a.aval.shape:
+    if axis is None or alone:
         a = lax.reshape(a, (a.aval.size,))
-    axis = canonical_axis(0 if axis is None else axis, a.aval.ndim)
+        axis = 0 if axis is None else axis
+    axis = canonical_axis(axis, a.aval.ndim)
     if dtype is None:
         out_dtype = _promoted_integer(a.aval.dtype) if a.aval.dtype == BOOL else a.aval.dtype
     else:

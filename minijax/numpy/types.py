@@ -170,8 +170,10 @@ def iinfo(dtype: Any) -> Any:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the type of ``x`` is complex; false for None."""
-    return x is not None and dtypes.is_complex(type_of(x)[0])
+    """Whether the type of ``x``, which may be anything, is complex."""
+    if hasattr(x, "aval"):
+        return dtypes.is_complex(x.aval.dtype)
+    return bool(np.iscomplexobj(x))
 
 
 def isrealobj(x: Any) -> bool:

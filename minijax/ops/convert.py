@@ -149,6 +149,11 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
     if new_dtype is None:
         new_dtype = aval.dtype
     if dtypes.is_complex(aval.dtype) and not dtypes.is_complex(new_dtype):
+        if type(operand) is complex:
+            raise TypeError(
+                f"Python's {operand} cannot be converted to {dtype_name(new_dtype)}, which has no imaginary part: give "
+                "its .real or .imag."
+            )
         warnings.warn(
             "Casting complex values to real discards the imaginary part",
             np.exceptions.ComplexWarning,

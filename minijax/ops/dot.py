@@ -177,7 +177,8 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
         dtype = lhs if a > b else rhs
     if preferred is None or preferred == dtype:
         return dtype
-    if not dtypes.is_float(dtype) and dtypes.bits(preferred) < dtypes.bits(dtype):
+    narrower = dtypes.bits(preferred) < dtypes.bits(dtypes.real_dtype(dtype))
+    if narrower and not dtypes.is_float(dtype):
         raise TypeError(
             "`preferred_element_type` must not be narrower than the original type, got "
             f"preferred_element_type of {dtype_name(preferred)} for result type of {dtype_name(dtype)}."
@@ -206,14 +207,17 @@ def _dot_numpy(
     dtype = lhs.dtype
     if dtype != rhs.dtype or preferred_element_type is not None or dtype.itemsize < 4:
         dtype = _result_dtype(dtype, rhs.dtype, preferred_element_type)
-        wide = accumulator(dtype)
+        # of complex numbers the product comes first: the real part is wanted of it, not of them
+        wide = accumulator(dtype) if lhs.dtype.kind != "c" else np.result_type(lhs.dtype, dtype)
         if lhs.dtype != wide:
             lhs = lhs.astype(wide)
         if rhs.dtype != wide:
             rhs = rhs.astype(wide)
     plan = _arrangement(lhs.ndim, rhs.ndim, dimension_numbers)
     out = np.dot(lhs, rhs) if plan is None else _contract(lhs, rhs, *plan)
-    return out if out.dtype == dtype else out.astype(dtype)
+    if out.dtype == dtype:
+        return out
+    return (out.real if dtype.kind == "f" and out.dtype.kind == "c" else out).astype(dtype)
 
 
 def _contract(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.array import as_array, get_aval
+from minijax.core.array import as_array, check_int, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import (
     UndefinedPrimal,
@@ -338,6 +338,8 @@ def dynamic_index_in_dim(
     operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Any:
     """The element at ``index`` of ``axis``, which stays as a dimension of size 1 if ``keepdims``."""
+    if isinstance(index, int):
+        check_int(index)
     out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return out if keepdims else squeeze(out, (axis,))
 
@@ -354,6 +356,8 @@ def dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
     """``operand`` with ``update`` at ``index`` of ``axis``, which ``update`` may lack."""
+    if isinstance(index, int):
+        check_int(index)
     if len(shape_of(update)) != len(shape_of(operand)):
         update = expand_dims(update, (axis,))
     return dynamic_update_slice_in_dim(

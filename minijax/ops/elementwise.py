@@ -344,10 +344,23 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y}). Convert x to float.")
 
 
+def _integer_pow_numpy(x: Any, y: int) -> Any:
+    if not dtypes.is_integer(x.dtype) or y <= dtypes.iinfo(x.dtype).max:
+        return np.power(x, y)
+    # NumPy wants an exponent of the type of x: by repeated squaring, which wraps around as the compiled program does
+    result = np.ones_like(x)
+    while y:
+        if y & 1:
+            result = result * x
+        x = x * x
+        y >>= 1
+    return result
+
+
 integer_pow_p = elementwise(
     "integer_pow",
     [NUM],
-    lambda x, y: np.power(x, y),
+    _integer_pow_numpy,
     _integer_pow_lower,
     [integer_pow_derivative],
     check=_integer_pow_check,
@@ -572,16 +585,25 @@ atan, atan_p = unary(
     "atan", INEXACT, np.arctan, "chlo.atan",
     lambda g, ans, x: _div(g, _add(const(x, 1), _square(x))), "The arc tangent.",
 )
+
+
+def _atan2_numpy(x: Any, y: Any) -> Any:
+    """Of complex numbers, which NumPy has no such function for, ``-i log((y + ix) / sqrt(x² + y²))``, as in XLA."""
+    if x.dtype.kind != "c":
+        return np.arctan2(x, y)
+    return (-1j * np.log((y + 1j * x) / np.sqrt(x * x + y * y))).astype(x.dtype)
+
+
 atan2, atan2_p = binary(
     "atan2",
-    FLOAT,
-    np.arctan2,
+    INEXACT,
+    _atan2_numpy,
     "atan2",
     [
         lambda g, ans, x, y: _mul(g, _div(y, _add(_square(x), _square(y)))),
         lambda g, ans, x, y: _mul(g, _div(_neg(x), _add(_square(x), _square(y)))),
     ],
-    "The angle of the point ``(y, x)``, for floats ``x`` (the ordinate) and ``y``.",
+    "The angle of the point ``(y, x)``; ``x`` is the ordinate.",
 )
 sinh, sinh_p = unary("sinh", INEXACT, np.sinh, "chlo.sinh", lambda g, ans, x: _mul(g, _cosh(x)), "The hyperbolic sine.")
 cosh, cosh_p = unary(

@@ -300,6 +300,11 @@ reduce_xor_p = _reducer(
 
 def _arg_abstract(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: np.dtype) -> ShapedArray:
     (axis,) = axes
+    if dtypes.is_complex(x.dtype):
+        raise TypeError(
+            f"argmin and argmax do not accept dtype {dtype_name(x.dtype)}: complex numbers have no order. Take them of "
+            "the absolute value, or of the real part."
+        )
     if not 0 <= axis < x.ndim:
         raise ValueError(f"Invalid axis {axis} for operand shape {x.shape}")
     if x.shape[axis] < 1:

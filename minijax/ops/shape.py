@@ -50,6 +50,8 @@ __all__ = [
 # Up to this many elements a broadcast is copied: NumPy makes a view of repeated elements in 3 us, a copy in
 # 0.5 us.
 _COPIED_BROADCAST = 4096
+# From this many elements on it is asked for whether there is memory for them.
+_CERTAINLY_FITS = 1 << 28
 
 
 def is_array(x: Any) -> bool:
@@ -142,7 +144,10 @@ def _broadcast_numpy(x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple
         x = x.reshape(aligned)
         if x.shape == shape:
             return x
-    if math.prod(shape) > _COPIED_BROADCAST:
+    size = math.prod(shape)
+    if size > _COPIED_BROADCAST:
+        if size > _CERTAINLY_FITS:
+            np.empty(shape, x.dtype)  # MemoryError now rather than at the first use of the view
         return np.broadcast_to(x, shape)
     out = np.empty(shape, x.dtype)
     out[...] = x

@@ -19,6 +19,18 @@ from minijax.core.array import Array
 A = np.array([1.0, 2.0, 3.0], np.float32)
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
 
+
+
+def deleted(ns: Any) -> Any:
+    """An array that was deleted, which is no error to do twice."""
+    x = ns.numpy.arange(3.0)
+    assert not x.is_deleted()
+    x.delete()
+    x.delete()
+    assert x.is_deleted() and x.shape == (3,)
+    return x
+
+
 REFUSED = {
     "add_list": (lambda ns: ns.numpy.asarray(A) + [1, 2, 3], "unsupported operand type\\(s\\) for \\+"),
     "list_times": (lambda ns: [1, 2, 3] * ns.numpy.asarray(A), "unsupported operand type\\(s\\) for \\*"),
@@ -81,6 +93,34 @@ REFUSED = {
     "float0": (lambda ns: ns.numpy.sin(np.zeros(2, jax.dtypes.float0)), "float0"),
     "flip_complex_order": (lambda ns: ns.numpy.floor(1j), "does not accept dtype complex64"),
     "bool_subtract": (lambda ns: ns.numpy.asarray([True]) - True, "sub does not accept dtype bool"),
+    "too_large_an_integer": (lambda ns: ns.numpy.asarray(A) * 2**40, "1099511627776 too large to convert to int32"),
+    "nan_as_an_integer": (lambda ns: ns.numpy.asarray(float("nan"), "int32"), "NaN to integer"),
+    "masked_array": (lambda ns: ns.jit(ns.numpy.sin)(np.ma.masked_array(A, A > 1)), r"masked arrays .* x\.filled"),
+    "big_endian": (lambda ns: ns.numpy.sin(A.astype(">f4")), "not a valid JAX array type. Its bytes .*newbyteorder"),
+    "longdouble": (lambda ns: ns.lax.sin(A.astype(np.longdouble)), "dtype float128 is not a valid JAX array type"),
+    "negative_size": (lambda ns: ns.numpy.zeros((2, -1)), r"every element be nonnegative, got \(2, -1\)"),
+    "negative_iota": (lambda ns: ns.lax.iota("int32", -1), r"every element be nonnegative, got \(-1,\)"),
+    "negative_repeat": (lambda ns: ns.numpy.repeat(A, -1), "nonnegative"),
+    "repeats_in_a_list": (lambda ns: ns.numpy.repeat(A, [1, 2, 3]), "repeat requires ndarray or scalar arguments"),
+    "fractional_repeats": (
+        lambda ns: ns.jit(lambda n: ns.numpy.repeat(A, n, total_repeat_length=4))(A),
+        "must be integers|integer",
+    ),
+    "cumprod_axis_of_a_scalar": (lambda ns: ns.numpy.cumprod(np.float32(1), axis=0), "axis 0 is out of bounds"),
+    "argmax_of_complex": (lambda ns: ns.numpy.argmax(A * 1j), "do not accept dtype complex64.* absolute value"),
+    "predicate_of_bfloat16": (
+        lambda ns: ns.lax.cond(ns.numpy.bfloat16(1), lambda: 1, lambda: 2),
+        "Pred type must be either boolean or number, got bfloat16",
+    ),
+    "no_memory": (lambda ns: ns.numpy.zeros((10**7, 10**7)), "RESOURCE_EXHAUSTED: Out of memory"),
+    "no_memory_for_a_range": (lambda ns: ns.lax.iota("float32", 10**14), "RESOURCE_EXHAUSTED: Out of memory"),
+    "view_of_a_part": (lambda ns: ns.numpy.asarray(A).view("float16")[:3].view("int32"), "last axis .* divisible"),
+    "view_of_a_scalar": (lambda ns: ns.numpy.float32(1).view("int8"), "last axis"),
+    "view_as_a_class": (lambda ns: ns.numpy.asarray(A).view(type=np.ndarray), "`type` argument"),
+    "deleted": (lambda ns: deleted(ns) + 1, r"Array has been deleted with shape=float32\[3\]"),
+    "deleted_shown": (lambda ns: repr(deleted(ns)), r"Array has been deleted with shape=float32\[3\]"),
+    "deleted_in_jit": (lambda ns: ns.jit(ns.numpy.sin)(deleted(ns)), r"Array has been deleted with shape=float32\[3\]"),
+    "complex_as_float": (lambda ns: ns.lax.convert_element_type(1j, "float32"), "1j cannot be converted to float32"),
     "bool_conversion": (lambda ns: bool(ns.numpy.asarray(A)), "ambiguous"),
     "float_conversion": (lambda ns: float(ns.numpy.asarray(A)), "Only scalar arrays|only .*can be converted"),
 }

@@ -1,0 +1,320 @@
+"""What each kind of value means as an argument: NumPy's odd arrays, what is no array, Python integers of any size.
+
+Every entry point is given every kind in both libraries. JAX is asked by staging, for the types of the results or of the
+error: evaluating compiles its operators one by one, which takes minutes. minijax is asked when staging and when
+evaluating. The values of what is accepted are compared with those of one program of JAX's for each kind.
+"""
+
+from __future__ import annotations
+
+import array
+import decimal
+import enum
+import fractions
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.errors
+import ml_dtypes
+import numpy as np
+import pytest
+
+import minijax
+
+from ..oracle.subject import MODES, QUICKLY, assert_same, describe, x64_mode
+
+for name in ("numpy", "nn", "lax"):
+    importlib.import_module(f"minijax.{name}")
+
+
+class OnlyArray:
+    """Can be converted by NumPy, and by nothing else."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.arange(3, dtype=np.float32)
+
+
+class Subclass(np.ndarray):
+    """NumPy's own way to make arrays of other classes."""
+
+
+class Number(enum.IntEnum):
+    TWO = 2
+
+
+def read_only() -> np.ndarray:
+    out = np.arange(3.0)
+    out.flags.writeable = False
+    return out
+
+
+# The arrays of the entries, besides their argument.
+ARRAYS = {
+    "F": np.array([0.5, -2.0, 1.25], np.float32),
+    "I": np.array([3, -4, 7], np.int32),
+    "U8": np.array([3, 4, 200], np.uint8),
+    "B": np.array([True, False, True]),
+    "C": np.array([1 + 2j, -0.5 - 1j, 0.25j], np.complex64),
+}
+
+# Made anew for each test: JAX remembers the type of a NumPy array, whatever mode it is in later.
+KINDS: dict[str, Callable[[], Any]] = {
+    "not contiguous": lambda: np.arange(6.0)[::2],
+    "reversed": lambda: np.arange(3)[::-1],
+    "repeated element": lambda: np.broadcast_to(np.float32(2), (3,)),
+    "no element": lambda: np.zeros((0,), np.float32),
+    "no dimension": lambda: np.array(2.5),
+    "integer of no dimension": lambda: np.array(2),
+    "read-only": read_only,
+    "subclass": lambda: np.arange(3.0).view(Subclass),
+    "matrix": lambda: np.matrix([[1.0, 2.0], [3.0, 4.0]]),
+    "half": lambda: np.arange(3, dtype=np.float16),
+    "bfloat16": lambda: np.arange(3).astype(ml_dtypes.bfloat16),
+    "unsigned 64": lambda: np.arange(3, dtype=np.uint64),
+    "NumPy bool": lambda: np.bool_(True),
+    "enum": lambda: Number.TWO,
+    "complex": lambda: 1.5j,
+    "bool": lambda: True,
+    "infinity": lambda: float("inf"),
+    "range": lambda: range(3),
+    "buffer": lambda: array.array("f", [1.0, 2.0, 3.0]),
+    "list": lambda: [1.0, 2.0, 3.0],
+    "tuple": lambda: (1, 2, 3),
+    "__array__": OnlyArray,
+    "longdouble": lambda: np.arange(3, dtype=np.longdouble),
+    "longdouble scalar": lambda: np.longdouble(1.5),
+    "complex longdouble": lambda: np.arange(3, dtype=np.clongdouble),
+    "masked": lambda: np.ma.masked_array(np.arange(3.0), [0, 1, 0]),
+    "datetime": lambda: np.array(["2020-01-01"], "datetime64[D]"),
+    "timedelta": lambda: np.timedelta64(3, "s"),
+    "objects": lambda: np.array([1, 2, 3], object),
+    "object": lambda: np.array(3, object),
+    "strings": lambda: np.array(["a", "b"]),
+    "bytes": lambda: np.array([b"a"]),
+    "str": lambda: "a",
+    "big-endian": lambda: np.arange(3, dtype=">f4"),
+    "big-endian integers": lambda: np.arange(3, dtype=">i4"),
+    "big-endian of no dimension": lambda: np.array(3, ">f4"),
+    "record": lambda: np.zeros(3, [("a", "f4")]),
+    "fraction": lambda: fractions.Fraction(1, 2),
+    "decimal": lambda: decimal.Decimal(1),
+    "set": lambda: {1, 2},
+    "None": lambda: None,
+}
+
+ENTRIES = """
+jnp.asarray(a) | jnp.asarray(a, 'float32') | jnp.asarray(a, 'int8') | jnp.asarray([a]) | jnp.array([a, a])
+jnp.sin(a) | jnp.add(a, 1) | jnp.negative(a) | jnp.sum(a) | jnp.where(True, a, 0) | jnp.concatenate([a, a])
+F + a | a + F | F * a | F == a | F < a | jnp.clip(F, a) | jnp.power(2.0, a) | F ** a | jnp.full(3, a)
+jnp.zeros_like(a) | jnp.full_like(a, 2) | jnp.reshape(a, (-1,)) | F.at[:].add(a) | F.at[1].set(a) | F[a]
+nn.relu(a) | nn.one_hot(a, 3) | jnp.broadcast_to(a, (2, 3)) | jnp.outer(F, a) | jnp.cumsum(a) | jnp.argmax(a)
+lax.sin(a) | lax.add(a, a) | lax.stop_gradient(a) | lax.convert_element_type(a, 'float32') | lax.full((2,), a)
+lax.cond(True, lambda x: x, lambda x: x, a) | lax.cond(a, lambda: 1, lambda: 2) | lax.switch(a, [lambda: 1] * 2)
+lax.scan(lambda c, x: (c, x), 0.0, a) | lax.while_loop(lambda x: False, lambda x: x, a) | lax.broadcast(a, (2,))
+ns.jit(lambda x: x)(a) | ns.vmap(lambda x: x * 1)(a) | ns.jvp(lambda x: x * 1, (a,), (a,))
+ns.vmap(lambda x: a)(F) | ns.jit(lambda: a)()
+"""
+
+# (entry, kind) -> (what JAX does, what minijax does), where they differ.
+Deviations = dict[tuple[str, str], tuple[str, str]]
+
+
+def each(kinds: str, found: str, theirs: str, ours: str) -> Deviations:
+    """``theirs`` and ``ours`` at every one of these entries and kinds."""
+    return {(entry, kind): (theirs, ours) for entry in entries(found) for kind in kinds.split(" | ")}
+
+
+def deviations() -> Deviations:
+    """The places where minijax does not do what JAX does, by the reason."""
+    return {
+        # refused all the same, but found out by another test
+        **each("longdouble scalar | timedelta", "jnp.add(a, 1) | jnp.where(True, a, 0) | F + a | a + F | F * a | F == a"
+               " | F < a | jnp.clip(F, a) | jnp.outer(F, a)", "ValueError", "TypeError"),
+        **each("timedelta", "jnp.sum(a)", "ValueError", "TypeError"),
+        **each("masked", "lax.full((2,), a)", "TypeError", "ValueError"),
+        **each("masked", "F[a]", "ValueError", "TypeError"),
+        **each("None", "lax.convert_element_type(a, 'float32') | lax.full((2,), a)", "ValueError", "TypeError"),
+        **each("no dimension | integer of no dimension | NumPy bool", "lax.scan(lambda c, x: (c, x), 0.0, a)",
+               "IndexError", "ValueError"),
+        # JAX drops the mask without a word
+        **each("masked", "jnp.asarray([a])", "FLOAT[1, 3]", "ValueError"),
+        **each("masked", "jnp.array([a, a])", "FLOAT[2, 3]", "ValueError"),
+        # JAX finds out when it compiles
+        **each("complex", "jnp.argmax(a)", "INT[]", "TypeError"),
+        # JAX keeps the rank of a matrix, which cannot have another; here it is an array first
+        **each("matrix", "jnp.reshape(a, (-1,))", "FLOAT[1, 4]", "FLOAT[4]"),
+        # JAX fails on an assertion
+        **each("NumPy bool", "F[a]", "AssertionError", "float32[1, 3]"),
+    }  # fmt: skip
+
+
+def entries(text: str) -> list[str]:
+    return [entry.strip() for line in text.strip().splitlines() for entry in line.split(" | ")]
+
+
+def namespace(ns: Any, **more: Any) -> dict[str, Any]:
+    arrays = {name: ns.numpy.asarray(value) for name, value in ARRAYS.items()}
+    return {"ns": ns, "jnp": ns.numpy, "lax": ns.lax, "nn": ns.nn, "np": np, **arrays, **more}
+
+
+def error_kind(error: Exception) -> str:
+    """The most specific public type: a builtin exception or one of ``jax.errors``."""
+    return next(
+        cls.__name__ for cls in type(error).__mro__ if cls.__module__ == "builtins" or hasattr(jax.errors, cls.__name__)
+    )
+
+
+def outcome(run: Callable[[], Any], leaves: Callable[[Any], list[Any]]) -> str:
+    """The types of the results, or of the error."""
+    try:
+        out = leaves(run())
+    except Exception as error:
+        return error_kind(error)
+    return ", ".join(type_text(x) if hasattr(x, "weak_type") else describe(x) for x in out)
+
+
+def type_text(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}{' weak' if x.weak_type else ''}"
+
+
+def staged(ns: Any, entry: str, names: dict[str, Any]) -> str:
+    space = namespace(ns, **names)
+    return outcome(lambda: ns.eval_shape(lambda: eval(entry, space)), ns.tree_util.tree_leaves)
+
+
+def evaluated(entry: str, names: dict[str, Any]) -> str:
+    return outcome(lambda: eval(entry, namespace(minijax, **names)), minijax.tree_util.tree_leaves)
+
+
+def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
+    """One line for each entry where the answers, JAX's first, are not those of the table."""
+    for (entry, kind), (theirs, *ours) in answers.items():
+        wanted = known.get((entry, kind), (theirs, theirs))
+        wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]
+        if (theirs, *ours) != (wanted[0], *[wanted[1]] * len(ours)):
+            yield f"{entry!r}, {kind!r}: JAX {theirs}; minijax staging {ours[0]}, evaluating {ours[-1]}"
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_argument(kind: str, mode: str) -> None:
+    """Accepted with the same types and values, or refused with the same type of error."""
+    names = {"a": KINDS[kind]()}
+    with x64_mode(mode):
+        answers = {
+            (entry, kind): (staged(jax, entry, names), staged(minijax, entry, names), evaluated(entry, names))
+            for entry in entries(ENTRIES)
+        }
+        found = list(differences(answers, deviations(), mode))
+        assert not found, "\n".join(found)
+        if mode != MODES[0]:
+            return
+        accepted = [entry for (entry, _), found in answers.items() if "[" in found[0] and len(set(found)) == 1]
+        space = namespace(jax, **names)
+        values = jax.jit(lambda: [eval(entry, space) for entry in accepted], compiler_options=QUICKLY)()
+        for entry, value in zip(accepted, values, strict=True):
+            assert_same(eval(entry, namespace(minijax, **names)), value)
+
+
+# What Python integers meet: each line is asked with every value, by itself and under vmap and jvp of its arrays.
+OF_INTEGERS = """
+I + n | n + I | I - n | n - I | I * n | I / n | n / I | I // n | n // I | I % n | divmod(I, n) | n ** I | I & n | n|I
+I ^ n | I << n | I >> n | I == n | n == I | I != n | I < n | n <= I | I > n | I >= n
+U8 + n | n * U8 | U8 == n | U8 & n | U8 // n | B + n | B == n | B & n | F + n | n * F | F / n | F == n | F < n | C * n
+jnp.add(I, n) | jnp.add(n, n) | jnp.multiply(F, n) | jnp.sin(n) | jnp.sqrt(n) | jnp.square(n) | jnp.negative(n)
+jnp.abs(n) | jnp.sign(n) | jnp.floor(n) | jnp.isnan(n) | jnp.invert(n) | jnp.logical_and(B, n) | jnp.arctan2(F, n)
+jnp.hypot(F, n) | jnp.maximum(I, n) | jnp.minimum(n, F) | jnp.power(n, I) | jnp.power(n, F) | jnp.float_power(F, n)
+jnp.floor_divide(F, n) | jnp.remainder(F, n) | jnp.fmod(I, n) | jnp.copysign(F, n) | jnp.logaddexp(F, n)
+jnp.heaviside(F, n) | jnp.isclose(I, n) | jnp.allclose(F, n) | jnp.array_equal(I, n) | jnp.bitwise_count(n)
+jnp.clip(I, 0, n) | jnp.clip(F, n) | jnp.clip(U8, max=n) | I.clip(n) | jnp.where(B, n, 0) | jnp.where(B, I, n)
+jnp.where(B, F, n) | jnp.where(n, I, 1) | jnp.select([B], [n], 0) | jnp.select([B], [F], n)
+jnp.full(3, n) | jnp.full(3, n, 'float32') | jnp.full(3, n, 'int8') | jnp.full_like(I, n) | jnp.full_like(F, n)
+jnp.zeros_like(n) | jnp.ones_like(n) | jnp.arange(n, n + 3) | jnp.arange(n, n + 3, dtype='int8')
+jnp.arange(n, n + 3, dtype='float32') | jnp.linspace(0, n, 3) | jnp.logspace(0, 2, 3, base=n) | jnp.eye(3, k=n)
+jnp.tri(3, k=n) | jnp.tril(jnp.ones((3, 3)), n) | jnp.diag(jnp.ones((3, 3)), n) | jnp.trace(jnp.ones((3, 3)), n)
+jnp.pad(I, 1, constant_values=n) | jnp.pad(F, 1, constant_values=n) | jnp.repeat(n, 2) | jnp.tile(n, 2)
+jnp.take(I, n) | jnp.take(I, n, mode='clip') | jnp.roll(I, n) | jnp.expand_dims(n, 0) | jnp.broadcast_to(n, (2,))
+jnp.stack([I[0], n]) | jnp.append(I, n) | jnp.sum(n) | jnp.sum(I, initial=n) | jnp.max(F, initial=n) | jnp.mean(n)
+jnp.prod(I, initial=n) | jnp.any(n) | jnp.argmax(n) | jnp.cumsum(n) | jnp.var(F, ddof=n) | jnp.nan_to_num(F, nan=n)
+jnp.round(n) | jnp.dot(I, n) | jnp.outer(F, n) | jnp.kron(I, n) | jnp.real(n) | jnp.signbit(n) | jnp.modf(n)
+jnp.asarray(n) | jnp.asarray(n, 'uint32') | jnp.asarray(n, 'int8') | jnp.asarray(n, 'uint8') | jnp.asarray(n, bool)
+jnp.asarray(n, 'float32') | jnp.asarray(n, 'complex64') | jnp.asarray([n]) | jnp.asarray([1, n]) | jnp.asarray([1.5, n])
+jnp.asarray([[n]], 'int32') | jnp.asarray([n, I[0]]) | jnp.asarray([n, F[0]]) | jnp.asarray([True, n]) | jnp.int32(n)
+I[n] | I[:n] | I[n:] | I[[0, n]] | F[None, n] | jnp.ones((2, 3))[0, n] | jnp.ones((2, 3))[n, [0]] | I.at[n].get()
+I.at[0].set(n) | I.at[0].add(n) | I.at[:2].subtract(n) | I.at[0].multiply(n) | I.at[0].min(n) | I.at[0].max(n)
+I.at[0].divide(n) | I.at[0].power(n) | F.at[0].set(n) | F.at[0].add(n) | U8.at[0].set(n) | I.at[:2].set([1, n])
+I.at[0].apply(lambda v: v + n) | I.at[:n].set(1) | nn.one_hot(n, 3) | nn.relu(n) | nn.elu(F, n) | nn.celu(F, n)
+lax.add(I, n) | lax.mul(F, n) | lax.max(I, n) | lax.eq(I, n) | lax.bitwise_and(I, n) | lax.neg(n) | lax.sign(n)
+lax.convert_element_type(n, 'float32') | lax.convert_element_type(n, 'uint8') | lax.full((3,), n)
+lax.full((3,), n, 'float32') | lax.full_like(F, n) | lax.clamp(0, I, n) | lax.clamp(n, F, 1.0) | lax.select(True, n, 1)
+lax.pad(I, n, ((1, 1, 0),)) | lax.pad(F, n, ((1, 1, 0),)) | lax.dynamic_slice(I, (n,), (2,))
+lax.dynamic_slice_in_dim(I, n, 2) | lax.dynamic_index_in_dim(I, n) | lax.dynamic_update_slice(I, I[:1], (n,))
+lax.dynamic_update_index_in_dim(I, n, 0, 0) | lax.dynamic_update_index_in_dim(I, I[0], n, 0) | lax.broadcast(n, (2,))
+lax.cond(True, lambda x: x, lambda x: x, n) | lax.cond(n, lambda: 1, lambda: 2) | lax.switch(n, [lambda: 1] * 2)
+lax.cond(True, lambda: n, lambda: 1) | lax.while_loop(lambda x: x < 3, lambda x: x + 9, n) | lax.map(lambda x: x + n, I)
+lax.while_loop(lambda x: x > n, lambda x: n, I[0]) | lax.fori_loop(0, 2, lambda i, x: x, n) | lax.stop_gradient(n)
+lax.scan(lambda c, x: (c, x), n, I) | lax.scan(lambda c, x: (c + x, n), 0, I) | lax.scan(lambda c, x: (n, x), 0, I)
+ns.jit(lambda x: x)(n) | ns.jit(lambda x: x)([1, {'a': n}]) | ns.jit(lambda: n)() | ns.jit(lambda x: x + n)(F)
+ns.vmap(lambda x, y: x + y, (0, None))(I, n) | ns.vmap(lambda x: n)(I) | ns.grad(lambda x: x * n)(1.0)
+ns.grad(lambda x, y: x * y)(1.0, n) | ns.jvp(lambda x: x * n, (1.0,), (1.0,)) | ns.jacfwd(lambda x: x * n)(F)
+ns.eval_shape(lambda x: x, n) | ns.checkpoint(lambda x: x * 1)(n) | ns.device_put(n)
+"""
+# Where JAX takes a large integer modulo the range of its type without a word: the wrong element, or a wrong number.
+WRAPS_IN_JAX = ("jnp.power(n, 2)", "I.at[n].set(1)", "I.at[n].get(mode='clip')", "I.sum(initial=n)")
+INTEGERS = (2**31, -(2**31) - 1, 2**40, 300, -1, 2**63, 10**400)
+# JAX's C++ knows no such integer; and to a negative index among arrays it adds the size first, which brings it in range
+BY_THE_WAY: Deviations = {
+    ("jnp.diag(jnp.ones((3, 3)), n)", str(10**400)): ("OverflowError", "FLOAT[0]"),
+    ("jnp.ones((2, 3))[n, [0]]", str(-(2**31) - 1)): ("FLOAT[1]", "OverflowError"),
+}
+
+
+def batched(ns: Any, entry: str, n: int) -> str:
+    """Under vmap of the arrays, where every entry has one."""
+    space = namespace(ns, n=n)
+    arrays = {name: ns.numpy.stack([space[name]] * 2) for name in ARRAYS}
+    program = ns.vmap(lambda given: eval(entry, {**space, **given}))
+    return outcome(lambda: ns.eval_shape(program, arrays), ns.tree_util.tree_leaves)
+
+
+def differentiated(ns: Any, entry: str, n: int) -> str:
+    """Under jvp of the float array."""
+    space = namespace(ns, n=n)
+    program = lambda f: ns.jvp(lambda f: eval(entry, {**space, "F": f}), (f,), (f,))  # noqa: E731
+    return outcome(lambda: ns.eval_shape(program, space["F"]), ns.tree_util.tree_leaves)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", INTEGERS, ids=lambda n: str(n)[:22])
+def test_integers_of_any_size(n: int, mode: str) -> None:
+    """What a type cannot hold is an OverflowError where it is one in JAX."""
+    names = {"n": n}
+    with x64_mode(mode):
+        answers: dict[tuple[str, str], tuple[str, ...]] = {
+            (entry, str(n)): (staged(jax, entry, names), staged(minijax, entry, names), evaluated(entry, names))
+            for entry in entries(OF_INTEGERS)
+        }
+        if n == 2**40:
+            for way in (batched, differentiated):
+                for entry in entries(OF_INTEGERS):
+                    answers[entry, way.__name__] = way(jax, entry, n), way(minijax, entry, n)
+        known = {} if mode == "64" and abs(n) < 2**63 else BY_THE_WAY
+        found = list(differences(answers, known, mode))
+        assert not found, "\n".join(found)
+
+
+def test_integers_that_jax_wraps() -> None:
+    """In 32-bit mode an OverflowError here, wherever the integer does not fit."""
+    for entry in WRAPS_IN_JAX:
+        assert "[" in staged(jax, entry, {"n": 2**40}), entry
+        assert {staged(minijax, entry, {"n": 2**40}), evaluated(entry, {"n": 2**40})} == {"OverflowError"}, entry
