@@ -20,7 +20,6 @@ def log_sin(x: Any) -> Any:
     return jnp.sin(jnp.log(x))
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 F = jit(log_sin)
 LINE = log_sin.__code__.co_firstlineno + 1

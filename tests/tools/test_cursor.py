@@ -118,7 +118,6 @@ def test_shapes_are_not_confused():
     assert cursor.to_bind("sin", shape="[2,3]")
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_to_what_is_not_finite():
     recording = recording_of(lambda: minijax.jvp(lambda x: jnp.log(x) * 0.0, (0.0,), (1.0,)))
     cursor = Cursor(recording)

@@ -20,8 +20,6 @@ from minijax.tools.explain.nan import Found, Search, find_nonfinite
 from minijax.tools.explain.nan_view import search_document
 from minijax.tools.session.session import Session
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-
 
 @pytest.fixture(autouse=True)
 def _all_is_as_it_was() -> Any:

@@ -1,0 +1,70 @@
+"""Evaluation is silent about infinities and NaNs, whatever becomes of warning filters; the user's NumPy is not."""
+
+import contextlib
+import warnings
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.interpreters import evaluate
+
+OPERATIONS = {
+    "overflow": (lambda: jnp.exp(1000.0), np.inf),
+    "product": (lambda: jnp.float32(1e30) * jnp.float32(1e30), np.inf),
+    "log of zero": (lambda: jnp.log(0.0), -np.inf),
+    "invalid": (lambda: jnp.sqrt(jnp.array([-1.0]))[0], np.nan),
+    "division": (lambda: jnp.float32(1.0) / jnp.float32(0.0), np.inf),
+    "sum": (lambda: jnp.sum(jnp.full(3, 3e38, "float32")), np.inf),
+    "grad": (lambda: minijax.grad(jnp.sqrt)(0.0), np.inf),
+    "vmap": (lambda: minijax.vmap(lambda x: 1 / x)(jnp.zeros(2))[0], np.inf),
+    "loop": (lambda: lax.fori_loop(0, 3, lambda i, x: x * x, jnp.float32(1e30)), np.inf),
+    "conversion": (lambda: lax.convert_element_type(jnp.float32(1e30), "float16"), np.inf),
+}
+RESETS = {
+    "reset": warnings.resetwarnings,
+    "always": lambda: warnings.simplefilter("always"),
+    "error": lambda: warnings.simplefilter("error"),
+    "an earlier state": lambda: setattr(warnings, "filters", [f for f in warnings.filters if f[0] != "ignore"]),
+    "none": lambda: None,
+}
+
+
+@pytest.mark.parametrize("reset", RESETS)
+def test_overflow_is_silent_and_the_users_own_is_not(reset):
+    for name, (run, expected) in OPERATIONS.items():
+        state = np.geterr()
+        with warnings.catch_warnings(record=True) as caught:
+            RESETS[reset]()
+            for _ in range(2):
+                np.testing.assert_equal(float(run()), expected, name)
+        assert not caught, (name, caught[0])
+        assert np.geterr() == state
+        # JAX's users see the warnings of their own NumPy, also in callbacks
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            np.log(0.0)
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            minijax.pure_callback(np.log, minijax.ShapeDtypeStruct((), np.float32), np.float32(0.0))
+
+
+@pytest.mark.parametrize("how", ["raise", "ignore", "warn"])
+def test_the_users_error_state_is_left_alone(how):
+    with np.errstate(all=how):
+        state = np.geterr()
+        for name, (run, expected) in OPERATIONS.items():
+            np.testing.assert_equal(float(run()), expected, name)
+        assert np.geterr() == state
+        raises = pytest.raises(FloatingPointError) if how == "raise" else contextlib.nullcontext()
+        with raises, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            np.log(0.0)
+
+
+def test_the_filter_stands_there_once():
+    with warnings.catch_warnings():
+        for _ in range(5):
+            warnings.simplefilter("default")
+            jnp.exp(1000.0)
+        assert list(warnings.filters).count(evaluate._QUIET) == 1
