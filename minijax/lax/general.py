@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from minijax.api.flat import describe
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.convert import convert
 from minijax.ops.convert import stop_gradient as stop_gradient_of_array
 from minijax.ops.elementwise import add, bitwise_and, bitwise_or, bitwise_xor, max, min, mul
@@ -22,8 +25,9 @@ from minijax.ops.reduce import (
     reduce_sum,
     reduce_xor,
 )
+from minijax.ops.reducer import reduce_p
 from minijax.ops.shape import full_like
-from minijax.pytree import tree_flatten, tree_map
+from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["reduce", "stop_gradient", "zeros_like_array"]
 
@@ -47,37 +51,61 @@ _MONOIDS: dict[Callable[..., Any], tuple[Callable[..., Any], Callable[[np.dtype]
 def reduce(
     operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]
 ) -> Any:
-    """``operands`` combined over ``dimensions`` by ``computation``, from ``init_values``.
+    """``operands``, a tree of arrays, combined over ``dimensions`` by ``computation``, from ``init_values``.
 
-    For now ``computation`` is one of ``lax.add``, ``mul``, ``max``, ``min``, ``bitwise_and``, ``bitwise_or``
-    and ``bitwise_xor``, ``operands`` one array, and ``init_values`` the computation's identity;
-    NotImplementedError otherwise.
+    ``computation(a, b)`` takes and gives trees of scalars; it must be associative and commutative, as it is applied in
+    whatever order XLA chooses. Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if it
+    closes over tracers.
     """
     flat, tree = tree_flatten(operands)
     inits, init_tree = tree_flatten(init_values)
     if tree != init_tree:
         raise ValueError(f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}")
+    if not flat:
+        raise ValueError("reduce: there are no operands")
+    init_avals = [get_aval(x) for x in inits]
+    if any(a.shape for a in init_avals):
+        raise ValueError(f"reduce found non-scalar initial value: {[a.shape for a in init_avals]}")
+    if len(flat) == 1:
+        reduction = _monoid_reduction(computation, inits[0])
+        if reduction is not None:
+            weak = get_aval(flat[0]).weak_type and init_avals[0].weak_type
+            return tree_unflatten(tree, [convert(reduction(flat[0], dimensions), None, weak)])
+    closed = _staged(computation, tree, init_avals)
+    params = {"computation": computation, "jaxpr": closed, "dimensions": tuple(dimensions)}
+    return tree_unflatten(tree, reduce_p.bind(*flat, *inits, **params))
+
+
+def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..., Any] | None:
+    """The reduction by a primitive of its own that starts from ``init``; None if there is none."""
     monoid = _MONOIDS.get(computation)
-    if monoid is None or len(flat) != 1:
-        raise NotImplementedError(
-            f"lax.reduce by {getattr(computation, '__name__', computation)!r} of {len(flat)} array(s): "
-            "reduce one array by lax.add, mul, max, min, bitwise_and, bitwise_or or bitwise_xor."
-        )
-    (x,), (init,) = flat, inits
-    aval, init_aval = get_aval(x), get_aval(init)
+    if monoid is None or isinstance(init, Tracer):
+        return None
     reduction, identity, bits_only = monoid
-    start = None if isinstance(init, Tracer) or init_aval.shape else np.asarray(init)
-    if (
-        start is None
-        or start != identity(init_aval.dtype)
-        or (bits_only and not _is_discrete(init_aval.dtype))
-    ):
+    dtype = get_aval(init).dtype
+    same = np.asarray(init) == identity(dtype) and (not bits_only or _is_discrete(dtype))
+    return reduction if same else None
+
+
+def _staged(computation: Callable[..., Any], tree: Any, avals: Sequence[Any]) -> ClosedJaxpr:
+    """The program of ``computation`` on scalars of ``avals``, for accumulators and elements."""
+
+    def of_leaves(*xs: Any) -> Any:
+        left, right = (tree_unflatten(tree, part) for part in (xs[: len(avals)], xs[len(avals) :]))
+        outs, out_tree = tree_flatten(computation(left, right))
+        if out_tree != tree:
+            raise ValueError(
+                f"reduce: the computation must give a tree of the operands' structure, {tree}, but gave {out_tree}"
+            )
+        return outs
+
+    closed = stage(of_leaves, [*avals, *avals], describe(computation), label="reduce")
+    if any(isinstance(c, Tracer) for c in closed.consts):
         raise NotImplementedError(
-            f"lax.reduce by {computation.__name__} from {init!r}: the initial value must be the "
-            f"computation's identity; apply lax.{computation.__name__} to the result and your initial value "
-            "instead."
+            f"Reduction computations can't close over Tracers: {describe(computation)} does. Make what it closes over "
+            "one of the operands."
         )
-    return convert(reduction(x, dimensions), None, aval.weak_type and init_aval.weak_type)
+    return closed
 
 
 def _is_discrete(dtype: np.dtype) -> bool:

@@ -59,7 +59,8 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     return _FLOAT32 if dtype.itemsize < 4 and dtypes.kind(dtype) == "f" else dtype
 
 
-def _reduced_shape(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
+def reduced_shape(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of ``x`` without ``axes``. ValueError if it has no such axes."""
     if len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
     if any(not 0 <= a < x.ndim for a in axes):
@@ -77,7 +78,7 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
             raise TypeError(
                 f"{name} does not accept dtype {dtype_name(x.dtype)}. Accepted dtypes are subtypes of number."
             )
-        return ShapedArray(_reduced_shape(x, axes), x.dtype, x.weak_type)
+        return ShapedArray(reduced_shape(x, axes), x.dtype, x.weak_type)
 
     return reduce_abstract
 

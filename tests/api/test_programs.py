@@ -116,6 +116,48 @@ def grad_of_a_scalar_inside(ns: Any) -> Any:
     return ns.jit(lambda a: ns.grad(lambda b: f(3.0) * f(b) * f(2))(a))(2.0)
 
 
+def sum_and_product(a: Any, b: Any) -> Any:
+    return a[0] + b[0], a[1] * b[1]
+
+
+def greatest(ns: Any) -> Any:
+    """The greater of two numbers, with its position."""
+
+    def compare(a: Any, b: Any) -> Any:
+        first = a[0] >= b[0]
+        return ns.numpy.where(first, a[0], b[0]), ns.numpy.where(first, a[1], b[1])
+
+    return compare
+
+
+REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "from_another_value": lambda ns, x: ns.lax.reduce(x, 1.5, ns.lax.add, (0,)),
+    "function": lambda ns, x: ns.lax.reduce(x, -np.inf, lambda a, b: ns.numpy.maximum(a, b), (1,)),
+    "several": lambda ns, x: ns.lax.reduce((x, x * 2), (0.0, 1.0), sum_and_product, (0,)),
+    "all_dimensions": lambda ns, x: ns.lax.reduce(x, 2.0, ns.lax.mul, (0, 1)),
+    "closed_over": lambda ns, x: ns.lax.reduce(x, 0.0, lambda a, b: a + b * ns.numpy.float32(1), (0,)),
+}
+
+
+def reduced(ns: Any, f: Any) -> Any:
+    """A reduction, and its transformations. Of its jvp the tangent: JAX's primal result may lack the initial value."""
+    x = M + 0.5
+
+    def first(x: Any) -> Any:
+        return ns.tree_util.tree_leaves(f(x))[0].sum()
+
+    return [
+        f(x),
+        ns.jit(f)(x),
+        ns.vmap(f)(ns.numpy.stack([x, x + 1])),
+        ns.vmap(f, in_axes=2)(ns.numpy.stack([x, x + 1], 2)),
+        ns.jvp(f, (x,), (x + 1,))[1],
+        ns.grad(first)(x),
+        ns.jit(ns.grad(first))(x),
+        ns.jvp(ns.grad(first), (x,), (x,))[1],
+    ]
+
+
 def twice_sin(ns: Any) -> Any:
     return lambda x: ns.numpy.sin(x) * 2
 
@@ -264,6 +306,22 @@ SAME: dict[str, Program] = {
     "unused_custom_vjp_in_a_scan": lambda ns: ns.jit(
         lambda z: ns.jvp(lambda x: ns.lax.scan(lambda c, _: (c * 2.0, identity(ns)(c)), x, None, 2)[0], (z,), (1.0,))
     )(2.0),
+    # lax.reduce
+    **{f"reduce_{n}": (lambda ns, run=run: reduced(ns, lambda x: run(ns, x))) for n, run in REDUCTIONS.items()},
+    "reduce_without_dimensions": lambda ns: ns.lax.reduce(M, 2.0, lambda a, b: a + b, ()),
+    "reduce_of_nothing": lambda ns: ns.lax.reduce(M[:0], 2.0, lambda a, b: a + b, (0,)),
+    "reduce_of_a_tree": lambda ns: ns.lax.reduce(
+        {"a": M, "b": np.arange(6).reshape(2, 3)},
+        {"a": 0.0, "b": 0},
+        lambda a, b: {"a": a["a"] + b["a"], "b": ns.numpy.maximum(a["b"], b["b"])},
+        (0,),
+    ),
+    "reduce_jaxpr": lambda ns: re.sub(
+        "computation=.*", "", str(ns.make_jaxpr(lambda x: ns.lax.reduce((x, x), (0.0, 1.0), sum_and_product, (0,)))(M))
+    ),
+    "reduce_jaxpr_of_a_constant": lambda ns: re.sub(
+        "computation=.*", "", str(ns.make_jaxpr(lambda x: ns.lax.reduce(x, 3, ns.lax.max, (0,)))(np.arange(3)))
+    ),
     # float0 is taken and given
     "float0_to_jit": lambda ns: f0(ns.jit(lambda x, y: (x, y + 1))(FLOAT0S, 1.0)),
     "float0_to_jit_again": lambda ns: [f0(f(FLOAT0S, X)) for f in [ns.jit(lambda x, y: (x, y))] for _ in range(3)],
@@ -399,6 +457,24 @@ def test_same_refusal(name: str) -> None:
         program(minijax)
     assert ours.type.__name__ == theirs.type.__name__, ours.value
     assert stack_depth() == 0
+
+
+def test_reduce_with_an_index_and_from_several_values() -> None:
+    """JAX has no derivative of the one, and no vmap or derivative of the other."""
+
+    def largest(x: Any) -> Any:
+        places = minijax.lax.broadcasted_iota("int32", (2, 3), 1)
+        return minijax.lax.reduce((x, places), (-jnp.inf, jnp.int32(0)), greatest(minijax), (1,))
+
+    assert described(largest(M)) == described((jnp.asarray(M.max(1)), jnp.asarray(M.argmax(1), jnp.int32)))
+    np.testing.assert_array_equal(minijax.grad(lambda x: largest(x)[0].sum())(M), M == M.max(1, keepdims=True))
+
+    def total(x: Any, start: Any) -> Any:
+        return minijax.lax.reduce(x, start, lambda a, b: a + b, (0, 1))
+
+    np.testing.assert_allclose(minijax.vmap(total, in_axes=(None, 0))(M, X), M.sum() + X)
+    np.testing.assert_allclose(minijax.vmap(total)(np.stack([M, M + 1]), X[:2]), [M.sum() + 1, (M + 1).sum() + 2])
+    assert minijax.grad(total, argnums=1)(M, 2.0) == 1.0
 
 
 def test_a_numpy_function_on_a_tracer_names_the_remedy() -> None:

@@ -181,12 +181,16 @@ def test_shapes_must_be_known() -> None:
         minijax.jit(lambda n: minijax.lax.broadcast(1.0, (n,)))(3)
 
 
-def test_reduce_by_an_unknown_function() -> None:
-    """Only monoids so far, and the message lists them."""
-    with pytest.raises(NotImplementedError, match=r"lax\.add, mul, max"):
-        minijax.lax.reduce(VECTOR, 0.0, lambda a, b: a - b, (0,))
-    with pytest.raises(NotImplementedError, match="must be the computation's identity"):
-        minijax.lax.reduce(VECTOR, 1.0, minijax.lax.add, (0,))
+def test_reduce_by_a_function_that_does_not_fit() -> None:
+    reduce = minijax.lax.reduce
+    with pytest.raises(ValueError, match="must give a tree of the operands' structure"):
+        reduce(VECTOR, 0.0, lambda a, b: (a, b), (0,))
+    with pytest.raises(ValueError, match=r"it gives bool\[\] for an operand of type float32.*Convert them to one type"):
+        reduce(VECTOR, 0.0, lambda a, b: a < b, (0,))
+    with pytest.raises(ValueError, match=r"non-scalar initial value: \[\(2,\)\]"):
+        reduce(VECTOR, np.zeros(2, np.float32), minijax.lax.add, (0,))
+    with pytest.raises(NotImplementedError, match="can't close over Tracers.*one of the operands"):
+        minijax.jit(lambda k: reduce(VECTOR, 0.0, lambda a, b: a + b * k, (0,)))(2.0)
 
 
 def test_imaginary_parts_are_not_dropped_silently() -> None:

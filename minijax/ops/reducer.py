@@ -1,0 +1,164 @@
+"""``reduce``: arrays combined over some dimensions by any function of scalars, from any initial values.
+
+Parameters: ``computation``, the user's function; ``jaxpr``, which is it, of accumulators and then elements; and
+``dimensions``. Operands: n arrays of one shape, then n scalars to start from. In what order and how often the function
+is applied is XLA's choice, so it must be associative and commutative. Outside of ``jit`` it is compiled, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive
+from minijax.core.structural import Zero, instantiate_zeros, zero_of
+from minijax.interpreters.evaluate import commits_itself
+from minijax.interpreters.jvp import jvp, jvp_rules
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import AxisData, batch, batching_rules, bdim_at_front, match_axis
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.pretty import Unread, parse_rules
+from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.text import array_text, mlir_type
+from minijax.ops.call import jit_p
+from minijax.ops.reduce import reduced_shape
+from minijax.ops.regions import region_text
+from minijax.ops.shape import broadcast_in_dim, reshape
+from minijax.ops.slicing import concatenate, slice_in_dim
+
+__all__ = ["reduce_p"]
+
+reduce_p = Primitive("reduce", multiple_results=True)
+reduce_p.keeps_signatures = False
+
+
+def _halves(args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    n = len(args) // 2
+    return args[:n], args[n:]
+
+
+@reduce_p.def_abstract_eval
+def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any) -> list[Any]:
+    operands, inits = _halves(avals)
+    shapes = {a.shape for a in operands}
+    if len(shapes) > 1:
+        raise ValueError(f"reduce: the operands must have one shape, got {', '.join(map(str, operands))}")
+    for x, init, out in zip(operands, inits, jaxpr.out_avals, strict=True):
+        if not (x.dtype == init.dtype == out.dtype) or out.shape:
+            raise ValueError(
+                f"reduce: the computation must give a scalar of the type of its operand, but it gives {out} for an "
+                f"operand of type {x} from an initial value of type {init}. Convert them to one type."
+            )
+    return [
+        ShapedArray(reduced_shape(x, dimensions), x.dtype, x.weak_type and init.weak_type)
+        for x, init in zip(operands, inits, strict=True)
+    ]
+
+
+@reduce_p.def_impl
+def reduce_impl(*args: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], computation: Any) -> list[Any]:
+    avals = tuple([get_aval(x) for x in args])
+    key = ("reduce", avals, dimensions)
+    closed = jaxpr.memo.get(key)
+    if closed is None:
+        # the program must not hold the jaxpr that keeps it
+        own = ClosedJaxpr(jaxpr.jaxpr, jaxpr.consts)
+        closed = jaxpr.memo[key] = stage(
+            lambda *xs: reduce_p.bind(*xs, jaxpr=own, dimensions=dimensions, computation=computation), avals, "reduce"
+        )
+    return jit_p.bind(*args, jaxpr=closed, name="reduce")
+
+
+commits_itself.add(reduce_p)
+
+
+def reduce_batch(
+    args: Sequence[Any], dims: Sequence[Any], *, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
+) -> Any:
+    operands, inits = _halves(args)
+    operand_dims, init_dims = _halves(dims)
+    size = next(get_aval(x).shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    if any(d is not None for d in init_dims):  # XLA has no reduction that starts from several values
+        outs, out_dims = batch(
+            lambda *xs: _reduce_by_pairs(jaxpr, *_halves(xs), dimensions), AxisData(None, size), args, dims, "reduce"
+        )
+        return outs, out_dims
+    moved = [bdim_at_front(x, d, size) for x, d in zip(operands, operand_dims, strict=True)]
+    outs = reduce_p.bind(*moved, *inits, jaxpr=jaxpr, dimensions=tuple(d + 1 for d in dimensions), **params)
+    return outs, [0] * len(outs)
+
+
+batching_rules[reduce_p] = reduce_batch
+
+
+def _combine(jaxpr: ClosedJaxpr, lefts: Sequence[Any], rights: Sequence[Any]) -> list[Any]:
+    """The computation, element by element."""
+    shape = get_aval(lefts[0]).shape
+    size = math.prod(shape)
+    flat = [reshape(x, (size,)) for x in (*lefts, *rights)]
+    outs, dims = batch(lambda *xs: eval_closed(jaxpr, *xs), AxisData(None, size), flat, [0] * len(flat), "reduce")
+    return [reshape(match_axis(x, d, size, 0), shape) for x, d in zip(outs, dims, strict=True)]
+
+
+def _reduce_by_pairs(
+    jaxpr: ClosedJaxpr, operands: Sequence[Any], inits: Sequence[Any], dimensions: tuple[int, ...]
+) -> list[Any]:
+    """The reduction by operations that can all be transformed: of neighbours, until one element is left."""
+    shape = get_aval(operands[0]).shape
+    kept = [d for d in range(len(shape)) if d not in dimensions]
+    rest = tuple(shape[d] for d in kept)
+    n = math.prod(shape[d] for d in dimensions) + 1
+    rows = [reshape(x, (n - 1, *rest), (*dimensions, *kept)) for x in operands]
+    xs = [concatenate([broadcast_in_dim(i, (1, *rest), ()), x], 0) for i, x in zip(inits, rows, strict=True)]
+    while n > 1:
+        even = n - n % 2
+        lefts, rights = ([slice_in_dim(x, start, even, 2) for x in xs] for start in (0, 1))
+        found = _combine(jaxpr, lefts, rights)
+        if n % 2:
+            found = [concatenate([y, slice_in_dim(x, even, n)], 0) for x, y in zip(xs, found, strict=True)]
+        xs, n = found, n // 2 + n % 2
+    return [reshape(x, rest) for x in xs]
+
+
+def reduce_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
+) -> Any:
+    outs = reduce_p.bind(*primals, jaxpr=jaxpr, dimensions=dimensions, **params)
+    _, found = jvp(lambda *xs: _reduce_by_pairs(jaxpr, *_halves(xs), dimensions), primals, tangents, "reduce")
+    return outs, [
+        zero_of(get_aval(x)) if type(t) is Zero else instantiate_zeros(t) for x, t in zip(outs, found, strict=True)
+    ]
+
+
+jvp_rules[reduce_p] = reduce_jvp
+transpose_rules.holes[reduce_p] = "not linear"
+
+
+def reduce_lower(
+    ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
+) -> list[str]:
+    scalars = [mlir_type(ShapedArray((), a.dtype)) for a in out_avals]
+
+    def build(inner: Any, *values: str) -> list[str]:
+        consts = [inner.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
+        return lower_eqns(inner, jaxpr.jaxpr, consts, values)
+
+    region = region_text(ctx, [*scalars, *scalars], build, scalars)
+    ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
+    op = f'"stablehlo.reduce"({", ".join(names)}) <{{dimensions = {array_text(dimensions)}}}>'
+    return ctx.emit_many(f"{op} {region} : ({ins}) -> ({outs})", len(out_avals))
+
+
+lowering_rules[reduce_p] = reduce_lower
+
+
+def _reduce_read(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
+    return {**params, "computation": Unread(str(params["computation"]))}
+
+
+parse_rules[reduce_p] = _reduce_read
