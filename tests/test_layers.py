@@ -66,7 +66,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("minijax",),  # the root module itself: the curated public names
     ("minijax.interop",),
-    ("minijax.tools.files", "minijax.tools.frozen", "minijax.tools.usage"),
+    ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
     ("minijax.tools.programs",),
     ("minijax.tools.recording",),

@@ -13,6 +13,7 @@ from minijax.api.autodiff import linearize_flat
 from minijax.api.bodies import stage_body
 from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, leaf_names, named_like
 from minijax.core.avals import ShapedArray
+from minijax.core.named import Frozen
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal
 from minijax.ops.checkpoint import name_p, nothing_saveable, remat_p
@@ -153,54 +154,31 @@ def everything_saveable(*args: Any, **params: Any) -> bool:
     return True
 
 
-class _Policy:
-    """A policy told by one value: equal ones are the same key of what was derived under them."""
-
-    __slots__ = ("value",)
-    # what the value is called; a dataclass would do, and take a millisecond of every start
-    field: str
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.value == other.value  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.value))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.field}={self.value!r})"
-
-
-class DotsSaveable(_Policy):
+class DotsSaveable(Frozen):
     """The policy that saves the results of matrix products, perhaps only of those without batch dimensions."""
 
-    __slots__ = ()
-    field = "only_if_no_batch_dims"
+    only_if_no_batch_dims: bool
 
     def __call__(self, prim: Any, *args: Any, **params: Any) -> bool:
-        return prim is dot_general_p and not (self.value and any(params["dimension_numbers"][1]))
+        return prim is dot_general_p and not (self.only_if_no_batch_dims and any(params["dimension_numbers"][1]))
 
 
-class SaveOnlyTheseNames(_Policy):
+class SaveOnlyTheseNames(Frozen):
     """The policy that saves the values ``checkpoint_name`` gave one of these names."""
 
-    __slots__ = ()
-    field = "saveable_names"
+    saveable_names: frozenset[str]
 
     def __call__(self, prim: Any, *args: Any, **params: Any) -> bool:
-        return prim is name_p and params["name"] in self.value
+        return prim is name_p and params["name"] in self.saveable_names
 
 
-class SaveAnyNamesButThese(_Policy):
+class SaveAnyNamesButThese(Frozen):
     """The policy that saves the values ``checkpoint_name`` gave another name than these."""
 
-    __slots__ = ()
-    field = "names"
+    names: frozenset[str]
 
     def __call__(self, prim: Any, *args: Any, **params: Any) -> bool:
-        return prim is name_p and params["name"] not in self.value
+        return prim is name_p and params["name"] not in self.names
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> SaveOnlyTheseNames:

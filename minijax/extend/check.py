@@ -11,7 +11,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from minijax.config import enable_x64
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.trace import pop_main, state
 from minijax.extend.differences import (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minijax.core.avals import dtype_name
+from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule
 from minijax.lowering.foreign import AuthorsRule
@@ -24,8 +24,7 @@ class RulesError(AssertionError):
         self.report = report
 
 
-@dataclasses.dataclass(frozen=True)
-class RuleOutcome:
+class RuleOutcome(Frozen):
     """One check: what it compared, and how it ended.
 
     ``interpreter`` names the rule under suspicion ('jvp', 'vmap', ...) and ``rule`` its line; ``detail`` says what is

@@ -7,8 +7,8 @@ themselves, so a primitive or an interpreter added anywhere is in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, RuleTable
 

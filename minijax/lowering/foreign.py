@@ -10,7 +10,6 @@ declared there; what it defines itself is printed and spliced into the text.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from minijax.backend.client import runtime
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive
 from minijax.errors import source_line
 from minijax.interpreters.stage import stage
@@ -86,8 +86,7 @@ def _symbol(op: Any) -> str | None:
     return bindings.ir().StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else None
 
 
-@dataclasses.dataclass(frozen=True)
-class LoweringRuleContext:
+class LoweringRuleContext(Frozen):
     """The first argument of an author's rule, with the fields that JAX's has and a rule can use."""
 
     module_context: ModuleContext
@@ -95,10 +94,6 @@ class LoweringRuleContext:
     avals_in: Sequence[ShapedArray]
     avals_out: Any
     platforms: Sequence[str] | None = None
-
-    def replace(self, **changes: Any) -> LoweringRuleContext:
-        """A copy with the given fields changed."""
-        return dataclasses.replace(self, **changes)
 
 
 def lowering_platform(writer: ModuleWriter) -> str:

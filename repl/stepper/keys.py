@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from minijax.core.named import Frozen
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import Line, line, wrapped
-from minijax.tools.frozen import Frozen
 
 
 class Key(Frozen):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minijax import tree_util
-from minijax.core.named import NamedTuple
+from minijax.core.named import Frozen, NamedTuple
 
 
 class Cheap(NamedTuple):
@@ -67,3 +67,25 @@ def test_it_is_a_tree_and_a_pattern() -> None:
             assert (x, y) == (1, "a")
         case _:
             pytest.fail("the pattern does not match")
+
+
+class Point(Frozen):
+    x: int
+    y: int = 2
+
+
+class Size(Frozen):
+    x: int
+    y: int = 2
+
+
+def test_frozen_records_are_no_sequences_and_equal_none_of_another_class() -> None:
+    point = Point(1)
+    assert (point, hash(point), repr(point)) == (Point(1, y=2), hash(Point(x=1, y=2)), "Point(x=1, y=2)")
+    assert point != Size(1) and point != (1, 2) and not isinstance(point, tuple)
+    assert point.replace(y=5).values() == (1, 5) and point.y == 2
+    with pytest.raises(AttributeError, match=r"a Point cannot be changed \(attribute 'x'\)"):
+        point.x = 3  # type: ignore[misc]
+    for args, named in (((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1})):
+        with pytest.raises(TypeError, match="Point (takes|misses)"):
+            Point(*args, **named)

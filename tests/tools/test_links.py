@@ -16,10 +16,10 @@ import minijax
 import minijax.numpy as jnp
 from minijax import ShapeDtypeStruct, lax
 from minijax.core import observe
+from minijax.core.named import Frozen
 from minijax.ir.jaxpr import count_eqns
 from minijax.lowering import bindings
 from minijax.tools.documents.document import document, plain
-from minijax.tools.frozen import Frozen
 from minijax.tools.programs import hlo, link_views, links
 from minijax.tools.programs.links import GONE, INLINED, NO_OPERATION, UNUSED, WRITTEN_INSIDE, LinkedPrograms
 

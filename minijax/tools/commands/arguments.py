@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from minijax.tools.frozen import Frozen
+from minijax.core.named import Frozen
 from minijax.tools.usage import UsageError, did_you_mean
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from minijax.core.named import Frozen
 from minijax.tools.commands.arguments import Arguments, Param, parse, usage
-from minijax.tools.frozen import Frozen
 from minijax.tools.session.result import Result
 
 if TYPE_CHECKING:

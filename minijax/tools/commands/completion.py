@@ -9,8 +9,9 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from minijax.core.named import NamedTuple
 from minijax.tools.commands.completion_words import FILES, WORDS, file_words, spec_words
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session.static import UNKNOWN, static_names, static_value

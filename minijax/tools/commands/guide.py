@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax.core.array import Array
+from minijax.core.named import Frozen
 from minijax.tools.documents.document import Block, Document, Text, document, line, text
-from minijax.tools.frozen import Frozen
 from minijax.tools.recording import preview
 from minijax.tools.session.namespace import initial_names
 from minijax.tools.session.result import NOTHING, Result

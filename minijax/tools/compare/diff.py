@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minijax import errors
+from minijax.core.named import Frozen
 from minijax.ir import doc as pp
 from minijax.ir.doc import Doc
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 from minijax.ir.pretty import Printer
 from minijax.tools.compare.passes import Passes
 from minijax.tools.documents.document import OWN, Columns, Line, Pair, Segment, split_lines
-from minijax.tools.frozen import Frozen
 
 # Equations of each jaxpr that are compared; aligning takes more than linear time.
 MOST_EQUATIONS = 300

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
+from minijax.core.named import Frozen
 from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
 from minijax.ir.pretty import Printer
 from minijax.tools.documents.words import plural, shortened
-from minijax.tools.frozen import Frozen
 
 MOST_EQUATIONS = 100
 # A tooltip's characters.

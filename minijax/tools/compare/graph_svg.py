@@ -13,10 +13,10 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from minijax.core.named import Frozen
 from minijax.tools.compare.graph import Graph, GraphNode
 from minijax.tools.documents.theme import STYLES, visible
 from minijax.tools.documents.words import shortened
-from minijax.tools.frozen import Frozen
 
 # Pixels.
 _CHARACTER, _HEIGHT, _LINE = 7.0, 38.0, 14.0

@@ -18,6 +18,7 @@ import numpy as np
 from minijax.api import block_until_ready, jit, make_jaxpr
 from minijax.config import config
 from minijax.core.array import is_array_like
+from minijax.core.named import Frozen
 from minijax.extend.core import JaxprSyntaxError, parse_jaxpr
 from minijax.interop import realjax
 from minijax.ir.jaxpr import ClosedJaxpr, is_effectful
@@ -25,7 +26,6 @@ from minijax.pytree import tree_leaves
 from minijax.tools.compare import passes
 from minijax.tools.documents.document import Line, Row, Text, line
 from minijax.tools.documents.words import seconds_text, shortened
-from minijax.tools.frozen import Frozen
 from minijax.tools.session import targets
 from minijax.tools.session.targets import Target
 

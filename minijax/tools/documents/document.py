@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
+from minijax.core.named import Frozen
 from minijax.ir import doc as pp
-from minijax.tools.frozen import Frozen
 
 Segment = tuple[str, str]  # (role, text)
 Line = tuple[Segment, ...]

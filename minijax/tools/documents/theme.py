@@ -10,8 +10,8 @@ counts) or 'none' (bold and reverse only). 'auto', the user's usual choice, is o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
+from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import Document, Highlighter, Line, lay_out
 from minijax.tools.documents.fold import folded
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from minijax.api.misses import Difference
 from minijax.core.guards import Guard, guards
+from minijax.core.named import Frozen
 from minijax.errors import RecompilationError
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
 from minijax.tools.documents.words import seconds_text
-from minijax.tools.frozen import Frozen
 from minijax.tools.recording.panels import KINDS
 from minijax.tools.recording.records import CacheRecord, PhaseRecord, Recording
 

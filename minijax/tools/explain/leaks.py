@@ -13,8 +13,8 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
-from minijax.tools.frozen import Frozen
 
 # Leaks that are described; all are counted.
 MOST_LEAKS = 12

@@ -22,6 +22,7 @@ from minijax.api import vjp
 from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import dtypes, observe
 from minijax.core.array import as_array, get_aval
+from minijax.core.named import Frozen
 from minijax.core.trace import Tracer, state
 from minijax.interpreters import transpose
 from minijax.interpreters.partial_eval import custom_rule_calls
@@ -30,7 +31,6 @@ from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
-from minijax.tools.frozen import Frozen
 
 # After so many equations loops and calls are run as a whole, so that one may be named in place of its part.
 MOST_EQUATIONS = 200_000

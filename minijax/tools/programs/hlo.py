@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from minijax.core.named import Frozen
 from minijax.tools.documents.words import plural
-from minijax.tools.frozen import Frozen
 
 # The patterns are compiled by ``re`` at their first use: few sessions use them all, and every session starts.
 # ``%3 = stablehlo.add ...``, ``%3:2 = "stablehlo.sort"(...``, ``%3 = call @f(...)``

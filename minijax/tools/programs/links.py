@@ -14,13 +14,13 @@ from functools import cached_property
 from typing import Any
 
 from minijax.api.compile import JitFunction, jit
+from minijax.core.named import Frozen
 from minijax.core.names import names_of
 from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, is_effectful
 from minijax.ir.pretty import Printer
 from minijax.lowering.places import ModulePlaces, Place, extent, text_line
 from minijax.ops.call import compiled, lowered_places
-from minijax.tools.frozen import Frozen
 from minijax.tools.programs import hlo
 
 # Of longer programs the first so many lines are kept: a recording holds a copy of every pane.

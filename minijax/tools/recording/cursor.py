@@ -11,9 +11,9 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from minijax.tools.frozen import Frozen
+from minijax.core.named import Frozen, NamedTuple
 from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minijax.core.named import Frozen
 from minijax.ir.doc import Doc, cut_rows
 from minijax.ir.jaxpr import Jaxpr
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.frozen import Frozen
 
 
 class TracerRecord(Frozen):

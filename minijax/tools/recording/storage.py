@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from minijax.core.named import Frozen
 from minijax.ir.doc_table import read_table
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools import files
-from minijax.tools.frozen import Frozen
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
 from minijax.tools.recording import records as schema
 from minijax.tools.recording.records import JaxprRecord, Recording

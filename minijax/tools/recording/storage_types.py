@@ -9,9 +9,9 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.core.named import Frozen
 from minijax.ir.doc import Doc
 from minijax.ir.doc_table import DocTable
-from minijax.tools.frozen import Frozen
 
 # Larger integers than this are not exact everywhere that reads JSON.
 LARGEST = 2**53

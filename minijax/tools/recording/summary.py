@@ -16,10 +16,10 @@ from typing import Any
 
 from minijax import errors
 from minijax.core import observe
+from minijax.core.named import Frozen
 from minijax.core.trace import Tracer, state
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.frozen import Frozen
 from minijax.tools.programs import hlo
 from minijax.tools.recording import preview
 from minijax.tools.recording.copy import Copier

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minijax.core.named import Frozen
 from minijax.tools.documents.document import Document
-from minijax.tools.frozen import Frozen
 from minijax.tools.recording.records import Recording
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Document, Highlighter, Printout, document, line, text
-from minijax.tools.frozen import Frozen
 from minijax.tools.live.stack import Live
 from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder

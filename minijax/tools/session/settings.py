@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minijax.tools.frozen import Frozen
+from minijax.core.named import Frozen
 from minijax.tools.recording.panels import PANELS
 from minijax.tools.usage import did_you_mean
 

@@ -22,11 +22,11 @@ import numpy as np
 from minijax.api import make_jaxpr
 from minijax.api.compile import JitFunction
 from minijax.core.array import Array, is_array_like
+from minijax.core.named import Frozen
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
-from minijax.tools.frozen import Frozen
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.specs import expression_text, spec
 from minijax.tools.usage import UsageError

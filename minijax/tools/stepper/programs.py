@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minijax.core.named import Frozen
 from minijax.tools.documents.document import MARK, Block, Code, Document, Line, Segment, document, line, text
-from minijax.tools.frozen import Frozen
 from minijax.tools.programs.link_views import equations_text, places_text
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
 from minijax.tools.recording.cursor import Cursor

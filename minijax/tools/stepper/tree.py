@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minijax.core.named import Frozen
 from minijax.tools.documents.document import MARK, Line, Segment, line
-from minijax.tools.frozen import Frozen
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Moment
 from minijax.tools.recording.log import MOST_INDENT, outcome, record_line
 from minijax.tools.recording.records import BindRecord, ScopeRecord
