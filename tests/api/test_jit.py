@@ -1,6 +1,8 @@
 """``jit``: once per signature, results on the device, caches that keep nothing alive."""
 
+import copy
 import gc
+import pickle
 import weakref
 from typing import Any
 
@@ -294,3 +296,12 @@ def test_a_repeated_call_refuses_a_deleted_array() -> None:
     minijax.jit(lambda x: x * 2, donate_argnums=0)(x)
     with pytest.raises(RuntimeError, match="deleted"):
         f(x)
+
+
+def test_a_jitted_function_is_copied_after_a_call() -> None:
+    """What it has compiled stays behind; its options go along."""
+    jitted = minijax.jit(jnp.roll, static_argnums=1)
+    assert jitted(jnp.arange(3), 1).tolist() == [2, 0, 1]
+    for again in (copy.copy(jitted), copy.deepcopy(jitted), pickle.loads(pickle.dumps(jitted))):
+        assert again is not jitted and again.static_argnums == jitted.static_argnums
+        assert again(jnp.arange(3), 1).tolist() == [2, 0, 1]
