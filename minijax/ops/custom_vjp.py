@@ -155,7 +155,8 @@ def refuse_forward_mode(*args: Any, **params: Any) -> Any:
 custom_lin_p.def_impl(refuse_forward_mode)
 lowering_rules[custom_lin_p] = refuse_forward_mode
 axis_rules[custom_lin_p] = refuse_forward_mode
-jvp_rules[custom_lin_p] = refuse_forward_mode
+# differentiated again: no rule, as in JAX
+jvp_rules.holes[custom_lin_p] = "a custom_vjp function has no forward-mode derivative: take grad where jvp was taken"
 
 
 def custom_lin_params(eqn: JaxprEqn, printer: Printer) -> Params:

@@ -115,6 +115,19 @@ def symbolic_of_wrong_shape(ns: Any) -> Any:
 PAIR = "must produce a pair (list or tuple of length two)"
 CLOSED = "Detected differentiation of a custom_vjp function with respect to a closed-over value. That isn't supported"
 FORWARD_MODE = "can't apply forward-mode autodiff (jvp) to a custom_vjp function."
+# how the forward-mode derivative of a custom_vjp function is differentiated once more
+SECOND_ORDER: dict[str, Callable[[Any, Any], Any]] = {
+    "grad": lambda n, g: n.grad(g)(ONE),
+    "grad of jit": lambda n, g: n.grad(n.jit(g))(ONE),
+    "jit of grad": lambda n, g: n.jit(n.grad(g))(ONE),
+    "linearize": lambda n, g: n.linearize(g, ONE),
+    "vjp": lambda n, g: n.vjp(g, ONE),
+    "vmap of grad": lambda n, g: n.vmap(n.grad(g))(np.ones(3, np.float32)),
+    "grad of checkpoint": lambda n, g: n.grad(n.checkpoint(g))(ONE),
+    "jvp of jit": lambda n, g: n.jvp(n.jit(g), (ONE,), (ONE,)),
+    "grad of scan": lambda n, g: n.grad(lambda x: n.lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0])(ONE),
+    "grad of cond": lambda n, g: n.grad(lambda x: n.lax.cond(x > 0, g, g, x))(ONE),
+}
 # name -> (what raises in both libraries, JAX's essential words)
 REFUSED: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
     "no jvp": (lambda ns: undefined(ns, "custom_jvp"), ("No JVP defined for custom_jvp function cube using defjvp.",)),
@@ -189,6 +202,15 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
         lambda ns: vjp_in_forward_mode(ns, lambda n, f: n.jit(lambda x: n.jvp(f, (x,), (x,)))(ONE)),
         (FORWARD_MODE,),
     ),
+    **{
+        f"forward mode, then {name}": (
+            lambda ns, again=again: vjp_in_forward_mode(
+                ns, lambda n, f: again(n, lambda x: n.jvp(f, (x,), (ONE,))[1])
+            ),
+            ("Differentiation rule for 'custom_lin' not implemented",),
+        )
+        for name, again in SECOND_ORDER.items()
+    },
     "linearize": (lambda ns: vjp_in_forward_mode(ns, lambda n, f: n.linearize(f, ONE)[1](ONE)), (FORWARD_MODE,)),
     "jvp closes over": (lambda ns: closing_over(ns, scaled_jvp, False), ("ncountered an unexpected tracer",)),
     "jvp closes over its input": (lambda ns: closing_over(ns, scaled_jvp, True), ("ncountered an unexpected tracer",)),
