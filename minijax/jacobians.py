@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.api.autodiff import check_input, check_output, jvp, on_leaves, vjp
+from minijax.api.autodiff import as_weak_as, check_input, check_output, jvp, on_leaves, vjp
 from minijax.api.batching import vmap
 from minijax.api.flat import avals_of, check_callable
 from minijax.core import dtypes
@@ -87,7 +87,7 @@ def jacfwd(
             return jvp(fun_of_leaves, tuple(leaves), tangents, has_aux)
 
         out_axes = (None, -1, None) if has_aux else (None, -1)
-        value, columns, *aux = vmap(push, out_axes=out_axes)(*_basis(avals))
+        value, columns, *aux = vmap(push, out_axes=out_axes)(*map(as_weak_as, avals, _basis(avals)))
         for y in tree_flatten(value)[0]:
             if holomorphic:
                 check_output("jacfwd", get_aval(y), holomorphic)

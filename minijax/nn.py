@@ -240,7 +240,7 @@ def logsumexp(
     peak = reductions.max(ufuncs.real(a), axes, None, keepdims, -np.inf, where)
     peak = lax.stop_gradient(lax.select(ufuncs.isfinite(peak), peak, lax.full_like(peak, 0)))
     shift = peak if keepdims else lax.expand_dims(peak, axes)
-    scaled = lax.exp(lax.sub(*promote("subtract", a, convert(shift, a.aval.dtype))))
+    scaled = lax.exp(lax.sub(a, convert(shift, a.aval.dtype)))
     if b is not None:
         scaled = lax.mul(scaled, b)
     total = reductions.sum(scaled, axes, keepdims=keepdims, where=where)

@@ -22,7 +22,6 @@ from minijax.numpy.promotion import (
     const,
     convert,
     ensure,
-    nonzero,
     promote,
     typed_scalar,
     weak_const,
@@ -159,7 +158,7 @@ def _logical(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
 
 
 def _truth(x: Any) -> Any:
-    return x if x.aval.dtype == BOOL else nonzero(x)
+    return x if x.aval.dtype == BOOL else ew.ne_p.bind(x, ew.const(x, 0))
 
 
 # ------------------------------------------------------------------------------------ one operand

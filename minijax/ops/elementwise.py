@@ -377,19 +377,30 @@ def reciprocal(x: Any) -> Any:
     return integer_pow_p.bind(x, y=-1)
 
 
+def _strong(x: Any, dtype: np.dtype) -> Any:
+    """``x`` as a strongly typed ``dtype``; a number is converted at once, as in JAX."""
+    aval = get_aval(x)
+    if aval.dtype == dtype and not aval.weak_type:
+        return x
+    if isinstance(x, LiteralArray):
+        return LiteralArray(dtype.type(x._value()), ShapedArray(aval.shape, dtype))
+    return convert_p.bind(x, new_dtype=dtype, weak_type=False)
+
+
 def pow_left(g: Any, ans: Any, x: Any, y: Any) -> Any:
-    x_aval, y_aval = get_aval(x), get_aval(y)
-    if dtypes.is_integer(y_aval.dtype):
+    dtype, of_integer = get_aval(x).dtype, dtypes.is_integer(get_aval(y).dtype)
+    if of_integer:
         shape = get_aval(ans).shape
         x, y = maybe_broadcast(shape, x), maybe_broadcast(shape, y)
-        y = convert_p.bind(y, new_dtype=x_aval.dtype, weak_type=False)
-        power = _pow(x, _sub(y, _full_like(y, 1)))
-        return _mul(g, select(_eq(y, const(y, 0)), _full_like(y, 0), _mul(_replace_zero(y), power)))
-    return _mul(g, _mul(y, _pow(x, _sub(y, _full_like(y, 1)))))
+    x, y = _strong(x, dtype), _strong(y, dtype)
+    power = _pow(x, _sub(y, _full_like(y, 1)))
+    if not of_integer:
+        return _mul(g, _mul(y, power))
+    return _mul(g, select(_eq(y, const(y, 0)), _full_like(y, 0), _mul(_replace_zero(y), power)))
 
 
 def pow_right(g: Any, ans: Any, x: Any, y: Any) -> Any:
-    return _mul(g, _mul(_log(_replace_zero(x)), ans))
+    return _strong(_mul(g, _mul(_log(_replace_zero(x)), ans)), get_aval(ans).dtype)
 
 
 def _replace_zero(x: Any) -> Any:

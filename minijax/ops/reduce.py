@@ -78,7 +78,8 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
             raise TypeError(
                 f"{name} does not accept dtype {dtype_name(x.dtype)}. Accepted dtypes are subtypes of number."
             )
-        return ShapedArray(reduced_shape(x, axes), x.dtype, x.weak_type)
+        weak = x.weak_type and accepts != BOOL_OR_INT
+        return ShapedArray(reduced_shape(x, axes), x.dtype, weak)
 
     return reduce_abstract
 
