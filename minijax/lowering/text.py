@@ -146,12 +146,16 @@ class FunctionWriter:
         """A scalar constant."""
         return self.constant(np.asarray(value, dtype), ShapedArray((), dtype))
 
-    def full(self, value: Any, aval: ShapedArray) -> str:
-        """A constant of one repeated value."""
+    def full(self, value: Any, aval: ShapedArray, scalars: bool = False) -> str:
+        """One value repeated: a scalar that is broadcast, as JAX writes it.
+
+        Where JAX broadcasts it even to a scalar, in rules that it writes by hand, ``scalars`` is true.
+        """
         if aval.dtype == dtypes.float0:
             return self.constant(value, aval)
-        text = f"stablehlo.constant dense<{element_text(np.asarray(value, aval.dtype)[()], aval.dtype)}>"
-        return self.emit(f"{text} : {mlir_type(aval)}")
+        scalar = ShapedArray((), aval.dtype)
+        name = self.constant(np.asarray(value, aval.dtype), scalar)
+        return self.broadcast(name, scalar, aval.shape, ()) if aval.shape or scalars else name
 
     def broadcast(self, x: str, source: ShapedArray, shape: tuple[int, ...], dims: Sequence[int]) -> str:
         """``x`` broadcast to ``shape``, its dimensions going to ``dims``."""

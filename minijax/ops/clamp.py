@@ -89,8 +89,8 @@ def _to_shape(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _clamp_lower(ctx: Any, avals: Any, out_avals: Any, low: str, x: str, high: str) -> str:
-    types = ", ".join(map(mlir_type, avals))
-    return ctx.emit(f"stablehlo.clamp {low}, {x}, {high} : ({types}) -> {mlir_type(out_avals[0])}")
+    low, x, high = ctx.broadcast_operands((low, x, high), avals, avals[1].shape)
+    return ctx.emit(f"stablehlo.clamp {low}, {x}, {high} : {mlir_type(avals[1])}")
 
 
 clamp_p = declare(

@@ -90,7 +90,10 @@ def _convert_transpose(ct: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool)
 def _convert_lower(
     ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: np.dtype, weak_type: bool
 ) -> str:
-    return convert_text(ctx, x, avals[0], new_dtype)
+    aval = avals[0]
+    if aval.dtype == new_dtype:  # only the weak type changes; JAX writes this as a conversion, too
+        return ctx.emit(f"stablehlo.convert {x} : {mlir_type(aval)}")
+    return convert_text(ctx, x, aval, new_dtype)
 
 
 def convert_text(ctx: Any, x: str, aval: ShapedArray, new_dtype: np.dtype) -> str:
@@ -110,7 +113,8 @@ def convert_text(ctx: Any, x: str, aval: ShapedArray, new_dtype: np.dtype) -> st
             if dtypes.is_signed(aval.dtype)
             else "UNSIGNED"
         )
-        return ctx.emit(f"stablehlo.compare NE, {x}, {ctx.full(0, aval)}, {kind} : ({ty}, {ty}) -> {out}")
+        x = ctx.emit(f"stablehlo.compare NE, {x}, {ctx.full(0, aval, scalars=True)}, {kind} : ({ty}, {ty}) -> {out}")
+        ty = out
     return ctx.emit(f"stablehlo.convert {x} : ({ty}) -> {out}")
 
 

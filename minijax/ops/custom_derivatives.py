@@ -429,9 +429,9 @@ def pruned_call(closed: ClosedJaxpr, used: Sequence[bool]) -> ClosedJaxpr:
     key = ("dce, inputs kept", tuple(used))
     if key not in closed.memo:
         pruned, _ = dce_jaxpr(closed.jaxpr, used, keep_inputs=True)
-        same = all(used) and len(pruned.eqns) == len(closed.eqns)
-        closed.memo[key] = closed if same else ClosedJaxpr(pruned, closed.consts)
-    return closed.memo[key]
+        # a jaxpr that held itself would not die with its last user
+        closed.memo[key] = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts)
+    return closed.memo[key] or closed
 
 
 def function_name(program: ClosedJaxpr | Jaxpr) -> str:

@@ -336,7 +336,9 @@ def _integer_pow_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, y: int) 
             break
         factor = ctx.emit(f"stablehlo.multiply {factor}, {factor} : {ty}")
     assert result is not None
-    return result if y > 0 else ctx.emit(f"stablehlo.divide {ctx.full(1, aval)}, {result} : {ty}")
+    if y > 0:
+        return result
+    return ctx.emit(f"stablehlo.divide {ctx.full(1, aval, scalars=y == -1)}, {result} : {ty}")
 
 
 def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
@@ -489,7 +491,7 @@ _exp: Callable[..., Any] = exp_p.bind
 
 def _exp2_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
     ty = mlir_type(avals[0])
-    scaled = ctx.emit(f"stablehlo.multiply {ctx.full(np.log(2.0), avals[0])}, {x} : {ty}")
+    scaled = ctx.emit(f"stablehlo.multiply {ctx.full(np.log(2.0), avals[0], scalars=True)}, {x} : {ty}")
     return ctx.emit(f"stablehlo.exponential {scaled} : {ty}")
 
 
@@ -510,8 +512,17 @@ log1p, log1p_p = unary(
 )
 
 
+def _logistic_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
+    """``1 / (1 + exp(-x))`` in operations: JAX does not use StableHLO's own, either."""
+    ty = mlir_type(avals[0])
+    minus = ctx.emit(f"stablehlo.negate {x} : {ty}")
+    power = ctx.emit(f"stablehlo.exponential {minus} : {ty}")
+    more = ctx.emit(f"stablehlo.add {ctx.full(1, avals[0])}, {power} : {ty}")
+    return ctx.emit(f"stablehlo.divide {ctx.full(1, avals[0])}, {more} : {ty}")
+
+
 logistic, logistic_p = unary(
-    "logistic", INEXACT, logistic_numpy, "logistic",
+    "logistic", INEXACT, logistic_numpy, _logistic_lower,
     lambda g, ans, x: _mul(g, _mul(ans, _sub(_one(ans), ans))),
     "The logistic function ``1 / (1 + exp(-x))``.",
 )

@@ -376,7 +376,8 @@ def _gather_lower(
     bounds = start_bounds(aval.shape, dimension_numbers, slice_sizes)
     inside, inside_aval = _inside_text(ctx, indices, index_aval, bounds)
     positions = batch_positions(dimension_numbers.offset_dims, out.ndim)
-    inside = ctx.broadcast(inside, inside_aval, out.shape, positions)
+    if out.shape != inside_aval.shape:
+        inside = ctx.broadcast(inside, inside_aval, out.shape, positions)
     flags = mlir_type(out.update(dtype=np.dtype(bool)))
     return ctx.emit(
         f"stablehlo.select {inside}, {taken}, {ctx.full(fill_value, out)} : {flags}, {mlir_type(out)}"
@@ -387,9 +388,11 @@ def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int
     """Write which vectors of ``indices`` are between 0 and ``bounds``; returns the name and the type."""
     ty, flags = mlir_type(aval), mlir_type(aval.update(dtype=np.dtype(bool)))
     vector = ShapedArray((len(bounds),), aval.dtype)
-    last = ctx.broadcast(
-        ctx.constant(np.array(bounds, aval.dtype), vector), vector, aval.shape, [aval.ndim - 1]
-    )
+    last = ctx.constant(np.array(bounds, aval.dtype), vector)
+    if aval.ndim > 1:  # in two steps, as JAX's own function of arrays does it
+        row = ShapedArray((1,) * (aval.ndim - 1) + vector.shape, aval.dtype)
+        last = ctx.broadcast(last, vector, row.shape, [aval.ndim - 1])
+        (last,) = ctx.broadcast_operands([last], [row], aval.shape)
     above = ctx.emit(
         f"stablehlo.compare GE, {indices}, {ctx.full(0, aval)}, SIGNED : ({ty}, {ty}) -> {flags}"
     )

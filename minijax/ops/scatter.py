@@ -461,9 +461,12 @@ _STABLEHLO_FIELDS = (
 def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int]) -> str:
     """Write ``indices`` moved to between 0 and ``bounds``; returns the name."""
     most = dtypes.iinfo(aval.dtype).max
-    last = np.array([min(b, most) for b in bounds], aval.dtype)
-    vector, ty = ShapedArray(last.shape, aval.dtype), mlir_type(aval)
-    high = ctx.broadcast(ctx.constant(last, vector), vector, aval.shape, [aval.ndim - 1])
+    vector, ty = ShapedArray((len(bounds),), aval.dtype), mlir_type(aval)
+    high = ctx.constant(np.array([min(b, most) for b in bounds], aval.dtype), vector)
+    # no more than the type of the indices holds: a bound is that already, but JAX has XLA find the minimum
+    high = ctx.emit(f"stablehlo.minimum {high}, {ctx.full(most, vector)} : {mlir_type(vector)}")
+    if aval.ndim > 1:
+        high = ctx.broadcast(high, vector, aval.shape, [aval.ndim - 1])
     return ctx.emit(f"stablehlo.clamp {ctx.full(0, aval)}, {indices}, {high} : ({ty}, {ty}, {ty}) -> {ty}")
 
 

@@ -143,7 +143,7 @@ def _select_lower(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str)
         if len(some) == 1:
             return some[0]
         half = len(some) // 2
-        bound = ctx.full(first + half, aval)
+        bound = ctx.full(first + half, aval, scalars=True)
         below = ctx.emit(f"stablehlo.compare LT, {which}, {bound}, {kind} : ({index}, {index}) -> {bools}")
         left, right = choose(first, some[:half]), choose(first + half, some[half:])
         return ctx.emit(f"stablehlo.select {below}, {left}, {right} : {bools}, {ty}")

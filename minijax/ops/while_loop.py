@@ -474,8 +474,7 @@ def _any(ctx: Any, pred: str, aval: ShapedArray) -> str:
 
 def _select(ctx: Any, pred: str, pred_aval: ShapedArray, new: str, old: str, aval: ShapedArray) -> str:
     """``new`` where ``pred``, whose axes lead, holds; ``old`` elsewhere."""
-    if pred_aval.shape != aval.shape:
-        pred = ctx.broadcast(pred, pred_aval, aval.shape, range(pred_aval.ndim))
+    pred = ctx.broadcast(pred, pred_aval, aval.shape, range(pred_aval.ndim))
     bools = mlir_type(ShapedArray(aval.shape, pred_aval.dtype))
     return ctx.emit(f"stablehlo.select {pred}, {new}, {old} : {bools}, {mlir_type(aval)}")
 
