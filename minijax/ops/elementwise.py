@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minijax.config import x64_enabled
 from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
@@ -29,6 +30,7 @@ from minijax.interpreters.vmap import batching_rules
 from minijax.ir.pretty import parse_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
+from minijax.ops.convert import convert
 from minijax.ops.convert import convert_element_type_p as convert_p
 from minijax.ops.elementwise_numpy import (
     abs_numpy,
@@ -117,9 +119,20 @@ neg, neg_p = unary("neg", NUM, np.negative, "negate", None, "The negative.")
 deflinear(neg_p, lambda ct, x: [_neg(ct)])
 _neg: Callable[..., Any] = neg_p.bind
 
-mul, mul_p = binary("mul", NUM, np.multiply, "multiply", [None, None], "The product.")
+_product, mul_p = binary("mul", NUM, np.multiply, "multiply", [None, None], "The product.")
 defbilinear(mul_p, lambda ct, x, y: unbroadcast(x.aval, _mul(ct, y)), lambda ct, x, y: unbroadcast(y.aval, _mul(x, ct)))
 _mul: Callable[..., Any] = mul_p.bind
+
+
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """The product; with ``out_dtype``, that of the operands converted to this type."""
+    if out_dtype is not None:
+        dtype = dtypes.canonicalize_dtype(dtypes.as_dtype(out_dtype), x64_enabled())
+        x, y = (convert(v, dtype, get_aval(v).weak_type) for v in (x, y))
+    return _mul(x, y)
+
+
+mul.__module__ = _product.__module__
 
 
 def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Callable[..., Any]:

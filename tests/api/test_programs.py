@@ -306,6 +306,15 @@ SAME: dict[str, Program] = {
     "unused_custom_vjp_in_a_scan": lambda ns: ns.jit(
         lambda z: ns.jvp(lambda x: ns.lax.scan(lambda c, _: (c * 2.0, identity(ns)(c)), x, None, 2)[0], (z,), (1.0,))
     )(2.0),
+    # lax.mul(out_dtype=)
+    "product_in_another_type": lambda ns: [
+        ns.lax.mul(np.full(2, 100, np.int8), np.full(2, 100, np.int8), out_dtype="int32"),
+        ns.lax.mul(np.ones(2, np.int8), X[:2], out_dtype=np.float32),
+        ns.lax.mul(1, 2, out_dtype="float32"),
+        ns.lax.mul(X, X, out_dtype=ns.numpy.float64),
+        ns.grad(lambda x: ns.lax.mul(x, x, out_dtype="float32").sum())(ns.numpy.full(2, 3, ns.numpy.bfloat16)),
+        ns.vmap(lambda x: ns.lax.mul(x, x, out_dtype="int32"))(X),
+    ],
     # lax.reduce
     **{f"reduce_{n}": (lambda ns, run=run: reduced(ns, lambda x: run(ns, x))) for n, run in REDUCTIONS.items()},
     "reduce_without_dimensions": lambda ns: ns.lax.reduce(M, 2.0, lambda a, b: a + b, ()),
