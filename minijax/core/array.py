@@ -163,12 +163,11 @@ class Array(AnyArray):
         value = np.asarray(self._value())
         if self.aval.size == 0:
             return f"Array([], shape={self.aval.shape}, dtype={name}{weak})"
-        body = np.array2string(value, prefix="Array(", separator=", ", suffix=f", dtype={name}{weak})")
-        last = body.rsplit("\n", 1)[-1]
+        body = np.array2string(value, prefix="Array(", separator=", ", suffix=",")
         tail = f"dtype={name}{weak})"
-        start = len("Array(") if "\n" not in body else 0
-        fits = start + len(last) + 2 + len(tail) <= np.get_printoptions()["linewidth"]
-        return f"Array({body}, {tail}" if fits else f"Array({body},\n      {tail}"
+        # JAX's measure and JAX's gap: a type that does not fit into the last line stays in it, further to the right
+        fits = len(body) - body.rfind("\n") + 2 + len(tail) <= np.get_printoptions()["linewidth"]
+        return f"Array({body},{' ' if fits else '      '}{tail}"
 
     def __copy__(self) -> Array:
         return self

@@ -246,6 +246,31 @@ def test_arrays_and_tracers_are_instances_of_the_public_class() -> None:
     assert seen == [True] * 7
 
 
+@pytest.mark.parametrize("width", [40, 75, 200])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((), "float32"),
+        ((4, 5), "float32"),
+        ((30,), "float32"),
+        ((1, 60), "float16"),
+        ((3, 4, 3), "int32"),
+        ((8,), "bool"),
+        ((2, 3), "complex64"),
+        ((2000,), "float32"),
+        ((0, 3), "float32"),
+        ((5,), "bfloat16"),
+    ],
+)
+def test_arrays_are_written_as_jax_writes_them(shape: tuple[int, ...], dtype: str, width: int) -> None:
+    x = np.random.default_rng(0).standard_normal(shape) * 3
+    theirs = jax.numpy.asarray(x).astype(dtype)
+    ours = jnp.asarray(np.asarray(theirs))
+    with np.printoptions(linewidth=width):
+        assert (repr(ours), str(ours)) == (repr(theirs), str(theirs))
+        assert repr(ours * 2) == repr(theirs * 2)
+
+
 def test_scalar_types_name_dtypes() -> None:
     assert jnp.zeros(2, jnp.float32).dtype == jnp.float32
     assert np.dtype(jnp.bfloat16).name == "bfloat16"

@@ -374,7 +374,8 @@ class Session:
         if not columns:
             return document(text(repr(value), wrap=False))
         with np.printoptions(linewidth=min(columns, np.get_printoptions()["linewidth"])):
-            said = repr(value)
+            # a type that does not fit into an array's last line stands below it, not beside it as in JAX's repr
+            said = repr(value).replace(",      dtype=", ",\n      dtype=")
         rest = len(said) - MOST_SHOWN
         if rest <= 0:
             return document(text(said, wrap=False))
