@@ -10,6 +10,7 @@ import traitlets
 from IPython.core.error import UsageError
 
 from minijax import errors
+from minijax.core import missed
 from minijax.ipython_ext.completion import matcher
 from minijax.ipython_ext.display import OBJECTS, Shown, bundle, html_formatter, text_formatter
 from minijax.ipython_ext.magics import MinijaxMagics
@@ -107,6 +108,7 @@ class Extension:
         if (info.raw_cell or "").lstrip().startswith("%"):
             return
         self.magics.session.unwatched = not self.magics.watch
+        self.magics.session.first_miss = missed.total()
         if self.magics.watch:
             self.recorder = Recorder("summary", info.raw_cell or "")
             self.recorder.__enter__()

@@ -48,16 +48,15 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
     if observe.observers:
         found = observe.staging_cache(found)
     body = found.get(key)
-    missed = None
     if body is None or observe.on_cache:
         explain = functools.partial(_explain, fun, transform)
-        missed = misses.announce("body", fun, key, body is not None, explain)
+        begun = misses.announce("body", fun, key, None if body is None else body.closed, explain)
     if body is None:
         flat = FlatFun(fun, in_tree, transform)
         closed = stage(flat, avals, describe(fun), label=transform)
         body = Body(closed, flat.out_tree)
         outer = [c for c in closed.consts if isinstance(c, Tracer)]
-        misses.store(found, key, body, outer, fun, transform, MAX_SIGNATURES, missed)
+        misses.store(found, key, body, closed, outer, fun, transform, MAX_SIGNATURES, begun)
     return body
 
 

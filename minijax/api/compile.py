@@ -194,15 +194,14 @@ class JitFunction:
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
-        missed = None
         if staged is None or observe.on_cache:
-            missed = misses.announce("staging", self.fun, key, staged is not None, self._explain)
+            found = None if staged is None else staged.closed
+            begun = misses.announce("staging", self.fun, key, found, self._explain)
         if staged is None:
             if not all(map(is_array_like, leaves)):  # such as an array of strings
                 check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
             staged = self._stage(avals, static, args, kwargs)
-            misses.store(cache, key, staged, staged.outer, self.fun, "jit", MAX_SIGNATURES, missed)
-            staged.closed.memo["missed"] = missed
+            misses.store(cache, key, staged, staged.closed, staged.outer, self.fun, "jit", MAX_SIGNATURES, begun)
         return staged, leaves, avals
 
     def _key(
@@ -325,6 +324,16 @@ class JitFunction:
             args, kwargs, static = self._split(args, kwargs)
         key, _, _ = self._key(args, kwargs, static)
         return self._explain(key) if self._get(self.cache, key) is None else None
+
+    def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
+        """What is to be said of a call with these arguments that is cached: which values that it closes over are not
+        what they were when it was traced; and the names of those that could have changed inside without being seen.
+        """
+        static: tuple[Any, ...] = ()
+        if self.takes_static:
+            args, kwargs, static = self._split(args, kwargs)
+        staged = self._get(self.cache, self._key(args, kwargs, static)[0])
+        return ("", ()) if staged is None else misses.explain_hit(staged.closed)
 
     def clear_cache(self) -> None:
         """Forget every staged and compiled signature."""

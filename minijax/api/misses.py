@@ -15,10 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
+from minijax.api import closed_over
 from minijax.api.differences import ADVICE, CallSignature, Difference, Miss, advice_about, differences, nearest
 from minijax.api.flat import describe, fun_name
 from minijax.core import missed, observe
 from minijax.core.guards import check, guards
+from minijax.core.named import NamedTuple
+from minijax.ir.jaxpr import ClosedJaxpr
 
 # Places of functions that are remembered; beyond it all are forgotten.
 MOST_PLACES = 1024
@@ -148,19 +151,27 @@ def _nothing() -> None:
 Explain = Callable[[Any, bool], Miss]
 
 
-def announce(cache: str, fun: Any, key: Any, found: bool, explain: Explain) -> missed.Missed | None:
+class Begun(NamedTuple):
+    """A miss whose function is about to be traced: the entry that is kept of it, if one is, and what was noted of what
+    the function reads besides its arguments."""
+
+    entry: missed.Missed | None
+    noted: closed_over.Noted
+
+
+def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
     """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
 
-    To be asked where there is an observer, or nothing was found. A miss is kept, and returned: ``store`` completes it.
-    None for a hit, for a body of the engine's own, which has no place in the user's program, and where tracing again
-    was asked for.
+    ``explain(key)`` gives the reason, once it is needed. To be asked where there is an observer, or nothing was found.
+    Returns None for a hit; of a miss, what ``store`` completes. No entry is kept of a body of the engine's own, which
+    has no place in the user's program, nor where tracing again was asked for.
     """
+    if found is not None:
+        if cache != "body" or " at " in describe(fun):
+            observe.emit(observe.on_cache, cache, fun_name(fun), True, key, stale(found))
+        return None
     subject = describe(fun)
     told = cache != "body" or " at " in subject
-    if found:
-        if told:
-            observe.emit(observe.on_cache, cache, fun_name(fun), True, key, "")
-        return None
     # a class of the user's may print itself for who watches, not within a program that nobody asked anything of
     reprs = bool(observe.on_cache or guards)
     reason = _safely(explain, key, reprs) if told or guards else ""
@@ -168,7 +179,14 @@ def announce(cache: str, fun: Any, key: Any, found: bool, explain: Explain) -> m
         observe.emit(observe.on_cache, cache, fun_name(fun), False, key, reason)
     if guards:
         check("traced", fun_name(fun), lambda: reason)
-    return missed.add(cache, fun_name(fun), subject, reason) if told and reason is not RETRACED else None
+    entry = missed.add(cache, fun_name(fun), subject, reason) if told and reason is not RETRACED else None
+    return Begun(entry, closed_over.note(fun))
+
+
+def stale(closed: ClosedJaxpr) -> str:
+    """What has changed of what a cached program read when it was traced, in words; '' if nothing is known to have."""
+    noted = closed.memo.get("noted")
+    return closed_over.changes(noted) if noted else ""
 
 
 def _safely(explain: Explain, key: Any, reprs: bool) -> Miss:
@@ -180,25 +198,34 @@ def _safely(explain: Explain, key: Any, reprs: bool) -> Miss:
         return Miss([Difference("first", "", "", what)], "", 0)
 
 
+def explain_hit(closed: ClosedJaxpr) -> tuple[str, tuple[str, ...]]:
+    """``stale``, and the names of what could have changed inside without being seen."""
+    return stale(closed), closed_over.unknowable(closed.memo.get("noted", ()))
+
+
 def store(
     cache: dict[Any, Any],
     key: Any,
     staged: Any,
+    closed: ClosedJaxpr,
     outer: Sequence[Any],
     fun: Any,
     kind: str,
     most: int,
-    entry: missed.Missed | None,
+    begun: Begun | None,
 ) -> None:
     """Put what ``fun`` was ``staged`` to into a ``cache`` of the ``kind`` 'jit', 'scan', ...
 
-    ``entry`` is what ``announce`` returned: the miss that has now been traced.
+    ``closed`` is its jaxpr, ``begun`` what ``announce`` returned: the miss that has now been traced.
 
     Not if it closes over the tracers ``outer``: they belong to one run of an outer transformation, and so does what
     was staged. Where there are ``most`` signatures already, the earliest makes room.
     """
-    if entry is not None:
-        entry.traced()
+    assert begun is not None  # nothing was found
+    if begun.entry is not None:
+        begun.entry.traced()
+        closed.memo["missed"] = begun.entry
+    closed.memo["noted"] = begun.noted
     if outer:
         _note_closed_over(fun, key, outer)
         return

@@ -112,17 +112,16 @@ class PmapFunction:
         in_tree, avals, *_ = key
         cache = observe.staging_cache(self.cache) if observe.observers else self.cache
         staged = self._get(cache, key)
-        missed = None
         if staged is None or observe.on_cache:
-            missed = misses.announce("staging", self.fun, key, staged is not None, self._explain)
+            found = None if staged is None else staged.params["jaxpr"]
+            begun = misses.announce("staging", self.fun, key, found, self._explain)
         if staged is None:
             axes = self._in_axes(in_axes, dynamic, leaves)
             local, total = self._sizes(leaves, axes, in_tree, static)
             params, outer, out_tree = self._stage(in_tree, avals, axes, local, total, static)
             params["donated_invars"] = (*[False] * len(outer), *self._donated(len(args), dynamic, kwargs))
             staged = StagedPmap(params, outer, in_tree, out_tree)
-            misses.store(cache, key, staged, outer, self.fun, "pmap", MAX_SIGNATURES, missed)
-            params["jaxpr"].memo["missed"] = missed
+            misses.store(cache, key, staged, params["jaxpr"], outer, self.fun, "pmap", MAX_SIGNATURES, begun)
         return staged, leaves
 
     def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
@@ -130,6 +129,12 @@ class PmapFunction:
         dynamic, static, _ = self._split(args)
         key, _ = self._key(dynamic, static, kwargs)
         return self._explain(key) if self._get(self.cache, key) is None else None
+
+    def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
+        """As that of ``jit``: what is to be said of a call that is cached."""
+        dynamic, static, _ = self._split(args)
+        staged = self._get(self.cache, self._key(dynamic, static, kwargs)[0])
+        return ("", ()) if staged is None else misses.explain_hit(staged.params["jaxpr"])
 
     def _get(self, cache: dict[Any, StagedPmap], key: tuple[Any, ...]) -> StagedPmap | None:
         try:

@@ -6,11 +6,11 @@ is one user's state at either of them. Nothing here prints, and nothing here imp
 
 From Python: ``record(f, *args)`` runs a call and gives its result together with the recording.
 ``no_recompile()`` raises, with the explanation, where something would be traced or compiled; ``explain_cache_miss(f,
-*args)`` tells what a call would find in the cache.
+*args)`` tells what a call would find in the cache, and ``explain_misses()`` the latest misses, watched or not.
 """
 
-from minijax.tools.explain.caches import CacheAnswer, explain_cache_miss, no_recompile
+from minijax.tools.explain.caches import CacheAnswer, explain_cache_miss, explain_misses, no_recompile
 from minijax.tools.recording.recorder import Recorder, record
 from minijax.tools.recording.records import Recording
 
-__all__ = ["CacheAnswer", "Recorder", "Recording", "explain_cache_miss", "no_recompile", "record"]
+__all__ = ["CacheAnswer", "Recorder", "Recording", "explain_cache_miss", "explain_misses", "no_recompile", "record"]

@@ -19,8 +19,8 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import enable_x64, grad, jit, lax, vmap
+from minijax.api import closed_over, misses
 from minijax.api import compile as api_compile
-from minijax.api import misses
 from minijax.api.differences import CallSignature, Miss, nearest, type_advice
 from minijax.config import trace_key
 from minijax.core import dtypes, missed, observe
@@ -619,3 +619,158 @@ def test_a_kept_miss_keeps_nothing_of_the_users_alive() -> None:
     refs = run()
     gc.collect()
     assert len(missed.since(began)) > 4 and [ref() for ref in refs] == [None] * len(refs)
+
+
+# --- what a cached program closes over ----------------------------------------------------------------------------
+
+CLOSING = """
+import functools
+import numpy as np
+from minijax import jit, lax
+import minijax.numpy as jnp
+
+scale, name, table, weights, unused, calls = 2.0, "sum", {"a": 1}, np.ones(3), 1, 0
+flags = (1, True, None)
+
+class Config:
+    def __init__(self):
+        self.rate, self.scale = 0.5, 7.0
+
+    def step(self, x):
+        return x * self.rate
+
+config = Config()
+
+def helper(x):
+    return x * scale
+
+def made(offset):
+    def f(x):
+        return x + offset
+    def change(value):
+        nonlocal offset
+        offset = value
+    return f, change
+
+closing, change = made(1.0)
+
+def counting(x):
+    global calls
+    calls += 1
+    return x * config.rate
+
+FUNCTIONS = {
+    "global": lambda x: x * scale,
+    "nested code": lambda x: (lambda y: y * scale)(x),
+    "helper": lambda x: helper(x),
+    "jitted helper": lambda x: inner(x),
+    "partial": functools.partial(lambda n, x: x * scale * n, 2.0),
+    "closure": closing,
+    "text": lambda x: x if name == "sum" else -x,
+    "tuple": lambda x: x * flags[0],
+    "object": lambda x: x * jnp.asarray(weights)[0],
+    "attribute": lambda x: x * config.rate,
+    "method": config.step,
+    "attribute of that name": lambda x: x * config.scale,
+    "local of that name": lambda x: [x * scale for scale in (1.0,)][0],
+    "not read": lambda x: x,
+    "counting": counting,
+    "inside": lambda x: x * table["a"],
+}
+inner = jit(helper)
+"""
+
+# function -> what is run after it was traced -> what is said of it; nothing where its program is what it would be again
+STALE = {
+    "global": ("scale = 3.0", "scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"),
+    "nested code": ("scale = 3.0", "scale was 2.0 when"),
+    "helper": ("scale = 3.0", "scale was 2.0 when"),
+    "jitted helper": ("scale = 2", "scale was 2.0 when it was traced and is 2 now"),
+    "partial": ("scale = 3.0", "scale was 2.0 when"),
+    "closure": ("change(5.0)", "offset was 1.0 when it was traced and is 5.0 now"),
+    "text": ("name = 'mean'", "name was 'sum' when it was traced and is 'mean' now"),
+    "tuple": ("flags = (1, 1, None)", "flags was (1, True, None) when"),
+    "object": ("weights = np.ones(3)", "weights is another ndarray than when it was traced: the program still uses"),
+    "attribute": ("config.rate = 0.25", "config.rate was 0.5 when it was traced and is 0.25 now"),
+    "method": ("config.rate = 0.25", "self.rate was 0.5 when it was traced and is 0.25 now"),
+    "attribute of that name": ("scale = 3.0", ""),
+    "local of that name": ("scale = 3.0", ""),
+    "not read": ("scale = 3.0; unused = 2", ""),
+    "counting": ("calls = 99", ""),
+    "inside": ("table['a'] = 5", ""),
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_a_hit_says_what_the_program_still_uses(name: str) -> None:
+    space: dict[str, Any] = {"__name__": "program"}
+    exec(compile(CLOSING, "<program>", "exec"), space)
+    change, expected = STALE[name]
+    f = jit(space["FUNCTIONS"][name])
+    f(1.0)
+    assert f.explain_cache_hit(1.0)[0] == "" and f.explain_cache_hit(jnp.ones(3)) == ("", ())
+    exec(change, space)
+    stale, unseen = f.explain_cache_hit(1.0)
+    assert stale.startswith(expected) and bool(stale) == bool(expected)
+    assert unseen == {"inside": ("table",), "object": ("weights",)}.get(name, ())
+    with observe.watching(Reasons()) as watch:
+        f(1.0)
+    assert watch.seen == [stale]
+    f.clear_cache()
+    f(1.0)
+    assert f.explain_cache_hit(1.0)[0] == ""
+
+
+def test_a_helper_defined_again_and_bodies_of_loops() -> None:
+    space: dict[str, Any] = {"__name__": "program"}
+    exec(compile(CLOSING, "<program>", "exec"), space)
+    f = jit(space["FUNCTIONS"]["helper"])
+    f(1.0)
+    exec("def helper(x): return x", space)
+    assert f.explain_cache_hit(1.0)[0].startswith("helper is another function than when it was traced")
+    exec("def body(c, x): return c * scale, x", space)
+    lax.scan(space["body"], 1.0, jnp.ones(3))
+    space["scale"] = 3.0
+    with observe.watching(Reasons()) as watch:
+        lax.scan(space["body"], 1.0, jnp.ones(3))
+    assert watch.seen == ["scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"]
+
+
+def test_what_is_noted_of_closures_keeps_nothing_alive_and_runs_nothing() -> None:
+    class Proxy:
+        def __getattribute__(self, name: str) -> Any:
+            raise AssertionError(f"{name} was read")
+
+    class Box:
+        pass
+
+    def made() -> tuple[Any, list[Any], dict[str, Any]]:
+        proxy, box, big = Proxy(), Box(), jnp.ones(1000)
+        box.big = big  # type: ignore[attr-defined]
+
+        def helper(x: Any) -> Any:
+            return x + big.sum() + (0.0 if proxy is None else 1.0) + box.big.sum()  # type: ignore[attr-defined]
+
+        held = {"helper": helper}
+        exec("def f(x): return helper(x)", held)
+        return jit(held["f"]), [weakref.ref(box), weakref.ref(helper)], held
+
+    f, refs, held = made()
+    f(1.0)
+    (staged,) = f.cache.values()
+    assert len(staged.closed.memo["noted"]) >= 4
+    del held["helper"]
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None] and f.explain_cache_hit(1.0)[0] == ""
+
+
+def test_what_is_noted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_over, "MOST_NAMES", 20)
+    space: dict[str, Any] = {f"n{i}": i for i in range(100)}
+    exec("def f(x): return x * (" + " + ".join(f"n{i}" for i in range(100)) + ")", space)
+    assert len(closed_over.note(space["f"])) == 20
+    monkeypatch.setattr(closed_over, "MOST_FUNCTIONS", 3)
+    space = {"f0": None}
+    for i in range(10):
+        exec(f"def f{i + 1}(x): return f{i}(x)", space)
+    assert [entry.name for entry in closed_over.note(space["f10"])] == ["f9", "f8", "f7"]

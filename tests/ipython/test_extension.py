@@ -373,7 +373,11 @@ def test_why_does_not_speak_of_an_earlier_line_as_the_last(shell):
     assert "not watched" not in repr(run(shell, "%why"))
     printed(shell, "jit(f)(jnp.ones(3))")
     said = repr(run(shell, "%why"))
-    assert said.startswith("the last cell was not watched") and "before it: f(3.0)" in said
+    assert said.startswith("the last cell was not watched") and "x: f32[] (weak_type) became f32[3]" in said
+    assert re.search(r"at +.*\(<module>\)", said) and re.search(r"cost +trace .* compile", said)
+    printed(shell, "jit(f)(jnp.ones(3))")
+    assert "no cache of minijax missed in it" in repr(run(shell, "%why"))
+    assert "became f32[3]" in repr(run(shell, "%why --history"))
     printed(shell, "%panels on")
     printed(shell, "jit(f)(jnp.ones(4))")
     assert "not watched" not in repr(run(shell, "%why")) and "f32[4]" in repr(run(shell, "%why"))

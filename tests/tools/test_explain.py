@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from typing import Any
@@ -12,14 +13,17 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import grad, jit, lax, vmap
+from minijax.core import missed
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
 from minijax.errors import RecompilationError
-from minijax.tools import explain_cache_miss, no_recompile
+from minijax.tools import explain_cache_miss, explain_misses, no_recompile
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
-from minijax.tools.explain.caches import why_document
-from minijax.tools.recording.records import JaxprRecord, PhaseRecord, Recording
+from minijax.tools.explain.caches import kept_document, why_document
+from minijax.tools.recording.panel_data import panel_data
+from minijax.tools.recording.records import CacheRecord, JaxprRecord, PhaseRecord, Recording
+from minijax.tools.recording.storage import to_json
 from minijax.tools.session.session import Session
 
 
@@ -268,13 +272,104 @@ def test_why_tells_a_miss_that_repeats_once(session: Session) -> None:
     assert "number 6 made there" in text
     text = shown(session, "h = jit(lambda x: x)", "for i in range(2, 6): h.trace(jnp.ones(i))", "%why")
     assert "<lambda> was traced ×3" in text and "x: f32[4] became f32[5]" in text
-    names = [f"f_{'x' * i}" for i in range(15)]
-    text = shown(
-        session,
-        "".join(f"def {n}(x): return x\n" for n in names) + f"[jit(f).trace(1.0) for f in ({', '.join(names)})];",
-        "%why",
-    )
-    assert "and 3 more kinds of misses" in text
+    reasons = [line.split() for line in text.splitlines() if " became " in line]
+    assert [" ".join(words).removeprefix("why ") for words in reasons] == [
+        f"x: f32[{i}] became f32[{i + 1}]" for i in range(2, 5)
+    ]
+
+
+def recompiled(number: int) -> Recording:
+    """A recording of so many misses, of ever new shapes, dtypes and functions."""
+    reasons = [(f"f{i % 7}", f"x: f32[{i}] became {'f32' if i % 3 else 'i32'}[{i + 1}]") for i in range(number)]
+    misses = [CacheRecord(i, "staging", name, False, reason, "Pad x.") for i, (name, reason) in enumerate(reasons)]
+    return Recording("summary", caches=tuple(misses))
+
+
+def test_why_tells_every_miss_and_past_its_bound_how_many_more() -> None:
+    for number, everything in ((100, False), (250, True)):
+        text = plain(why_document(recompiled(number), everything), 100)
+        assert all(f"x: f32[{i}] became" in text for i in range(number)) and " more " not in text
+    text = plain(why_document(recompiled(250)), 100)
+    assert text.count(" became ") == 100 and "150 more of 250 misses before these (%why --all tells them all)" in text
+    many = Recording("summary", caches=recompiled(3).caches, cut=(("cache misses", 7), ("cache hits", 9)))
+    text = plain(why_document(many), 100)
+    assert "and 7 more misses, which were counted and not kept" in text and "and 9 hits of other functions" in text
+
+
+def test_two_hundred_thousand_watched_calls_with_forty_recompilations(session: Session) -> None:
+    """Every miss is told, with its reason, however many hits there are between them.
+
+    Most calls are ``h.trace(...)``, which asks the cache as ``h(...)`` does and runs nothing.
+    """
+    lines = [
+        "h = jit(lambda x, y: x)",
+        "kinds = [jnp.ones(n, d) for n in range(1, 21) for d in ('float32', 'int8')]",
+        "for x in kinds:\n    for _ in range(50): h(x, 1.0)\n    for _ in range(4950): h.trace(x, 1.0)",
+    ]
+    for each in lines:
+        outcome = session.run_line(each)
+    recording = outcome.recording
+    assert recording is not None and recording.cut == (("jaxprs", 16),) and not recording.truncated
+    expected = ["first call", "x: f32[1] became i8[1]"]
+    for n in range(2, 21):
+        # int8 is nearer to int8 of another size than to another dtype and size; the dtype alone nearer than the size
+        expected += [f"x: f32[{n - 1}] became f32[{n}]", f"x: f32[{n}] became i8[{n}]"]
+    misses = [record for record in recording.caches if not record.hit]
+    assert [record.reason for record in misses] == expected
+    assert [(record.hit, record.times) for record in recording.caches if record.hit] == [(True, 200_000 - 40)]
+    runs = [record for record in recording.phases if record.phase == "run"]
+    assert sum(record.times for record in runs) == recording.executions == 2000
+    for text in (
+        plain(session.run_line("%why").shown, 120),
+        plain(session.run_line("%panels --all").shown, 120),
+        json.dumps(panel_data(recording)),
+        json.dumps(to_json(recording)),
+    ):
+        assert [reason for reason in expected if not re.search(re.escape(reason) + r"(?!\d)", text)] == []
+    assert "hit ×199,960 <lambda>" in plain(session.run_line("%panels --all").shown, 120)
+    assert "hit <lambda> ×199,960" in plain(session.run_line("%why").shown, 120)
+    data = panel_data(recording)
+    assert data["truncated"] and data["cut"] == {"jaxprs": 16}
+    assert sum(each["times"] for each in data["cache"]) == 200_000
+    panel = plain(outcome.summary, 100)
+    assert "+37 more (%panels --all)" in panel and "hlo" in panel
+    # what the engine kept is the same, with lines and costs
+    kept = explain_misses()[-40:]
+    assert [each.reason for each in kept] == expected
+    assert {each.place for each in kept} == {"<minijax-8>:2 (<module>)"}
+    assert all(list(each.costs) == ["trace", "lower", "compile"] for each in kept)
+
+
+def test_misses_that_nobody_watched_are_told(session: Session) -> None:
+    fresh = Session(find, session.namespace)
+    assert "no cache of minijax missed in it. %why f(3.0) tells" in shown(fresh, "%why")
+    fresh.namespace["g"](session.namespace["p"], 2.0)  # before the session's first line
+    text = shown(fresh, "%why")
+    assert "nothing has been recorded yet" in text and "f was traced" in text and "why      first call" in text
+    assert f"at       {__file__}:" in text and re.search(r"cost +trace .* lower .* compile", text)
+    g = fresh.namespace["g"]
+    assert [(each.name, str(each.reason)) for each in explain_misses(g)][-1] == ("f", "first call")
+    assert explain_misses(scaled)[-1].subject == f"scaled at {__file__}:{scaled.__code__.co_firstlineno}"
+    text = shown(fresh, "1 + 1", "%why --history")
+    assert "f was traced" in text
+    text = shown(fresh, "%why --history --all")
+    made, kept = missed.total(), len(missed.since(0))
+    assert ("earlier misses were counted" in text) == (made > kept)
+    entries = missed.since(0)[-3:]
+    text = plain(kept_document(entries, 10), 100)
+    assert "7 earlier misses were counted: the engine keeps the latest 1,000" in text
+
+
+def test_calls_of_real_jax_are_said_not_to_be_seen(session: Session) -> None:
+    jax = pytest.importorskip("jax")
+    session.namespace["other"] = jax.jit(scaled)
+    for line in ("other(1.0, 2.0)", "1 + 1"):
+        text = " ".join(shown(session, line, "%why").split())
+        assert "called no jitted function" in text and "Calls of real JAX (jax.jit) are not seen here" in text
+    text = " ".join(shown(session, "%why other(1.0, 2.0)").split())
+    assert "%why cannot tell about other: it is scaled, a function made by JAX. Calls of real JAX" in text
+    del session.namespace["other"]
+    assert "real JAX" not in shown(session, "1 + 1", "%why")
 
 
 def test_why_about_programs_that_transformations_made(session: Session) -> None:

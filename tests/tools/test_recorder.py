@@ -19,9 +19,14 @@ from minijax.core import observe
 from minijax.core.array import Array
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer, stack_depth
-from minijax.tools.recording import summary
+from minijax.tools.documents.document import plain
+from minijax.tools.explain.caches import why_document
+from minijax.tools.recording import full, panels, sources, summary
+from minijax.tools.recording.log import log_document
+from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.recorder import Recorder, record
-from minijax.tools.recording.records import BindRecord, EquationRecord, RuleRecord, ScopeRecord
+from minijax.tools.recording.records import BindRecord, CacheRecord, EquationRecord, RuleRecord, ScopeRecord
+from minijax.tools.recording.storage import from_json, to_json
 
 
 def f(x):
@@ -208,6 +213,107 @@ def test_past_the_bound_it_counts_and_says_so(monkeypatch: pytest.MonkeyPatch):
     assert recording.truncated and recording.events > 100
     assert dict(recording.binds)["make_jaxpr:1"] == 100
     assert sum(1 for _ in recording.walk()) < 60
+
+
+def test_all_is_counted_though_details_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """A program that passes every bound on what a summary keeps."""
+    for bound, most in {
+        "MOST_JAXPRS": 3,
+        "MOST_PROGRAMS": 4,
+        "MOST_MISSES": 5,
+        "MOST_NAMES": 2,
+        "MOST_TEXT": 200,
+        "MOST_TEXT_IN_ALL": 700,
+        "MOST_TRACERS": 4,
+    }.items():
+        monkeypatch.setattr(summary, bound, most)
+    functions = [minijax.jit(types.FunctionType((lambda x: x * 2.0).__code__, globals(), f"f{i}")) for i in range(9)]
+    rules = [minijax.custom_jvp(jnp.sin) for _ in range(3)]
+    for i, each in enumerate(rules):
+        rule = lambda primals, tangents: (primals[0], tangents[0])  # noqa: E731
+        rule.__name__ = f"rule{i}"
+        each.defjvp(rule)
+
+    def run() -> None:
+        for _ in range(3):
+            for each in functions:
+                each(1.0)
+        for each in rules * 2:
+            minijax.jvp(each, (1.0,), (1.0,))
+
+    recording = watched(run)
+    assert [record.name for record in recording.caches if not record.hit] == [f"f{i}" for i in range(5)]
+    assert [(record.name, record.times) for record in recording.caches if record.hit] == [("f0", 2), ("f1", 2)]
+    assert recording.executions == 27
+    runs = [record for record in recording.phases if record.phase == "run"]
+    assert sum(record.times for record in runs) == 27 and runs[-1].name == summary.OTHERS
+    assert sum(record.own for record in recording.phases) <= recording.seconds
+    assert len(recording.modules) == len(recording.executables) == 4 and len(recording.jaxprs) == 3
+    assert "more characters were not kept" in recording.modules[0].text
+    assert recording.custom_rules == (("custom_jvp rule0", 2), ("custom_jvp rule1", 2))
+    cut = dict(recording.cut)
+    assert cut.pop("characters of programs") > 100 and cut.pop("phases told by function") > 0
+    assert recording.tracers_made - 4 <= cut["tracers"] < recording.tracers_made
+    assert cut == {
+        "tracers": cut["tracers"],
+        "jaxprs": recording.jaxprs_made - 3,
+        "lowered programs": 5,
+        "compiled programs": 5,
+        "cache misses": 4,
+        "cache hits": 14,
+        "rules written by hand": 2,
+    }
+    shown = plain(panels.summary(recording, everything=True), 400)
+    for said in ("5 lowered programs", "4 cache misses", "14 cache hits", "2 rules written by hand"):
+        assert f"{said}" in shown
+    assert f"{cut['tracers']} of them not described" in shown and f"+{cut['jaxprs']} more not kept" in shown
+    assert "and 4 more misses, which were counted and not kept" in plain(why_document(recording), 200)
+    data = panel_data(recording)
+    assert data["truncated"] and data["cut"] == dict(recording.cut)
+    assert from_json(to_json(recording)).cut == recording.cut
+
+
+def test_equal_neighbours_are_one_row():
+    def loss(w):
+        return jnp.sin(w) * w
+
+    square = minijax.jit(lambda x: x * x)
+
+    def run() -> None:
+        for _ in range(100):
+            minijax.grad(loss)(1.0)
+        for n in range(1, 51):
+            square(jnp.ones(n))
+
+    recording = watched(run)
+    text = plain(panels.summary(recording, everything=True), 100)
+    assert "linear part of loss · 4 equations ×100, the first shown" in text
+    assert [line.split()[:2] for line in text.splitlines() if line.startswith(" hlo")] == [["hlo", "×50"]]
+    assert text.count(" miss <lambda>: ") == 50
+    assert dict(recording.cut) == {"tracers": recording.tracers_made - 10, "jaxprs": 27}
+    assert [record["times"] for record in panel_data(recording)["jaxprs"]][:2] == [100, 1]
+    assert "+46 more (%panels --all)" in plain(panels.summary(recording), 100)
+
+
+def test_what_a_full_recording_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(full, "MOST_LINKED", 2)
+    monkeypatch.setattr(full, "MOST_HITS", 1)
+    monkeypatch.setattr(sources, "MOST_TEXT", 1000)
+    inner = [minijax.jit(types.FunctionType((lambda x: x * 2.0).__code__, globals(), f"f{i}")) for i in range(4)]
+    outer = minijax.jit(lambda x: sum(each(x) for each in inner))
+
+    def run() -> None:
+        for each in (*inner, outer):
+            each(1.0)
+            each(1.0)
+
+    recording = watched(run, "full")
+    cut = dict(recording.cut)
+    assert cut.pop("lines of sources") > 20 and cut == {"programs linked to their lines": 3}
+    hits = [node for _, node in recording.walk() if isinstance(node, CacheRecord) and node.hit]
+    assert len(hits) == sum(record.times for record in recording.caches if record.hit)
+    assert plain(log_document(recording), 200).endswith(" lines of sources") and len(recording.jaxprs) == 5
+    assert sum(record.times for record in recording.phases) == len(recording.phases)
 
 
 def test_a_long_chain_is_recorded_without_recursion():

@@ -390,7 +390,7 @@ def test_the_time_of_recording_a_tree_is_taken_off_the_phases():
 
 def test_many_long_jaxprs_are_kept_as_text(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(recorder_summary, "MOST_EQUATIONS_IN_ALL", 700)
-    recording = watched(lambda: [minijax.make_jaxpr(chain)(1.0) for _ in range(4)])
+    recording = watched(lambda: [minijax.make_jaxpr(chain)(1.0) for _ in range(4)], "full")
     assert [record.program is None for record in recording.jaxprs] == [False, False, True, True]
     shown = str(recording.jaxprs[-1].document())
     assert "... (102 more equations)" in shown and "... (298 more equations)" in str(

@@ -221,7 +221,8 @@ def test_a_summary_as_data():
     assert data["stack"] == ["eval", "partial_eval:1", "jvp:2"] and data["binds"] == {"eval": 4, "jvp:2": 3}
     assert data["hlo"] == [{"name": "g", "before": {"stablehlo.sine": 5}, "after": {"fusion": 1}}]
     assert data["jaxprs"][0]["text"].startswith("{ lambda ; a:f32[]. let") and data["jaxprs_made"] == 5
-    assert data["cache"][0] == {"cache": "staging", "name": "g", "hit": False, "reason": "first call"}
+    assert data["cache"][0] == {"cache": "staging", "name": "g", "hit": False, "reason": "first call", "times": 1}
+    assert data["truncated"] is False and data["cut"] == {}
     assert data["time"] == {"trace": 0.0002, "run": 9e-6}
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+from minijax.core import missed
 from minijax.core.trace import Tracer
+from minijax.interop.uses import jax_use
 from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
-from minijax.tools.explain.caches import answer_document, explain_cache_miss, why_document
+from minijax.tools.explain.caches import answer_document, explain_cache_miss, kept_document, why_document
 from minijax.tools.session import real_jax, specs, targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
@@ -23,28 +26,48 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 
-_NOTHING_YET = (
-    "nothing has been recorded yet: run something first (IPython watches cells after %panels on), or ask about a call, "
-    "as in %why f(3.0)"
-)
-_UNWATCHED = (
-    "the last cell was not watched: %panels on watches the next ones; %why f(3.0) tells what a call would find now"
+_UNWATCHED = "the last cell was not watched: misses are kept all the same, hits are counted after %panels on"
+_NO_MISS = "no cache of minijax missed in it"
+_REAL_JAX = (
+    "Calls of real JAX (jax.jit) are not seen here, neither hits nor misses: JAX logs its own after "
+    'jax.config.update("jax_explain_cache_misses", True).'
 )
 
 
 def run_why(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
+    everything = args["all"]
+    if args["history"]:
+        return Result(_kept(0, everything, f"no cache has missed so far: nothing was traced. {_ASK}"))
     if args["expr"]:
         return Result(_would_be(session, args["expr"]))
-    if session.recording is None:
-        return Result(document(text(_NOTHING_YET, role="muted")))
-    if session.unwatched:
-        notice = document(text(_UNWATCHED, role="warning"))
-        if not session.recording.caches:
-            return Result(notice)
-        before = line(("heading", "before it: "), session.recording.source.strip().partition("\n")[0])
-        return Result(notice + document(text(before)) + why_document(session.recording))
-    return Result(why_document(session.recording))
+    if session.unwatched or session.recording is None:
+        notice = (_UNWATCHED, "warning") if session.unwatched else ("nothing has been recorded yet", "muted")
+        shown = document(text(notice[0], role=notice[1])) + _kept(session.first_miss, everything, f"{_NO_MISS}. {_ASK}")
+        return Result(shown + _unseen_jax(session))
+    shown = why_document(session.recording, everything)
+    return Result(shown if session.recording.caches else shown + _unseen_jax(session))
+
+
+_ASK = "%why f(3.0) tells what a call would find now"
+
+
+def _kept(first: int, everything: bool, nothing: str) -> Document:
+    """The misses that the engine kept, from number ``first`` on."""
+    entries, made = missed.since(first), missed.total() - first
+    shown = kept_document(entries, made, everything)
+    if not made:
+        shown = document(text(nothing, role="muted"))
+    earlier = text(f"{first:,} misses before that: %why --history tells those that are kept", role="muted")
+    return shown + document(earlier) if first else shown
+
+
+def _unseen_jax(session: Session) -> Document:
+    """That calls of real JAX are not seen, where the user's names hold some of it."""
+    names = [value for name, value in list(session.namespace.items()) if not name.startswith("_")]
+    modules = [value.__name__ for value in names if isinstance(value, ModuleType)]
+    uses = "jax" in [name.partition(".")[0] for name in modules] or any(map(jax_use, filter(callable, names)))
+    return document(text(_REAL_JAX, role="warning")) if uses else Document()
 
 
 def _would_be(session: Session, expression: str) -> Document:
@@ -55,6 +78,8 @@ def _would_be(session: Session, expression: str) -> Document:
         raise UsageError(f"%why needs a call of a jitted function, such as f(3.0), not {expression!r}")
     fun, values, named = targets.captured(session, node)
     if not hasattr(fun, "explain_cache_miss"):
+        if use := jax_use(fun):
+            raise UsageError(f"%why cannot tell about {ast.unparse(node.func)}: it is {use}. {_REAL_JAX}")
         raise UsageError(
             f"%why needs a call of a jitted function, and {ast.unparse(node.func)} is none: write jit(f)(x)"
         )
@@ -150,9 +175,14 @@ def _whole(session: Session, text: str) -> targets.Target:
 COMMANDS = (
     Command(
         "why",
-        (Param("expr", "text", "a call of a jitted function: what would it find in the cache? It is not made."),),
+        (
+            Param("expr", "text", "a call of a jitted function: what would it find in the cache? It is not made."),
+            Param("all", "flag", "tell every miss, however many"),
+            Param("history", "flag", "tell the misses that are kept of the whole session, watched or not"),
+        ),
         "Why the last line was traced or compiled again: what differs from the nearest earlier call, by argument.\n\n"
         "It says too what that cost and what to change. What was found in a cache is counted. "
+        "Misses are kept by the engine, so that nothing need have been watched. "
         "With a call such as f(x), what that call would find now.",
         "%why",
         run_why,

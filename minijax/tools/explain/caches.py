@@ -5,11 +5,14 @@ from __future__ import annotations
 import bisect
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident
 from typing import Any
 
-from minijax.api.misses import Difference
+from minijax.api.differences import Difference
+from minijax.api.flat import describe
+from minijax.core import missed
 from minijax.core.guards import Guard, guards
 from minijax.core.named import Frozen
 from minijax.errors import RecompilationError
@@ -17,11 +20,21 @@ from minijax.tools.documents.document import Block, Document, Line, Row, Section
 from minijax.tools.documents.words import seconds_text
 from minijax.tools.recording.panels import KINDS
 from minijax.tools.recording.records import CacheRecord, PhaseRecord, Recording
+from minijax.tools.recording.summary import miss_record
 
-__all__ = ["CacheAnswer", "RecompilationError", "explain_cache_miss", "no_recompile", "why_document"]
+__all__ = [
+    "CacheAnswer",
+    "RecompilationError",
+    "explain_cache_miss",
+    "explain_misses",
+    "kept_document",
+    "no_recompile",
+    "why_document",
+]
 
-# Kinds of misses that are told.
-MOST_MISSES = 12
+# Misses that are told, each on a line of its own.
+MOST_MISSES = 100
+STALE_ADVICE = "Pass what changes as an argument; or call clear_cache() of the jitted function after changing it."
 # The phases that a miss is to blame for, in their order.
 _COSTS = ("trace", "linearize", "transpose", "lower", "compile")
 
@@ -75,7 +88,12 @@ class CacheAnswer(Frozen):
       reason: why it is not, as text.
       differences: what differs from the nearest earlier call: (kind, argument's path, before, now) each.
       advice: what to change.
-      earlier: how many other signatures are cached.
+      earlier: how many other signatures it was compared with.
+      known: how many are cached: of many the latest are compared.
+      stale: of a call that is cached, which values that the function closes over are not what they were when it was
+        traced, as text: the program goes on with what they were.
+      unseen: the names of lists, dictionaries, NumPy arrays and the like that it closes over: whether they have changed
+        inside is not known.
     """
 
     hit: bool
@@ -84,13 +102,16 @@ class CacheAnswer(Frozen):
     differences: tuple[Difference, ...] = ()
     advice: str = ""
     earlier: int = 0
+    known: int = 0
+    stale: str = ""
+    unseen: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.hit
 
     def __repr__(self) -> str:
         if self.hit:
-            return f"{self.name} is cached for these arguments"
+            return f"{self.name} is cached for these arguments{': ' + self.stale if self.stale else ''}"
         return f"{self.name} would be traced: {self.reason}\n{self.advice}"
 
 
@@ -105,8 +126,23 @@ def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Ca
     miss = asked(*args, **kwargs)
     name = getattr(fun, "__name__", type(fun).__name__)
     if miss is None:
-        return CacheAnswer(True, name)
-    return CacheAnswer(False, name, str(miss), miss.differences, miss.advice, miss.earlier)
+        stale, unseen = fun.explain_cache_hit(*args, **kwargs)  # type: ignore[attr-defined]
+        return CacheAnswer(True, name, stale=stale, unseen=unseen)
+    return CacheAnswer(False, name, str(miss), miss.differences, miss.advice, miss.earlier, miss.known)
+
+
+def explain_misses(fun: Callable[..., Any] | None = None) -> tuple[missed.Missed, ...]:
+    """The latest misses of the caches of jitted functions, of pmapped ones and of bodies of loops, the last one last.
+
+    The engine keeps them whether or not anybody watches: ``missed.MOST_KEPT`` of them, each with ``reason``, ``place``
+    (the user's line), ``costs`` (phase -> seconds) and ``number``, its place among all misses of this process. With
+    ``fun`` only those of functions defined where it is, called as it is.
+    """
+    entries = missed.since(0)
+    if fun is None:
+        return entries
+    subject = describe(getattr(fun, "__wrapped__", fun))
+    return tuple([entry for entry in entries if entry.subject == subject])
 
 
 # --- what %why shows ----------------------------------------------------------------------------------------
@@ -115,34 +151,86 @@ def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Ca
 def answer_document(answer: CacheAnswer) -> Document:
     """What a call would find in the cache."""
     if answer.hit:
-        return document(Row("cached", (line(("good", "hit"), f" {answer.name}: nothing would be traced"),)))
-    record = CacheRecord(0, "staging", answer.name, False, answer.reason, answer.advice, answer.earlier)
+        blocks: list[Block] = [Row("cached", (line(("good", "hit"), f" {answer.name}: nothing would be traced"),))]
+        if answer.stale:
+            blocks.append(stale_section(answer.name, answer.stale))
+        if answer.unseen:
+            said = f"whether {', '.join(answer.unseen)} changed inside since it was traced: only which object it is"
+            blocks.append(Row("not known", (line(("muted", said)),)))
+        return Document(tuple(blocks))
+    record = CacheRecord(0, "staging", answer.name, False, answer.reason, answer.advice, answer.earlier, answer.known)
     title = line(("warning", f"{answer.name} would be traced"))
-    return document(Section(title, tuple(_miss_rows(record, []))))
+    return document(Section(title, tuple(_miss_rows([], [record]))))
 
 
-def why_document(recording: Recording) -> Document:
+def why_document(recording: Recording, everything: bool = False) -> Document:
     """Each miss of the recording with what differed, what it cost and what to change; hits counted."""
     blocks: list[Block] = []
     costs = _costs(recording)
-    # the same miss again and again, as in a loop, is told once, by its last time
-    groups: dict[tuple[str, ...], list[CacheRecord]] = {}
-    for record in recording.caches:
-        if not record.hit:
-            alike = (record.cache, record.name, re.sub(r"\d+", "0", record.reason))
-            groups.setdefault(alike, []).append(record)
-    for records in [*groups.values()][:MOST_MISSES]:
-        phases = [phase for record in records for phase in costs.get(record.at, ())]
-        blocks.append(_miss_section(records[-1], phases, len(records)))
-    if len(groups) > MOST_MISSES:
-        blocks.append(text(f"and {len(groups) - MOST_MISSES} more kinds of misses", role="muted"))
-    blocks += _without_a_miss(recording, costs.pop(-1, []))
-    hits = [record.name for record in recording.caches if record.hit]
-    if hits:
-        parts = [f"{name} ×{hits.count(name)}" if hits.count(name) > 1 else name for name in dict.fromkeys(hits)]
-        blocks.append(Row("cached", (line(("good", "hit"), f" {', '.join(parts)}"),)))
+    misses = [(record, costs.get(record.at, [])) for record in recording.caches if not record.hit]
+    blocks += miss_sections(misses, everything)
+    cut = dict(recording.cut).get("cache misses", 0)
+    if cut:
+        blocks.append(text(f"and {cut:,} more misses, which were counted and not kept", role="warning"))
+    blocks += _without_a_miss(recording, costs.get(-1, []))
+    blocks += _hit_rows(recording)
     if not blocks:
         return document(text("the last line asked no cache: it called no jitted function", role="muted"))
+    return Document(tuple(blocks))
+
+
+def miss_sections(misses: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]], everything: bool) -> Iterator[Block]:
+    """The latest misses with the phases that each is to blame for.
+
+    Those of one kind, as in a loop, are told together, each on a line of its own, with the advice about the last.
+    """
+    hidden = 0 if everything else max(len(misses) - MOST_MISSES, 0)
+    groups: dict[tuple[str, ...], list[tuple[CacheRecord, Sequence[PhaseRecord]]]] = {}
+    for record, phases in misses[hidden:]:
+        alike = (record.cache, record.name, re.sub(r"\d+", "0", record.reason))
+        groups.setdefault(alike, []).append((record, phases))
+    if hidden:
+        said = f"{hidden:,} more of {len(misses):,} misses before these (%why --all tells them all)"
+        yield text(said, role="warning")
+    for group in groups.values():
+        yield _miss_section(group)
+
+
+def _hit_rows(recording: Recording) -> Iterator[Block]:
+    hits: Counter[str] = Counter()
+    warnings: Counter[tuple[str, str]] = Counter()
+    for record in recording.caches:
+        if record.hit:
+            hits[record.name] += record.times
+            if record.reason:
+                warnings[record.name, record.reason] += record.times
+    if hits:
+        parts = [f"{name} ×{times:,}" if times > 1 else name for name, times in hits.items()]
+        yield Row("cached", (line(("good", "hit"), f" {', '.join(parts)}"),))
+    for (name, reason), times in warnings.items():
+        yield stale_section(name, reason, f" ×{times:,}" if times > 1 else "")
+    cut = dict(recording.cut).get("cache hits", 0)
+    if cut:
+        yield text(f"and {cut:,} hits of other functions", role="muted")
+
+
+def stale_section(name: str, reason: str, often: str = "") -> Block:
+    """A hit of which something is to be said."""
+    title = line(("warning", f"{name} was traced with other values"), ("muted", often))
+    rows = tuple(Row("note", (line(each),)) for each in reason.split("; "))
+    return Section(title, (*rows, Row("advice", (line(STALE_ADVICE),))))
+
+
+def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool = False) -> Document:
+    """Misses that the engine kept (``core.missed``): ``entries``, the latest of those that were ``made``."""
+    misses = []
+    for each in entries:
+        record = miss_record(each.number, each.cache, each.name, each.reason, each.place)
+        misses.append((record, [PhaseRecord(each.number, name, each.name, t, t) for name, t in each.costs.items()]))
+    blocks = [*miss_sections(misses, everything)]
+    if made > len(entries):
+        said = f"{made - len(entries):,} earlier misses were counted: the engine keeps the latest {missed.MOST_KEPT:,}"
+        blocks.append(text(said, role="warning"))
     return Document(tuple(blocks))
 
 
@@ -161,7 +249,7 @@ def _costs(recording: Recording) -> dict[int, list[PhaseRecord]]:
     return found
 
 
-def _cost_line(phases: list[PhaseRecord]) -> Line:
+def _cost_line(phases: Sequence[PhaseRecord]) -> Line:
     out: list[tuple[str, str]] = []
     for name in _COSTS:
         seconds = sum(phase.seconds for phase in phases if phase.phase == name)
@@ -171,22 +259,40 @@ def _cost_line(phases: list[PhaseRecord]) -> Line:
     return tuple(out)
 
 
-def _miss_section(record: CacheRecord, phases: list[PhaseRecord], times: int = 1) -> Block:
+def _miss_section(group: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]]) -> Block:
+    """Misses of one kind."""
+    record = group[-1][0]
     what = "compiled" if record.cache == "compilation" else "traced"
     kind = "" if record.cache in ("staging", "compilation") else f" ({record.cache})"
-    often = f" ×{times}" if times > 1 else ""
+    often = f" ×{len(group):,}" if len(group) > 1 else ""
     title = line(("warning", f"{record.name} was {what}{often}"), ("muted", kind))
-    return Section(title, tuple(_miss_rows(record, phases)))
+    phases = [phase for _, phases in group for phase in phases]
+    return Section(title, tuple(_miss_rows(phases, [record for record, _ in group])))
 
 
-def _miss_rows(record: CacheRecord, phases: list[PhaseRecord]) -> Iterator[Block]:
-    lines = tuple(_difference_line(each) for each in record.reason.split("; "))
-    right = line(("muted", f"nearest of {record.earlier} earlier signatures")) if record.earlier > 1 else ()
-    yield Row("why", lines if record.reason else (line("no reason given"),), right)
+def _miss_rows(phases: Sequence[PhaseRecord], records: Sequence[CacheRecord]) -> Iterator[Block]:
+    record, times = records[-1], len(records)
+    lines = tuple(_reason_line(each.reason) for each in records)
+    if times == 1 and record.reason:
+        lines = tuple(map(_difference_line, record.reason.split("; ")))
+    right: Line = ()
+    if record.known > record.earlier:
+        right = line(("muted", f"nearest of the latest {record.earlier} of {record.known:,} earlier signatures"))
+    elif record.earlier > 1:
+        right = line(("muted", f"nearest of {record.earlier} earlier signatures"))
+    yield Row("why", lines, right if times == 1 else ())
+    if record.place:
+        yield Row("at", (line(("place", record.place)),), line(("muted", "the last")) if times > 1 else ())
     if phases:
         yield Row("cost", (_cost_line(phases),))
     if record.advice:
         yield Row("advice", (line(record.advice),))
+
+
+def _reason_line(reason: str) -> Line:
+    """A whole reason on one line."""
+    parts = [_difference_line(each) for each in reason.split("; ")] if reason else [line("no reason given")]
+    return tuple(segment for i, part in enumerate(parts) for segment in ((("", "; "), *part) if i else part))
 
 
 def _difference_line(text: str) -> Line:

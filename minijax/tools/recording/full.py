@@ -19,7 +19,15 @@ from minijax.tools.programs import links
 from minijax.tools.recording import preview, summary
 from minijax.tools.recording.forcing import forced_by
 from minijax.tools.recording.lives import Lives
-from minijax.tools.recording.records import BindRecord, EquationRecord, Node, RuleRecord, ScopeRecord
+from minijax.tools.recording.records import (
+    BindRecord,
+    CacheRecord,
+    EquationRecord,
+    Node,
+    PhaseRecord,
+    RuleRecord,
+    ScopeRecord,
+)
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import FULL, Finished, Summary, error_text
 
@@ -28,7 +36,7 @@ MOST_CHARACTERS = 100_000_000
 # Arguments and results of one operation that are described.
 MOST_OPERANDS = 40
 MOST_EQUATION = 1000
-# Functions that one operation may have found in caches, and compiled programs that are linked to their lines.
+# Functions that one operation found in caches that are named, and compiled programs that are linked to their lines.
 MOST_HITS = 16
 MOST_LINKED = 20
 _LONGEST_ERROR = 200
@@ -82,6 +90,8 @@ class Full(Summary):
         self.stopped = False
         # ids of the executables that have been noted
         self.linked: set[int] = set()
+        # the phases one by one, as long as there is a tree
+        self.each_phase: list[PhaseRecord] = []
         # operations that have begun and not ended and are not recorded
         self.unrecorded = 0
         # id of the exception that is passing through operations
@@ -198,9 +208,10 @@ class Full(Summary):
         hits = self.open[-1].hits if self.open else self.top_hits
         if not hits or not any(map(_holds_jaxpr, params.values())):
             return ""
-        cached = ", ".join(dict.fromkeys(hits))
+        names = list(dict.fromkeys(hits))
         hits.clear()
-        return cached
+        more = f" and {len(names) - MOST_HITS} more" if len(names) > MOST_HITS else ""
+        return ", ".join(names[:MOST_HITS]) + more
 
     @_own_work
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
@@ -306,9 +317,24 @@ class Full(Summary):
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         super().cache(cache, name, hit, key, reason)
         if get_ident() == self.thread and hit:
+            self.keep(CacheRecord(self.events, cache, name, True, reason))
             hits = self.open[-1].hits if self.open else self.top_hits
             hits.append(name)
-            del hits[:-MOST_HITS]
+
+    def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
+        # each has its place in the tree
+        return self.jaxprs_made
+
+    def add_phase(self, phase: str, name: str, seconds: float, own: float) -> None:
+        record = PhaseRecord(self.events, phase, name, seconds, own)
+        self.keep(record)
+        if self.stopped:
+            super().add_phase(phase, name, seconds, own)
+        else:
+            self.each_phase.append(record)
+
+    def phase_records(self) -> tuple[PhaseRecord, ...]:
+        return (*self.each_phase, *super().phase_records())
 
     def executed(self, name: str, executable: Any, n_in: int, n_out: int) -> None:
         super().executed(name, executable, n_in, n_out)
@@ -318,13 +344,21 @@ class Full(Summary):
 
     def programs_of(self, executable: Any) -> links.LinkedPrograms | None:
         self.linked.add(id(executable))
+        if self.stopped or len(self.linked) > MOST_LINKED:
+            self.cut["programs linked to their lines"] += 1
+            return None
         try:
-            return None if self.stopped or len(self.linked) > MOST_LINKED else links.of_executable(executable)
+            return links.of_executable(executable)
         except Exception:  # such as an operation that cannot be lowered again: the rest of the recording goes on
             return None
 
     def truncated(self) -> bool:
         return self.stopped
+
+    def left_out(self) -> dict[str, int]:
+        # a full recording has the lives of all
+        rest = {kind: count for kind, count in super().left_out().items() if kind != "tracers"}
+        return {**rest, **({"lines of sources": self.sources.left_out} if self.sources.left_out else {})}
 
     def finish(self, error: BaseException | None) -> Finished:
         while self.open:

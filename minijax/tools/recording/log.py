@@ -43,6 +43,9 @@ def log_document(recording: Recording, most: int = 200, start: int = 0) -> Docum
         lines.append(line(("muted", f"... {count - len(lines)} more records (--most {count} shows them)")))
     if recording.truncated:
         lines.append(line(("warning", f"recording stopped at {recording.events:,} events")))
+    if recording.cut:
+        cut = ", ".join(f"{number:,} {kind}" for kind, number in recording.cut)
+        lines.append(line(("warning", f"counted, and not kept: {cut}")))
     return document(Text(tuple(lines), wrap=False))
 
 

@@ -17,11 +17,14 @@ def panel_data(recording: Recording, style: str = "jax") -> dict[str, Any]:
     - ``stack``: the labels of the deepest interpreter stack, evaluation first; ``binds``: label -> primitives applied
     - ``custom_rules``: the rules of users' own functions that were applied -> how often
     - ``tracers``: the first of them, each with ``level``, ``type`` and its fields; ``tracers_made``: how many
-    - ``jaxprs``: each with ``kind``, ``name``, ``equations`` and its ``text``; ``jaxprs_made``: how many
+    - ``jaxprs``: each with ``kind``, ``name``, ``equations``, its ``text``, and ``times``, how many were like it
+      (of the same kind, name, types and primitives); ``jaxprs_made``: how many in all
     - ``hlo``: for each program its ``name``, and operations counted: ``before`` and ``after`` XLA (null if not known)
-    - ``cache``: the answers of caches: ``cache``, ``name``, ``hit``, ``reason``
+    - ``cache``: the answers of caches: ``cache``, ``name``, ``hit``, ``reason``, ``times``. Every miss is there; the
+      hits of a function are one, ``times`` of them; the ``reason`` of a hit is what there is to be said of it
     - ``time``: phase -> seconds, without the phases inside it
-    - ``events``; ``truncated``: whether past some of them only counting went on
+    - ``events``: how many
+    - ``truncated``: whether something was counted and not kept; ``cut``: what -> how many of it
     """
     return {
         "stack": list(recording.stack),
@@ -35,14 +38,19 @@ def panel_data(recording: Recording, style: str = "jax") -> dict[str, Any]:
             {"name": name, "before": module and dict(module.counts), "after": program and dict(program.counts)}
             for name, module, program in programs(recording)
         ],
-        "cache": [{"cache": c.cache, "name": c.name, "hit": c.hit, "reason": str(c.reason)} for c in recording.caches],
+        "cache": [
+            {"cache": c.cache, "name": c.name, "hit": c.hit, "reason": c.reason, "times": c.times}
+            for c in recording.caches
+        ],
         "time": phase_totals(recording),
         "events": recording.events,
-        "truncated": recording.truncated,
+        "truncated": recording.truncated or bool(recording.cut),
+        "cut": dict(recording.cut),
     }
 
 
 def _jaxpr(record: JaxprRecord, style: str) -> dict[str, Any]:
     doc = record.document(style, None)
     text = "" if doc is None else plain(document(Printout(doc)), WIDTH)
-    return {"kind": record.kind, "name": record.name, "equations": record.equations, "text": text}
+    facts = {"kind": record.kind, "name": record.name, "equations": record.equations, "times": record.times}
+    return {**facts, "text": text}

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from minijax.tools.documents.document import (
     Block,
@@ -23,7 +24,14 @@ from minijax.tools.documents.document import (
 )
 from minijax.tools.documents.words import plural, seconds_text
 from minijax.tools.programs import hlo
-from minijax.tools.recording.records import ExecutableRecord, JaxprRecord, ModuleRecord, Recording, TracerRecord
+from minijax.tools.recording.records import (
+    CacheRecord,
+    ExecutableRecord,
+    JaxprRecord,
+    ModuleRecord,
+    Recording,
+    TracerRecord,
+)
 
 # The panels of a summary, in the order in which they are shown.
 PANELS = ("stack", "tracers", "jaxpr", "hlo", "cache", "time")
@@ -31,6 +39,8 @@ PANELS = ("stack", "tracers", "jaxpr", "hlo", "cache", "time")
 MOST_JAXPRS = 2
 MOST_LINES = 14
 MOST_TRACERS = 2
+# Of programs, and of what caches answered.
+MOST_ROWS = 4
 # Longer values are broken where a line ends.
 _SHORT = 20
 
@@ -81,12 +91,20 @@ def summary(
     ):
         if name in shown:
             blocks += view(recording, everything or name in full, more(name, keys))
+    blocks += cut_rows(recording)
     if recording.truncated:
         count = f"past {recording.events:,} events only counting went on; the counts are complete"
         blocks.append(Row("note", (line(("warning", count)),)))
     if recording.elsewhere:
         blocks.append(Row("note", (line(("muted", f"{recording.elsewhere} events on other threads not shown")),)))
     return Document(tuple(blocks))
+
+
+def cut_rows(recording: Recording, told: Container[str] = ("tracers", "jaxprs")) -> Iterator[Block]:
+    """What was counted and not kept, but for what is ``told`` where it is shown."""
+    parts = [f"{count:,} {kind}" for kind, count in recording.cut if kind not in told]
+    if parts:
+        yield Row("note", (line(("warning", f"counted, and not kept: {', '.join(parts)}")),))
 
 
 def stack_line(labels: Iterable[str]) -> Line:
@@ -137,8 +155,12 @@ def tracer_rows(recording: Recording, everything: bool = False, rest: str = more
     order = named + others
     shown = order if everything else named[:MOST_TRACERS] or order[:1]
     made = plural(recording.tracers_made, "tracer") + " made by operations"
-    left_out = len(order) - len(shown)
-    said = made if everything else f"+{left_out} more ({rest})" if left_out else ""
+    cut = dict(recording.cut).get("tracers", 0)
+    left_out = len(order) + cut - len(shown)
+    if everything:
+        said = f"{made}, {cut} of them not described" if cut else made
+    else:
+        said = f"+{left_out} more ({rest})" if left_out else ""
     yield Row("tracers", tuple(map(tracer_line, shown)), line(("muted", said)) if said else ())
 
 
@@ -146,7 +168,8 @@ def jaxpr_title(record: JaxprRecord) -> Line:
     """``linear part of f · 4 equations``"""
     name = record.name.partition(" at ")[0] or "a function"
     title = KINDS.get(record.kind, record.kind + " of {}").replace("{}", name)
-    return line(("heading", title), ("muted", f" · {plural(record.equations, 'equation')}"))
+    often = f" ×{record.times:,}, the first shown" if record.times > 1 else ""
+    return line(("heading", title), ("muted", f" · {plural(record.equations, 'equation')}{often}"))
 
 
 def jaxpr_blocks(
@@ -158,8 +181,8 @@ def jaxpr_blocks(
         outermost = sorted(shown, key=lambda record: record.depth)[:MOST_JAXPRS]
         shown = tuple(record for record in shown if record in outermost)
     for i, record in enumerate(shown):
-        others = recording.jaxprs_made - len(shown) if i == len(shown) - 1 else 0
-        hint = f"+{others} more" + ("" if everything else f" ({rest})")
+        others = recording.jaxprs_made - sum([each.times for each in shown]) if i == len(shown) - 1 else 0
+        hint = f"+{others:,} more" + (" not kept" if everything else f" ({rest})")
         yield Row("jaxpr", (jaxpr_title(record),), line(("muted", hint)) if others else ())
         doc = record.document(style, None if everything else MOST_LINES)
         if doc is not None:
@@ -183,35 +206,47 @@ def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, E
 
 
 def hlo_rows(recording: Recording, everything: bool = False, rest: str = more("hlo")) -> Iterator[Block]:
-    """Operations before XLA and instructions after it, for each program compiled."""
+    """Operations before XLA and instructions after it, for each program compiled; equal neighbours are one row."""
+    found: list[tuple[Any, int, ModuleRecord | None]] = []
     for name, module, program in programs(recording):
-        text: list[Segment] = []
-        if module is not None:
-            text.append(("", plural(module.ops, "StableHLO op")))
-        if program is not None:
+        shown = name, module and (module.ops, module.counts), program and program.counts
+        if found and found[-1][0] == shown:
+            found[-1] = (shown, found[-1][1] + 1, module)
+        else:
+            found.append((shown, 1, module))
+    most = len(found) if everything else MOST_ROWS
+    for i, ((name, before, after), times, module) in enumerate(found[:most]):
+        text: list[Segment] = [("", plural(before[0], "StableHLO op"))] if before else []
+        if after is not None:
             text += [("muted", " → ")] if text else []
-            text.append(("", hlo.optimized_text(Counter(dict(program.counts)))))
-        yield Row("hlo", (tuple(text),), line(("muted", name)))
+            text.append(("", hlo.optimized_text(Counter(dict(after)))))
+        hidden = sum([times for _, times, _ in found[most:]]) if i == most - 1 else 0
+        said = f"+{hidden:,} more ({rest})  {name}" if hidden else name
+        yield Row(f"hlo ×{times:,}" if times > 1 else "hlo", (tuple(text),), line(("muted", said)))
         if everything and module is not None:
             counts = [("", f"{op.rpartition('.')[2]} {n}") for op, n in module.counts]
             yield Row("", (joined(" · ", counts),))
 
 
 def cache_rows(recording: Recording, everything: bool = False, rest: str = more("cache")) -> Iterator[Block]:
-    """Hits counted, misses with their reason."""
+    """Every miss with its reason, hits counted; of each function together."""
+    functions: dict[str, list[CacheRecord]] = {}
+    for record in recording.caches:
+        functions.setdefault(record.name, []).append(record)
     lines: list[Line] = []
-    for name in dict.fromkeys(record.name for record in recording.caches):
-        asked = [record for record in recording.caches if record.name == name]
-        hits = sum(record.hit for record in asked)
+    for name, asked in functions.items():
+        hits: Counter[str] = Counter()
         for record in asked:
-            if not record.hit:
+            if record.hit:
+                hits[record.reason] += record.times
+            else:
                 lines.append(line(("warning", "miss"), f" {name}: {record.reason or 'no reason given'}"))
-        if hits:
-            times = f" ×{hits}" if hits > 1 else ""
-            lines.append(line(("good", "hit"), f"{times} {name}"))
-    most = len(lines) if everything else 4
+        for reason, times in hits.items():
+            said = line(("good", "hit"), f"{f' ×{times:,}' if times > 1 else ''} {name}")
+            lines.append((*said, ("warning", f": {reason}")) if reason else said)
+    most = len(lines) if everything else MOST_ROWS
     if lines:
-        right = line(("muted", f"+{len(lines) - most} more ({rest})")) if len(lines) > most else ()
+        right = line(("muted", f"+{len(lines) - most:,} more ({rest})")) if len(lines) > most else ()
         yield Row("cache", tuple(lines[:most]), right)
 
 

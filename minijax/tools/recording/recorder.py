@@ -71,10 +71,10 @@ class Recorder:
             binds=tuple((label, count[0]) for label, count in observer.bind_counts.items() if count[0]),
             tracers=tuple(observer.tracers),
             tracers_made=observer.tracers_made,
-            jaxprs=tuple(observer.jaxprs),
+            jaxprs=tuple([each.counted() for each in observer.alike.values()]),
             jaxprs_made=observer.jaxprs_made,
-            caches=tuple(observer.caches),
-            phases=tuple(observer.phases),
+            caches=observer.cache_records(),
+            phases=observer.phase_records(),
             modules=tuple(observer.modules),
             executables=tuple(observer.executables),
             executions=observer.executions,
@@ -88,6 +88,7 @@ class Recorder:
             base=observer.base,
             lives=rest.lives,
             sources=rest.sources,
+            cut=tuple(observer.left_out().items()),
         )
 
 

@@ -88,7 +88,8 @@ class JaxprRecord(Frozen):
 
     ``program`` is a copy without constants, functions or anything else that could hold a value; ``doc``
     stands in for it where the jaxpr was very long, or was loaded from a file (then with ``tutorial``, in that style).
-    All are None where recording was cut short.
+    All are None where recording was cut short. ``times`` counts jaxprs like it: of the same kind, name, types and
+    primitives, of which the first is here.
     """
 
     at: int
@@ -99,6 +100,7 @@ class JaxprRecord(Frozen):
     doc: Doc | None = None
     depth: int = 1
     tutorial: Doc | None = None
+    times: int = 1
 
     def document(self, style: str = "jax", most: int | None = None) -> Doc | None:
         """The jaxpr printed, at most ``most`` equations of it."""
@@ -109,7 +111,12 @@ class JaxprRecord(Frozen):
 
 
 class CacheRecord(Frozen):
-    """A cache was asked: hit or miss, why it missed, what to do about that, and how many signatures it had."""
+    """A cache was asked: hit or miss, why it missed, what to do about that, and how many signatures it was compared
+    with, of the ``known`` ones that the cache had.
+
+    Every miss has a record of its own, with the user's line (``place``). Outside of the tree the hits of a function are
+    one, the first, with how often there were (``times``); what is to be said of a hit is its ``reason``.
+    """
 
     at: int
     cache: str
@@ -118,12 +125,16 @@ class CacheRecord(Frozen):
     reason: str
     advice: str = ""
     earlier: int = 0
+    known: int = 0
+    times: int = 1
+    place: str = ""
 
 
 class PhaseRecord(Frozen):
     """A phase ('trace', 'lower', 'compile', 'run', ...) took ``seconds``, the recorder's own work taken off.
 
-    ``own`` leaves out the phases inside it: what differentiating took without the compilation it caused.
+    ``own`` leaves out the phases inside it: what differentiating took without the compilation it caused. Outside of the
+    tree those of one function, between two misses of its caches, are one: ``times`` of them took that together.
     """
 
     at: int
@@ -131,6 +142,7 @@ class PhaseRecord(Frozen):
     name: str
     seconds: float
     own: float
+    times: int = 1
 
 
 class ModuleRecord(Frozen):
@@ -247,8 +259,9 @@ class Recording(Frozen):
       binds: how often each interpreter was given a primitive.
       tracers: the first tracers seen: the user's variables, and results of operations.
       tracers_made: the tracers that operations made (the inputs of a transformation are not among them).
-      events: how many events there were; past ``full.MOST_EVENTS`` of them only counting went on
+      events: how many events there were; past ``summary.MOST_EVENTS`` of them a full recording only counts
         (``truncated``).
+      cut: what was counted and not kept, and how many: ('jaxprs', 76). Each kind has a bound.
       elsewhere: events of other threads, which are not recorded.
       tree: the forest of binds and scopes, at level 'full'.
       base: the labels of the interpreters that were on the stack before the recording began.
@@ -282,6 +295,7 @@ class Recording(Frozen):
     lives: tuple[LifeRecord, ...] = ()
     sources: tuple[SourceRecord, ...] = ()
     custom_rules: tuple[tuple[str, int], ...] = ()
+    cut: tuple[tuple[str, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.level} recording of {self.events} events>"

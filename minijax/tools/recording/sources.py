@@ -30,6 +30,8 @@ class Sources:
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
         self.rules: dict[int, CodeType] = {}
+        # lines that ``records`` had no room for
+        self.left_out = 0
 
     def place(self) -> str:
         """The user's line now, as ``errors.source_line`` gives it.
@@ -106,10 +108,11 @@ class Sources:
                 if i < len(wanted) and wanted[i] == wanted[i - 1] + 1:
                     continue
                 text = "".join(lines[wanted[start] - 1 : wanted[i - 1]])
-                left -= len(text)
-                if left < 0:
-                    return tuple(out)
-                out.append(SourceRecord(file, wanted[start], text.removesuffix("\n")))
+                if len(text) <= left:
+                    left -= len(text)
+                    out.append(SourceRecord(file, wanted[start], text.removesuffix("\n")))
+                else:
+                    self.left_out += i - start
                 start = i
         return tuple(out)
 

@@ -6,8 +6,10 @@ Cheap enough to run at every line of a prompt: at most twice the time of tracing
 from __future__ import annotations
 
 import math
+import operator
 import time
 import weakref
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -36,12 +38,18 @@ from minijax.tools.recording.records import (
     TracerRecord,
 )
 
-# Past so many events a recorder only counts.
+# Past so many events a recorder of level 'full' only counts.
 MOST_EVENTS = 100_000
-# What a summary keeps of each kind; a full recording keeps FULL times as many.
+# Everything is counted; of details so much is kept. What goes beyond is told by ``Recording.cut``.
 MOST_TRACERS = 12
+# Of jaxprs; a full recording keeps FULL times as many.
 MOST_JAXPRS = 24
-MOST_RECORDS = 200
+# Of the programs lowered, and of those compiled.
+MOST_PROGRAMS = 1000
+# Every miss of a cache is kept, up to a bound that takes minutes to reach; of hits, phases and rules the names of so
+# many functions.
+MOST_MISSES = 100_000
+MOST_NAMES = 4000
 # Longer jaxprs are kept as text, the first equations of them; so are all that are not short once so many equations are
 # kept in all.
 MOST_EQUATIONS = 5000
@@ -53,6 +61,8 @@ FULL = 20
 # Of the text of one program, and of all together.
 MOST_TEXT = 400_000
 MOST_TEXT_IN_ALL = 4_000_000
+# The name under which phases of functions beyond MOST_NAMES are counted together.
+OTHERS = "other functions"
 _LONGEST_MESSAGE = 2000
 
 
@@ -63,6 +73,12 @@ def error_text(error: BaseException, limit: int = _LONGEST_MESSAGE) -> str:
     except Exception:
         text = type(error).__name__
     return text if len(text) <= limit else text[:limit] + "..."
+
+
+def miss_record(at: int, cache: str, name: str, reason: str, place: str) -> CacheRecord:
+    """The record of a miss. An engine's ``reason`` may carry more than its text."""
+    advice, earlier, known = getattr(reason, "advice", ""), getattr(reason, "earlier", 0), getattr(reason, "known", 0)
+    return CacheRecord(at, cache, name, False, str(reason), advice, earlier, known, 1, place)
 
 
 class Scope:
@@ -105,6 +121,21 @@ def letters(number: int) -> str:
     return name
 
 
+class _Alike:
+    """A jaxpr that is kept, and how many there were like it."""
+
+    __slots__ = ("record", "times")
+
+    def __init__(self, record: JaxprRecord) -> None:
+        self.record = record
+        self.times = 1
+
+    def counted(self) -> JaxprRecord:
+        """The record, with how many there were."""
+        r = self.record
+        return JaxprRecord(r.at, r.kind, r.name, r.equations, r.program, r.doc, r.depth, r.tutorial, self.times)
+
+
 class Finished(Frozen):
     """What only a full recorder knows at the end, as in ``Recording``."""
 
@@ -126,26 +157,37 @@ class Summary(observe.Observer):
         self.bind_counts: dict[str, list[int]] = {}
         self.tracers: list[TracerRecord] = []
         self.tracers_made = 0
+        # those among the tracers made that are described
+        self.tracers_kept = 0
         self.samples_left = MOST_SAMPLED
         # id of a tracer -> the tracer, held weakly (another may get its id), and where in ``tracers`` it is
         self.sampled: dict[int, tuple[weakref.ref[Tracer], int]] = {}
-        self.jaxprs: list[JaxprRecord] = []
         self.jaxprs_made = 0
+        # what jaxprs that are counted as one agree in -> which one is kept, and how many there were
+        self.alike: dict[int, _Alike] = {}
         self.equations_kept = 0
         self.text_left = MOST_TEXT_IN_ALL
-        self.caches: list[CacheRecord] = []
-        self.phases: list[PhaseRecord] = []
+        self.misses: list[CacheRecord] = []
+        # function -> when its cache missed last
+        self.last_miss: dict[str, int] = {}
+        # (cache, function, what is to be said) -> [when first, how often]
+        self.hits: dict[tuple[str, str, str], list[int]] = {}
+        # (phase, function, its last miss) -> [when first, seconds, own seconds, how often]
+        self.phases: dict[tuple[str, str, int], list[Any]] = {}
         self.modules: list[ModuleRecord] = []
         self.executables: list[ExecutableRecord] = []
         self.executions = 0
         self.custom_rules: Counter[str] = Counter()
         self.errors: list[ErrorRecord] = []
+        # what was counted and not kept
+        self.cut: Counter[str] = Counter()
         # When the recorder ended something slow of its own, and how long it had worked in all by then: that is taken
         # off the phases around it.
         self.own_when: list[float] = [-math.inf]
         self.own_total: list[float] = [0.0]
-        # (beginning, seconds) of the phases that no other phase contains so far
-        self.outermost: list[tuple[float, float]] = []
+        # beginning and seconds of the phases that no other phase contains so far
+        self.outermost_began = array("d")
+        self.outermost_took = array("d")
         self.scopes: list[Scope] = [self.scope(main, -main.level) for main in state.stack]
         self.base = self.deepest = tuple(scope.label for scope in self.scopes)
 
@@ -195,10 +237,12 @@ class Summary(observe.Observer):
                 if isinstance(x, Tracer) and x._trace is trace:
                     self.tracers_made += 1
             if self.samples_left:
-                self.sample(out if primitive.multiple_results else (out,))
+                self.sample(trace, out if primitive.multiple_results else (out,))
 
-    def sample(self, outs: Sequence[Any]) -> None:
-        """Keep descriptions of the tracers that the user's variables hold now and of those in ``outs``."""
+    def sample(self, trace: Any, outs: Sequence[Any]) -> None:
+        """Keep descriptions of the tracers that the user's variables hold now and of those in ``outs``, which
+        ``trace`` made.
+        """
         self.samples_left -= 1
         frame = errors.user_frame()
         named = [] if frame is None else list(frame.f_locals.items())
@@ -211,6 +255,7 @@ class Summary(observe.Observer):
             if known is None or known[0]() is not x:
                 self.sampled[id(x)] = weakref.ref(x), len(self.tracers)
                 self.tracers.append(record)
+                self.tracers_kept += not name and x._trace is trace
             elif name and "name" not in dict(self.tracers[known[1]].fields):  # which it has got since
                 self.tracers[known[1]] = record
         if len(self.tracers) >= MOST_TRACERS:
@@ -237,15 +282,21 @@ class Summary(observe.Observer):
         if self.foreign():
             return
         self.jaxprs_made += 1
-        if len(self.jaxprs) >= MOST_JAXPRS * self.scale:
+        jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+        alike = self.likeness(kind, name, jaxpr)
+        known = self.alike.get(alike)
+        if known is not None:
+            known.times += 1
+            return
+        if len(self.alike) >= MOST_JAXPRS * self.scale:
             # a part makes room for what it is part of
-            inmost = max(self.jaxprs, key=lambda record: record.depth)
-            if inmost.depth <= len(self.scopes):
+            inmost = max(self.alike, key=lambda each: self.alike[each].record.depth)
+            if self.alike[inmost].record.depth <= len(self.scopes):
                 return
-            self.jaxprs.remove(inmost)
+            del self.alike[inmost]
         began = time.perf_counter()
         copier = Copier()
-        program: Jaxpr | None = copier.copy(closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed)
+        program: Jaxpr | None = copier.copy(jaxpr)
         doc = None
         kept = self.equations_kept + copier.equations
         too_many = kept > MOST_EQUATIONS_IN_ALL and copier.equations > MOST_EQUATIONS_SHOWN
@@ -254,32 +305,83 @@ class Summary(observe.Observer):
         else:
             self.equations_kept = kept
         record = JaxprRecord(self.events, kind, name, copier.equations, program, doc, len(self.scopes))
-        self.jaxprs.append(self.keep(record))
+        self.alike[alike] = _Alike(self.keep(record))
         self.note_own(began)
+
+    def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
+        """What jaxprs that are counted as one agree in: kind, name, depth, types, and primitives in their order."""
+        types = tuple([var.aval for var in jaxpr.invars]), tuple([var.aval for var in jaxpr.outvars])
+        return hash((kind, name, len(self.scopes), types, tuple([eqn.primitive for eqn in jaxpr.eqns])))
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         if self.foreign():
             return
-        if len(self.caches) < MOST_RECORDS * self.scale:
-            # an engine's reason may carry more than its text
-            advice, earlier = getattr(reason, "advice", ""), getattr(reason, "earlier", 0)
-            self.caches.append(self.keep(CacheRecord(self.events, cache, name, hit, str(reason), advice, earlier)))
+        if hit:
+            counted = self.hits.get((cache, name, reason))
+            if counted is not None:
+                counted[1] += 1
+            elif len(self.hits) < MOST_NAMES:
+                self.hits[cache, name, reason] = [self.events, 1]
+            else:
+                self.cut["cache hits"] += 1
+            return
+        self.last_miss[name] = self.events
+        if len(self.misses) < MOST_MISSES:
+            self.misses.append(self.keep(miss_record(self.events, cache, name, reason, errors.source_line())))
+        else:
+            self.cut["cache misses"] += 1
+
+    def cache_records(self) -> tuple[CacheRecord, ...]:
+        """Every miss, and one record for the hits of each function, in the order of events."""
+        hits = [
+            CacheRecord(at, cache, name, True, reason, times=times)
+            for (cache, name, reason), (at, times) in self.hits.items()
+        ]
+        return tuple(sorted(self.misses + hits, key=operator.attrgetter("at")))
 
     def phase(self, phase: str, name: str, seconds: float) -> None:
-        if self.foreign() or len(self.phases) >= MOST_RECORDS * self.scale:
+        if self.foreign():
             return
         now = time.perf_counter()
         began = now - seconds
         own = self.own_total[-1] - self.own_total[bisect_right(self.own_when, began) - 1]
         seconds = max(seconds - own, 0.0)
         inside = 0.0
-        while self.outermost and self.outermost[-1][0] >= began:
-            inside += self.outermost.pop()[1]
-        self.outermost.append((began, seconds))
-        self.phases.append(self.keep(PhaseRecord(self.events, phase, name, seconds, max(seconds - inside, 0.0))))
+        beginnings, taken = self.outermost_began, self.outermost_took
+        while beginnings and beginnings[-1] >= began:
+            beginnings.pop()
+            inside += taken.pop()
+        beginnings.append(began)
+        taken.append(seconds)
+        self.add_phase(phase, name, seconds, max(seconds - inside, 0.0))
+
+    def add_phase(self, phase: str, name: str, seconds: float, own: float) -> None:
+        """Add a phase to those of its function since the last miss."""
+        key = phase, name, self.last_miss.get(name, -1)
+        total = self.phases.get(key)
+        if total is None and len(self.phases) >= MOST_NAMES + 5 * len(self.misses):
+            self.cut["phases told by function"] += 1
+            key = phase, OTHERS, -1
+            total = self.phases.get(key)
+        if total is None:
+            self.phases[key] = [self.events, seconds, own, 1]
+        else:
+            total[1] += seconds
+            total[2] += own
+            total[3] += 1
+
+    def phase_records(self) -> tuple[PhaseRecord, ...]:
+        """The phases, those of a function between two misses together, in the order of events."""
+        return tuple(
+            PhaseRecord(at, phase, name, seconds, own, times)
+            for (phase, name, _), (at, seconds, own, times) in self.phases.items()
+        )
 
     def lowered(self, name: str, text: str) -> None:
-        if self.foreign() or len(self.modules) >= MOST_RECORDS:
+        if self.foreign():
+            return
+        if len(self.modules) >= MOST_PROGRAMS:
+            self.cut["lowered programs"] += 1
             return
         began = time.perf_counter()
         counts = hlo.stablehlo_counts(text)
@@ -290,10 +392,14 @@ class Summary(observe.Observer):
         self.note_own(began)
 
     def kept_text(self, text: str) -> str:
-        """As much of a program's text as is kept."""
+        """As much of a program's text as is kept, and how much that leaves out."""
         kept = text[: min(MOST_TEXT, self.text_left)]
         self.text_left -= len(kept)
-        return kept
+        left_out = len(text) - len(kept)
+        if not left_out:
+            return kept
+        self.cut["characters of programs"] += left_out
+        return f"{kept}\n// ... {left_out:,} more characters were not kept\n"
 
     def compiled(self, name: str, executable: Any) -> None:
         if self.foreign():
@@ -304,7 +410,8 @@ class Summary(observe.Observer):
 
     def note_executable(self, name: str, executable: Any, reused: bool = False) -> ExecutableRecord | None:
         """Keep what was compiled; ``reused`` if that was done before."""
-        if len(self.executables) >= MOST_RECORDS:
+        if len(self.executables) >= MOST_PROGRAMS:
+            self.cut["compiled programs"] += 1
             return None
         began = time.perf_counter()
         text = executable.hlo_text()
@@ -323,9 +430,14 @@ class Summary(observe.Observer):
             self.executions += 1
 
     def custom_rule(self, table: str, rule: Any) -> None:
-        if get_ident() == self.thread and len(self.custom_rules) < MOST_RECORDS:
-            name = getattr(rule, "__name__", None)
-            self.custom_rules[f"{table.removesuffix(' rule')} {name if isinstance(name, str) else 'rule'}"] += 1
+        if get_ident() != self.thread:
+            return
+        name = getattr(rule, "__name__", None)
+        said = f"{table.removesuffix(' rule')} {name if isinstance(name, str) else 'rule'}"
+        if said in self.custom_rules or len(self.custom_rules) < MOST_NAMES:
+            self.custom_rules[said] += 1
+        else:
+            self.cut["rules written by hand"] += 1
 
     def note_error(self, where: str, error: BaseException, place: str = "") -> None:
         """Keep what ``error`` says."""
@@ -334,7 +446,16 @@ class Summary(observe.Observer):
 
     def truncated(self) -> bool:
         """Whether events were counted and not recorded."""
-        return self.events > MOST_EVENTS
+        return False
+
+    def left_out(self) -> dict[str, int]:
+        """What was counted and not kept, by kind."""
+        kept = sum([each.times for each in self.alike.values()])
+        return {
+            **({"tracers": self.tracers_made - self.tracers_kept} if self.tracers_made > self.tracers_kept else {}),
+            **({"jaxprs": self.jaxprs_made - kept} if self.jaxprs_made > kept else {}),
+            **self.cut,
+        }
 
     # --- for level 'full'
     # ------------------------------------------------------------------------------------------

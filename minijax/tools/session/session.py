@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from minijax.core import missed
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -108,6 +109,8 @@ class Session:
         self.recordings: list[Recording] = []
         # whether something has run since ``recording`` that nobody watched (IPython's cells, unless asked for)
         self.unwatched = False
+        # the number of the first miss of a cache that the last input could have made (see ``core.missed``)
+        self.first_miss = missed.total()
         self.inputs: list[str] = [""]
         self.outputs = Outputs()
         self.log: list[Entry] = []
@@ -251,6 +254,7 @@ class Session:
         statements, expression = source.compiled(code, filename, self._flags)
         # ``from __future__ import`` counts for the rest of the session, as at Python's own prompt
         self._flags |= source.future_flags(statements)
+        self.first_miss = missed.total()
         with recorder:
             if statements is not None:
                 exec(statements, self.namespace)

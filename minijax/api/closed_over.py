@@ -1,0 +1,285 @@
+"""What a function reads besides its arguments, noted when it is traced: a cached program does not see it change.
+
+Noted are the names that the function closes over, the globals that it and the functions it calls by such names read,
+and attributes of objects so named (``self`` of a bound method included). It is done at a miss, in a few microseconds,
+by what the code objects name; only where something has changed are the instructions looked at, to tell a global from an
+attribute that is called alike. Numbers, strings, truth values, None and tuples of them are noted by value; everything
+else by identity, weakly, so that nothing of the user's is kept alive.
+
+Not seen is what changes inside of an object that is noted by identity (a list's items, an array that is written to,
+attributes of attributes), what is reached otherwise than by a variable's name (``getattr``, a dictionary's item), and
+modules.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import weakref
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, NoneType
+from typing import Any
+
+from minijax.core.named import NamedTuple
+from minijax.errors import is_user_file
+
+# Of one function with all that it calls.
+MOST_FUNCTIONS = 50
+MOST_NAMES = 300
+_LONGEST_VALUE = 60
+_MISSING: Any = object()
+GLOBAL, SELF = -1, -2
+
+
+class _Noted(NamedTuple):
+    """A name that is read, and what it stood for.
+
+    ``holder`` refers weakly to the function that reads it. ``cell`` is the name's place among those it closes over,
+    ``GLOBAL`` for a global, ``SELF`` for the instance of a bound method, which ``holder`` is then itself. ``attribute``
+    is '' or that of what the name stands for. ``reader`` is the code that reads it.
+    """
+
+    holder: Any
+    reader: CodeType
+    cell: int
+    name: str
+    attribute: str
+    value: _Identity | Any
+
+
+class _Identity:
+    """Stands for an object that is not kept."""
+
+    __slots__ = ("id", "ref", "kind")
+
+    def __init__(self, value: Any) -> None:
+        self.id = id(value)
+        self.kind = type(value).__name__
+        try:
+            self.ref: Any = weakref.ref(value)
+        except TypeError:
+            self.ref = None
+
+    def agrees(self, value: Any) -> bool:
+        """Whether ``value`` is that object. Without a weak reference one in the same place passes for it."""
+        return id(value) == self.id and (self.ref is None or self.ref() is value)
+
+
+Noted = tuple[_Noted, ...]
+
+
+def note(fun: Any) -> Noted:
+    """What ``fun``, which is about to be traced, reads besides its arguments."""
+    out: list[_Noted] = []
+    seen: set[int] = set()
+    todo: list[Any] = [fun]
+    while todo and len(seen) < MOST_FUNCTIONS and len(out) < MOST_NAMES:
+        each = todo.pop()
+        call = getattr(type(each), "__call__", None)  # noqa: B004  (what it is, not whether it is)
+        if type(call) is FunctionType and "__wrapped__" not in _own(each):
+            each = MethodType(call, each)  # an instance that is called
+        if type(each) is MethodType:
+            out += _instance(each.__self__, each.__func__)
+        function = _plain(each)
+        if function is None or id(function) in seen:
+            continue
+        seen.add(id(function))
+        for entry, value in _names(function):
+            out.append(entry)
+            if callable(value):
+                todo.append(value)
+    return tuple(out[:MOST_NAMES])
+
+
+def _plain(fun: Any) -> FunctionType | None:
+    """The user's function in a wrapper, method or partial; None if there is none."""
+    for _ in range(20):
+        if isinstance(fun, functools.partial):
+            fun = fun.func
+        elif type(fun) is MethodType:
+            fun = fun.__func__
+        elif type(fun) is not FunctionType or (hasattr(fun, "__wrapped__") and not _is_users(fun)):
+            fun = _own(fun).get("__wrapped__")
+        else:
+            break
+    return fun if type(fun) is FunctionType and _is_users(fun) else None
+
+
+def _is_users(fun: FunctionType) -> bool:
+    return is_user_file(fun.__code__.co_filename)
+
+
+def _names(function: FunctionType) -> Iterator[tuple[_Noted, Any]]:
+    """The names that a function closes over, and those globals that its code, or code within it, names."""
+    holder, code = weakref.ref(function), function.__code__
+    for i, name in enumerate(code.co_freevars):
+        try:
+            value = (function.__closure__ or ())[i].cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        yield from _of(holder, code, i, name, value)
+    space = function.__globals__
+    for inner in _codes(code):
+        for name in inner.co_names:
+            value = space.get(name, _MISSING)
+            if value is not _MISSING:
+                yield from _of(holder, inner, GLOBAL, name, value)
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    found = [code]
+    for each in found:
+        found += [const for const in each.co_consts if type(const) is CodeType]
+    return found
+
+
+def _of(holder: Any, reader: CodeType, cell: int, name: str, value: Any) -> Iterator[tuple[_Noted, Any]]:
+    """A name, and those attributes of what it stands for that its reader names."""
+    if issubclass(type(value), (ModuleType, type, BuiltinFunctionType)):
+        return
+    yield _Noted(holder, reader, cell, name, "", value if _is_value(value) else _Identity(value)), value
+    if not callable(value):
+        for each in _attributes(holder, reader, cell, name, value):
+            yield each, None
+
+
+def _instance(instance: Any, method: Any) -> list[_Noted]:
+    """The attributes of ``self`` that a method reads."""
+    code = getattr(method, "__code__", None)
+    if not isinstance(code, CodeType) or not code.co_argcount:
+        return []
+    try:
+        holder = weakref.ref(instance)
+    except TypeError:
+        return []
+    return list(_attributes(holder, code, SELF, code.co_varnames[0], instance))
+
+
+def _attributes(holder: Any, reader: CodeType, cell: int, name: str, value: Any) -> Iterator[_Noted]:
+    held = _own(value)
+    if held:
+        for attribute in reader.co_names:
+            inner = held.get(attribute, _MISSING)
+            if inner is not _MISSING:
+                yield _Noted(holder, reader, cell, name, attribute, inner if _is_value(inner) else _Identity(inner))
+
+
+def _own(value: Any) -> dict[str, Any]:
+    """The attributes of an object itself; nothing of its class is run."""
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return held if type(held) is dict else {}
+
+
+def _is_value(value: Any) -> bool:
+    """Whether ``value`` is one of those that are noted as they are."""
+    if type(value) is tuple:
+        return len(value) <= _LONGEST_VALUE and all(map(_is_value, value))
+    return type(value) in (int, float, complex, str, bytes, bool, NoneType)
+
+
+# --- on a hit -----------------------------------------------------------------------------------------------------
+
+
+def changes(noted: Noted) -> str:
+    """What is not as it was noted, in words: the program goes on with what it was. Empty if nothing is known to be."""
+    said = []
+    for entry in noted:
+        value = _now(entry)
+        if value is _MISSING or _agree(entry.value, value) or not _is_read(entry):
+            continue
+        where = f"{entry.name}.{entry.attribute}" if entry.attribute else entry.name
+        if type(entry.value) is not _Identity:
+            was, now = _text(entry.value), _text(value)
+            said.append(f"{where} was {was} when it was traced and is {now} now: the program still uses {was}")
+        else:
+            said.append(f"{where} is another {entry.value.kind} than when it was traced: the program still uses that")
+    return "; ".join(dict.fromkeys(said))
+
+
+def unknowable(noted: Noted) -> tuple[str, ...]:
+    """The names of what could have changed inside without being seen: lists, dictionaries, arrays of NumPy's, ..."""
+    names = [
+        f"{entry.name}.{entry.attribute}" if entry.attribute else entry.name
+        for entry in noted
+        if type(entry.value) is _Identity and entry.value.kind in _CHANGE_INSIDE and _is_read(entry)
+    ]
+    return tuple(dict.fromkeys(names))
+
+
+_CHANGE_INSIDE = ("list", "dict", "set", "bytearray", "ndarray", "deque", "defaultdict", "OrderedDict", "Counter")
+
+
+def _now(entry: _Noted) -> Any:
+    """What a noted name stands for now."""
+    value = entry.holder()
+    if value is None:
+        return _MISSING
+    if entry.cell >= 0:
+        try:
+            value = value.__closure__[entry.cell].cell_contents
+        except ValueError:  # deleted
+            return _MISSING
+    elif entry.cell == GLOBAL:
+        value = value.__globals__.get(entry.name, _MISSING)
+    if not entry.attribute or value is _MISSING:
+        return value
+    return _own(value).get(entry.attribute, _MISSING)
+
+
+def _agree(was: Any, now: Any) -> bool:
+    if type(was) is _Identity:
+        return was.agrees(now)
+    # as text, since 0.0 equals -0.0 and 1 equals True, and NaN does not equal itself
+    return was is now or (type(was) is type(now) and repr(was) == repr(now))
+
+
+def _text(value: Any) -> str:
+    text = repr(value) if _is_value(value) else f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "..."
+
+
+def _is_read(entry: _Noted) -> bool:
+    """Whether the instructions read this name (this attribute of it) and never assign it."""
+    code = _instructions(entry.reader)
+    if entry.name in code.writes or entry.attribute in code.writes_attributes:
+        return False  # a function that assigns a name makes its changes itself
+    read = entry.name, entry.attribute
+    return read in code.reads or (entry.cell == SELF and read in code.reads_locals)
+
+
+class _Instructions(NamedTuple):
+    """What a code object does, that within it included: (name, attribute or '') of the names from outside that it
+    reads, and of its local variables; the names that it assigns, and the attributes."""
+
+    reads: set[tuple[str, str]]
+    reads_locals: set[tuple[str, str]]
+    writes: set[str]
+    writes_attributes: set[str]
+
+
+_LOADS = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+
+
+@functools.lru_cache(maxsize=512)
+def _instructions(code: CodeType) -> _Instructions:
+    out = _Instructions(set(), set(), set(), set())
+    for each in _codes(code):
+        loaded, into = "", out.reads
+        for instruction in dis.get_instructions(each):
+            name, argument = instruction.opname, instruction.argval
+            if name in ("CACHE", "EXTENDED_ARG", "PUSH_NULL"):
+                continue
+            if name in ("LOAD_ATTR", "LOAD_METHOD") and loaded:
+                into.add((loaded, argument))
+            loaded = ""
+            if name.startswith(_LOADS) or (name.startswith("LOAD_FAST") and type(argument) is str):
+                loaded, into = argument, out.reads_locals if name.startswith("LOAD_FAST") else out.reads
+                into.add((argument, ""))
+            elif name in ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL"):
+                out.writes.add(argument)
+            elif name == "STORE_ATTR":
+                out.writes_attributes.add(argument)
+    return out
