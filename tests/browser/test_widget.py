@@ -19,8 +19,8 @@ from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, NAMES, recording
 
 # The names of keys in the WebDriver standard.
-LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT = (
-    chr(0xE000 + code) for code in (0x12, 0x13, 0x14, 0x15, 0x11, 0x10, 0x07, 0x08)
+LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT, CONTROL = (
+    chr(0xE000 + code) for code in (0x12, 0x13, 0x14, 0x15, 0x11, 0x10, 0x07, 0x08, 0x09)
 )
 
 # What the widget shows, as lists of lines.
@@ -180,6 +180,44 @@ def test_keys_step_only_the_widget_that_has_the_focus(window: Browser, tmp_path:
     assert position(window, 0) == 0 and position(window, 1) == over.position
     window.all(".mjw-search")[1].send_keys(LEFT, RIGHT, "b", RIGHT)  # typing is not stepping
     assert position(window, 1) == over.position
+
+
+# A page that acts on keys as notebooks do. JupyterLab hears of them first, and leaves alone those whose target, or
+# something around it, bears an attribute; the classic notebook hears of those that nobody stopped. Each takes the focus
+# when a cell is clicked.
+LISTENING = """
+window.heard = [];
+document.addEventListener('keydown', (event) => {
+  if (!event.target.closest('[data-lm-suppress-shortcuts]')) window.heard.push('lab ' + event.key);
+}, true);
+for (const kind of ['keydown', 'keypress', 'keyup']) {
+  document.addEventListener(kind, (event) => window.heard.push('classic ' + event.key));
+}
+const cell = document.createElement('div');
+cell.tabIndex = -1;
+const mjw = document.querySelector('.mjw');
+mjw.before(cell);
+cell.append(mjw);
+cell.addEventListener('mousedown', (event) => { event.preventDefault(); cell.focus(); });
+"""
+
+
+def test_no_plain_key_reaches_the_notebook_around_it(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, "<p id=before>before</p>", widget_html(recording("jit"), highlight)))
+    window.run(LISTENING)
+    plain = "ddxymz0a" + UP + RETURN
+    places = ("[data-pane=stack]", "[data-pane=tree] .mjw-line", "[data-move=into]", ".mjw-programs > summary")
+    for place in (*places, ".mjw-search"):
+        window.all(place)[0].click()
+        window.run("window.heard.length = 0")
+        window.driver.switch_to.active_element.send_keys(plain)
+        assert window.run("return window.heard") == [], place
+    # what is not the stepper's business goes on being the page's
+    window.one(".mjw-stage").send_keys(CONTROL + "j")
+    assert "classic j" in window.run("return window.heard")
+    window.run("document.activeElement.blur(); window.heard.length = 0")
+    window.one("body").send_keys("d")
+    assert {"lab d", "classic d"} <= set(window.run("return window.heard"))
 
 
 def test_searching(window: Browser, tmp_path: Path) -> None:

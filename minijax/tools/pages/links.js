@@ -36,7 +36,6 @@ function linked({ title, inside, names, panes, at }, drawn) {
       const at = own.findIndex((each) => each.made === chosen);
       choose(own[Math.min(Math.max(at < 0 ? 0 : at + step, 0), own.length - 1)]);
       event.preventDefault();
-      event.stopPropagation();
     });
     grid.append(section);
   }

@@ -27,6 +27,7 @@ function start(root) {
   };
   const drawn = (line, name) => row(segments(line), name);
   const stage = make("div", "mjw-stage");
+  stage.tabIndex = 0;
   const programs = data.programs.map((each) => linked(each, drawn));
   const begin = data.moves === undefined ? null : stepper(data, stage, programs, { span, segments, row, drawn });
   for (const { box } of programs) {
@@ -34,9 +35,25 @@ function start(root) {
     box.open = !begin;
   }
   root.append(stage);
+  keepKeys(root, stage);
   // on the page by now: what is scrolled into sight must have its place
   if (begin) begin();
   root.querySelector(".mjw-static").hidden = true;
+}
+
+// A notebook acts on plain keys ("d d" deletes a cell), so none leaves the element while it has the focus, whether it
+// knows the key or not; combinations with Ctrl, Alt and Meta are the page's. JupyterLab, which listens before any
+// element does, is told by an attribute (see page.py).
+function keepKeys(root, stage) {
+  for (const kind of ["keydown", "keypress", "keyup"]) {
+    root.addEventListener(kind, (event) => {
+      if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+    });
+  }
+  // a page that takes the focus itself when it is clicked gives it back to what was clicked
+  root.addEventListener("click", () => {
+    if (!root.contains(document.activeElement)) stage.focus({ preventScroll: true });
+  });
 }
 
 for (const root of document.querySelectorAll('.mjw[data-mjw="@VERSION@"]:not([data-ready])')) {

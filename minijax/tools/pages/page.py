@@ -98,7 +98,7 @@ def element(data: dict[str, Any], otherwise: str) -> str:
 def bare_element(data: dict[str, Any], otherwise: str, before: str = "") -> str:
     """The element alone, for a page that has ``style`` and, below all of them, ``script``."""
     return (
-        # Jupyter's own shortcuts rest while the focus is inside
+        # JupyterLab's own shortcuts rest while the focus is inside
         '<div class="minijax mjw tex2jax_ignore mathjax_ignore" data-lm-suppress-shortcuts="true" '
         f'data-mjw="{script()[1]}">{before}<div class="mjw-static">{otherwise}</div>'
         f'<script type="application/json">{embedded(data)}</script></div>'

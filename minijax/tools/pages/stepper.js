@@ -394,7 +394,6 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
   });
   stage.append(toolbar, status, grid);
   if (data.note >= 0) stage.append(drawn(data.note, "mjw-note"));
-  stage.tabIndex = 0;
   stage.setAttribute("role", "group");
   stage.setAttribute("aria-label", "stepper: arrow keys step, / searches");
   const KEYS = {
@@ -407,7 +406,6 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
     else if (KEYS[event.key]) go(moves[KEYS[event.key]]());
     else return;
     event.preventDefault();
-    event.stopPropagation();
   });
   return () => {
     buildTree();
