@@ -18,7 +18,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     **{
         name: lambda ns, x, name=name: getattr(ns.numpy, name)(x)
         for name in (
-            "sin cos tan exp exp2 expm1 log log2 log10 log1p sqrt cbrt square reciprocal tanh arcsin arcsinh "
+            "sin cos tan exp exp2 expm1 log log2 log10 log1p sqrt square reciprocal tanh arcsin arcsinh "
             "abs negative sign floor ravel atleast_2d deg2rad sinc logical_not isnan isfinite signbit sum mean prod "
             "max var std nan_to_num cumsum any all"
         ).split()
