@@ -250,9 +250,10 @@ class JitFunction:
         if key in self.cache:
             return misses.RETRACED
         earlier = [_signature(each, staged.in_tree) for each, staged in misses.latest(self.cache)]
+        signature = _signature(key) if earlier else None
         with_static = self._with_static(key[3])
         return misses.explain(
-            self.fun, key, _signature(key), earlier, "jit", with_static, other_options, reprs, len(self.cache)
+            self.fun, key, signature, earlier, "jit", with_static, other_options, reprs, len(self.cache)
         )
 
     # ------------------------------------------------------------------------------------------ staging

@@ -275,7 +275,7 @@ def _note_closed_over(fun: Any, key: Any, outer: Sequence[Any]) -> None:
 def explain(
     fun: Callable[..., Any],
     key: Any,
-    signature: CallSignature,
+    signature: CallSignature | None,
     earlier: Iterable[CallSignature],
     cache: str,
     with_static: Callable[..., Any] | None = None,
@@ -283,7 +283,7 @@ def explain(
     reprs: bool = True,
     known: int = 0,
 ) -> Miss:
-    """Why ``signature``, kept under ``key``, is not among the ``earlier`` ones of ``fun``.
+    """Why ``signature``, kept under ``key``, is not among the ``earlier`` ones of ``fun``; None will do if it has none.
 
     ``cache`` says what staged it ('jit', 'scan', ...). ``with_static`` is ``fun`` without its static parameters, for
     the names of the others; ``other_options`` says that it has been transformed with other options before; ``reprs``
@@ -291,7 +291,7 @@ def explain(
     """
     others = list(earlier)[-MOST_COMPARED:][::-1]
     gone = _gone(fun, key, bool(others))
-    if gone is None and others:
+    if gone is None and others and signature is not None:
         found, advice = differences(fun, with_static or fun, nearest(signature, others), signature, reprs)
     else:
         found = [gone or _first(fun, cache, other_options)]
