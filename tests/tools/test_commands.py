@@ -212,6 +212,19 @@ def test_the_check_can_fail(size: float) -> None:
     assert "agrees" in shown and "both are 0" in shown
 
 
+def test_the_check_widens_all_floats_or_says_why_there_is_none() -> None:
+    session = batch.new_session({})
+    session.run_line("v = jnp.arange(3.0)")
+    session.run_line("def rnn(w, xs): return lax.scan(lambda h, x: (jnp.tanh(w * h + x), None), xs[0], xs)[0]")
+    shown = plain(session.run_line("%grad rnn(0.5, v) --check").shown, 200)
+    assert "agrees with finite differences" in shown
+    session.run_line("def narrow(w): return lax.scan(lambda h, _: (w * h, None), jnp.float32(1.0), None, length=2)[0]")
+    outcome = session.run_line("%grad narrow(0.5) --check")
+    shown = plain(outcome.shown, 200)
+    assert "gradient" in shown and "not checked: it does not run in 64 bits (TypeError: " in shown
+    assert outcome.error is None
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

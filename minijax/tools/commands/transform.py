@@ -176,7 +176,9 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float,
 
     with enable_x64(True):
         argnums = tuple(i % len(target.args) for i in argnums)
-        point = tuple(tree_map(wide, x) if i in argnums else x for i, x in enumerate(target.args))
+        # all floats are widened, also those not differentiated by: a loop's carry has to keep its type
+        point = tuple(tree_map(wide, x) if _differentiable(x) else x for x in target.args)
+        kwargs = {name: tree_map(wide, x) if _differentiable(x) else x for name, x in target.kwargs.items()}
         random = np.random.default_rng(0)
         direction = tuple(tree_map(lambda x: random.standard_normal(x.shape), point[i]) for i in argnums)
         scale = max([1.0, *(float(np.max(np.abs(x), initial=0.0)) for i in argnums for x in tree_leaves(point[i]))])
@@ -186,9 +188,9 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float,
             shifted = list(point)
             for i, part in zip(argnums, direction, strict=True):
                 shifted[i] = tree_map(lambda x, d: x + size * d, point[i], part)
-            return float(target.fun(*shifted, **target.kwargs))
+            return float(target.fun(*shifted, **kwargs))
 
-        gradient = grad(target.fun, argnums)(*point, **target.kwargs)
+        gradient = grad(target.fun, argnums)(*point, **kwargs)
         exact = sum(
             float(np.vdot(np.asarray(g), d)) for g, d in zip(tree_leaves(gradient), tree_leaves(direction), strict=True)
         )
@@ -200,7 +202,11 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float,
 def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
     if any(dtypes.is_complex(get_aval(x).dtype) for i in argnums for x in tree_leaves(target.args[i])):
         return line(("warning", "not checked: complex arguments"))
-    exact, numeric, rounding = finite_differences(target, argnums)
+    try:
+        exact, numeric, rounding = finite_differences(target, argnums)
+    except Exception as error:  # a program that insists on 32 bits is none for 64
+        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return line(("warning", "not checked"), f": it does not run in 64 bits ({said})")
     size = max(abs(exact), abs(numeric))
     error = abs(exact - numeric)
     agrees = error <= CHECK_TOLERANCE * size or error <= rounding

@@ -89,12 +89,15 @@ class Section(Frozen):
 
 
 class Indent(Frozen):
-    """A block set in under a ``Row``'s body; a terminal cuts it to ``most`` lines and says ``rest``."""
+    """A block set in under a ``Row``'s body; a terminal cuts it to ``most`` lines, and says how many more there are, or
+    ``instead`` where the block is itself a part of something, and ``rest``.
+    """
 
     block: Block
     columns: int = LABEL_WIDTH + 1
     most: int = 0
     rest: str = ""
+    instead: str = ""
 
 
 class Pair(Frozen):
@@ -308,7 +311,8 @@ def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Ite
         for each in lines[:most]:
             yield (margin, *each)
         if most < len(lines):
-            yield (margin, ("muted", f"... {len(lines) - most} more lines {block.rest}".rstrip()))
+            said = block.instead or f"{len(lines) - most} more lines"
+            yield (margin, ("muted", f"... {said} {block.rest}".rstrip()))
     elif isinstance(block, Columns):
         yield from (_beside if width >= BESIDE else _below)(block, width)
     elif isinstance(block, Picture | Interactive):

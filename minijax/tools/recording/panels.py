@@ -186,7 +186,9 @@ def jaxpr_blocks(
         yield Row("jaxpr", (jaxpr_title(record),), line(("muted", hint)) if others else ())
         doc = record.document(style, None if everything else MOST_LINES)
         if doc is not None:
-            yield Indent(Printout(doc), most=0 if everything else MOST_LINES, rest=f"({rest})")
+            # laid out is only its beginning, so the lines that follow are not counted
+            whole = f"{record.equations:,} equations in all"
+            yield Indent(Printout(doc), most=0 if everything else MOST_LINES, rest=f"({rest})", instead=whole)
 
 
 def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, ExecutableRecord | None]]:
