@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -86,9 +87,10 @@ def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable
     return built
 
 
-def names(case: Case) -> list[str]:
+@cache
+def names(case: Case) -> tuple[str, ...]:
     """The transformations of ``case``, in order."""
-    return list(build(jax, case))
+    return tuple(build(jax, case))
 
 
 def rows(wanted: tuple[str, ...] | None = None) -> list[tuple[str, str]]:
