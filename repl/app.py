@@ -183,6 +183,9 @@ class App:
                 pieces = [("class:mj-prompt-out", prefix + ("\n" if several else " ")), *pieces]
             self.write(pieces)
         self.show(outcome.summary)
+        failed = self.session.failed
+        if isinstance(outcome.error, Exception) and failed and failed.number == outcome.number and failed.events:
+            self._say("%step runs it again, recorded, and opens at the exception")
 
     def stepped(self, outcome: Outcome, step: Step) -> Document:
         """Open the stepper; what to show when it has been left: the call's value, or its exception."""

@@ -87,6 +87,8 @@ class Stepper:
         # the lines that fit into a pane, as drawn last: what a page is
         self.page = 10
         self._last_find: tuple[str, Callable[[bool], bool]] | None = None
+        if step.note:
+            self.say(step.note)
 
     @property
     def recording(self) -> Recording:
@@ -260,7 +262,8 @@ class Stepper:
         elif self.linked is not None:
             self.show_programs(True)
         elif self.step.programs is None:
-            self.say("this recording was opened, not made here, and holds no compiled program")
+            made = "is of a line, not of one call," if self.step.retrace is not None else "was opened, not made here,"
+            self.say(f"this recording {made} and holds no compiled program")
         else:
             self.result = "programs"
 

@@ -108,6 +108,12 @@ def test_a_session_of_stepping(columns: int, begun: Callable[..., Stepping], gol
     stepping.terminal.send("q")
     stepping.left(5)
     assert "NameError: name 'missing' is not defined" in stepping.terminal.text()
+    # the same line without %step: the prompt says how to see where it failed
+    stepping.terminal.type("grad(bad)(3.)", 6)
+    assert "%step runs it again, recorded" in stepping.terminal.text()
+    stepping.keys("%step" + ENTER, "input 5 was run again")
+    stepping.terminal.send("q")
+    stepping.left(7)
     assert stepping.terminal.leave() == 0
     golden(f"screens/stepper_{columns}.txt", "\n".join(f"{each}\n{'=' * columns}" for each in screens))
 
@@ -153,8 +159,10 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(begun: Callable[..., Step
     terminal.send("%step jit(g)(1.)\r")
     terminal.wait_for_last("tracing")
     terminal.send(CTRL_C)
-    terminal.wait_for("interrupted")
+    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # what was recorded until then is open at the interrupt
+    terminal.send("q")
     stepping.left(5)
+    assert "interrupted at <minijax-3>:1" in terminal.text()
     terminal.type("h = jit(g); h(1.);", 6)
     stepping.keys("%step h(1.)\r", "the beginning")
     assert "R traces it anew" in stepping.keys("s", "came from a cache")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -11,21 +12,23 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.core.trace import state
 from minijax.tools.commands import find
 from minijax.tools.commands.step import start
-from minijax.tools.documents.document import plain
+from minijax.tools.documents.document import Text, document, plain
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane, linked_programs
 from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,
+    ErrorRecord,
     Recording,
     ScopeRecord,
     SourceRecord,
     place_parts,
 )
-from minijax.tools.session.result import NOTHING
+from minijax.tools.session.result import NOTHING, Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs as stepping_programs
@@ -398,6 +401,61 @@ def test_an_exception_is_stepped_from_and_told(session: Session):
     shown = plain(outcome.shown)
     assert "jvp:2 sin" in shown and "AttributeError" in shown and "in bad" in shown
     assert session.run_line("1 + 1").value == 2
+
+
+def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session: Session):
+    """Whatever ran the line; a failure that no operation came before leaves the recording that there is."""
+    session.run_line("ran = []")
+    session.run_line("def bad(x): ran.append(1); return jnp.sin(x).nothing")
+    session.run_line("%step grad(f)(3.0) --text")
+    older = session.recordings[-1]
+    for line in ("y = grad(bad)(3.0)", "%grad bad(3.0)"):
+        assert isinstance(session.run_line(line).error, AttributeError)
+        session.run_line("%history")  # records nothing
+        session.namespace["ran"].clear()
+        outcome = session.run_line("%step")
+        assert outcome.step is not None and isinstance(outcome.error, AttributeError)
+        assert len(session.namespace["ran"]) == 1
+        assert outcome.step.recording.source == line and "was run again" in outcome.step.note
+        assert "AttributeError" in plain(document(Text((stepping.moment_line(Cursor(*place(outcome.step)).moment),))))
+        # it is the last full recording now: nothing runs a third time
+        again = session.run_line("%step")
+        assert again.step is not None and again.step.recording is outcome.step.recording
+        assert again.step.position == outcome.step.position and len(session.namespace["ran"]) == 1
+    session.run_line("%step grad(f)(3.0) --text")
+    session.run_line("missing")
+    after = session.run_line("%step").step
+    assert after is not None and after.recording is not older and after.position == 0
+    assert after.recording.source == "grad(f)(3.0)" and "failed before the engine did anything" in after.note
+    # a failure that does not come back is told of
+    session.run_line("def once(x): ran.append(1); return jnp.sin(x).nothing if len(ran) == 1 else jnp.cos(x)")
+    session.namespace["ran"].clear()
+    session.run_line("grad(once)(3.0)")
+    outcome = session.run_line("%step")
+    assert outcome.error is None and outcome.step is not None and "this time it did not fail" in outcome.step.note
+
+
+def place(step: Step) -> tuple[Recording, int]:
+    return step.recording, step.position
+
+
+@pytest.mark.parametrize("command", ["step", "log"])
+def test_an_interrupted_call_leaves_what_was_recorded(session: Session, command: str):
+    """An interrupt comes between two lines of the user's, as Python handles signals; nothing stays on the stack."""
+    session.namespace["signal"] = signal
+    body = ("for i in range(10): x = jnp.sin(x)", "signal.raise_signal(signal.SIGINT)", "return x")
+    session.run_line("\n  ".join(("def forever(x):", *body)))
+    outcome = session.run_line(f"%{command} grad(forever)(1.0)")
+    assert isinstance(outcome.error, KeyboardInterrupt) and len(state.stack) == 1
+    recording = outcome.recording
+    assert recording is not None and session.recording is recording
+    assert sum(getattr(node, "primitive", "") == "sin" for _, node in recording.walk()) >= 10
+    shown = plain(outcome.shown)
+    assert "jvp:2 sin" in shown and "interrupted at <minijax-2>:3" in shown
+    if command == "step":
+        assert outcome.step is not None
+        where = Cursor(*place(outcome.step)).moment.node
+        assert isinstance(where, ErrorRecord) and where.type == "KeyboardInterrupt"
 
 
 def test_without_a_recording_the_last_line_is_offered(session: Session):

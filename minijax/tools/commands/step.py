@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.documents.document import Document
+from minijax.tools.documents.document import Document, document, text
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import Recording
-from minijax.tools.session import real_jax, targets
+from minijax.tools.recording.records import CALL, Recording
+from minijax.tools.session import real_jax, source, targets
 from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.usage import UsageError
 
@@ -39,18 +39,13 @@ def run_step(session: Session, args: Arguments) -> Result:
     if args["file"] is not None:
         return _opened(args, Step(_load(args)), NOTHING)
     if not args["expr"]:
-        return _opened(args, Step(_last_full(session)), NOTHING)
+        return _last(session, args)
     # what can be wrong with the arguments is said before anything of the user's is run
     _most("step", args)
     expression = args["expr"]
     target = targets.from_expression(session, "step", expression).concrete("step")
     value, error, recording = recorded(target.call, expression, args["retrace"])
     note = real_jax.unseen("step", target, recording.events, value)
-
-    def retrace() -> tuple[Recording, BaseException | None]:
-        __tracebackhide__ = True
-        _, failed, again = recorded(target.call, expression, True)
-        return again, failed
 
     def programs() -> LinkedPrograms:
         __tracebackhide__ = True
@@ -59,32 +54,84 @@ def run_step(session: Session, args: Arguments) -> Result:
 
         return linked_programs(target.fun, *target.args, **target.kwargs)
 
-    step = Step(recording, 0, retrace, programs)
+    step = Step(recording, 0, _retraced(target.call, expression), programs)
     return _opened(args, step, NOTHING if value is None else value, error, note)
+
+
+def _last(session: Session, args: Arguments) -> Result:
+    """What the last line did: a line that failed is run again and recorded; else the last full recording."""
+    __tracebackhide__ = True
+    failed = session.failed
+    if failed is None or not (failed.events or source.is_command(failed.source)):
+        recording = _last_full(session)
+        # what failed since did nothing that could be shown
+        said = "" if failed is None else f"input {failed.number} failed before the engine did anything; this is earlier"
+        return _opened(args, Step(recording, note=said), NOTHING, ended=_ended_in_error(recording))
+    _most("step", args)
+
+    def call() -> Any:
+        __tracebackhide__ = True
+        return session.run_again(failed)
+
+    code = failed.source.strip()
+    value, error, recording = recorded(call, code, args["retrace"])
+    said = f"input {failed.number} was run again to record it" + ("" if error else "; this time it did not fail")
+    step = Step(recording, 0, _retraced(call, code), note=said)
+    return _opened(args, step, NOTHING if value is None else value, error)
+
+
+def _retraced(call: Callable[[], Any], expression: str) -> Callable[[], tuple[Recording, BaseException | None]]:
+    """Records ``call`` once more, every trace made anew. KeyboardInterrupt passes: then the last recording stays."""
+
+    def retrace() -> tuple[Recording, BaseException | None]:
+        __tracebackhide__ = True
+        _, failed, again = recorded(call, expression, True)
+        if isinstance(failed, KeyboardInterrupt):
+            raise failed
+        return again, failed
+
+    return retrace
+
+
+def _ended_in_error(recording: Recording) -> bool:
+    return bool(recording.errors) and recording.errors[-1].where == CALL
 
 
 def recorded(
     call: Callable[[], Any], source: str, retrace: bool = False
 ) -> tuple[Any, BaseException | None, Recording]:
-    """What ``call`` gives (NOTHING if it fails), the exception that ended it, and its full recording."""
+    """What ``call`` gives (NOTHING if it fails), the exception that ended it, and its full recording.
+
+    An interrupt ends it like any exception: what was recorded until then is there to be looked at.
+    """
     __tracebackhide__ = True
     recorder = Recorder("full", source, retrace)
     try:
         with recorder:
             value = call()
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         return NOTHING, error, recorder.recording
     return value, None, recorder.recording
 
 
 def _opened(
-    args: Arguments, step: Step, value: Any, error: BaseException | None = None, note: Document = NO_NOTE
+    args: Arguments,
+    step: Step,
+    value: Any,
+    error: BaseException | None = None,
+    note: Document = NO_NOTE,
+    ended: bool = False,
 ) -> Result:
-    """The stepper on ``step``, from where the arguments say, or the log."""
+    """The stepper on ``step``, from where the arguments say, or the log.
+
+    ``error`` is to be shown besides; ``ended`` says that the recording ended in one that was shown before.
+    """
     recording = step.recording
-    position, event = start(recording, args["into"] or "", args["at"] or "", error is not None)
+    position, event = start(recording, args["into"] or "", args["at"] or "", ended or error is not None)
     shown = log_document(recording, _most("step", args), event) + note
-    opened = None if args["text"] else Step(recording, position, step.retrace, step.programs)
+    if step.note:
+        shown = document(text(step.note, role="muted")) + shown
+    opened = None if args["text"] else Step(recording, position, step.retrace, step.programs, step.note)
     return Result(shown, value, recording, opened, error)
 
 
@@ -157,7 +204,12 @@ COMMANDS = (
     Command(
         "step",
         (
-            Param("expr", "text", "a call such as grad(f)(3.0); the last full recording if left out"),
+            Param(
+                "expr",
+                "text",
+                "a call such as grad(f)(3.0); without it the line that failed last, run again, or the "
+                "last full recording",
+            ),
             Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
             MOST,
             Param("into", "word", "begin where this function is first traced or called"),

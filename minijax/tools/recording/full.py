@@ -20,6 +20,7 @@ from minijax.tools.recording import preview, summary
 from minijax.tools.recording.forcing import forced_by
 from minijax.tools.recording.lives import Lives
 from minijax.tools.recording.records import (
+    CALL,
     BindRecord,
     CacheRecord,
     EquationRecord,
@@ -364,7 +365,7 @@ class Full(Summary):
         while self.open:
             self.close("never ended" if type(self.open[-1].kind) is not int else "")
         if error is not None:
-            self.note_error("the recorded call", error, self.sources.place_of_error(error))
+            self.note_error(CALL, error, self.sources.place_of_error(error))
         return Finished(tuple(self.top), self.lives.records(), self.sources.records())
 
 

@@ -249,6 +249,10 @@ def place_parts(place: str) -> tuple[str, int, str]:
     return (file, int(line), function) if file and line.isdigit() else ("", 0, "")
 
 
+# Where the exception is that ended a recording.
+CALL = "the recorded call"
+
+
 class Recording(Frozen):
     """Everything recorded of one line or call.
 

@@ -26,6 +26,7 @@ from minijax.tools.programs import hlo
 from minijax.tools.recording import preview
 from minijax.tools.recording.copy import Copier
 from minijax.tools.recording.records import (
+    CALL,
     CacheRecord,
     ErrorRecord,
     ExecutableRecord,
@@ -471,5 +472,5 @@ class Summary(observe.Observer):
     def finish(self, error: BaseException | None) -> Finished:
         """The rest of the recording, which ``error`` ended if it is not None."""
         if error is not None:
-            self.note_error("the recorded call", error)
+            self.note_error(CALL, error)
         return Finished()

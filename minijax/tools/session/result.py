@@ -33,12 +33,14 @@ class Step(Frozen):
         ended it, if one did. None where there is no call.
       programs: compiles the call, as ``jit`` would, and gives its programs linked line by line. None where there is
         no call. Errors are those of staging, lowering and compiling.
+      note: what is to be known about the recording before the first step, such as that a line was run again for it.
     """
 
     recording: Recording
     position: int = 0
     retrace: Callable[[], tuple[Recording, BaseException | None]] | None = None
     programs: Callable[[], LinkedPrograms] | None = None
+    note: str = ""
 
 
 class Result(Frozen):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from minijax.tools.live.level import Level
 
@@ -79,6 +81,15 @@ class Entry(Frozen):
     recording: Recording | None = None
 
 
+class FailedInput(Frozen):
+    """An input that an exception ended and that was not recorded in full; ``events`` is what a summary counted of it,
+    nothing for a command's."""
+
+    number: int
+    source: str
+    events: int
+
+
 class RunnableCommand(Protocol):
     """What a session asks of a command: to run with the text of its line and, in the cell form, of its body."""
 
@@ -111,6 +122,8 @@ class Session:
         self.unwatched = False
         # the number of the first miss of a cache that the last input could have made (see ``core.missed``)
         self.first_miss = missed.total()
+        # the input that an exception ended last, if nothing has been recorded since
+        self.failed: FailedInput | None = None
         self.inputs: list[str] = [""]
         self.outputs = Outputs()
         self.log: list[Entry] = []
@@ -215,8 +228,24 @@ class Session:
         """
         outcome = self._run(code)
         failed = outcome.error is not None
+        self._note_failure(outcome, code)
         self.keep(Entry(outcome.number, code, outcome.shown, outcome.summary, failed, outcome.recording))
         return outcome
+
+    def _note_failure(self, outcome: Outcome, code: str) -> None:
+        """Know the last input that failed, until something else is recorded."""
+        if outcome.error is None or (outcome.recording is not None and outcome.recording.level == "full"):
+            if outcome.recording is not None:
+                self.failed = None
+        elif not isinstance(outcome.error, (UsageError, SyntaxError)):
+            events = 0 if outcome.recording is None else outcome.recording.events
+            self.failed = FailedInput(outcome.number, code, events)
+
+    def run_again(self, failed: FailedInput) -> Any:
+        """Run an input once more, under its number, and give its value; nothing is shown, kept or counted."""
+        if source.is_command(failed.source):
+            return self._command(failed.source, failed.number).value
+        return self._python(failed.source, failed.number, contextlib.nullcontext())
 
     def keep(self, entry: Entry) -> None:
         """Keep what an input showed, for ``%export``; of older inputs without the recording."""
@@ -248,7 +277,7 @@ class Session:
             self.restore()
             return self._failed(number, error, recorder)
 
-    def _python(self, code: str, number: int, recorder: Recorder) -> Any:
+    def _python(self, code: str, number: int, recorder: AbstractContextManager[Any]) -> Any:
         filename = f"<minijax-{number}>"
         source.register(filename, code)
         statements, expression = source.compiled(code, filename, self._flags)
@@ -294,6 +323,8 @@ class Session:
             result = command(self, line, cell)
         finally:
             self.local_names = {}
+        if result.error is not None:
+            self.restore()  # after an interrupt
         if result.recording is not None:
             self.remember(result.recording)
         return result

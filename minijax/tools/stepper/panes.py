@@ -31,6 +31,7 @@ from minijax.tools.recording import panels
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, LEAVE, Cursor, JaxprSoFar, Moment
 from minijax.tools.recording.log import record_line
 from minijax.tools.recording.records import (
+    CALL,
     BindRecord,
     CacheRecord,
     ErrorRecord,
@@ -45,8 +46,6 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.stepper.tree import FOLD, tree_rows
 
-# Where the exception is that ended a recording.
-CALL = "the recorded call"
 # The folder that the engine's own files are in.
 _ENGINE = os.path.dirname(os.path.abspath(errors.__file__)) + "/"
 # Tracers shown of one level, the newest; more are counted.
