@@ -63,11 +63,11 @@ with_vjp.defvjp(lambda x: (with_vjp(x), lax.cos(x)), lambda c, ct: (lax.mul(c, c
 
 def fresh(f=lax.sin):
     """A function that no cache knows."""
-    return lambda x: lax.neg(f(x))
+    return lambda x: f(x)
 
 
 def looped(x):
-    return lax.scan(lambda c, y: (c * y, c), x, jnp.ones(2))[0]
+    return lax.scan(lambda c, y: (lax.mul(c, y), c), x, THREE)[0]
 
 
 def branched(x):
@@ -75,7 +75,7 @@ def branched(x):
 
 
 def repeated(x):
-    return lax.while_loop(lambda c: c < 3.0, lambda c: c + 1.0, x)
+    return lax.while_loop(lambda c: lax.ne(c, c), lax.sin, x)
 
 
 def shown(x):
@@ -107,36 +107,47 @@ PROGRAMS = {
 }
 
 
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
 class Interrupt(KeyboardInterrupt):
     pass
 
 
+def has_no_signals(frame, event, argument):
+    """Whether no interrupt is of interest here.
+
+    What a finalizer raises goes nowhere. A ``with lock:`` that is about to unlock is not interrupted: Python looks
+    for signals when a C function has returned, not before it is called.
+    """
+    unlocks = event == "c_call" and isinstance(getattr(argument, "__self__", None), LOCKS)
+    return unlocks or "weakref" in frame.f_code.co_filename
+
+
 def interrupted_at(run, number, counts):
-    """Run, with an interrupt at the event ``number`` of those that ``counts(frame)``; whether there was one."""
-    left = itertools.count(-number)
-    come = False
-    here = sys._getframe()
+    """Run, with an interrupt at the event ``number`` of those that ``counts(frame)``; whether there were as many."""
+    left, here = itertools.count(-number), sys._getframe()
+    reached = False
 
     def profile(frame, event, argument):
-        nonlocal come
-        # what a finalizer raises goes nowhere
-        if come or frame is here or "weakref" in frame.f_code.co_filename:
+        nonlocal reached
+        if (counts is not None and not counts(frame)) or next(left) or frame is here:
             return
-        if counts(frame) and next(left) == 0:
-            come = True
+        reached = True
+        if not has_no_signals(frame, event, argument):
             raise Interrupt
 
-    sys.setprofile(profile)
     try:
+        sys.setprofile(profile)
         run()
     except Interrupt:
         pass
     finally:
         sys.setprofile(None)
-    return come
+    return reached
 
 
-def all_interrupts(run, counts=lambda frame: True):
+def all_interrupts(run, counts=None):
     """Interrupt ``run`` at every event, each time in a new run; the number of events, and those that left a trace."""
     run()  # what is done once, such as importing, is done
     dirty = []
@@ -144,11 +155,11 @@ def all_interrupts(run, counts=lambda frame: True):
     hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None  # of generators that are given up
     try:
         for number in itertools.count():
-            come = interrupted_at(run, number, counts)
+            reached = interrupted_at(run, number, counts)
             if not clean():
                 dirty.append(number)
                 reset_stack()
-            if not come:
+            if not reached:
                 return number, dirty
     finally:
         sys.unraisablehook = hook
