@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import minijax
-import minijax.numpy as jnp
 from minijax import errors, lax
 from minijax.core import trace
 from minijax.core.trace import push_main, reset_stack, stack_depth, state
