@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from minijax.api.bodies import stage_body
 from minijax.api.flat import describe
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
-from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.convert import convert
 from minijax.ops.convert import stop_gradient as stop_gradient_of_array
@@ -27,7 +27,7 @@ from minijax.ops.reduce import (
 )
 from minijax.ops.reducer import reduce_p
 from minijax.ops.shape import full_like
-from minijax.pytree import tree_flatten, tree_map, tree_unflatten
+from minijax.pytree import tree_flatten, tree_map, tree_structure, tree_unflatten
 
 __all__ = ["reduce", "stop_gradient", "zeros_like_array"]
 
@@ -89,17 +89,13 @@ def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..
 
 def _staged(computation: Callable[..., Any], tree: Any, avals: Sequence[Any]) -> ClosedJaxpr:
     """The program of ``computation`` on scalars of ``avals``, for accumulators and elements."""
-
-    def of_leaves(*xs: Any) -> Any:
-        left, right = (tree_unflatten(tree, part) for part in (xs[: len(avals)], xs[len(avals) :]))
-        outs, out_tree = tree_flatten(computation(left, right))
-        if out_tree != tree:
-            raise ValueError(
-                f"reduce: the computation must give a tree of the operands' structure, {tree}, but gave {out_tree}"
-            )
-        return outs
-
-    closed = stage(of_leaves, [*avals, *avals], describe(computation), label="reduce")
+    scalars = tree_unflatten(tree, avals)
+    in_tree = tree_structure(((scalars, scalars), {}))
+    closed, out_tree = stage_body(computation, in_tree, [*avals, *avals], "reduce")
+    if out_tree != tree:
+        raise ValueError(
+            f"reduce: the computation must give a tree of the operands' structure, {tree}, but gave {out_tree}"
+        )
     if any(isinstance(c, Tracer) for c in closed.consts):
         raise NotImplementedError(
             f"Reduction computations can't close over Tracers: {describe(computation)} does. Make what it closes over "

@@ -66,10 +66,10 @@ def reduce_impl(*args: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], com
     key = ("reduce", avals, dimensions)
     closed = jaxpr.memo.get(key)
     if closed is None:
-        # the program must not hold the jaxpr that keeps it
-        own = ClosedJaxpr(jaxpr.jaxpr, jaxpr.consts)
+        # the program must hold neither the jaxpr that keeps it nor the function, as long as which that is kept
+        own, told = ClosedJaxpr(jaxpr.jaxpr, jaxpr.consts), Unread(str(computation))
         closed = jaxpr.memo[key] = stage(
-            lambda *xs: reduce_p.bind(*xs, jaxpr=own, dimensions=dimensions, computation=computation), avals, "reduce"
+            lambda *xs: reduce_p.bind(*xs, jaxpr=own, dimensions=dimensions, computation=told), avals, "reduce"
         )
     return jit_p.bind(*args, jaxpr=closed, name="reduce")
 

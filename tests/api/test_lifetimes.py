@@ -74,6 +74,7 @@ CALLS: dict[str, Callable[[int], Any]] = {
         minijax.grad(lambda c: lax.scan(lambda c, x: (sine(c) * doubled(x * c) * i, None), c, X)[0])
     )(X),
     "checkpoint over a tracer": lambda i: minijax.grad(lambda c: minijax.checkpoint(lambda d: sine(d) * c * i)(c))(1.0),
+    "reduce": lambda i: lax.reduce(X, 0.0, lambda a, b: a + b * i, (0,)),
     "linear solve": lambda i: minijax.grad(
         lambda b: lax.custom_linear_solve(lambda x: b * x * i, b, lambda _, y: y / (b * i), symmetric=True)
     )(1.0),

@@ -566,6 +566,15 @@ def test_what_is_not_traced_or_traced_to_be_watched_is_not_kept() -> None:
     assert missed.total() == began + 1
 
 
+def test_a_function_that_reduces_again_is_not_compiled_again() -> None:
+    def computation(a: Any, b: Any) -> Any:
+        return a + b
+
+    lax.reduce(np.arange(3.0), 1.0, computation, (0,))
+    with no_recompile():
+        assert lax.reduce(np.arange(3.0), 3.0, computation, (0,)) == 6
+
+
 def test_a_comparison_that_raises_does_not_stop_a_call() -> None:
     class Odd:
         def __hash__(self) -> int:
