@@ -9,6 +9,7 @@ A primitive is evaluated by its NumPy implementation (``numpy_rules``: from NumP
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
 import warnings
@@ -59,7 +60,7 @@ _QUIET = (
 def _hush() -> None:
     """Put our filter first."""
     filters: Any = warnings.filters
-    if _QUIET in filters:
+    with contextlib.suppress(ValueError):  # it is not there; or another thread has just moved it
         filters.remove(_QUIET)
     filters.insert(0, _QUIET)
 

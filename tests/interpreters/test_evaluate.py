@@ -68,3 +68,13 @@ def test_the_filter_stands_there_once():
             warnings.simplefilter("default")
             jnp.exp(1000.0)
         assert list(warnings.filters).count(evaluate._QUIET) == 1
+
+
+def test_a_filter_that_another_thread_moves_meanwhile(monkeypatch):
+    class Filters(list):
+        def remove(self, each):
+            super().remove(each)
+            raise ValueError("list.remove(x): x not in list")
+
+    monkeypatch.setattr(warnings, "filters", Filters([("error", None, RuntimeWarning, None, 0), *warnings.filters]))
+    assert float(jnp.exp(1000.0)) == np.inf
