@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions, to_value
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, LiteralArray, get_aval, is_array_like
+from minijax.core.array import Array, LiteralArray, get_aval, is_array_like, retyped
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
@@ -119,7 +119,7 @@ def check_tangent(primal: Any, tangent: Any) -> Any:
 def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
     """``tangent`` weakly typed if ``aval`` is: the functions of JAX's numpy are jitted, and take it for that."""
     if aval.weak_type and isinstance(tangent, Array) and not tangent.aval.weak_type:
-        return Array(tangent._value(), tangent.aval.update(weak_type=True))
+        return retyped(tangent, tangent.aval.update(weak_type=True))
     return tangent
 
 

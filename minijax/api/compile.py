@@ -70,7 +70,6 @@ class JitFunction:
         self.donate_argnames = donate_argnames
         self.keep_unused = keep_unused
         self.inline = inline
-        self.keep_unused = keep_unused
         self.subject = describe(fun)
         self.takes_static = bool(static_argnums or static_argnames)
         # configuration, with the static arguments if there may be any -> the kinds of calls made
@@ -120,6 +119,17 @@ class JitFunction:
                 raise failure
         return self.call(args, kwargs, static)[0]
 
+    def _device_of(self, staged: StagedCall, leaves: Sequence[Any]) -> Any:
+        """The device that the arguments which the program takes are committed to; ValueError if there are two."""
+        if not pjrt.others_in_use:
+            return None
+        kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
+        return common_device(
+            leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)],
+            fun_name(self.fun),
+            lambda i: leaf_names(self.fun, staged.in_tree)[i],
+        )
+
     def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
         """What to raise for ``error``, with which jaxlib's dispatch refused a call; None if it has run no program.
 
@@ -145,13 +155,7 @@ class JitFunction:
         settings = trace_key()
         staged, leaves, avals = self._find(args, kwargs, static)
         program = staged.program
-        if pjrt.others_in_use:
-            kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
-            common_device(
-                leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)],
-                fun_name(self.fun),
-                lambda i: leaf_names(self.fun, staged.in_tree)[i],
-            )
+        self._device_of(staged, leaves)
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
         checked = settings.values[1]  # debug_nans: results are looked at where they are evaluated
         if program is None or unusual or checked:
@@ -308,7 +312,8 @@ class JitFunction:
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
         args, kwargs = tree_map(stood_in, (args, kwargs))
-        return Traced(fun_name(self.fun), self._find(args, kwargs, static)[0])
+        staged, leaves, _ = self._find(args, kwargs, static)
+        return Traced(fun_name(self.fun), staged, self._device_of(staged, leaves))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Stage and lower at these arguments, without compiling."""
@@ -403,8 +408,7 @@ def jit(
     Args:
       fun: a function of pytrees of arrays, without side effects. Without it, ``jit`` returns a decorator.
       static_argnums, static_argnames: arguments passed to ``fun`` as they are; hashable, compared by equality.
-      Naming one
-        way implies the other, where the signature tells.
+        Naming one way implies the other, where the signature tells.
       donate_argnums, donate_argnames: arguments whose memory XLA may reuse; they cannot be used afterwards.
       keep_unused: whether the compiled program takes also the arguments that it does not read.
       inline: inside another staged function, record the equations of ``fun`` instead of a call of it.

@@ -6,7 +6,7 @@ from typing import Any
 
 from minijax.api.repeated import Repeat
 from minijax.backend import pjrt
-from minijax.core.array import get_aval
+from minijax.core.array import CommittedArray, device_array, get_aval
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -40,10 +40,14 @@ class StagedCall:
 
 
 class Traced:
-    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on."""
+    """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on.
 
-    def __init__(self, name: str, staged: StagedCall) -> None:
+    ``device`` is what its arguments were committed to, None if they may be anywhere: it is compiled for that.
+    """
+
+    def __init__(self, name: str, staged: StagedCall, device: Any = None) -> None:
         self.fun_name = name
+        self.device = device
         self._staged = staged
         self.jaxpr = staged.closed
 
@@ -102,7 +106,10 @@ class CompiledFunction:
         self._program = program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on arguments of the trees and types it was compiled for; TypeError for others, and for tracers."""
+        """Run on arguments of the trees and types it was compiled for; TypeError for others, and for tracers.
+
+        ValueError if they are committed to another device than those that it was lowered with.
+        """
         leaves, in_tree = tree_flatten((args, kwargs))
         if in_tree != self._traced._staged.in_tree:
             raise TypeError(
@@ -123,7 +130,23 @@ class CompiledFunction:
                 "Argument types differ from the types for which this computation was compiled: expected "
                 f"{[str(a) for a in expected]}, got {[str(a) for a in found]}."
             )
-        return tree_unflatten(self._traced._staged.out_tree, self._program(*leaves))
+        outs = self._run(leaves) if pjrt.others_in_use else self._program(*leaves)
+        return tree_unflatten(self._traced._staged.out_tree, outs)
+
+    def _run(self, leaves: list[Any]) -> list[Any]:
+        """The results, on the device that the program was lowered for and, if that was asked for, committed to it."""
+        program, wanted = self._program, self._traced.device
+        found = program.device_of(leaves)
+        required = pjrt.local_devices()[0] if wanted is None else wanted
+        if found not in (None, required):
+            raise ValueError(
+                "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
+                f"it: {self._traced.fun_name} was lowered for {required}, and an argument is committed to {found}. "
+                "Bring it there with device_put, or lower with arguments that lie where these do."
+            )
+        if wanted is not None:
+            return program.on(wanted)(*leaves)
+        return program(*[device_array(x._buffer, x.aval) if type(x) is CommittedArray else x for x in leaves])
 
     def as_text(self) -> str:
         """The optimised HLO; its metadata names equations and the user's lines, as JAX's does."""

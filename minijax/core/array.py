@@ -236,6 +236,13 @@ def uncommitted(x: Any) -> Any:
     return Array(x._value(), x.aval) if type(x) is CommittedArray else x
 
 
+def retyped(x: Array, aval: ShapedArray) -> Array:
+    """``x`` where it is, with type ``aval``, which differs from its own in weakness only."""
+    if type(x) is CommittedArray:
+        return CommittedArray(x._buffer, aval, x.device)
+    return Array(x._value(), aval) if x.on_host else device_array(x._buffer, aval)
+
+
 def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = "args[{}]".format) -> Any:
     """The device that those of ``args`` that are committed are on; None if none is.
 

@@ -138,7 +138,7 @@ class Compiled:
         if pjrt.others_in_use:
             device = self.device_of(args)
             if device is not None:
-                return self._on(device)(*args)
+                return self.on(device)(*args)
         if self.kept is not None:
             args = tuple(self._taken(args))
         try:
@@ -159,7 +159,8 @@ class Compiled:
         """
         return common_device(self._taken(args), self.name)
 
-    def _on(self, device: Any) -> OnDevice:
+    def on(self, device: Any) -> OnDevice:
+        """The program for arguments that are committed to ``device``, compiled once."""
         program = self.elsewhere.get(device)
         if program is None:
             closed, *others = self.made_of
@@ -211,12 +212,17 @@ class OnDevice(Compiled):
 
     def __call__(self, *args: Any) -> list[Array]:
         args = tuple(self._taken(args))
-        leaves = [*self.const_buffers, *[pjrt.transfer(to_buffer(x), self.device) for x in args]]
+        leaves = [*self.const_buffers, *map(self._here, args)]
         if observe.on_phase or observe.on_executed:
             return self._watched_call(leaves, args)
         outs = self._execute(leaves)
         self._forget_donated(args)
         return self._results(outs)
+
+    def _here(self, x: Any) -> Any:
+        """The buffer of ``x`` on this device: its own if it lies here, so that donating it takes it from ``x``."""
+        buffer = to_buffer(x)
+        return buffer if pjrt.buffer_device(buffer) == self.device else pjrt.transfer(buffer, self.device)
 
     def _results(self, buffers: Sequence[Any]) -> list[Any]:
         outs = super()._results(buffers)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.array import Array, CommittedArray, as_array, device_array, get_aval
+from minijax.core.array import Array, as_array, get_aval, retyped
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import merge, partition
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
@@ -128,10 +128,7 @@ def _typed(x: Any, aval: ShapedArray) -> Any:
         return x
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
-    array = as_array(x)
-    if type(array) is CommittedArray:
-        return CommittedArray(array._buffer, aval, array.device)
-    return Array(array._value(), aval) if array.on_host else device_array(array._buffer, aval)
+    return retyped(as_array(x), aval)
 
 
 def _cond_program(*, branches: Branches) -> Any:
