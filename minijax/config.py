@@ -276,8 +276,12 @@ class Setting:
       ValueError: the new value is not one that the setting can take.
     """
 
-    def __init__(self, name: str, check: Callable[[str, Any], Any], doc: str, flag: bool = False):
+    def __init__(
+        self, name: str, check: Callable[[str, Any], Any], doc: str, flag: bool = False, words: tuple[str, ...] = ()
+    ):
         self.name = name
+        # what it takes, but for True and False
+        self.words = words
         self.check = check
         self.flag = flag
         self.__doc__ = doc
@@ -308,15 +312,19 @@ debug_nans = Setting(
 )
 _disable_jit = Setting("disable_jit", _check_bool, "jit calls its function directly.", flag=True)
 default_matmul_precision = Setting(
-    "default_matmul_precision", _check_precision, "Precision of matrix products where none is given."
+    "default_matmul_precision",
+    _check_precision,
+    "Precision of matrix products where none is given.",
+    words=("none", *_PRECISIONS),
 )
 numpy_rank_promotion = Setting(
     "numpy_rank_promotion",
     _check_rank_promotion,
     "What to do when broadcasting adds dimensions: allow, warn, raise.",
+    words=_RANK_PROMOTIONS,
 )
 traceback_filtering = Setting(
-    "traceback_filtering", _check_filtering, "Which frames of minijax itself a traceback shows."
+    "traceback_filtering", _check_filtering, "Which frames of minijax itself a traceback shows.", words=_FILTERINGS
 )
 
 _SETTINGS = {
@@ -374,6 +382,10 @@ class Config:
     def read(self, name: str) -> Any:
         """The value of ``name`` in force in the current thread."""
         return _find(name).value
+
+    def takes(self, name: str) -> tuple[str, ...]:
+        """What ``name`` takes, as words."""
+        return _find(name).words or ("on", "off")
 
     # The readers: ``from minijax import config`` may give the module or this object, and does for them.
     x64_enabled = staticmethod(x64_enabled)

@@ -132,8 +132,7 @@ def source_info(skip: int = 1) -> SourceInfo | None:
 
     Args:
       skip: how many frames to pass over unseen. A caller that knows that its own callers are in minijax may
-      say
-        so: frames that are skipped cost almost nothing, a frame that is looked at costs about 50 ns.
+        say so: frames that are skipped cost almost nothing, a frame that is looked at costs about 50 ns.
 
     Returns:
       ``(code, instruction offset)`` for :func:`summarize`, and the name stack if a scope is open; None when there is

@@ -26,8 +26,7 @@ def vmap(
     Args:
       fun: the function, written for single examples.
       in_axes: the axis to map of each positional argument: an int (negative counts from the end), None for "the same
-      for
-        all", or pytrees of these that are prefixes of the arguments. Keyword arguments are mapped along axis 0.
+        for all", or pytrees of these that are prefixes of the arguments. Keyword arguments are mapped along axis 0.
       out_axes: likewise, where the mapped axis appears in the outputs.
       axis_name: a name for the axis, for collectives.
       axis_size: the size, where no argument tells it.

@@ -50,6 +50,11 @@ class JVPTracer(Tracer):
     def _inside(self) -> Tracer | None:
         return self.primal if isinstance(self.primal, Tracer) else None
 
+    def _birth(self) -> Any:
+        # no line is noted here, which every operation would pay for; in a gradient the tangent is a variable, and its
+        # equation knows the line
+        return self.tangent._birth() if isinstance(self.tangent, Tracer) else None
+
     def _level(self) -> tuple[str, Any]:
         return f"{self._trace.main!r} adds a tangent", self.primal
 

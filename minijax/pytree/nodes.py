@@ -36,8 +36,7 @@ def register_pytree_node(
       nodetype: the class.
       flatten_func: ``flatten_func(x) -> (children, auxiliary data)``; the latter hashable, with ``==``.
       unflatten_func: ``unflatten_func(auxiliary data, tuple of children) -> x``. It must accept any objects
-      as
-        children: transformations put tracers and placeholders there.
+        as children: transformations put tracers and placeholders there.
       flatten_with_keys_func: as ``flatten_func``, with ``(key entry, child)`` pairs.
 
     Raises:

@@ -127,14 +127,19 @@ class Stepper:
             again = "; R traces it anew" if self.step.retrace is not None else ""
             self.say(f"this trace came from a cache: no Python ran{again}")
 
+    @property
+    def ended(self) -> str:
+        """What to say where there is no further moment."""
+        return f"{self.cursor.cut or 'this is the end'}; b goes back"
+
     def into(self) -> None:
-        self.move(self.cursor.into(), "this is the end; b goes back")
+        self.move(self.cursor.into(), self.ended)
 
     def over(self) -> None:
-        self.move(self.cursor.over(), "this is the end; b goes back")
+        self.move(self.cursor.over(), self.ended)
 
     def out(self) -> None:
-        self.move(self.cursor.out(), "this is the end; b goes back")
+        self.move(self.cursor.out(), self.ended)
 
     def back(self) -> None:
         self.move(self.cursor.back(), "this is the beginning")
@@ -149,7 +154,7 @@ class Stepper:
         self.move(self.cursor.first(), "this is the beginning")
 
     def last(self) -> None:
-        self.move(self.cursor.last(), "this is the end")
+        self.move(self.cursor.last(), self.ended)
 
     # --- finding
     # ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, ScopeLives
-from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.recorder import Recorder, record
 from minijax.tools.recording.records import (
     BindRecord,
     ErrorRecord,
@@ -333,3 +333,13 @@ def test_all_kinds_of_moments_have_texts():
         "RuleRecord",
     }
     assert cursor.search("stablehlo") and cursor.search("fusion")
+
+
+def test_a_search_stops_where_an_operation_with_others_inside_it_is_left():
+    """That has a line of its own in the tree; an operation with nothing inside has one line, and one stop."""
+    _, recording = record(minijax.grad(jnp.tanh), 0.5)
+    cursor = Cursor(recording)
+    stops = []
+    while cursor.search("tanh"):
+        stops.append((cursor.moment.kind, getattr(cursor.moment.node, "level", "")))
+    assert (LEAVE, "jvp:2") in stops and (LEAVE, "eval") not in stops and (ENTER, "eval") in stops

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
+from minijax.tools.recording.cursor import Cursor
 from minijax.tools.session.session import Session
+from minijax.tools.stepper.panes import source_pane
 
 SETUP = (
     'class C:\n    """The first."""\n    def m(self): return 1',
@@ -55,3 +59,31 @@ def test_where_a_class_was_typed(session: Session) -> None:
 @pytest.mark.parametrize("name", ["dynamic", "int", "inner.a"])
 def test_what_has_no_source_says_so(session: Session, name: str) -> None:
     assert "its source is not known" in plain(session.run_line(f"{name}??").shown, 100)
+
+
+def test_a_file_executed_at_the_prompt_has_its_source(session: Session, tmp_path: Path) -> None:
+    """Also once it was edited and executed again."""
+    file = tmp_path / "prog.py"
+    session.run_line(f"file = {str(file)!r}")
+    for name, blank in (("sin", 0), ("cos", 60)):
+        method = "class Typed:\n    def m(self): return 1\n"
+        file.write_text("\n" * blank + f"{method}def h(x):\n    return jnp.{name}(x)\n")
+        assert session.run_line("exec(compile(open(file).read(), file, 'exec'))").error is None
+        outcome = session.run_line("%step grad(h)(1.)")
+        assert outcome.step is not None
+        cursor = Cursor(outcome.step.recording)
+        assert cursor.to_bind(name) and f"    return jnp.{name}(x)" in plain(source_pane(cursor))
+        assert f"from {file}:{blank + 1}" in plain(session.run_line("Typed??").shown, 200)
+        assert "class Typed:\n    def m" in plain(session.run_line("Typed??").shown, 200)
+
+
+def test_a_docstring_wider_than_the_page_is_filled_anew(session: Session) -> None:
+    source = '"""What it is, in a first line.\n\n    Args:\n'
+    source += '      fun: a function of arrays that gives arrays, as long\n'
+    source += '        as they are.\n      other: nothing.\n\n        >>> f(1)   # kept as it stands\n    """'
+    session.run_line(f"def documented(x):\n    {source}")
+    wide = plain(session.run_line("documented?").shown, 80)
+    assert "\n  fun: a function of arrays that gives arrays, as long\n    as they are.\n  other: nothing." in wide
+    narrow = plain(session.run_line("documented?").shown, 36)
+    assert "\n  fun: a function of arrays that\n    gives arrays, as long as they\n    are.\n  other:" in narrow
+    assert "\n    >>> f(1)   # kept as it stands" in narrow

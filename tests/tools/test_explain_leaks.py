@@ -20,7 +20,7 @@ from minijax.tools.session.session import Session
 
 SETUP = (
     "import minijax.numpy as jnp",
-    "from minijax import grad, jit, make_jaxpr, vmap",
+    "from minijax import grad, jit, jvp, make_jaxpr, vmap",
     "kept = []",
     "class Box: pass",
     "box = Box()",
@@ -88,12 +88,17 @@ HELD: dict[str, tuple[tuple[str, ...], str, str]] = {
     "vmap": (
         ("def f(x):\n    kept.append(x)\n    return x", "vmap(f)(jnp.ones(3));"),
         "global kept → [0]",
-        "not known: vmap notes no lines",
+        "not known: vmap notes no lines; %step of the call shows them",
     ),
     "grad": (
         ("def f(x):\n    kept.append(x * x)\n    return x", "grad(f)(1.0);"),
         "global kept → [0]",
-        "not known: jvp notes no lines",
+        "<minijax-6>:2:16 (f)",
+    ),
+    "jvp": (
+        ("def f(x):\n    kept.append(x * x)\n    return x", "jvp(f, (1.0,), (1.0,));"),
+        "global kept → [0]",
+        "not known: jvp notes no lines; %step of the call shows them",
     ),
 }
 
@@ -130,7 +135,7 @@ def test_what_the_prompt_keeps_is_no_leak_of_the_users(session: Session) -> None
     lines = ("def f(x):\n    kept.append(x)\n    return x", "jit(f).trace(1.0);", "kept[0]")
     shown = leaks(session, *lines)
     at = shown.index("held by global kept → [0]")
-    assert shown[at + 1] == "also kept by _"
+    assert shown[at + 1] == "also kept by _, Out[8]"
     shown = leaks(session, "kept.clear()", command="%leaks --all")
     assert "held by only the prompt: _, Out[8]. It goes when that does." in shown
     shown = leaks(session, "1", "2", "3", command="%leaks --all")

@@ -182,6 +182,8 @@ def test_future_statements_last(session):
 
 def test_jaxprs_are_shown_as_programs_and_in_the_chosen_style(session):
     assert shown(session.run_line("make_jaxpr(sin)(1.0)")) == "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
+    for name, takes in (("style", "jax or tutorial"), ("numpy_rank_promotion", "allow, warn or raise")):
+        assert f"takes {takes}" in shown(session.run_line(f"%config {name}"))
     session.run_line("%config style tutorial")
     assert "a:float32[]" in shown(session.run_line("_"))
 

@@ -6,6 +6,7 @@ import signal
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,15 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.trace import state
+from minijax.repl.stepper.model import Stepper
 from minijax.tools.commands import find
 from minijax.tools.commands.step import start
 from minijax.tools.documents.document import Text, document, plain
+from minijax.tools.pages.widget import payload
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane, linked_programs
+from minijax.tools.recording import panels, storage, summary
 from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor
+from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
@@ -435,8 +440,37 @@ def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session:
     assert outcome.error is None and outcome.step is not None and "this time it did not fail" in outcome.step.note
 
 
+def page_note(data: dict[str, Any]) -> str:
+    return "".join(data["strings"][number] for number in data["lines"][data["note"]][1::2])
+
+
 def place(step: Step) -> tuple[Recording, int]:
     return step.recording, step.position
+
+
+def test_a_recording_that_stopped_says_so_where_it_ends(monkeypatch: pytest.MonkeyPatch):
+    """Every view of it, also from a file; no view calls that the end."""
+    monkeypatch.setattr(summary, "MOST_EVENTS", 25)
+    recording = recorded(lambda: minijax.grad(slope)(3.0), "grad(slope)(3.0)")
+    kept = max(node.at for _, node in recording.walk())
+    assert recording.events > 40 and kept <= 25
+    for each in (recording, storage.from_json(storage.to_json(recording))):
+        said = f"recording stopped here: {each.events - 25} of {each.events} events are missing"
+        cursor = Cursor(each)
+        assert "recording stopped before the end" in plain(stepping.status(cursor))
+        cursor.last()
+        model = Stepper(Step(each, len(cursor.moments)))
+        model.into()
+        views = (
+            plain(stepping.status(cursor)),
+            plain(stepping.tree_lines(cursor)),
+            plain(log_document(each)),
+            model.message[1],
+            page_note(payload(each)),
+        )
+        for view in views:
+            assert said in view and "the end" not in view.replace("before the end", ""), view
+        assert f"{each.events - 25} of {each.events} events were only counted" in plain(panels.summary(each))
 
 
 @pytest.mark.parametrize("command", ["step", "log"])

@@ -99,7 +99,8 @@ def test_what_is_too_much_is_cut_and_says_how_to_see_the_rest():
     data = payload(recording, most=50)
     assert len(data["nodes"]) == 50 and data["moves"].count("(") == data["moves"].count(")")
     note = "".join(data["strings"][number] for number in data["lines"][data["note"]][1::2])
-    assert note == f"the first 50 of {total:,} records; %export FILE.html --recording writes them all"
+    said = f"cut here: {total - 50:,} of {total:,} records are missing; %export FILE.html --recording writes more"
+    assert note == said
     assert f"... {total - 50:,} more records" in widget_html(recording, most=50)
     assert max(life[1] for life in data["lives"]) <= max(node[1] for node in data["nodes"])
 

@@ -135,7 +135,7 @@ def _leak_title(leak: Leak) -> Line:
 def _leak_rows(leak: Leak) -> Iterator[Block]:
     if leak.function:
         yield Row("of", (line(f"{leak.level.partition(':')[0]} of {leak.function}"),))
-    unknown = f"not known: {leak.level.partition(':')[0]} notes no lines"
+    unknown = f"not known: {leak.level.partition(':')[0]} notes no lines; %step of the call shows them"
     yield Row("made at", (line(("place", leak.born)) if leak.born else line(("muted", unknown)),))
     if leak.chain:
         held = line(*[part for each in leak.chain for part in (("muted", " → "), ("", each))][1:])

@@ -13,7 +13,7 @@ from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Table, Text, document, line, text, unbroken
 from minijax.tools.session.describe import describe
 from minijax.tools.session.result import Result
-from minijax.tools.session.settings import TABLE, shown
+from minijax.tools.session.settings import TABLE, listed, shown
 from minijax.tools.session.settings_file import save
 from minijax.tools.session.static import static_names
 from minijax.tools.usage import UsageError, did_you_mean
@@ -43,6 +43,7 @@ KEYS = (
     ("Ctrl-Z", "suspend; fg comes back"),
     ("Ctrl-D", "leave, on an empty line"),
 )
+_LONGEST_LABEL = 8
 _ON = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 
 
@@ -147,7 +148,13 @@ def run_config(session: Session, args: Arguments) -> Result:
             lines.append(line(("muted", "has no effect here")))
         elif name in TABLE and TABLE[name].changed != "at once":
             lines.append(line(("muted", f"counts {TABLE[name].changed}, if %config save keeps it")))
-    return Result(document(Row(name, (line(("value", shown(_settings(session)[name]))), *lines))))
+    else:
+        takes = TABLE[name].takes() if name in TABLE else listed(config.takes(name))
+        lines.append(line(("muted", f"takes {takes}")))
+    value = line(("value", shown(_settings(session)[name])))
+    if len(name) > _LONGEST_LABEL:  # a label has one narrow column
+        return Result(document(text(line(("param-name", name), "  ", *value), *lines)))
+    return Result(document(Row(name, (value, *lines))))
 
 
 def _all_settings(session: Session, known: Mapping[str, Any]) -> Document:

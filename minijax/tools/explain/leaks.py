@@ -160,7 +160,9 @@ class _Holders:
         family = type(holder).__module__.partition(".")[0]
         if family in ("IPython", "ipykernel", "traitlets"):
             return "host", "IPython"
-        if type(holder).__module__.startswith(("minijax.tools.", "minijax.repl", "minijax.ipython_ext")):
+        # ``Out`` is a dictionary of the session's: what the user calls it says more
+        ours = type(holder).__module__.startswith(("minijax.tools.", "minijax.repl", "minijax.ipython_ext"))
+        if ours and not isinstance(holder, dict):
             return "host", "the prompt"
         return None
 

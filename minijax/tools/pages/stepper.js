@@ -279,7 +279,7 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
     last: () => last,
   };
   const tell = ({ kind, node }) => {
-    if (node < 0) return kind === "end" ? "the end" : "the beginning";
+    if (node < 0) return kind !== "end" ? "the beginning" : data.note < 0 ? "the end" : textOf(data.note);
     const { 0: type, 3: said, 6: extra } = nodes[node];
     if (kind === "event") return textOf(said);
     if (type === SCOPE) return (kind === "enter" ? "into " : "done ") + strings[extra[2]] + strings[extra[3]];

@@ -184,10 +184,10 @@ class _Payload(Texts):
         note = -1
         if left_out:
             total = len(nodes) + left_out
-            said = f"the first {len(nodes):,} of {total:,} records; %export FILE.html --recording writes them all"
+            said = f"cut here: {left_out:,} of {total:,} records are missing; %export FILE.html --recording writes more"
             note = self.line(line(("warning", said)))
         elif self.recording.truncated:
-            note = self.line(line(("warning", f"recording stopped at {self.recording.events:,} events")))
+            note = self.line(line(("warning", self.recording.stopped)))
         return {
             "moves": "".join(moves),
             "nodes": nodes,
@@ -258,6 +258,8 @@ def _static(recording: Recording, most: int) -> Iterator[str]:
     yield "</div></details>" * len(nested)
     if left_out:
         yield f"<pre>... {left_out:,} more records</pre>"
+    elif recording.truncated:
+        yield f"<pre>{html.escape(recording.stopped)}</pre>"
 
 
 def _static_line(moment: Moment) -> Line:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from minijax.core.named import Frozen, NamedTuple
@@ -228,6 +228,8 @@ class Cursor:
     def __init__(self, recording: Recording, position: int = 0) -> None:
         self.recording = recording
         self.moments = moments(recording)
+        # what to say at its end if the call went on
+        self.cut = recording.stopped
         self.position = min(max(position, 0), len(self.moments) - 1)
         self.bookmarks: dict[str, int] = {}
         self._loose = loose_rules(self.moments)
@@ -336,7 +338,17 @@ class Cursor:
     def search(self, words: str, backwards: bool = False) -> bool:
         """To the next moment whose record holds ``words`` in a text of its own, upper or lower case."""
         words = words.lower()
-        return self.find(lambda m: m.kind != LEAVE and any(words in text.lower() for text in texts(m.node)), backwards)
+
+        def wanted(moment: Moment) -> bool:
+            node = moment.node
+            said: Iterable[str] = texts(node)
+            if moment.kind == LEAVE:
+                # with nothing inside it is left on the line on which it was entered
+                own_line = isinstance(node, BindRecord) and bool(node.children)
+                said = (node.primitive, node.out, node.error) if own_line else ()  # type: ignore[union-attr]
+            return any(words in text.lower() for text in said)
+
+        return self.find(wanted, backwards)
 
     def mark(self, name: str) -> None:
         """Make the current moment a bookmark."""

@@ -89,6 +89,8 @@ class Full(Summary):
         self.top_hits: list[str] = []
         self.characters = 0
         self.stopped = False
+        # the last event before that
+        self.stopped_at = 0
         # ids of the executables that have been noted
         self.linked: set[int] = set()
         # the phases one by one, as long as there is a tree
@@ -104,6 +106,7 @@ class Full(Summary):
         """Number an event of this thread, which has been counted; whether it is to be recorded."""
         self.lives.now = self.events
         if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+            self.stopped_at = self.stopped_at or self.events - 1
             self.stopped = True
         return not self.stopped
 
@@ -359,6 +362,8 @@ class Full(Summary):
     def left_out(self) -> dict[str, int]:
         # a full recording has the lives of all
         rest = {kind: count for kind, count in super().left_out().items() if kind != "tracers"}
+        if self.stopped:
+            rest["events"] = self.events - self.stopped_at
         return {**rest, **({"lines of sources": self.sources.left_out} if self.sources.left_out else {})}
 
     def finish(self, error: BaseException | None) -> Finished:

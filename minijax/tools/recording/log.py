@@ -42,7 +42,7 @@ def log_document(recording: Recording, most: int = 200, start: int = 0) -> Docum
     if count > len(lines):
         lines.append(line(("muted", f"... {count - len(lines)} more records (--most {count} shows them)")))
     if recording.truncated:
-        lines.append(line(("warning", f"recording stopped at {recording.events:,} events")))
+        lines.append(line(("warning", recording.stopped)))
     if recording.cut:
         cut = ", ".join(f"{number:,} {kind}" for kind, number in recording.cut)
         lines.append(line(("warning", f"counted, and not kept: {cut}")))

@@ -93,14 +93,17 @@ def summary(
             blocks += view(recording, everything or name in full, more(name, keys))
     blocks += cut_rows(recording)
     if recording.truncated:
-        count = f"past {recording.events:,} events only counting went on; the counts are complete"
+        missing = dict(recording.cut).get("events", 0)
+        count = f"{missing:,} of {recording.events:,} events were only counted; the counts are complete"
+        if not missing:
+            count = "the recorder failed: what came after is missing"
         blocks.append(Row("note", (line(("warning", count)),)))
     if recording.elsewhere:
         blocks.append(Row("note", (line(("muted", f"{recording.elsewhere} events on other threads not shown")),)))
     return Document(tuple(blocks))
 
 
-def cut_rows(recording: Recording, told: Container[str] = ("tracers", "jaxprs")) -> Iterator[Block]:
+def cut_rows(recording: Recording, told: Container[str] = ("tracers", "jaxprs", "events")) -> Iterator[Block]:
     """What was counted and not kept, but for what is ``told`` where it is shown."""
     parts = [f"{count:,} {kind}" for kind, count in recording.cut if kind not in told]
     if parts:

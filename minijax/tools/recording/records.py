@@ -319,6 +319,15 @@ class Recording(Frozen):
         return None
 
     @property
+    def stopped(self) -> str:
+        """What to say where a recording ends before the call did; '' if it has all of it."""
+        if not self.truncated:
+            return ""
+        missing = dict(self.cut).get("events", 0)
+        much = f"{missing:,} of {self.events:,} events" if missing else "what came after"
+        return f"recording stopped here: {much} {'are' if missing else 'is'} missing"
+
+    @property
     def traced(self) -> bool:
         """Whether anything but plain evaluation happened."""
         return bool(self.scopes or self.jaxprs_made or self.phases or self.caches or self.executions)

@@ -101,6 +101,7 @@ class Sources:
         left = MOST_TEXT
         # the user's files first: if not everything can be kept, they can
         for file in sorted(self.wanted, key=lambda name: not errors.is_user_file(name)):
+            linecache.checkcache(file)  # as tracebacks do: a file may have been edited and run again
             lines = linecache.getlines(file)
             wanted = sorted(line for line in self.wanted[file] if line <= len(lines))
             start = 0

@@ -6,9 +6,11 @@ import ast
 import inspect
 import linecache
 import os
+import re
+from collections.abc import Iterator
 from typing import Any
 
-from minijax.tools.documents.document import Block, Code, Document, Line, line, text
+from minijax.tools.documents.document import Block, Code, Document, Fitted, Line, Text, line, text
 
 # Longer sources are cut, and the reader told where the rest is.
 MOST_LINES = 400
@@ -26,7 +28,7 @@ def describe(name: str, value: Any, with_source: bool = False) -> Document:
     blocks.append(text(about, hanging=4))
     said = _doc(subject)
     if said:
-        blocks.append(text("", *said.split("\n"), hanging=0))
+        blocks += [text(""), Fitted(lambda width: tuple(_paragraphs(said, width)))]
     elif not with_source:
         blocks.append(text("no docstring", role="muted"))
     if with_source:
@@ -105,8 +107,54 @@ def _source(subject: Any) -> list[Block]:
     return blocks
 
 
+def _paragraphs(said: str, width: int) -> Iterator[Block]:
+    """A docstring's lines; where one is wider than the page, the lines of each paragraph are filled anew, so that what
+    is set in stays so.
+    """
+    lines = said.split("\n")
+    if max(map(len, lines)) <= width:
+        yield Text(tuple(line(each) for each in lines), wrap=False)
+        return
+    group: list[str] = []
+    for each in lines:
+        if group and not _goes_on(group, each):
+            yield _filled(group)
+            group = []
+        group.append(each)
+    yield _filled(group)
+
+
+def _indent(said: str) -> int:
+    return len(said) - len(said.lstrip())
+
+
+# What begins with one of these, or has gaps in it, is laid out by its author.
+_OWN_LINE = re.compile(r"\s*(>>>|\.\.\.|[-*|#=+]|\d+[.)] |$)|.*\S {2,}\S")
+# ``name: what it is``, as lists of arguments say it, which goes on set in further.
+_ITEM = re.compile(r"\s*\*{0,2}\w[\w*, .\[\]()]*: \S")
+
+
+def _goes_on(group: list[str], each: str) -> bool:
+    """Whether the line ``each`` belongs to the paragraph of the lines before it."""
+    first, last = group[0], group[-1]
+    if _OWN_LINE.match(each) or _OWN_LINE.match(first) or last.endswith(":"):
+        return False
+    if len(group) > 1:
+        return _indent(each) == _indent(last)
+    if _ITEM.match(first) and _indent(first):
+        return _indent(each) > _indent(first)
+    return _indent(each) == _indent(first)
+
+
+def _filled(group: list[str]) -> Block:
+    first = group[0]
+    further = _indent(group[1]) if len(group) > 1 else _indent(first) + 2 * bool(_indent(first) and _ITEM.match(first))
+    return text(" ".join([first, *[each.strip() for each in group[1:]]]), hanging=further)
+
+
 def _typed_class(cls: Any) -> tuple[str, list[str], int] | None:
-    """File, lines and first line of a class that was typed at the prompt, where inspect finds no file; or None.
+    """File, lines and first line of a class that was typed at the prompt or came from a file executed there, where
+    inspect finds no file; or None.
 
     The inputs of its methods come first, for a later class may have its name; then the latest one that has it.
     """
@@ -117,7 +165,8 @@ def _typed_class(cls: Any) -> tuple[str, list[str], int] | None:
     # no file has changed when: so are inputs registered
     typed = [name for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None]
     for file in dict.fromkeys((*own, *reversed(typed))):
-        lines = linecache.getlines(file) if file in typed else []
+        # a file that was executed in the prompt's namespace has its classes in it too
+        lines = linecache.getlines(file) if file in typed or file in own else []
         node = _class_statement("".join(lines), cls)
         if node is not None:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])

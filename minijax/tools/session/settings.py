@@ -36,8 +36,12 @@ class Choice(Frozen):
             return f"a number from 0 to {MOST_HISTORY:,}"
         if self.kind == "panels":
             return f"on, off, or some of {', '.join(self.choices)}"
-        words = self.choices or ("on", "off")
-        return f"{', '.join(words[:-1])} or {words[-1]}"
+        return listed(self.choices or ("on", "off"))
+
+
+def listed(words: tuple[str, ...]) -> str:
+    """``light, dark, none or auto``"""
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 TABLE: dict[str, Choice] = {

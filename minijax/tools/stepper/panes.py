@@ -292,13 +292,13 @@ def _function_length(lines: list[str]) -> int:
 # ---------------------------------------------------------------------------------------------------
 
 
-def moment_line(moment: Moment) -> Line:
-    """What the moment is, in one line: ``into jvp:2 sin(jvp:2 f32[])``."""
+def moment_line(moment: Moment, cut: str = "") -> Line:
+    """What the moment is, in one line: ``into jvp:2 sin(jvp:2 f32[])``; ``cut`` is the recording's."""
     node = moment.node
     if moment.kind == BEGIN or node is None and moment.kind != END:
         return line(("heading", "the beginning"))
     if moment.kind == END:
-        return line(("heading", "the end"))
+        return line(("warning", cut)) if cut else line(("heading", "the end"))
     assert node is not None
     if moment.kind in (ENTER, LEAVE):
         came: Segment = ("muted", "into " if moment.kind == ENTER else "done ")
@@ -313,7 +313,7 @@ def status(cursor: Cursor) -> Document:
     """Where the cursor stands: its number, the moment in words, the phases so far, and the error if there was one."""
     last = len(cursor.moments) - 1
     position: Segment = ("heading", f"{cursor.position}/{last}")
-    first = (position, ("", "  "), *moment_line(cursor.moment))
+    first = (position, ("", "  "), *moment_line(cursor.moment, cursor.cut))
     second: list[Segment] = []
     totals: dict[str, float] = {}
     for phase in cursor.recording.phases:
@@ -326,9 +326,9 @@ def status(cursor: Cursor) -> Document:
         second += [("muted", " · ")] if second else []
         second += [("muted", "ends in ")] if last_error.at > cursor.moment.at + 1 else []
         second += [("error", last_error.type), ("", f": {last_error.message.strip().partition(chr(10))[0]}")]
-    if cursor.recording.truncated:
+    if cursor.cut and cursor.moment.kind != END:
         second += [("muted", " · ")] if second else []
-        second.append(("warning", f"recording stopped at {cursor.recording.events:,} events"))
+        second.append(("warning", cursor.cut.replace("here", "before the end")))
     lines = [first, tuple(second)] if second else [first]
     return document(Text(tuple(lines), wrap=False))
 

@@ -101,7 +101,8 @@ class _TreeWalk:
             source = self.cursor.recording.source
             return line(("heading", "begin"), ("muted", f"  {source}" if source else ""))
         if moment.kind == END or node is None:
-            return line(("heading", "end"))
+            cut = self.cursor.cut
+            return line(("warning", cut)) if cut else line(("heading", "end"))
         if moment.kind == EVENT:
             return record_line(node)
         if moment.kind == LEAVE:
