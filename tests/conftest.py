@@ -67,13 +67,22 @@ def machine(request: pytest.FixtureRequest) -> Iterator[None]:
             yield
 
 
-@pytest.fixture
-def small_heap() -> Iterator[None]:
-    """The garbage collector sees what is made in the test alone, however much other tests of this process have left."""
+def set_heap_aside() -> None:
+    """The garbage collector sees what is made from now on alone, however much other tests have left."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def heap_of_the_module() -> None:
+    """A process keeps millions of objects in JAX's caches and ours: each search of the heap would visit them all."""
+    set_heap_aside()
+
+
+@pytest.fixture
+def small_heap() -> None:
+    """For what measures objects: not even those of the module's other tests are seen."""
+    set_heap_aside()
 
 
 @pytest.fixture

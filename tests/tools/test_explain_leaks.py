@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from minijax.core.trace import Tracer, stack_depth
+from minijax.core.trace import stack_depth
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import to_html
@@ -28,18 +28,11 @@ SETUP = (
 
 
 @pytest.fixture
-def session() -> Iterator[Session]:
-    gc.collect()
-    # what other tests have left behind is not of interest here
-    before = [x for x in gc.get_objects() if isinstance(x, Tracer) and not x._trace.main.alive]
-    for each in before:
-        each._trace.stack = []
+def session(small_heap: None) -> Iterator[Session]:
     made = Session(find, {})
     for line in SETUP:
         assert made.run_line(line).error is None
     yield made
-    for each in before:
-        each._trace.stack = None
     assert stack_depth() == 0
 
 
@@ -200,7 +193,7 @@ def test_hostile_keys_are_escaped(session: Session) -> None:
     assert "<b>" not in to_html(document)
 
 
-def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(small_heap: None, session: Session) -> None:
+def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(session: Session) -> None:
     session.run_line("def f(x):\n    kept.extend([[[x]] for _ in range(9000)])\n    return x")
     session.run_line("jit(f).trace(1.0);")
     others = [[None] * 20 for _ in range(50_000)]  # as in a process that has more than this test in it
