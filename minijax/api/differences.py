@@ -93,6 +93,8 @@ ADVICE = {
     "bool, int, float and complex are traced each for itself.",
     "other dtype": "Make {where} of one dtype from the start: no conversion between {before} and {after} keeps every "
     "value. Or keep both: each is compiled once, then cached.",
+    "truth values": "Make {where} of one dtype from the start: a conversion between {before} and {after} changes what "
+    "is computed (True + True is True, 1 + 1 is 2). Or keep both: each is compiled once, then cached.",
     "other data": "Keep them apart: {before} and {after} are different data, which no conversion makes one. Each is "
     "compiled once, then cached.",
     "weak_type": "Pass jnp.{dtype}(...) for {where}, every time: a Python number is weakly typed, an array is not.",
@@ -247,8 +249,9 @@ def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
         elif was.weak_type and now.weak_type and not was.ndim and not now.ndim:
             kinds = ["python number"]
         else:
-            kinds = ["other dtype" if was.shape == now.shape else "other data"]
-            return ADVICE[kinds[0]].format(**names)
+            truth = dtypes.is_bool(was.dtype) or dtypes.is_bool(now.dtype)
+            kind = "other data" if was.shape != now.shape else "truth values" if truth else "other dtype"
+            return ADVICE[kind].format(**names)
     if was.ndim != now.ndim:
         kinds.append("rank")
     elif was.shape != now.shape:

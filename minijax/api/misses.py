@@ -226,12 +226,12 @@ def store(
         begun.entry.traced()
         closed.memo["missed"] = begun.entry
     closed.memo["noted"] = begun.noted
+    if not cache:
+        remember(fun, kind)
     if outer:
         _note_closed_over(fun, key, outer)
         return
-    if not cache:
-        remember(fun, kind)
-    elif len(cache) >= most:
+    if len(cache) >= most:
         oldest = next(iter(cache))
         cache.pop(oldest, None)
         history = _history(fun)

@@ -267,6 +267,8 @@ def test_no_advice_loses_anything(was: str) -> None:
         for name in re.findall(r"jnp\.(\w+)[)(]", advice.replace("jnp.asarray", "")):
             target = np.dtype(dtypes.from_short_name(name))
             assert all(np.can_cast(each.dtype, target, "safe") for each in (before, after)), (was, now, advice)
+        if "no conversion" in advice and before.shape == after.shape:
+            assert not np.can_cast(before.dtype, after.dtype) and not np.can_cast(after.dtype, before.dtype), advice
         if "Pad" in advice:
             assert before.ndim == after.ndim and before.shape != after.shape, (was, now)
             assert before.dtype == after.dtype or "Convert x" in advice, (was, now)
@@ -279,7 +281,8 @@ def test_advice_about_types() -> None:
     assert "Write x as the same kind of Python number" in of("~f32[]", "~i32[]")
     assert of("f32[]", "~f32[]").startswith("Pass jnp.float32(...) for x")
     assert of("bool[3]", "f32[2,2]").startswith("Keep them apart: bool[3] and f32[2,2] are different data")
-    assert of("i32[]", "f32[]").startswith("Make x of one dtype from the start")
+    assert of("i32[]", "f32[]").startswith("Make x of one dtype from the start: no conversion")
+    assert of("f32[]", "bool[]").startswith("Make x of one dtype from the start: a conversion between f32[] and bool[]")
     assert "jnp.asarray(x, jnp.float32)" in of("f32[3]", "bf16[4]") and "Pad x" in of("f32[3]", "bf16[4]")
     assert of("f32[3]", "f32[3,3]").startswith("Give x the same number of dimensions")
 
@@ -409,6 +412,12 @@ def test_bodies_of_control_flow() -> None:
         for _ in range(2):
             lax.scan(lambda c, x: (c, x), 0.0, jnp.ones(3))
     assert watch.seen[0] == "first call" and watch.seen[1].startswith("a new function <lambda>")
+
+    # one that closes over a tracer is not kept, but it is known to have been there
+    with observe.watching(Reasons()) as watch:
+        for _ in range(3):
+            minijax.grad(lambda a: lax.scan(lambda c, x: (c * a, None), 1.0, jnp.ones(3))[0])(2.0)
+    assert [reason[-19:] for reason in watch.seen] == ["first call", "number 2 made there", "number 3 made there"]
 
 
 def test_pmap() -> None:
