@@ -1,12 +1,15 @@
 """Whether a program computes with real JAX, read off the program: minijax sees nothing of what JAX does.
 
-What is read is the user's functions, those that they name or close over, and what is wrapped in them; a name that
-nobody can know before the program runs (``getattr(module, name)``) is not found.
+What is read is the user's functions, those that they name or close over, also in modules, objects and containers, and
+what is wrapped in them; a name that nobody can know before the program runs (``getattr(module, name)``) is not found.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -76,26 +79,45 @@ def _called(x: Any) -> str:
 
 
 def _named(fun: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """The globals and closed-over values that a function names, nested functions' included, and its defaults."""
-    for cell, name in zip(fun.__closure__ or (), fun.__code__.co_freevars, strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
+    """The globals and closed-over values that a function names, nested functions' included, what it names of these
+    (``library.act``, ``self.act``), and its defaults."""
     codes = [fun.__code__]
     for code in codes:
-        for name in code.co_names:
-            if name in fun.__globals__:
-                yield name, fun.__globals__[name]
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    for i, value in enumerate(fun.__defaults__ or ()):
-        yield f"default {i}", value
+    names = list(dict.fromkeys(name for code in codes for name in code.co_names))
+    found: list[tuple[str, Any]] = []
+    for cell, name in zip(fun.__closure__ or (), fun.__code__.co_freevars, strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            found.append((name, cell.cell_contents))
+    found += [(name, fun.__globals__[name]) for name in names if name in fun.__globals__]
+    found += [(f"default {i}", value) for i, value in enumerate(fun.__defaults__ or ())]
+    found += (fun.__kwdefaults__ or {}).items()
+    seen: set[int] = set()
+    for name, value in found:
+        yield name, value
+        if id(value) not in seen and _is_read(value):
+            seen.add(id(value))
+            parts = [(part, inspect.getattr_static(value, part, None)) for part in names]
+            found += [(part, inner) for part, inner in parts if inner is not None]
+
+
+def _is_read(value: Any) -> bool:
+    """Whether what a function names of ``value`` is looked at: of a module or an object of the user's."""
+    if isinstance(value, types.ModuleType):
+        file = getattr(value, "__file__", None)
+        own = file is not None and errors.is_user_file(file)
+        return own and value.__name__.partition(".")[0] not in (*_LIBRARIES, *_NEUTRAL)
+    kind = value if isinstance(value, type) else type(value)
+    return kind.__module__.partition(".")[0] not in ("builtins", "minijax", *_LIBRARIES, *_NEUTRAL)
 
 
 def _inside(x: Any) -> list[Any]:
     """The functions in something that is called as one: a bound method, a partial, a wrapper, an instance."""
     if isinstance(x, functools.partial):
-        return [x.func, *x.args]
+        return [x.func, *x.args, *x.keywords.values()]
+    if type(x) in (list, tuple, dict):
+        parts = x.values() if type(x) is dict else x
+        return [part for part in itertools.islice(parts, _MOST_FUNCTIONS) if callable(part)]
     if isinstance(x, types.FunctionType):
         wrapped = getattr(x, "__wrapped__", None)
         cells = [value for _, value in _named(x) if isinstance(value, types.FunctionType)] if wrapped is None else []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
+import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +55,49 @@ def test_nothing_false_is_said(session: Session, line: str, said: str) -> None:
     shown = " ".join(plain(session.run_line(line).shown, 400).split())
     assert said in shown and "nothing: no operation" not in shown
     assert "sin a" in plain(session.run_line("%jaxpr jnp.sin(2.0)").shown)
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        "lambda x: library.act(x)",
+        "lambda x: library.inner.act(x)",
+        "lambda x: library.Net()(x)",
+        "lambda x: library.net.layer(x)",
+        "lambda x: library.Net.static(x)",
+        "lambda x: library.table['act'](x)",
+        "functools.partial(lambda x, act: act(x), act=g)",
+        "keyword_default",
+    ],
+)
+def test_use_is_found_wherever_a_function_is_named(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fun: str
+) -> None:
+    library = types.ModuleType("library")
+    code = (
+        "import jax.numpy as rnp\n"
+        "def act(x): return rnp.log(x)\n"
+        "class Net:\n"
+        "    def __call__(self, x): return self.layer(x)\n"
+        "    def layer(self, x): return act(x)\n"
+        "    @staticmethod\n"
+        "    def static(x): return act(x)\n"
+        "net, table = Net(), {'act': act}\n"
+    )
+    library.__file__ = str(tmp_path / "library.py")
+    exec(compile(code, library.__file__, "exec"), vars(library))
+    library.inner = library  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "library", library)
+    session.run_line("import library, functools")
+    session.run_line("def keyword_default(x, *, act=library.act): return act(x)")
+    assert session.run_line(f"use = {fun}").error is None
+    shown = plain(session.run_line("%nan use(-1.0)").shown, 400)
+    assert "uses real JAX (jax.numpy, which " in shown, shown
+    # what is beside it in the module, and not named, is not read
+    session.run_line("library.mine = mine")
+    assert jax_use(session.namespace["mine"]) == ""
+    assert session.run_line("own = lambda x: library.mine(x)").error is None
+    assert jax_use(session.namespace["own"]) == ""
 
 
 def test_what_is_seen_is_shown_and_the_rest_said(session: Session) -> None:
