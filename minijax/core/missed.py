@@ -27,11 +27,12 @@ class Missed:
       subject: the function as errors call it: ``f at file.py:12``.
       reason: why it missed; an ``api.differences.Miss`` has parts besides its text.
       place: the user's line that made the call.
+      began: when tracing began, by ``time.perf_counter``.
       costs: phase ('trace', 'lower', 'compile') -> seconds, each as it ends. What is traced or compiled within
         tracing counts there as well.
     """
 
-    __slots__ = ("number", "cache", "name", "subject", "reason", "place", "costs", "_began")
+    __slots__ = ("number", "cache", "name", "subject", "reason", "place", "costs", "began")
 
     def __init__(self, number: int, cache: str, name: str, subject: str, reason: str, place: str) -> None:
         self.number = number
@@ -41,11 +42,11 @@ class Missed:
         self.reason = reason
         self.place = place
         self.costs: dict[str, float] = {}
-        self._began = time.perf_counter()
+        self.began = time.perf_counter()
 
     def traced(self) -> None:
         """Tracing, which began when this was made, has ended."""
-        self.took("trace", time.perf_counter() - self._began)
+        self.took("trace", time.perf_counter() - self.began)
 
     def took(self, phase: str, seconds: float) -> None:
         """A phase has ended that this miss is to blame for."""

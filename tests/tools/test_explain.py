@@ -20,6 +20,7 @@ from minijax.errors import RecompilationError
 from minijax.tools import explain_cache_miss, explain_misses, no_recompile
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
+from minijax.tools.documents.words import seconds_text
 from minijax.tools.explain.caches import kept_document, why_document
 from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.records import CacheRecord, JaxprRecord, PhaseRecord, Recording
@@ -335,6 +336,24 @@ def test_two_hundred_thousand_watched_calls_with_forty_recompilations(session: S
     assert [each.reason for each in kept] == expected
     assert {each.place for each in kept} == {"<minijax-8>:2 (<module>)"}
     assert all(list(each.costs) == ["trace", "lower", "compile"] for each in kept)
+
+
+def test_a_miss_within_a_miss_is_counted_once(session: Session) -> None:
+    """Two functions of one name, one traced within the other, are told together: so is what they cost."""
+    recording = session.run_line("jit(lambda x: jit(lambda y: y * 2.0)(x) + 1.0)(1.0)").recording
+    assert recording is not None
+    (trace,) = [phase for phase in recording.phases if phase.phase == "trace"]
+    assert trace.times == 2 and trace.own < trace.seconds
+    shown = plain(session.run_line("%why").shown)
+    assert "<lambda> was traced ×2" in shown and f"cost     trace {seconds_text(trace.own)} " in shown
+
+    entries = [missed.Missed(i, "staging", "f", "f", "first call", "here") for i in range(4)]
+    for entry, began, took in zip(entries, (1.0, 1.25, 1.5, 3.0), (1.5, 1.0, 0.25, 1.0), strict=True):
+        entry.began = began  # the third within the second within the first, the fourth after them
+        entry.took("trace", took)
+    shown = plain(kept_document(entries, 4))
+    assert "f was traced ×4" in shown and "trace 2.50 s" in shown
+    assert "trace 1.50 s" in plain(kept_document(entries[:1], 1))
 
 
 def test_misses_that_nobody_watched_are_told(session: Session) -> None:

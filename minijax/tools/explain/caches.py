@@ -224,14 +224,30 @@ def stale_section(name: str, reason: str, often: str = "") -> Block:
 def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool = False) -> Document:
     """Misses that the engine kept (``core.missed``): ``entries``, the latest of those that were ``made``."""
     misses = []
+    own = _own_tracing(entries)
     for each in entries:
         record = miss_record(each.number, each.cache, each.name, each.reason, each.place)
-        misses.append((record, [PhaseRecord(each.number, name, each.name, t, t) for name, t in each.costs.items()]))
+        costs = [(name, t, own[each.number] if name == "trace" else t) for name, t in each.costs.items()]
+        misses.append((record, [PhaseRecord(each.number, name, each.name, t, mine) for name, t, mine in costs]))
     blocks = [*miss_sections(misses, everything)]
     if made > len(entries):
         said = f"{made - len(entries):,} earlier misses were counted: the engine keeps the latest {missed.MOST_KEPT:,}"
         blocks.append(text(said, role="warning"))
     return Document(tuple(blocks))
+
+
+def _own_tracing(entries: Sequence[missed.Missed]) -> dict[int, float]:
+    """What tracing took for each of the ``entries``, by number, without that of the misses within it."""
+    own: dict[int, float] = {}
+    around: list[missed.Missed] = []
+    for each in entries:
+        own[each.number] = each.costs.get("trace", 0.0)
+        while around and around[-1].began + around[-1].costs.get("trace", 0.0) <= each.began:
+            around.pop()
+        if around:
+            own[around[-1].number] = max(own[around[-1].number] - own[each.number], 0.0)
+        around.append(each)
+    return own
 
 
 def _costs(recording: Recording) -> dict[int, list[PhaseRecord]]:
@@ -249,11 +265,13 @@ def _costs(recording: Recording) -> dict[int, list[PhaseRecord]]:
     return found
 
 
-def _cost_line(phases: Sequence[PhaseRecord]) -> Line:
+def _cost_line(phases: Sequence[PhaseRecord], together: bool = False) -> Line:
+    """``trace 1.2 ms · compile 78 ms``; of several misses ``together`` one may be within another, which counts once."""
     out: list[tuple[str, str]] = []
     for name in _COSTS:
-        seconds = sum(phase.seconds for phase in phases if phase.phase == name)
-        if any(phase.phase == name for phase in phases):
+        found = [phase for phase in phases if phase.phase == name]
+        seconds = sum(phase.own if together or phase.times > 1 else phase.seconds for phase in found)
+        if found:
             out += [("muted", " · ")] if out else []
             out += [("", f"{name} "), ("time", seconds_text(seconds))]
     return tuple(out)
@@ -284,7 +302,7 @@ def _miss_rows(phases: Sequence[PhaseRecord], records: Sequence[CacheRecord]) ->
     if record.place:
         yield Row("at", (line(("place", record.place)),), line(("muted", "the last")) if times > 1 else ())
     if phases:
-        yield Row("cost", (_cost_line(phases),))
+        yield Row("cost", (_cost_line(phases, times > 1),))
     if record.advice:
         yield Row("advice", (line(record.advice),))
 
