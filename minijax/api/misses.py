@@ -28,6 +28,9 @@ MOST_PLACES = 1024
 # Of many signatures the latest are compared.
 MOST_COMPARED = 128
 
+_FIRST = Difference("first", "", "", "first call")
+# The commonest miss of all is not worked out anew each time.
+_FIRST_MISS = Miss([_FIRST], ADVICE["first"], 0)
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
 
 # --- what is remembered -------------------------------------------------------------------------------------
@@ -295,6 +298,8 @@ def explain(
         found, advice = differences(fun, with_static or fun, nearest(signature, others), signature, reprs)
     else:
         found = [gone or _first(fun, cache, other_options)]
+        if found[0] is _FIRST and not others:
+            return _FIRST_MISS
         advice = advice_about(found[0])
     return Miss(found, advice, len(others), known)
 
@@ -335,4 +340,4 @@ def _first(fun: Any, cache: str, other_options: bool) -> Difference:
     was = _last_defined(fun)
     if was is not None and was != (fun.__code__.co_filename, fun.__code__.co_firstlineno):
         return Difference("redefined", "", "", f"{fun_name(fun)} was defined again, before at {was[0]}:{was[1]}")
-    return Difference("first", "", "", "first call")
+    return _FIRST

@@ -63,8 +63,12 @@ def make_jaxpr(
             given = iter(values)
             return fun(*[a if i in static else next(given) for i, a in enumerate(args)], **kw)
 
-        with bound_axes(axis_env or ()):
-            closed, out_tree = _stage(named_like(of_dynamic, fun, static) if static else fun, dynamic, kwargs)
+        staged = named_like(of_dynamic, fun, static) if static else fun
+        if axis_env:
+            with bound_axes(axis_env):
+                closed, out_tree = _stage(staged, dynamic, kwargs)
+        else:
+            closed, out_tree = _stage(staged, dynamic, kwargs)
         return (closed, _shapes(closed, out_tree)) if return_shape else closed
 
     return make_jaxpr_f

@@ -20,7 +20,7 @@ from minijax.lowering.text import array_text, mlir_type
 from minijax.ops.accumulate import accumulated
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import add_p, complex_extremum_text, max_p, min_p, mul_p, or_p
-from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy
+from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, without_zeros
 from minijax.ops.logaddexp import logaddexp
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
@@ -179,7 +179,7 @@ def _accumulated_extremum(ufunc: np.ufunc, negative: bool) -> Callable[[Any, int
 
     def accumulate(x: Any, axis: int, dtype: np.dtype) -> Any:
         out = ufunc.accumulate(x, axis, dtype)
-        if dtypes.kind(dtype) != "f" or out.all():
+        if dtypes.kind(dtype) != "f" or without_zeros(out):
             return out
         met = np.logical_or.accumulate((x == 0) & (np.signbit(x) == negative), axis)
         return np.where((out == 0) & met, dtype.type(-0.0 if negative else 0.0), out)

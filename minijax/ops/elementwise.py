@@ -360,7 +360,7 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
 
 
 def _integer_pow_numpy(x: Any, y: int) -> Any:
-    if not dtypes.is_integer(x.dtype) or y <= dtypes.iinfo(x.dtype).max:
+    if x.dtype.kind == "f" or not dtypes.is_integer(x.dtype) or y <= dtypes.iinfo(x.dtype).max:
         return np.power(x, y)
     # NumPy wants an exponent of the type of x: by repeated squaring, which wraps around as the compiled program does
     result = np.ones_like(x)

@@ -21,6 +21,7 @@ from minijax.ops.accumulate import sum_of
 from minijax.ops.convert import convert
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
+from minijax.ops.elementwise_numpy import without_zeros
 from minijax.ops.nary import BOOL_OR_INT, NUM, ZERO, eq_p, reduce_sum_p
 from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
@@ -107,7 +108,7 @@ def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any], negati
         if x.size == 0:
             return ufunc.reduce(x, axes, initial=identity(x.dtype))
         out = ufunc.reduce(x, axes)
-        if dtypes.kind(x.dtype) != "f" or out.all():
+        if dtypes.kind(x.dtype) != "f" or without_zeros(out):
             return out
         met = np.any((x == 0) & (np.signbit(x) == negative), axes)
         return np.where((out == 0) & met, x.dtype.type(-0.0 if negative else 0.0), out)
