@@ -7,6 +7,7 @@ evaluation. No second implementation is needed, and it works for primitives of a
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from minijax.api import jit, jvp, linear_transpose, linearize, make_jaxpr, vjp, vmap
+from minijax.api.custom_derivatives import CustomFunction
+from minijax.api.custom_jvp import custom_jvp
 from minijax.config import enable_x64
 from minijax.core import dtypes
 from minijax.core.array import get_aval
@@ -35,7 +38,7 @@ from minijax.extend.differences import (
     inexact,
     rounding,
 )
-from minijax.extend.report import FAILED, PASSED, SKIPPED, RuleOutcome, RulesReport, rule_text
+from minijax.extend.report import FAILED, PASSED, SKIPPED, NamedFunction, RuleOutcome, RulesReport, rule_text
 from minijax.extend.rules import NONE, YES, cell, columns
 from minijax.extend.shrink import smallest
 from minijax.interpreters.partial_eval import dce_jaxpr
@@ -43,6 +46,7 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import subjaxprs
 from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.lowering.lower import lowering_rules
+from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 
 # Beyond so many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
 MAX_COMBINATIONS = 48
@@ -86,19 +90,7 @@ def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> Rule
             f"check_rules expects a Primitive and example arguments, got {primitive!r} of type {type(primitive)}. Pass "
             "the primitive itself, not a function that binds it."
         )
-    report = RulesReport(primitive, params)
-    args = [np.asarray(x, get_aval(x).dtype) for x in example_args]
-    subject = Subject(primitive, params)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
-        report.outcomes.append(subject.outcome("evaluate", "evaluate", [Case(subject.check_evaluation)], args))
-        if report.outcomes[0].status != PASSED:
-            nothing = RuleOutcome("everything else", "evaluate", SKIPPED, "there is no value to compare with")
-            report.outcomes.append(nothing)
-            return report
-        for check, interpreter, cases in subject.checks(args):
-            report.outcomes.append(subject.outcome(check, interpreter, cases, args))
-    return report
+    return Subject(primitive, params).report([np.asarray(x, get_aval(x).dtype) for x in example_args])
 
 
 def assert_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
@@ -126,6 +118,11 @@ class Subject:
         out = self.primitive.bind(*args, **self.params)
         return list(out) if self.primitive.multiple_results else [out]
 
+    def rule(self, interpreter: str) -> str:
+        """The interpreter's rule and its place, '' if it has none."""
+        found = cell(self.primitive, self.tables[interpreter])
+        return rule_text(found.rule) if found.status == YES else ""
+
     def abstract(self, args: Sequence[Any]) -> list[ShapedArray]:
         """What abstract evaluation says of the results."""
         out = abstract_eval(self.primitive, tuple(ShapedArray(np.shape(x), x.dtype) for x in args), self.params)
@@ -137,10 +134,23 @@ class Subject:
 
     # ------------------------------------------------------------------------------------------ running
 
+    def report(self, args: Values) -> RulesReport:
+        """The outcomes of all checks at operands like ``args``."""
+        report = RulesReport(self.primitive, self.params)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            report.outcomes.append(self.outcome("evaluate", "evaluate", [Case(self.check_evaluation)], args))
+            if report.outcomes[0].status != PASSED:
+                nothing = RuleOutcome("everything else", "evaluate", SKIPPED, "there is no value to compare with")
+                report.outcomes.append(nothing)
+                return report
+            for check, interpreter, cases in self.checks(args):
+                report.outcomes.append(self.outcome(check, interpreter, cases, args))
+        return report
+
     def outcome(self, check: str, interpreter: str, cases: Sequence[Case], args: Values) -> RuleOutcome:
         """Run the cases of one kind; the first failure is made small, the others are counted."""
-        found = cell(self.primitive, self.tables[interpreter])
-        rule = rule_text(found.rule) if found.status == YES else ""
+        rule = self.rule(interpreter)
         reasons: list[str] = []
         failed: list[tuple[Case, Exception]] = []
         for case in cases:
@@ -440,6 +450,76 @@ class Subject:
     def precise(self, args: Values) -> Precise:
         """``with self.precise(args) as wider``: in 64 bit, with the floats made so, if the primitive takes them."""
         return Precise(self, args)
+
+
+class FunctionSubject(Subject):
+    """A function with a derivative rule of its author's, of the leaves of its differentiable arguments."""
+
+    def __init__(self, fun: CustomFunction, args: Sequence[Any], static: Sequence[int]) -> None:
+        code = getattr(inspect.unwrap(fun.fun), "__code__", None)
+        place = "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+        super().__init__(NamedFunction(fun.name, place), {})
+        self.fun = fun
+        self.static = {i: args[i] for i in static}
+        self.forwards = isinstance(fun, custom_jvp)
+        leaves, self.tree = tree_flatten(tuple(x for i, x in enumerate(args) if i not in self.static))
+        self.leaves = [np.asarray(x, get_aval(x).dtype) for x in leaves]
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        dynamic = tree_unflatten(self.tree, leaves)
+        given = iter(dynamic)
+        count = len(dynamic) + len(self.static)
+        return tree_leaves(self.fun(*[self.static[i] if i in self.static else next(given) for i in range(count)]))
+
+    def rule(self, interpreter: str) -> str:
+        if interpreter == "jvp":
+            return rule_text(getattr(self.fun, "jvp", None))
+        return rule_text(getattr(self.fun, "bwd", None)) if interpreter == "transpose" else ""
+
+    def abstract(self, args: Sequence[Any]) -> list[ShapedArray]:
+        return [get_aval(x) for x in self(*args)]
+
+    def checks(self, args: Values) -> Iterator[tuple[str, str, list[Case]]]:
+        """The rule against finite differences of the function itself; mapped and compiled like any other function."""
+        floats = [i for i, x in enumerate(args) if inexact(x)]
+        pushed = list(dict.fromkeys([tuple(floats), *[(i,) for i in floats]]))
+        if self.forwards:
+            yield "jvp", "jvp", [self.derivative_case("jvp", s, self.check_jvp) for s in pushed]
+            second = [partial(self.check_second_order, how=how) for how in (jvp_of, vjp_of)]
+        else:
+            yield "value of fwd", "partial_eval", [self.derivative_case("jvp", s, self.check_forward) for s in pushed]
+            second = []
+        yield "vjp", "transpose", [self.derivative_case("jvp", s, self.check_vjp) for s in pushed]
+        if second:
+            yield "second order", "jvp", [Case(check) for check in second]
+        axes = in_axes(args)
+        if axes:
+            yield "vmap", "vmap", [self.vmap_case(a, self.check_vmap) for a in axes]
+            mapped = partial(self.check_vmap_of_derivatives, how=vjp_of)
+            first = [a for a in axes if set(a) <= {0, None}][:3]
+            yield "vmap of derivatives", "vmap", [self.vmap_case(a, mapped) for a in first]
+        yield "lower", "lower", [Case(self.check_lowering, 12)]
+
+    def check_forward(self, args: Values, subset: Sequence[int]) -> None:
+        """Wrong unless differentiation gives the values that a plain call gives."""
+        fun, point = self.of(args, subset)
+        for i, (a, b) in enumerate(zip(vjp(fun, *point)[0], self.value(args), strict=True)):
+            compare(f"result {i} of fwd", a, b, "a plain call")
+
+
+def check_custom_rules(fun: CustomFunction, *example_args: Any) -> RulesReport:
+    """Check the rule of a ``custom_jvp`` or ``custom_vjp`` function at ``fun(*example_args)``.
+
+    A jvp rule is compared with finite differences of the function itself, and reverse mode with it by inner products;
+    ``bwd`` with finite differences in the same way, and the value that ``fwd`` gives with a plain call. All of it is
+    mapped and compiled besides.
+
+    Returns:
+      A ``RulesReport``, as ``check_rules`` does.
+    """
+    args = fun._resolve(example_args, {})
+    subject = FunctionSubject(fun, args, fun._static(args))
+    return subject.report(subject.leaves)
 
 
 class Precise:

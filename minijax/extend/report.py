@@ -95,13 +95,22 @@ class RulesReport:
     __repr__ = __str__
 
 
+class NamedFunction(Primitive):
+    """What a report is about that checks a function with rules of its author's: a name and a place, in no table."""
+
+    def __init__(self, name: str, defined_at: str) -> None:
+        super().__init__(name, multiple_results=True)
+        self.defined_at = defined_at
+
+
 def call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> str:
     """``p.bind(float32[1] [2.], axes=(0,))``: a call one can read, and nearly type."""
     shown = [*map(value_text, args)]
     for name, value in params.items():
         text = repr(value)
         shown.append(f"{name}={text if len(text) <= 60 and chr(10) not in text else '...'}")
-    return f"{primitive.name}_p.bind({', '.join(shown)})"
+    called = primitive.name if isinstance(primitive, NamedFunction) else f"{primitive.name}_p.bind"
+    return f"{called}({', '.join(shown)})"
 
 
 def value_text(x: Any) -> str:

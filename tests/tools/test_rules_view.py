@@ -117,6 +117,70 @@ def test_a_wrong_rule_is_shown_at_the_smallest_operands(author: Session) -> None
     assert not report.ok and [o.check for o in report.failures] == ["jvp", "vmap", "lower"]
 
 
+BODY = "(x, y): return jnp.sin(x) * y"
+FWD = "lambda x, y: (jnp.sin(x) * y, (x, y))"
+RULES = {
+    "a right jvp rule": (
+        (
+            "@custom_jvp\ndef f" + BODY,
+            "f.defjvp(lambda p, t: (f(*p), jnp.cos(p[0]) * p[1] * t[0] + jnp.sin(p[0]) * t[1]))",
+        ),
+        ("%check f(0.5, f32[3])", "%check f", "%check f(0.5, y=2.)"),
+        (),
+    ),
+    "a wrong jvp rule": (
+        ("@custom_jvp\ndef f" + BODY, "f.defjvp(lambda p, t: (f(*p), jnp.cos(p[0]) * t[0] + jnp.sin(p[0]) * t[1]))"),
+        ("%check f(f32[3], f32[3])",),
+        ("jvp",),
+    ),
+    "a right bwd": (
+        (
+            "@custom_vjp\ndef f" + BODY,
+            f"f.defvjp({FWD}, lambda r, ct: (ct * jnp.cos(r[0]) * r[1], ct * jnp.sin(r[0])))",
+        ),
+        ("%check f(f32[3], f32[3])", "%check f"),
+        (),
+    ),
+    "a wrong bwd": (
+        ("@custom_vjp\ndef f" + BODY, f"f.defvjp({FWD}, lambda r, ct: (ct * jnp.cos(r[0]), ct * jnp.sin(r[0])))"),
+        ("%check f(f32[3], f32[3])",),
+        ("vjp",),
+    ),
+    "a wrong fwd": (
+        (
+            "@custom_vjp\ndef f" + BODY,
+            f"f.defvjp({FWD.replace('* y', '+ y')}, lambda r, ct: (ct * jnp.cos(r[0]) * r[1], ct * jnp.sin(r[0])))",
+        ),
+        ("%check f(f32[3], f32[3])",),
+        ("value of fwd",),
+    ),
+    "arguments that are not differentiable, and trees": (
+        (
+            "import functools",
+            "@functools.partial(custom_vjp, nondiff_argnums=(0,))\ndef f(g, d): return g(d['x']) * 2.",
+            "f.defvjp(lambda g, d: (g(d['x']) * 2., d), lambda g, d, ct: ({'x': 2. * ct * grad(g)(d['x'])},))",
+        ),
+        ("%check f(sin, {'x': f32[]})",),
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_rule_of_a_custom_function_is_checked_by_the_function(session: Session, name: str) -> None:
+    session.run_line("from minijax import custom_jvp, custom_vjp")
+    lines, commands, wrong = RULES[name]
+    for line in lines:
+        assert session.run_line(line).error is None
+    for command in commands:
+        outcome = session.run_line(command)
+        assert outcome.error is None, outcome.error
+        assert tuple(each.check for each in outcome.value.failures) == wrong, outcome.value
+        text = plain(outcome.shown, 120)
+        assert "<minijax-" in text and ("suspect <lambda> at <minijax-" in text) == bool(set(wrong) - {"value of fwd"})
+        assert len(outcome.value.outcomes) >= 6 and not outcome.value.skipped
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_report_fits_the_page(session: Session, width: int) -> None:
     text = shown(session, "%check sin(f32[3])", width)

@@ -34,6 +34,10 @@ def run_check(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.explain import check
 
+    custom = check.custom_function(session, args["primitive"])
+    if custom is not None:
+        report, seconds, leaves = check.checked_function(*custom)
+        return Result(check.document(report, seconds, leaves), report)
     primitive, values, params = check.call(session, args["primitive"])
     report, seconds = check.checked(primitive, values, params)
     return Result(check.document(report, seconds, values), report)
@@ -56,12 +60,14 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "check",
-        (Param("primitive", "text", "a primitive, or a call of one such as mul(2.0, f32[3])", required=True),),
+        (Param("primitive", "text", "a primitive, or a call of one such as mul(2.0, f32[3]), or of your custom_jvp or "
+            "custom_vjp function", required=True),),
         "Test the rules of a primitive against each other, for those who write them.\n\n"
         "The value is compared with the types and with the compiled program, jvp with finite differences, the "
         "transpose with jvp by inner products, vmap with a loop, second derivatives with the first. What fails is "
         "shown at the smallest operands that show it. Operands are values or types (f32[3]), parameters are given by "
-        "name; without operands, ordinary ones are tried.",
+        "name; without operands, ordinary ones are tried. The rule of a custom_jvp or custom_vjp function is "
+        "compared with finite differences of the function itself.",
         "%check sin(0.5)",
         run_check,
         group="programs",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import itertools
 import time
 import warnings
@@ -12,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax import errors
+from minijax.api.custom_derivatives import CustomFunction
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
-from minijax.extend.check import check_rules
+from minijax.extend.check import check_custom_rules, check_rules
 from minijax.extend.report import FAILED, PASSED, RuleOutcome, RulesReport, call_text
+from minijax.pytree import tree_leaves, tree_map
 from minijax.tools.documents.document import Block, Document, Fitted, Line, Row, Text, line
 from minijax.tools.documents.words import plural, seconds_text, shortened
 from minijax.tools.explain import check_examples
@@ -32,6 +36,47 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 _MARKS = {PASSED: ("good", "✓"), FAILED: ("error", "✗")}
+
+
+def custom_function(session: Session, text: str) -> tuple[CustomFunction, tuple[Any, ...]] | None:
+    """The ``custom_jvp`` or ``custom_vjp`` function and the arguments of ``f(2.0, f32[3])`` or ``f``.
+
+    None if what is named is none. UsageError if arguments are needed and those tried do not fit.
+    """
+    __tracebackhide__ = True
+    name, inner = _divided(expression_text(text.strip()))
+    first, *rest = name.split(".")
+    fun = session.lookup(first)
+    for part in rest:
+        fun = getattr(fun, part, None)
+    if not isinstance(fun, CustomFunction):
+        return None
+    if inner is None:
+        return fun, _ordinary_arguments(fun, name)
+    args, kwargs = _evaluated(session, inner)
+    try:
+        args = fun._resolve(args, kwargs)
+        static = fun._static(args)
+    except (TypeError, IndexError) as error:
+        raise UsageError(f"%check: {str(error).strip().splitlines()[-1]}") from None
+    return fun, tuple([x if i in static else tree_map(functools.partial(_example, i), x) for i, x in enumerate(args)])
+
+
+def _ordinary_arguments(fun: CustomFunction, name: str) -> tuple[Any, ...]:
+    """Numbers or vectors that the function takes; UsageError if it takes none of them."""
+    count = fun._signature.n
+    for shape in ((3,), ()):
+        args = tuple(random_values(ShapedArray(shape, np.dtype("float32")), i) for i in range(count))
+        if not fun.nondiff_argnums and fun._signature.plain:
+            with contextlib.suppress(Exception):  # whatever it raises: it does not take these
+                fun(*args)
+                return args
+    raise UsageError(f"%check knows no arguments for {name}: give some, as in %check {name}(f32[3])")
+
+
+def _example(seed: int, x: Any) -> Any:
+    """Ordinary values for a type; anything else as it is."""
+    return random_values(x, seed) if isinstance(x, ShapeDtypeStruct) else x
 
 
 def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[str, Any]]:
@@ -49,13 +94,7 @@ def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[
                 f"%check knows no operands for {primitive.name}: give some, as in %check {name}(f32[3], axes=(0,))"
             )
         return (primitive, *found)
-    try:
-        node: Any = ast.parse(f"f({inner})", mode="eval").body
-    except SyntaxError as error:
-        raise UsageError(f"%check cannot read the operands {inner!r}: {error.msg}") from None
-    capture = "capture call"  # no identifier: nothing of the user's can be hidden by it
-    captured = ast.Call(ast.Name(capture, ast.Load()), node.args, node.keywords)
-    args, params = session.evaluate(captured, {capture: _given})
+    args, params = _evaluated(session, inner)
     values = []
     for i, x in enumerate(args):
         try:
@@ -67,6 +106,18 @@ def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[
         values.append(random_values(aval, i) if isinstance(x, ShapeDtypeStruct) else np.asarray(x, aval.dtype))
     _check_taken(primitive, values, params)
     return primitive, tuple(values), params
+
+
+def _evaluated(session: Session, inner: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The values of operands and parameters, written as in a call."""
+    __tracebackhide__ = True
+    try:
+        node: Any = ast.parse(f"f({inner})", mode="eval").body
+    except SyntaxError as error:
+        raise UsageError(f"%check cannot read the operands {inner!r}: {error.msg}") from None
+    capture = "capture call"  # no identifier: nothing of the user's can be hidden by it
+    captured = ast.Call(ast.Name(capture, ast.Load()), node.args, node.keywords)
+    return session.evaluate(captured, {capture: _given})
 
 
 def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dict[str, Any]) -> None:
@@ -195,6 +246,16 @@ def checked(primitive: Primitive, values: Sequence[Any], params: dict[str, Any])
     began = time.perf_counter()
     report = check_rules(primitive, *values, **params)
     return report, time.perf_counter() - began
+
+
+def checked_function(fun: CustomFunction, args: Sequence[Any]) -> tuple[RulesReport, float, list[Any]]:
+    """As ``checked``, for a function with a rule of its author's; and the operands of that, the leaves of ``args``."""
+    __tracebackhide__ = True
+    began = time.perf_counter()
+    report = check_custom_rules(fun, *args)
+    static = fun._static(tuple(args))
+    leaves = tree_leaves([x for i, x in enumerate(args) if i not in static])
+    return report, time.perf_counter() - began, leaves
 
 
 def document(report: RulesReport, seconds: float, values: Sequence[Any]) -> Document:

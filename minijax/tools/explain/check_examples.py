@@ -47,6 +47,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "iota": (lambda x: x + lax.iota(np.float32, 3), (_VECTOR,)),
     "jit": (lambda x: jit(jnp.sin)(x), (_VECTOR,)),
     "pad": (lambda x: lax.pad(x, np.float32(0), [(1, 2, 0)]), (_VECTOR,)),
+    "reduce": (lambda x: lax.reduce(x, np.float32(0), lambda a, b: a + b + a * b, (1,)), (_MATRIX,)),
     "reduce_and": (lambda x: jnp.all(x), (_FLAGS,)),
     "reduce_max": (lambda x: jnp.max(x, 1), (_MATRIX,)),
     "reduce_min": (lambda x: jnp.min(x, 1), (_MATRIX,)),
