@@ -173,9 +173,15 @@ def hard_swish(x: Any) -> Any:
     return x * hard_sigmoid(x)
 
 
+def _float_if_large(x: Any) -> Any:
+    """A Python integer that no integer type holds as a float; anything else as it is."""
+    limits = np.iinfo(np.int64 if x64_enabled() else np.int32)
+    return float(x) if type(x) is int and not limits.min <= x <= limits.max else x
+
+
 def gelu(x: Any, approximate: bool = True) -> Any:
     """x times the normal distribution function at x; with ``approximate``, by the formula with tanh."""
-    (x,) = promote("gelu", x, to=INEXACT)
+    (x,) = promote("gelu", _float_if_large(x), to=INEXACT)
     dtype = x.aval.dtype
     if approximate:
         scale = typed_scalar(math.sqrt(2 / math.pi), dtype)
@@ -231,10 +237,10 @@ def logsumexp(
     """
     if where is not None:
         a = choose(where, a, 0)
-    if b is None:
-        (a,) = promote("logsumexp", a, to=INEXACT)
-    else:
-        a, b = promote("logsumexp", a, b, to=INEXACT)
+    if b is None or type(b) is int:
+        (a,) = promote("logsumexp", _float_if_large(a), to=INEXACT)
+    if b is not None:
+        a, b = promote("logsumexp", a, _float_if_large(b), to=INEXACT)
         a = choose(b != 0, a, -np.inf)
     axes = reductions.reduction_axes(axis, a.aval.ndim)
     peak = reductions.max(ufuncs.real(a), axes, None, keepdims, -np.inf, where)

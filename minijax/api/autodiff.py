@@ -14,8 +14,8 @@ import numpy as np
 
 from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions, to_value
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, LiteralArray, get_aval, is_array_like, retyped
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
+from minijax.core.avals import AnyArray, ShapedArray, dtype_name
 from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
@@ -69,7 +69,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             "primal and tangent arguments to jvp must have the same tree structure; primals have tree structure "
             f"{tree_structure(primals)} whereas tangents have tree structure {tree_structure(tangents)}."
         )
-    check_args(leaves, "jvp", fun, in_tree)
+    leaves = check_args(leaves, "jvp", fun, in_tree)
     flat = FlatFun(fun, in_tree, "jvp", has_aux)
     seeds = [check_tangent(p, t) for p, t in zip(leaves, tangent_leaves, strict=True)]
     outs, tangents_out = jvp_flat(flat, leaves, seeds, describe(fun))
@@ -172,7 +172,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     check_callable(fun)
     leaves, in_tree = tree_flatten((primals, {}))
-    check_args(leaves, "linearize", fun, in_tree)
+    leaves = check_args(leaves, "linearize", fun, in_tree)
     flat = FlatFun(fun, in_tree, "linearize", has_aux)
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
     linear = linear_function(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
@@ -363,7 +363,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     check_callable(fun)
     leaves, in_tree = tree_flatten((primals, {}))
-    check_args(leaves, "vjp", fun, in_tree)
+    leaves = check_args(leaves, "vjp", fun, in_tree)
     flat = FlatFun(fun, in_tree, "vjp", has_aux)
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
     pullback = VJP(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
@@ -478,9 +478,11 @@ def on_leaves(
     numbers = int_or_ints(argnums, "argnums")
     chosen = positions(numbers, len(args), "differentiating with respect to", "argnums", TypeError)
     leaves, tree = tree_flatten(args[chosen[0]] if single else tuple(args[i] for i in chosen))
-    if not all(map(is_array_like, leaves)):
-        all_leaves, in_tree = tree_flatten((tuple(args), kwargs))
-        check_args(all_leaves, transform, fun, in_tree)
+    if not all([isinstance(x, AnyArray) for x in leaves]):
+        if not all(map(is_array_like, leaves)):
+            all_leaves, in_tree = tree_flatten((tuple(args), kwargs))
+            check_args(all_leaves, transform, fun, in_tree)
+        leaves = [as_array(x) if is_foreign(x) else x for x in leaves]
 
     def fun_of_leaves(*values: Any) -> Any:
         rebuilt = tree_unflatten(tree, values)

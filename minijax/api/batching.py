@@ -52,7 +52,7 @@ def vmap(
                 f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
         leaves, in_tree = tree_flatten((args, kwargs))
-        dims = _input_axes(in_axes, fun, in_tree, args, leaves)
+        dims, leaves = _input_axes(in_axes, fun, in_tree, args, leaves)
         size = _axis_size(fun, leaves, dims, in_tree, axis_size)
         flat = FlatFun(fun, in_tree, "vmap")
         outs, found = batch(flat, AxisData(axis_name, size), leaves, dims, describe(fun))
@@ -77,11 +77,15 @@ def check_axes(in_axes: Any, out_axes: Any, transform: str) -> None:
 
 def _input_axes(
     in_axes: Any, fun: Callable[..., Any], in_tree: PyTreeDef, args: Sequence[Any], leaves: Sequence[Any]
-) -> list[int | None]:
+) -> tuple[list[int | None], Sequence[Any]]:
+    """The axis that each leaf is mapped along, and the leaves."""
     axes = _spread(in_axes, tuple(args), "vmap in_axes")
     axes += [0] * (len(leaves) - len(axes))  # keyword arguments
     # what is not mapped is handed on as it is, be it an array or not
-    check_args([0 if axis is None else x for x, axis in zip(leaves, axes, strict=True)], "vmap", fun, in_tree)
+    mapped = [0 if axis is None else x for x, axis in zip(leaves, axes, strict=True)]
+    checked = check_args(mapped, "vmap", fun, in_tree)
+    if checked is not mapped:
+        leaves = [x if axis is None else c for x, c, axis in zip(leaves, checked, axes, strict=True)]
     out: list[int | None] = []
     for x, axis in zip(leaves, axes, strict=True):
         if axis is None:
@@ -94,7 +98,7 @@ def _input_axes(
                 f"least {axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its shape is {shape})"
             )
         out.append(axis % len(shape))
-    return out
+    return out, leaves
 
 
 def _axis_size(

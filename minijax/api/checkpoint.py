@@ -69,7 +69,7 @@ def checkpoint(
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         dynamic, of_dynamic = (args, fun) if not static else _fix_static(fun, static, args, partials)
         leaves, in_tree = tree_flatten((dynamic, kwargs))
-        check_args(leaves, "checkpoint", of_dynamic, in_tree)
+        leaves = check_args(leaves, "checkpoint", of_dynamic, in_tree)
         body = _stage(of_dynamic, in_tree, avals_of(leaves))
         jaxpr, consts = hoist_consts(body.closed)
         cse: Any = prevent_cse
@@ -252,7 +252,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     """
     check_callable(f)
     leaves, in_tree = tree_flatten((args, kwargs))
-    check_args(leaves, "saved_residuals", f, in_tree)
+    leaves = check_args(leaves, "saved_residuals", f, in_tree)
     flat = FlatFun(f, in_tree, "saved_residuals")
     literals: dict[int, Literal] = {}
 

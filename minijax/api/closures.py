@@ -100,7 +100,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     check_callable(fun)
     leaves, in_tree = tree_flatten(example_args)
     flat = FlatFun(fun, tree_structure((example_args, {})), "closure_convert")
-    check_args(leaves, "closure_convert", fun, flat.in_tree)
+    leaves = check_args(leaves, "closure_convert", fun, flat.in_tree)
     closed = stage(flat, avals_of(leaves), describe(fun), label="closure_convert")
     out_tree = flat.out_tree
     hoisted = [_maybe_perturbed(c) for c in closed.consts]

@@ -29,13 +29,14 @@ from minijax.backend import failures, fastcall, pjrt
 from minijax.config import jit_disabled, trace_key, x64_enabled
 from minijax.core import observe
 from minijax.core.array import common_device, get_aval, is_array_like, numpy_aval
+from minijax.core.avals import ShapedArray
 from minijax.core.observe import observers
 from minijax.core.stand_ins import stood_in
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ops.call import jit_p, kept_inputs, known_program
-from minijax.pytree import tree_flatten, tree_map, tree_structure, tree_unflatten, treedef_tuple
+from minijax.pytree import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten, treedef_tuple
 
 __all__ = ["jit"]
 
@@ -198,6 +199,12 @@ class JitFunction:
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
+        if staged is None and not all([type(aval) is ShapedArray for aval in avals]):
+            # with arrays of JAX itself as our own; TypeError for what merely has an ``aval``
+            in_tree = tree_structure((args, kwargs))
+            taken = check_args(tree_leaves((args, kwargs)), "jit", self._with_static(static), in_tree)
+            args, kwargs = tree_unflatten(in_tree, taken)
+            return self._find(args, kwargs, static)
         if staged is None or observe.on_cache:
             found = None if staged is None else staged.closed
             begun = misses.announce("staging", self.fun, key, found, self._explain)

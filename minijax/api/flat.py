@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.array import as_array, check_int, get_aval, is_array_like
-from minijax.core.avals import AnyArray
+from minijax.core.array import as_array, check_int, get_aval, is_array_like, is_foreign
+from minijax.core.avals import AnyArray, ShapedArray
 from minijax.errors import is_user_file
 from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
@@ -142,12 +142,15 @@ def leaf_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:
     return names
 
 
-def check_args(leaves: Sequence[Any], transform: str, fun: Callable[..., Any], in_tree: PyTreeDef) -> None:
-    """TypeError, naming the parameter, for the first leaf of a call that is not array-like.
+def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tree: PyTreeDef) -> list[Any]:
+    """``leaves``, with arrays of JAX itself as arrays; TypeError, naming the parameter, for what is not array-like.
 
     OverflowError for a Python integer that is too large to be one.
     """
+    foreign = False
     for i, x in enumerate(leaves):
+        if isinstance(x, AnyArray):
+            continue
         if type(x) is int:
             check_int(x)
         if not is_array_like(x):
@@ -158,11 +161,13 @@ def check_args(leaves: Sequence[Any], transform: str, fun: Callable[..., Any], i
                 f"array or a number to a function transformed by {transform}, close over the value instead,"
                 f"{advice or ' or convert it'}."
             )
+        foreign = foreign or is_foreign(x)
+    return [as_array(x) if is_foreign(x) else x for x in leaves] if foreign else leaves
 
 
 def to_value(x: Any) -> Any:
-    """``x`` itself if it is an array or a tracer, as an array otherwise; float0 arrays stay NumPy's."""
-    if hasattr(x, "aval") or getattr(x, "dtype", None) == dtypes.float0:
+    """``x`` itself if it is an array or a tracer, or stands for one; else as an array; float0 arrays stay NumPy's."""
+    if type(getattr(x, "aval", None)) is ShapedArray or getattr(x, "dtype", None) == dtypes.float0:
         return x
     return as_array(x)
 

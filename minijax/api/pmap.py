@@ -16,6 +16,7 @@ from minijax.backend import pjrt
 from minijax.config import trace_key
 from minijax.core import observe
 from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.trace import state
 from minijax.interpreters.stage import stage
@@ -102,7 +103,9 @@ class PmapFunction:
         try:
             avals = tuple([x.aval for x in leaves])
         except AttributeError:
-            check_args(leaves, "pmap", self._with_static(static), in_tree)
+            avals = (None,)
+        if not all([type(aval) is ShapedArray for aval in avals]):
+            leaves = check_args(leaves, "pmap", self._with_static(static), in_tree)
             avals = tuple(map(get_aval, leaves))
         return (in_tree, avals, static, trace_key(), state.axis_env), leaves
 

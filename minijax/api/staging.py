@@ -28,7 +28,7 @@ __all__ = ["eval_shape", "make_jaxpr"]
 def _stage(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[ClosedJaxpr, Any]:
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = [*map(stood_in, leaves)]
-    check_args(leaves, "make_jaxpr", fun, in_tree)
+    leaves = check_args(leaves, "make_jaxpr", fun, in_tree)
     flat = FlatFun(fun, in_tree, "make_jaxpr")
     return stage(flat, avals_of(leaves), describe(fun), label="make_jaxpr"), flat.out_tree
 

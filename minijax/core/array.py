@@ -371,7 +371,7 @@ _TYPED: dict[type, type] = {int: TypedInt, float: TypedFloat, complex: TypedComp
 
 def as_value(x: Any) -> Any:
     """``x`` as a function of the user's is given it: a tracer, an ``Array``, or the Python scalar that it is."""
-    if hasattr(x, "aval") or type(x) is bool:
+    if type(getattr(x, "aval", None)) is ShapedArray or type(x) is bool:
         return x
     typed = _TYPED.get(type(x))
     if typed is None:
@@ -437,19 +437,34 @@ def _protocol(x: Any) -> Any:
     method = getattr(x, "__jax_array__", None)
     if method is not None:
         return method()
-    if hasattr(x, "aval") and hasattr(type(x), "__array__"):  # an array of another library that is built like this one
-        return np.asarray(x)
+    if is_foreign(x):
+        # immutable, as ours are: on a processor without a copy
+        value, aval = np.asarray(x), _foreign_aval(x)
+        return Array(value if value.dtype == aval.dtype else value.astype(aval.dtype), aval)
     raise not_an_array(x)
 
 
 def is_array_like(x: Any) -> bool:
-    """Whether ``x`` can be an argument of a primitive (tracers, having an ``aval``, included)."""
+    """Whether ``x`` can be an argument of a primitive, or stands for one: arrays, tracers, stand-ins, numbers."""
     return (
-        hasattr(x, "aval")
-        or isinstance(x, (np.generic, *_SCALAR_TYPES))
+        isinstance(x, (AnyArray, np.generic, *_SCALAR_TYPES))
         or (isinstance(x, np.ndarray) and x.dtype.kind not in "OSU")
+        or type(getattr(x, "aval", None)) is ShapedArray
         or hasattr(x, "__jax_array__")
+        or is_foreign(x)
     )
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether ``x`` is an array of another library that is built like this one: of JAX itself."""
+    return hasattr(type(x), "__array__") and hasattr(x, "aval") and not isinstance(x, AnyArray)
+
+
+def _foreign_aval(x: Any) -> ShapedArray:
+    # its dtype may be none of NumPy's, such as that of random keys
+    dtype = x.dtype if isinstance(x.dtype, np.dtype) else np.asarray(x).dtype
+    dtypes.check_valid_dtype(dtype, x)
+    return ShapedArray(x.shape, _canonical(dtype), getattr(x, "weak_type", False))
 
 
 # (shape, dtype.num, x64) of a NumPy array of builtin dtype -> its type
@@ -472,14 +487,22 @@ def numpy_aval(x: Any) -> ShapedArray:
     return aval
 
 
+_ndarray = np.ndarray  # one look-up less: this runs for every operand of every rule
+
+
 def get_aval(x: Any) -> ShapedArray:
     """The type of ``x``: a tracer, an array, or anything ``as_array`` takes. Raises TypeError."""
-    if type(x) is np.ndarray:
+    if type(x) is _ndarray:
         return numpy_aval(x)
     try:
-        return x.aval
+        aval = x.aval
     except AttributeError:
         pass
+    else:
+        if type(aval) is ShapedArray:
+            return aval
+        if is_foreign(x):
+            return _foreign_aval(x)
     if type(x) in _SCALAR_TYPES:
         return scalar_aval(type(x))
     if isinstance(x, np.generic):

@@ -11,9 +11,10 @@ from typing import Any
 
 from minijax.core import observe
 from minijax.core.array import LiteralArray, as_array
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.rules import Rule, RuleTable
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Trace, Tracer, check_alive, state, under
 from minijax.errors import source_info, summarize
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -92,7 +93,7 @@ class JaxprBuilder:
             return Literal(x.literal(), x.aval)
         entry = self.consts.get(id(x))
         if entry is None:
-            value = as_array(x) if isinstance(x, (int, float, complex)) or not hasattr(x, "aval") else x
+            value = x if isinstance(x, (AnyArray, ShapeDtypeStruct)) else as_array(x)
             if isinstance(value, LiteralArray):
                 return Literal(value.literal(), value.aval)
             # ``x`` itself is kept too, so that its id stays its own

@@ -175,7 +175,7 @@ def _concrete(x: Any) -> Any:
 
 def _flattened(operands: tuple[Any, ...], transform: str, fun: Callable[..., Any]) -> tuple[list[Any], Any]:
     leaves, in_tree = tree_flatten((operands, {}))
-    check_args(leaves, transform, fun, in_tree)
+    leaves = check_args(leaves, transform, fun, in_tree)
     return leaves, in_tree
 
 

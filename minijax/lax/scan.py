@@ -154,7 +154,7 @@ def scan(
     if not callable(f):
         raise TypeError(f"lax.scan: f argument should be a callable, got {f!r}.")
     leaves, in_tree = tree_flatten(((init, xs), {}))
-    check_args(leaves, "scan", f, in_tree)
+    leaves = check_args(leaves, "scan", f, in_tree)
     carry_tree, xs_tree = in_tree.children()[0].children()
     operands = [to_value(x) for x in leaves]
     init_flat, xs_flat = split_list(operands, carry_tree.num_leaves)

@@ -47,7 +47,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             f"lax.while_loop: body_fun and cond_fun arguments should be callable, got {body_fun!r} and {cond_fun!r}."
         )
     leaves, tree = tree_flatten(init_val)
-    check_args(leaves, "while_loop", body_fun, tree_structure(((init_val,), {})))
+    leaves = check_args(leaves, "while_loop", body_fun, tree_structure(((init_val,), {})))
     if jit_disabled():
         try:
             return _in_python(cond_fun, body_fun, init_val)

@@ -12,7 +12,7 @@ import numpy as np
 from minijax import errors, lax
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import Array, CommittedArray, LiteralArray, as_array
+from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, is_foreign
 from minijax.core.trace import Tracer
 from minijax.numpy.mathematics import power
 from minijax.numpy.promotion import (
@@ -95,6 +95,8 @@ def array(
     dtype = None if dtype is None else user_dtype(dtype, "array")
     if hasattr(object, "__jax_array__"):
         object = object.__jax_array__()
+    elif is_foreign(object):
+        object = as_array(object)
     if isinstance(object, (Array, Tracer)):
         out = copy_p.bind(object) if copy else object
         out = convert(out, out.aval.dtype if dtype is None else dtype, dtype is None and out.aval.weak_type)
@@ -603,6 +605,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if x.aval.ndim != 1:
         raise ValueError("x must be a one-dimensional array")
     count = x.aval.shape[0] if N is None else operator.index(N)
+    if count < 0:
+        raise ValueError(f"N must be nonnegative, got {count}")
     numbers = lax.broadcasted_iota(x.aval.dtype, (count,), 0)
     if not increasing:
         numbers = lax.sub(const(numbers, count - 1), numbers)

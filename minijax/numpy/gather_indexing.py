@@ -17,7 +17,7 @@ import numpy as np
 
 from minijax import config, errors, lax
 from minijax.core import dtypes
-from minijax.core.array import Array, get_aval
+from minijax.core.array import Array, as_array, get_aval, is_foreign
 from minijax.core.avals import dtype_name
 from minijax.core.named import NamedTuple
 from minijax.core.structural import full
@@ -101,6 +101,7 @@ def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
     A mask becomes one array of integers per axis; the ellipsis, and what is left out, become slices. Raises
     IndexError or TypeError for what is no index of ``shape``, NonConcreteBooleanIndexError for a traced mask.
     """
+    items = tuple([as_array(i) if is_foreign(i) else i for i in items])
     consumed = sum(_consumes(i) for i in items)
     if sum(i is Ellipsis for i in items) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")

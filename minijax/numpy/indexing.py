@@ -14,7 +14,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.core import dtypes
-from minijax.core.array import Array, check_int, numpy_aval
+from minijax.core.array import Array, check_int, is_foreign, numpy_aval
 from minijax.core.trace import Tracer
 from minijax.numpy.gather_indexing import gather_index, index_items, slice_parts
 from minijax.numpy.promotion import BOOL, SCALARS, evaluating
@@ -58,7 +58,7 @@ def _classify(item: Index, position: int) -> Index:
         if item.ndim == 0 and dtype != BOOL and evaluating() and not isinstance(item, Tracer):
             return operator.index(item)
         raise _NotStatic
-    if isinstance(item, (bool, np.bool_)):
+    if isinstance(item, (bool, np.bool_)) or is_foreign(item):
         raise _NotStatic
     if isinstance(item, str):
         raise TypeError(f"JAX does not support string indexing; got idx={item!r}")

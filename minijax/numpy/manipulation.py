@@ -349,14 +349,14 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """``a`` with elements moved by ``shift`` along ``axis``; those that fall off come back at the other
-    end.
+    """``a`` with elements moved by ``shift``, rounded towards zero, along ``axis``; those that fall off come back at
+    the other end.
     """
     a = ensure("roll", a)
     if axis is None:
         return lax.reshape(roll(lax.reshape(a, (a.aval.size,)), shift, 0), a.aval.shape)
     axes = canonical_axes(index_tuple(axis), a.aval.ndim)
-    shifts = tuple(static(s, "'shift' argument of jnp.roll") for s in np.atleast_1d(shift))
+    shifts = tuple(static(s, "'shift' argument of jnp.roll", int) for s in np.atleast_1d(shift))
     for ax, by in zip(*np.broadcast_arrays(axes, shifts), strict=True):
         ax, size = int(ax), a.aval.shape[int(ax)]
         if size:

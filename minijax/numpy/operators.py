@@ -12,7 +12,7 @@ from minijax import errors, lax
 from minijax.backend import pjrt
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import Array
+from minijax.core.array import Array, is_foreign
 from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
 from minijax.numpy import creation, linear, manipulation, mathematics, reductions, sorting, ufuncs
@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 
 def _operand(x: Any) -> bool:
-    return isinstance(x, OPERANDS) or hasattr(x, "__jax_array__")
+    return isinstance(x, OPERANDS) or hasattr(x, "__jax_array__") or is_foreign(x)
 
 
 def _refuse(symbol: str, left: Any, right: Any) -> NoReturn:

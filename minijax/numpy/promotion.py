@@ -20,7 +20,7 @@ import numpy as np
 from minijax import errors
 from minijax.config import rank_promotion, x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval
+from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
@@ -40,7 +40,7 @@ OPERANDS = (Array, Tracer, int, float, complex, np.generic, np.ndarray)
 
 def is_array_like(x: Any) -> bool:
     """Whether NumPy's functions take ``x``: an array, a tracer, a scalar; not a list, a string or None."""
-    if isinstance(x, OPERANDS) or hasattr(x, "__jax_array__"):
+    if isinstance(x, OPERANDS) or hasattr(x, "__jax_array__") or is_foreign(x):
         return True
     return np.isscalar(x) and not isinstance(x, (str, bytes, memoryview))
 
@@ -194,7 +194,7 @@ def astype(x: Any, dtype: np.dtype) -> Any:
 def type_of(x: Any) -> tuple[np.dtype, bool]:
     """``(dtype, weak_type)`` of an argument, what promotion looks at."""
     aval = getattr(x, "aval", None)
-    if aval is None:
+    if type(aval) is not ShapedArray:
         aval = get_aval(x)
     return aval.dtype, aval.weak_type
 

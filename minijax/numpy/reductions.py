@@ -15,6 +15,7 @@ import numpy as np
 from minijax import lax
 from minijax.config import x64_enabled
 from minijax.core import dtypes
+from minijax.core.avals import ShapedArray
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
@@ -183,7 +184,7 @@ def sum(
     if axis is None and dtype is None and out is None and not keepdims and initial is None and where is None:
         # the common call, at once
         aval = getattr(a, "aval", None)
-        if aval is not None and aval.dtype.kind in "fc" and aval.dtype.itemsize >= 4 and not aval.weak_type:
+        if type(aval) is ShapedArray and aval.dtype.kind in "fc" and aval.dtype.itemsize >= 4 and not aval.weak_type:
             return reduce_sum_p.bind(a, axes=tuple(range(aval.ndim)))
     no_out("sum", out)
     (a,) = promote_dtypes(ensure("sum", a), to=NUMERIC)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.array import as_array
+from minijax.core.avals import AnyArray
 from minijax.core.lists import split_list
 from minijax.core.named import NamedTuple
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, zero_of
@@ -101,7 +102,7 @@ typecheck_rules[linear_solve_p] = linear_solve_typecheck
 def linear_solve_impl(*args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
     consts, b = _split(args, const_lengths)
     found = eval_closed(jaxprs.solve, *consts.solve, *b)
-    return [x if hasattr(x, "aval") else as_array(x) for x in found]
+    return [x if isinstance(x, AnyArray) else as_array(x) for x in found]
 
 
 def linear_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, const_lengths: Any, jaxprs: Any) -> Any:

@@ -37,6 +37,12 @@ class OnlyArray:
         return np.arange(3, dtype=np.float32)
 
 
+class WithAval:
+    """Has what arrays and tracers have, and is neither."""
+
+    aval = 5
+
+
 class Subclass(np.ndarray):
     """NumPy's own way to make arrays of other classes."""
 
@@ -103,6 +109,11 @@ KINDS: dict[str, Callable[[], Any]] = {
     "decimal": lambda: decimal.Decimal(1),
     "set": lambda: {1, 2},
     "None": lambda: None,
+    "JAX's array": lambda: jax.numpy.arange(3.0, dtype=np.float32),
+    "JAX's integers": lambda: jax.numpy.array([2, 0], np.int32),
+    "JAX's bfloat16": lambda: jax.numpy.ones((3,), ml_dtypes.bfloat16),
+    "JAX's weak scalar": lambda: jax.numpy.sin(1.0),
+    "aval": WithAval,
 }
 
 ENTRIES = """
@@ -137,8 +148,8 @@ def deviations() -> Deviations:
         **each("masked", "lax.full((2,), a)", "TypeError", "ValueError"),
         **each("masked", "F[a]", "ValueError", "TypeError"),
         **each("None", "lax.convert_element_type(a, 'float32') | lax.full((2,), a)", "ValueError", "TypeError"),
-        **each("no dimension | integer of no dimension | NumPy bool", "lax.scan(lambda c, x: (c, x), 0.0, a)",
-               "IndexError", "ValueError"),
+        **each("no dimension | integer of no dimension | NumPy bool | JAX's weak scalar",
+               "lax.scan(lambda c, x: (c, x), 0.0, a)", "IndexError", "ValueError"),
         # JAX drops the mask without a word
         **each("masked", "jnp.asarray([a])", "FLOAT[1, 3]", "ValueError"),
         **each("masked", "jnp.array([a, a])", "FLOAT[2, 3]", "ValueError"),
@@ -254,6 +265,8 @@ I[n] | I[:n] | I[n:] | I[[0, n]] | F[None, n] | jnp.ones((2, 3))[0, n] | jnp.one
 I.at[0].set(n) | I.at[0].add(n) | I.at[:2].subtract(n) | I.at[0].multiply(n) | I.at[0].min(n) | I.at[0].max(n)
 I.at[0].divide(n) | I.at[0].power(n) | F.at[0].set(n) | F.at[0].add(n) | U8.at[0].set(n) | I.at[:2].set([1, n])
 I.at[0].apply(lambda v: v + n) | I.at[:n].set(1) | nn.one_hot(n, 3) | nn.relu(n) | nn.elu(F, n) | nn.celu(F, n)
+nn.gelu(n) | nn.logsumexp(n)
+nn.logsumexp(F, b=n) | nn.logsumexp(I, b=n) | jnp.roll(I, n + 0.5) | jnp.vander(F, n % 3 - 2)
 lax.add(I, n) | lax.mul(F, n) | lax.max(I, n) | lax.eq(I, n) | lax.bitwise_and(I, n) | lax.neg(n) | lax.sign(n)
 lax.convert_element_type(n, 'float32') | lax.convert_element_type(n, 'uint8') | lax.full((3,), n)
 lax.full((3,), n, 'float32') | lax.full_like(F, n) | lax.clamp(0, I, n) | lax.clamp(n, F, 1.0) | lax.select(True, n, 1)
@@ -318,3 +331,23 @@ def test_integers_that_jax_wraps() -> None:
     for entry in WRAPS_IN_JAX:
         assert "[" in staged(jax, entry, {"n": 2**40}), entry
         assert {staged(minijax, entry, {"n": 2**40}), evaluated(entry, {"n": 2**40})} == {"OverflowError"}, entry
+
+
+# what looks at types alone, or hands on what it is given
+ASKS_FOR_NO_VALUE = """
+jnp.full(3, a) | jnp.zeros_like(a) | jnp.full_like(a, 2) | F == a | F[a] | lax.cond(True, lambda x: x, lambda x: x, a)
+"""
+
+
+def test_a_type_is_no_value() -> None:
+    """TypeError where a ``ShapeDtypeStruct`` would be computed with, evaluated and compiled, as in JAX."""
+    names = {"a": minijax.ShapeDtypeStruct((3,), np.float32)}
+    for entry in [e for e in entries(ENTRIES) if e not in entries(ASKS_FOR_NO_VALUE)]:
+        space = namespace(minijax, **names)
+        compiled = outcome(
+            minijax.jit(lambda entry=entry, space=space: eval(entry, space)), minijax.tree_util.tree_leaves
+        )
+        assert (evaluated(entry, names), compiled) == ("TypeError", "TypeError"), entry
+    for entry in ("lax.sin(a)", "ns.jit(lambda: a)()"):
+        space = namespace(jax, a=jax.ShapeDtypeStruct((3,), np.float32))
+        assert outcome(lambda entry=entry, space=space: eval(entry, space), list) == "TypeError"

@@ -216,7 +216,7 @@ def find_nonfinite(
     the function pass.
     """
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
-    check_args(leaves, "nan", fun, in_tree)
+    leaves = check_args(leaves, "nan", fun, in_tree)
     flat = FlatFun(backward_of(fun, args, kwargs) if backward else fun, in_tree, "nan", subject=describe(fun))
     levels = _Levels()
     walk = _JaxprWalk(levels)
