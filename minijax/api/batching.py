@@ -76,8 +76,8 @@ def check_axes(in_axes: Any, out_axes: Any, transform: str) -> None:
 
 
 def _input_axes(
-    in_axes: Any, fun: Callable[..., Any], in_tree: PyTreeDef, args: Sequence[Any], leaves: Sequence[Any]
-) -> tuple[list[int | None], Sequence[Any]]:
+    in_axes: Any, fun: Callable[..., Any], in_tree: PyTreeDef, args: Sequence[Any], leaves: list[Any]
+) -> tuple[list[int | None], list[Any]]:
     """The axis that each leaf is mapped along, and the leaves."""
     axes = _spread(in_axes, tuple(args), "vmap in_axes")
     axes += [0] * (len(leaves) - len(axes))  # keyword arguments

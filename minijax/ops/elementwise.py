@@ -34,9 +34,11 @@ from minijax.ops.convert import convert
 from minijax.ops.convert import convert_element_type_p as convert_p
 from minijax.ops.elementwise_numpy import (
     abs_numpy,
+    atan_numpy,
     clz_numpy,
     complex_dtype_of,
     complex_numpy,
+    cos_numpy,
     digamma_numpy,
     div_numpy,
     erf_inv_numpy,
@@ -54,6 +56,7 @@ from minijax.ops.elementwise_numpy import (
     shift_right_arithmetic_numpy,
     shift_right_logical_numpy,
     sign_numpy,
+    zero_signs,
 )
 from minijax.ops.nary import (
     ANY,
@@ -286,8 +289,9 @@ def _real_dtype_of(dtype: np.dtype) -> np.dtype:
 
 def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
     if dtypes.is_complex(get_aval(x).dtype):
+        mirrored = conj(x)
         from_abs = convert_p.bind(ans, new_dtype=get_aval(x).dtype, weak_type=False)
-        return _real(_mul(g, _div(conj(x), _replace_zero(from_abs))))
+        return _real(_mul(g, _div(mirrored, _replace_zero(from_abs))))
     return select(_ge(x, const(x, 0)), g, _neg(g))
 
 
@@ -360,16 +364,20 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
 
 
 def _integer_pow_numpy(x: Any, y: int) -> Any:
-    if x.dtype.kind == "f" or not dtypes.is_integer(x.dtype) or y <= dtypes.iinfo(x.dtype).max:
+    if x.dtype.kind == "f":
         return np.power(x, y)
-    # NumPy wants an exponent of the type of x: by repeated squaring, which wraps around as the compiled program does
-    result = np.ones_like(x)
-    while y:
-        if y & 1:
-            result = result * x
+    if not dtypes.is_complex(x.dtype) and (not dtypes.is_integer(x.dtype) or y <= dtypes.iinfo(x.dtype).max):
+        return np.power(x, y)
+    # By repeated squaring, as the compiled program does: NumPy wants an exponent of the type of an integer x, and takes
+    # complex powers by logarithms, which loses signs of zeros.
+    result, left = None, -y if y < 0 else y
+    while left:
+        if left & 1:
+            result = x if result is None else result * x
         x = x * x
-        y >>= 1
-    return result
+        left >>= 1
+    result = np.ones_like(x) if result is None else result
+    return result if y >= 0 else (1 / result).astype(x.dtype)
 
 
 integer_pow_p = elementwise(
@@ -498,7 +506,9 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 
 # ---------------------------------------------------------------------------------------------- exponentials
 
-exp, exp_p = unary("exp", INEXACT, np.exp, "exponential", lambda g, ans, x: _mul(g, ans), "The exponential function.")
+exp, exp_p = unary(
+    "exp", INEXACT, zero_signs(np.exp, "i"), "exponential", lambda g, ans, x: _mul(g, ans), "The exponential function."
+)
 _exp: Callable[..., Any] = exp_p.bind
 
 
@@ -509,14 +519,14 @@ def _exp2_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
 
 
 exp2, exp2_p = unary(
-    "exp2", INEXACT, np.exp2, _exp2_lower,
+    "exp2", INEXACT, zero_signs(np.exp2, "i"), _exp2_lower,
     lambda g, ans, x: _mul(_log(const(x, 2)), _mul(g, ans)), "Two to the power ``x``.",
 )
 log, log_p = unary("log", INEXACT, np.log, "log", lambda g, ans, x: _div(g, x), "The natural logarithm.")
 _log: Callable[..., Any] = log_p.bind
 
 expm1, expm1_p = unary(
-    "expm1", INEXACT, np.expm1, "exponential_minus_one",
+    "expm1", INEXACT, zero_signs(np.expm1, "i", "r"), "exponential_minus_one",
     lambda g, ans, x: _mul(g, _add(ans, _one(ans))), "``exp(x) - 1``, also for small ``x``.",
 )
 log1p, log1p_p = unary(
@@ -540,11 +550,12 @@ logistic, logistic_p = unary(
     "The logistic function ``1 / (1 + exp(-x))``.",
 )
 tanh, tanh_p = unary(
-    "tanh", INEXACT, np.tanh, "tanh",
+    "tanh", INEXACT, zero_signs(np.tanh, "i"), "tanh",
     lambda g, ans, x: _mul(_add(g, _mul(g, ans)), _sub(_one(x), ans)), "The hyperbolic tangent.",
 )
 sqrt, sqrt_p = unary(
-    "sqrt", INEXACT, np.sqrt, "sqrt", lambda g, ans, x: _mul(g, _div(const(x, 0.5), ans)), "The square root."
+    "sqrt", INEXACT, zero_signs(np.sqrt, "i"), "sqrt",
+    lambda g, ans, x: _mul(g, _div(const(x, 0.5), ans)), "The square root."
 )
 
 
@@ -597,27 +608,29 @@ def _circular_lower(op: str, is_sine: bool) -> Callable[..., Any]:
 
 
 sin, sin_p = unary(
-    "sin", INEXACT, np.sin, _circular_lower("sine", True), lambda g, ans, x: _mul(g, _cos(x)), "The sine."
+    "sin", INEXACT, zero_signs(np.sin, "", "r"), _circular_lower("sine", True),
+    lambda g, ans, x: _mul(g, _cos(x)), "The sine."
 )
 cos, cos_p = unary(
-    "cos", INEXACT, np.cos, _circular_lower("cosine", False), lambda g, ans, x: _neg(_mul(g, _sin(x))), "The cosine."
+    "cos", INEXACT, cos_numpy, _circular_lower("cosine", False), lambda g, ans, x: _neg(_mul(g, _sin(x))), "The cosine."
 )
 _sin: Callable[..., Any] = sin_p.bind
 _cos: Callable[..., Any] = cos_p.bind
 
 tan, tan_p = unary(
-    "tan", INEXACT, np.tan, "tan", lambda g, ans, x: _mul(g, _add(const(x, 1), _square(ans))), "The tangent."
+    "tan", INEXACT, zero_signs(np.tan, "r"), "tan",
+    lambda g, ans, x: _mul(g, _add(const(x, 1), _square(ans))), "The tangent."
 )
 asin, asin_p = unary(
-    "asin", INEXACT, np.arcsin, "chlo.asin",
+    "asin", INEXACT, zero_signs(np.arcsin, "i"), "chlo.asin",
     lambda g, ans, x: _mul(g, _rsqrt(_sub(const(x, 1), _square(x)))), "The arc sine.",
 )
 acos, acos_p = unary(
-    "acos", INEXACT, np.arccos, "chlo.acos",
+    "acos", INEXACT, zero_signs(np.arccos, "i"), "chlo.acos",
     lambda g, ans, x: _mul(g, _neg(_rsqrt(_sub(const(x, 1), _square(x))))), "The arc cosine.",
 )
 atan, atan_p = unary(
-    "atan", INEXACT, np.arctan, "chlo.atan",
+    "atan", INEXACT, atan_numpy, "chlo.atan",
     lambda g, ans, x: _div(g, _add(const(x, 1), _square(x))), "The arc tangent.",
 )
 
@@ -640,22 +653,26 @@ atan2, atan2_p = binary(
     ],
     "The angle of the point ``(y, x)``; ``x`` is the ordinate.",
 )
-sinh, sinh_p = unary("sinh", INEXACT, np.sinh, "chlo.sinh", lambda g, ans, x: _mul(g, _cosh(x)), "The hyperbolic sine.")
+sinh, sinh_p = unary(
+    "sinh", INEXACT, zero_signs(np.sinh, "", "ri"), "chlo.sinh",
+    lambda g, ans, x: _mul(g, _cosh(x)), "The hyperbolic sine.",
+)
 cosh, cosh_p = unary(
-    "cosh", INEXACT, np.cosh, "chlo.cosh", lambda g, ans, x: _mul(g, _sinh(x)), "The hyperbolic cosine."
+    "cosh", INEXACT, zero_signs(np.cosh, "", "i"), "chlo.cosh",
+    lambda g, ans, x: _mul(g, _sinh(x)), "The hyperbolic cosine."
 )
 _sinh: Callable[..., Any] = sinh_p.bind
 _cosh: Callable[..., Any] = cosh_p.bind
 asinh, asinh_p = unary(
-    "asinh", INEXACT, np.arcsinh, "chlo.asinh",
+    "asinh", INEXACT, zero_signs(np.arcsinh, "r"), "chlo.asinh",
     lambda g, ans, x: _mul(g, _rsqrt(_add(_square(x), _one(x)))), "The inverse hyperbolic sine.",
 )
 acosh, acosh_p = unary(
-    "acosh", INEXACT, np.arccosh, "chlo.acosh",
+    "acosh", INEXACT, zero_signs(np.arccosh, "i"), "chlo.acosh",
     lambda g, ans, x: _mul(g, _rsqrt(_sub(_square(x), _one(x)))), "The inverse hyperbolic cosine.",
 )
 atanh, atanh_p = unary(
-    "atanh", INEXACT, np.arctanh, "chlo.atanh",
+    "atanh", INEXACT, zero_signs(np.arctanh, "r"), "chlo.atanh",
     lambda g, ans, x: _mul(integer_pow(_add(_one(x), x), -1), _div(g, _sub(_one(x), x))),
     "The inverse hyperbolic tangent.",
 )

@@ -46,6 +46,47 @@ def complex_numpy(x: Any, y: Any) -> Any:
     return out
 
 
+def _unsigned_zeros(x: Any, parts: str) -> Any:
+    """The complex ``x`` with +0 for -0 in the named parts (``"r"``, ``"i"``)."""
+    if not parts:
+        return x
+    out = np.array(x)
+    for name, part in (("r", out.real), ("i", out.imag)):
+        if name in parts:
+            part += part.dtype.type(0)
+    return out
+
+
+def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Callable[..., Any]:
+    """``ufunc`` with XLA's choice at the signs of zeros, which decide the side of a branch cut.
+
+    XLA's formulas for complex numbers lose the sign of a zero in some parts of the operand (``before``) or of the
+    result (``after``): so the square root of -1-0j is 1j.
+    """
+
+    def with_zero_signs(x: Any) -> Any:
+        if x.dtype.kind != "c":
+            return ufunc(x)
+        return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
+
+    return with_zero_signs
+
+
+def cos_numpy(x: Any) -> Any:
+    out = np.cos(x)
+    return np.where(x.real == 0, _unsigned_zeros(out, "i"), out) if x.dtype.kind == "c" else out
+
+
+_atanh = zero_signs(np.arctanh, "r")
+
+
+def atan_numpy(x: Any) -> Any:
+    if x.dtype.kind != "c":
+        return np.arctan(x)
+    turned = _atanh(complex_numpy(-x.imag, x.real))
+    return complex_numpy(turned.imag, -turned.real)
+
+
 def div_numpy(x: Any, y: Any) -> Any:
     if not dtypes.is_integer(x.dtype):
         return np.divide(x, y)

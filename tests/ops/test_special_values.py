@@ -27,9 +27,22 @@ FUNCTIONS = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xo
 # relative error of which XLA's own values are not free
 ROUNDING = {"float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 2e-5}
 # XLA is less exact than evaluation: it forms powers of two by exp of a rounded product, and lgamma and polygamma by
-# series that lose digits near lgamma's zeros and at high orders
-INEXACT_IN_XLA = {"exp2": 0.35, "lgamma": 2e-3, "polygamma": 6e-3}
-COMPLEX_EVALUATED = ("abs", "complex", "conj", "eq", "max", "min", "ne", "neg", "real", "imag", "add", "sub", "sign")
+# series that lose digits near lgamma's zeros and at high orders. Where a part of a complex quotient or square cancels,
+# a product and a sum rounded at once leave another remainder.
+INEXACT_IN_XLA = {
+    ("exp2", "bfloat16"): 0.35,
+    ("exp2", "float16"): 4e-3,
+    ("lgamma", ""): 2e-3,
+    ("polygamma", ""): 6e-3,
+    ("div", "complex64"): 2e-5,
+    ("square", "complex64"): 2e-5,
+}
+# Complex primitives that agree everywhere. The others are compared at moderate operands of all signs of zeros: inside a
+# formula of several steps infinities, nan and overflow become what the order of the steps makes of them.
+COMPLEX_EVERYWHERE = ("abs", "complex", "conj", "eq", "max", "min", "ne", "neg", "real", "imag", "add", "sub", "sign")
+# Complex primitives that are not compared, as XLA's formula goes by way of an angle or a logarithm: a zero part becomes
+# a rounding error of the other part, and 0 to a power nan.
+COMPLEX_BY_ANGLES = ("atan2", "pow", "rsqrt")
 SMALL = 1e-5  # beside which the absolute error of such a series counts
 
 
@@ -121,15 +134,25 @@ def differences(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float)
     return ~(near | equal | (np.isnan(a) & np.isnan(b)))
 
 
+def _inexact(name: str, dtype: str) -> float:
+    return INEXACT_IN_XLA.get((name, dtype), INEXACT_IN_XLA.get((name, ""), 0.0))
+
+
 def complaints(name: str, args: Any, found: np.ndarray, wanted: np.ndarray, exact: bool) -> list[str]:
     """What is not as in JAX in one row; ``exact``: by the same compiler."""
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-    loose = 0.0 if exact else INEXACT_IN_XLA.get(name.split()[0], 0.0)
+    loose = 0.0 if exact else _inexact(name.split()[0], str(found.dtype))
     rtol = max(ROUNDING.get(str(found.dtype), 0.0), loose)
     wrong = np.flatnonzero(differences(found, wanted, rtol, SMALL if loose else 0.0))
     shown = [f"  {name}({', '.join(str(x[i]) for x in args)}) = {found[i]}, JAX: {wanted[i]}" for i in wrong[:4]]
     way = "compiled" if exact else "evaluated"
     return [f"{name}, {way}: {len(wrong)} of {found.size} values differ", *shown] if shown else []
+
+
+def moderate(name: str, args: Any) -> np.ndarray:
+    """Where complex operands are far from overflow, and nothing is divided by zero."""
+    kept = np.all([np.isfinite(x) & (np.abs(x) < 1e3) for x in args], axis=0)
+    return kept & (args[0] != 0) if name.startswith("integer_pow -") else kept
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(np.dtype(dtype)))
@@ -142,8 +165,10 @@ def test_special_values(dtype: Any) -> None:
     wanted, ours = compiled(jax, table, **options), compiled(minijax, table)
     wrong: list[str] = []
     for name, (function, args) in table.items():
-        if not is_complex or name in COMPLEX_EVALUATED:
+        if not is_complex or name not in COMPLEX_BY_ANGLES:
             evaluated = np.asarray(function(minijax, *map(minijax.numpy.asarray, args)))
-            wrong += complaints(name, args, evaluated, wanted[name], False)
+            kept = moderate(name, args) if is_complex and name not in COMPLEX_EVERYWHERE else np.s_[:]
+            given = [x[kept] for x in args]
+            wrong += complaints(name, given, evaluated[kept], wanted[name][kept], False)
         wrong += complaints(name, args, ours[name], wanted[name], True)
     assert not wrong, "\n".join(wrong)
