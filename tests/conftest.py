@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gc
+import importlib
 import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -83,6 +85,21 @@ def heap_of_the_module() -> None:
 def small_heap() -> None:
     """For what measures objects: not even those of the module's other tests are seen."""
     set_heap_aside()
+
+
+@pytest.fixture(scope="module")
+def compiled_quickly() -> Iterator[None]:
+    """Neither library's programs are optimised: for modules that ask for values, which optimising may not change."""
+    options_for = importlib.import_module("jax.extend.backend").get_compile_options
+    quickly = importlib.import_module("tests.oracle.subject").QUICKLY
+
+    def quick_options(*args: Any, env_options_overrides: Any = None, **options: Any) -> Any:
+        return options_for(*args, env_options_overrides={**quickly, **(env_options_overrides or {})}, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("jax.extend.backend", "jax._src.compiler"):
+            patch.setattr(f"{module}.get_compile_options", quick_options)
+        yield
 
 
 @pytest.fixture

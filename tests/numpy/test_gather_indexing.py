@@ -17,6 +17,8 @@ from ..ops.table import Row, transformations, values
 from ..oracle.normalise import normalise
 from ..oracle.subject import assert_same, x64_mode
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 X = values(3, 4)
 DEEP = values(2, 3, 4)
 ROWS_AT, COLUMNS_AT = np.array([0, -1], np.int32), np.array([3, 1], np.int32)

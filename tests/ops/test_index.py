@@ -17,6 +17,8 @@ from ..oracle.subject import assert_same
 from .index_rows import rows
 from .table import Row, transformations
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 ROWS = {row.name: row for row in rows()}
 
 

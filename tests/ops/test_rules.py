@@ -17,6 +17,8 @@ from ..oracle.normalise import normalise
 from ..oracle.subject import assert_same
 from .table import ROWS, transformations
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @pytest.mark.parametrize("name", ROWS)
 def test_same_jaxprs(name: str) -> None:

@@ -23,7 +23,8 @@ importlib.import_module(SUBJECT_NAME + ".numpy")
 importlib.import_module(SUBJECT_NAME + ".lax")
 MODES = ("32", "64")
 
-# XLA need not optimise the oracle's programs: compiled with these options they take half of the time.
+# XLA need not optimise programs whose values are asked for: compiled with these options they take half of the time.
+# A module's fixture ``compiled_quickly`` gives them to all programs of both libraries.
 QUICKLY = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,

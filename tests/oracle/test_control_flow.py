@@ -13,10 +13,12 @@ import pytest
 
 from .control_flow import PROGRAMS
 from .meaning import meaning
-from .subject import QUICKLY, assert_same, oracle, subject, x64_mode
+from .subject import assert_same, oracle, subject, x64_mode
 from .test_jaxprs import check_same_equations, jaxpr_of
 from .test_values import run_jitted
 from .transforms import SECOND, build, names
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 # Programs that differentiate before they are transformed: their gradients are second derivatives.
 DIFFERENTIATE = {"grad_inside_scan", "grad_of_scan_closing_over_tracers", "jit_of_grad_of_checkpoint_of_scan"}
@@ -31,7 +33,7 @@ def is_second(name: str, transformation: str) -> bool:
 @cache
 def expected(name: str) -> dict[str, Any]:
     """What JAX answers, by transformation."""
-    return run_jitted(oracle, build(oracle, PROGRAMS[name]), compiler_options=QUICKLY)
+    return run_jitted(oracle, build(oracle, PROGRAMS[name]))
 
 
 @cache

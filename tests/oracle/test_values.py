@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from .functions import CASES
-from .subject import MODES, QUICKLY, assert_same, oracle, subject, x64_mode
+from .subject import MODES, assert_same, oracle, subject, x64_mode
 from .transforms import SECOND, build, rows
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def run_jitted(ns: Any, built: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def run_jitted(ns: Any, built: dict[str, Any], **options: Any) -> dict[str, Any]
 @cache
 def expected(name: str, mode: str) -> dict[str, Any]:
     """What JAX answers, by transformation. (The mode is that of the caller; here it is only a key.)"""
-    return run_jitted(oracle, build(oracle, CASES[name]), compiler_options=QUICKLY)
+    return run_jitted(oracle, build(oracle, CASES[name]))
 
 
 def jitted_transformations(name: str, mode: str) -> list[str]:
