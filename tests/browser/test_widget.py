@@ -32,8 +32,10 @@ const read = () => ({
   where: root.querySelector('.mjw-source .mjw-title').textContent.replace(/^source( · )?/, ''),
   source: lines('source'), stack: lines('stack'), program: lines('program'),
   operation: lines('operation'), rule: lines('rule'),
-  current: [...root.querySelectorAll('[data-pane=source] .mjw-now')].map((line) => line.textContent),
+  current: ['source', 'stack'].flatMap((name) => marked(name, 'mjw-now')), used: marked('stack', 'mjw-used'),
 });
+const marked = (name, kind) =>
+  [...root.querySelectorAll('[data-pane=' + name + '] .' + kind)].map((line) => line.textContent);
 const press = (move) => root.querySelector('[data-move=' + move + ']').click();
 """
 
@@ -57,6 +59,10 @@ def expected(cursor: Cursor) -> dict[str, list[str]]:
         "stack": squeezed(pane(panes.stack_pane, cursor)),
         "program": squeezed(pane(panes.program_pane, cursor, WIDTH)),
         "rule": squeezed(pane(panes.rule_pane, cursor)),
+        "current": squeezed(
+            line for view in (panes.source_pane, panes.stack_pane) for line in pane(view, cursor) if MARK in line
+        ),
+        "used": squeezed(line for line in pane(panes.stack_pane, cursor) if LINK in line),
     }
 
 
@@ -71,6 +77,8 @@ def shown(read: dict[str, Any]) -> dict[str, list[str]]:
         "stack": squeezed(read["stack"]),
         "program": squeezed(read["program"]),
         "rule": squeezed([*operation, *rule]),
+        "current": squeezed(read["current"]),
+        "used": squeezed(read["used"]),
     }
 
 
@@ -101,9 +109,7 @@ def test_a_long_program_shows_its_newest_equations(
     window.open(page(tmp_path, widget_html(recording("scan"), highlight)))
     cursor = Cursor(recording("scan"))
     script = READ + (
-        "const out = [];"
-        "for (let i = 0; i < arguments[1]; i += 1) { out.push(read()); press('into'); }"
-        "return out;"
+        "const out = [];for (let i = 0; i < arguments[1]; i += 1) { out.push(read()); press('into'); }return out;"
     )
     reads = window.run(script, None, len(cursor.moments))
     for i, read in enumerate(reads):
@@ -135,10 +141,11 @@ def test_each_button_moves_as_the_cursor_does(window: Browser, tmp_path: Path) -
     cursor = Cursor(recording("vmap of grad"))
     rng = random.Random(4)
     moves = [rng.choice([*MOVES, "into", "into", "back"]) for _ in range(400)]
-    script = READ + "return arguments[1].map((move) => { press(move); return read().status[0]; });"
-    for move, said in zip(moves, window.run(script, None, moves), strict=True):
+    script = READ + "return arguments[1].map((move) => { press(move); return read(); });"
+    for move, read in zip(moves, window.run(script, None, moves), strict=True):
         MOVES[move](cursor)
-        assert int(said.partition("/")[0]) == cursor.position, move
+        assert int(read["status"][0].partition("/")[0]) == cursor.position, move
+        assert shown(read)["stack"] == expected(cursor)["stack"], move
 
 
 def test_the_slider_and_a_click_in_the_tree(window: Browser, tmp_path: Path) -> None:
@@ -257,9 +264,7 @@ def test_it_can_be_used_without_seeing_it(window: Browser, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("jupyter", ["", "true", "false"], ids=["page", "Jupyter light", "Jupyter dark"])
-def test_every_text_can_be_read_in_light_and_in_dark(
-    jupyter: str, dark: bool, window: Browser, tmp_path: Path
-) -> None:
+def test_every_text_can_be_read_in_light_and_in_dark(jupyter: str, dark: bool, window: Browser, tmp_path: Path) -> None:
     """Contrast as WCAG 2.1 defines it, of each text with what is behind it, of at least 4.5 to 1."""
     path = page(tmp_path, widget_html(recording("vmap of grad"), highlight))
     window.open(path, dark=dark)

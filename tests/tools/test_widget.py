@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import minijax
 import minijax.numpy as jnp
-from minijax import grad, vmap
+from minijax import grad, make_jaxpr, vmap
 from minijax.tools import Recording, record
+from minijax.tools.documents.document import LINK, MARK, plain
 from minijax.tools.documents.lexer import highlight
+from minijax.tools.pages import widget
 from minijax.tools.pages.page import Texts, element, embedded, script, style
-from minijax.tools.pages.widget import MOST_NESTED, payload, widget_html
+from minijax.tools.pages.track import Track, hunks
+from minijax.tools.pages.widget import MOST_NESTED, WIDTH, payload, widget_html
 from minijax.tools.recording import storage
+from minijax.tools.recording.cursor import LEAVE, Cursor
+from minijax.tools.recording.log import record_line
 from minijax.tools.recording.records import BindRecord, ScopeRecord
+from minijax.tools.stepper import panes
 
 
 def chain(x):
@@ -78,12 +86,98 @@ def test_a_recording_that_was_saved_shows_the_same():
     assert payload(loaded, highlight) == payload(recording, highlight)
 
 
+def text_of(data: dict, line: int) -> str:
+    return "".join(data["strings"][number] for number in data["lines"][line][1::2])
+
+
+def rows(data: dict, items: list[int]) -> list[str]:
+    """The items of a pane as the script draws them."""
+    out = []
+    for item in items:
+        if item >= 0:
+            out.append(text_of(data, item))
+            continue
+        number, start, end = data["parts"][-1 - item]
+        first, *lines = data["lists"][number]
+        assert 0 <= start <= end <= len(lines)
+        out += [
+            (f"{first + start + i} " if first else "") + text_of(data, lines[start + i]) for i in range(end - start)
+        ]
+    return out
+
+
+def replayed(changes: list[list], count: int) -> list[list[int]]:
+    """What a track shows at each of ``count`` moments."""
+    out: list[list[int]] = []
+    items: list[int] = []
+    for step, *change in changes:
+        out += [items] * step
+        if change and isinstance(change[0], list):
+            new: list[int] = []
+            i = 0
+            for kept, taken, *put in change:
+                new += items[i : i + kept] + put
+                i += kept + taken
+            items = new + items[i:]
+        else:
+            items = change
+    return out + [items] * (count - len(out))
+
+
+def moments_kept(cursor: Cursor, most: int) -> list[int]:
+    """The moments of a recording that belong to its first ``most`` records, and its beginning and end."""
+    kept, out = 0, []
+    entered = set()
+    for index, moment in enumerate(cursor.moments):
+        if moment.kind == LEAVE:
+            if moment.other in entered:
+                out.append(index)
+        elif moment.node is None:
+            out.append(index)
+        elif kept < most:
+            kept += 1
+            entered.add(index)
+            out.append(index)
+    return out
+
+
+def squeezed(lines: Iterable[str]) -> list[str]:
+    """Lines without the terminal's marks, white space made equal, empty ones left out."""
+    return [words for each in lines if (words := " ".join(each.replace(MARK, "").replace(LINK, "").split()))]
+
+
+@pytest.mark.parametrize("most", [10_000, 300])
+def test_what_is_kept_shows_at_every_moment_what_the_panes_show(most: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(panes, "MOST_EQUATIONS", 7)
+    monkeypatch.setattr(panes, "MOST_TRACERS", 5)
+    monkeypatch.setattr(widget, "MOST_PROGRAM_LINES", 1000)
+    _, recording = record(make_jaxpr(grad(chain)), jnp.ones(3))
+    cursor = Cursor(recording)
+    kept = moments_kept(cursor, most)
+    data = payload(recording, None, most)
+    shown = {name: replayed(changes, len(kept)) for name, changes in data["tracks"].items()}
+    assert {len(each) for each in shown.values()} == {len(kept)} and len(kept) > 400
+    for position, index in enumerate(kept):
+        cursor.go(index)
+        for name, view, width in (("stack", panes.stack_pane, 1000), ("program", panes.program_pane, WIDTH)):
+            wanted = plain(view(cursor), width).split("\n")
+            assert squeezed(rows(data, shown[name][position])) == squeezed(wanted), (name, index)
+        marks = shown["marks"][position]
+        lines = plain(panes.stack_pane(cursor), 1000).split("\n")
+        assert [i for i, each in enumerate(lines) if MARK in each] == [i for i in marks[:1] if i >= 0], index
+        assert [i for i, each in enumerate(lines) if LINK in each] == marks[1:], index
+        said = "".join(text_of(data, line) for line in shown["status"][position])
+        if index < len(cursor.moments) - 1:
+            assert said.startswith("".join(words for _, words in panes.moment_line(cursor.moment))), index
+    assert said.startswith("cut here" if most == 300 else "the end")
+
+
 def test_every_record_is_there_and_every_number_means_something():
     _, recording = record(grad(chain), jnp.ones(3))
     data = payload(recording, highlight)
     walked = [node for _, node in recording.walk()]
-    assert len(data["nodes"]) == len(walked)
-    assert [node[1] for node in data["nodes"]] == [node.at for node in walked]
+    lines = [record_line(node, False) for node in walked]
+    assert [text_of(data, node[0]) for node in data["nodes"]] == ["".join(words for _, words in each) for each in lines]
     entered = sum(isinstance(node, (BindRecord, ScopeRecord)) for node in walked)
     assert (data["moves"].count("("), data["moves"].count(")")) == (entered, entered)
     assert len(data["moves"]) == len(walked) + entered
@@ -98,11 +192,33 @@ def test_what_is_too_much_is_cut_and_says_how_to_see_the_rest():
     total = len(list(recording.walk()))
     data = payload(recording, most=50)
     assert len(data["nodes"]) == 50 and data["moves"].count("(") == data["moves"].count(")")
-    note = "".join(data["strings"][number] for number in data["lines"][data["note"]][1::2])
     said = f"cut here: {total - 50:,} of {total:,} records are missing; %export FILE.html --recording writes more"
-    assert note == said
+    assert text_of(data, data["note"]) == said
+    *_, before, end = replayed(data["tracks"]["status"], len(data["moves"]) + 2)
+    assert end == [data["note"]]
+    cursor = Cursor(recording)
+    cut = moments_kept(cursor, 50)
+    earlier = sum(each.node is not None and each.kind != LEAVE for each in cursor.moments[: cut[-2]]) - 50
+    assert text_of(data, before[-1]) == f"  · {earlier} records before this left out"
     assert f"... {total - 50:,} more records" in widget_html(recording, most=50)
-    assert max(life[1] for life in data["lives"]) <= max(node[1] for node in data["nodes"])
+    assert len(embedded(data)) < len(embedded(payload(recording))) / 4
+    # a moment that is left out is begun at the last one before it
+    assert payload(recording, most=50, start=10**6)["start"] == len(data["moves"]) + 1
+    assert payload(recording, most=50, start=cut[30] + 1)["start"] in (30, 31)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=12))
+def test_a_track_gives_back_what_it_was_shown(shown: list[list[int]]):
+    track = Track()
+    for position, items in enumerate(shown):
+        track.show(position, items)
+    assert replayed(track.changes, len(shown)) == shown
+
+
+def test_a_row_that_changes_far_from_another_is_a_change_of_two_rows():
+    before = list(range(100))
+    after = [-1, *range(1, 50), *range(51, 100), 200]
+    assert list(hunks(before, after)) == [[0, 1, -1], [49, 1], [49, 0, 200]]
 
 
 def test_a_deep_tree_is_no_deep_markup():

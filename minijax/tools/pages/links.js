@@ -1,6 +1,6 @@
 // Programs side by side: choosing a line shows the lines, in all of them, that share an equation with it. An
 // equation reaches those inside it; `inside` lists them.
-function linked({ title, inside, names, panes, at }, drawn) {
+function linked({ title, inside, panes }, drawn) {
   const box = make("details", "mjw-programs");
   box.append(make("summary", "", title));
   const grid = make("div", "mjw-columns");
@@ -73,5 +73,5 @@ function linked({ title, inside, names, panes, at }, drawn) {
     status.textContent = (wanted.size === 1 ? "equation " : "equations ") + listed + " · " + plural(found, "line");
   }
   box.append(status, grid);
-  return { box, select, at, names };
+  return { box, select };
 }

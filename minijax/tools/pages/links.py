@@ -30,9 +30,6 @@ def linked(texts: Texts, programs: LinkedPrograms, highlight: Highlighter | None
     return {
         "title": shown(title or "the programs, line by line"),
         "inside": inside,
-        "names": {each.number: texts.string(each.primitive) for each in programs.equations},
-        # place of a recording -> the equations of that line
-        "at": {},
         "panes": [[shown(_title(pane)), list(_rows(texts, pane, highlight))] for pane in programs.panes],
     }
 

@@ -20,16 +20,15 @@ function start(root) {
     for (let i = 0; i < flat.length; i += 2) out.push([roles[flat[i]], strings[flat[i + 1]]]);
     return out;
   };
-  const row = (parts, name) => {
+  const drawn = (line, name) => {
     const made = make("div", "mjw-line" + (name ? " " + name : ""));
-    made.append(...parts.map(span));
+    made.append(...segments(line).map(span));
     return made;
   };
-  const drawn = (line, name) => row(segments(line), name);
   const stage = make("div", "mjw-stage");
   stage.tabIndex = 0;
   const programs = data.programs.map((each) => linked(each, drawn));
-  const begin = data.moves === undefined ? null : stepper(data, stage, programs, { span, segments, row, drawn });
+  const begin = data.moves === undefined ? null : stepper(data, stage, programs, { span, segments, drawn });
   for (const { box } of programs) {
     stage.append(box);
     box.open = !begin;

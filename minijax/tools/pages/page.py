@@ -27,6 +27,7 @@ class Texts:
         self.strings: dict[str, int] = {}
         self.roles: dict[str, int] = {}
         self.lines: dict[tuple[int, ...], int] = {}
+        self._known: dict[Line, int] = {}
 
     def string(self, text: str) -> int:
         """The number of a text."""
@@ -34,6 +35,12 @@ class Texts:
 
     def line(self, parts: Line) -> int:
         """The number of a line; neighbours of one role are joined."""
+        known = self._known.get(parts)
+        if known is None:
+            known = self._known[parts] = self._line(parts)
+        return known
+
+    def _line(self, parts: Line) -> int:
         joined: list[tuple[str, str]] = []
         for role, text in parts:
             if joined and joined[-1][0] == role:

@@ -1,13 +1,45 @@
-// The stepper: see widget.py for the data that it is given.
+// The stepper: draws what widget.py computed; see there, and track.py, for the data that it is given.
 
-// what a record is, as widget.py numbers them
-const BIND = 0, SCOPE = 1, EQUATION = 2, PROGRAM = 4;
+// The items that a pane shows at a moment, which may be before or after the one that was asked for last. What a change
+// took away is kept, to be put back.
+function track(changes) {
+  let items = [];
+  let done = 0; // changes that have been made
+  let at = 0; // the moment of the last of them
+  const undone = [];
+  function changed(rows, change) {
+    if (!Array.isArray(change[0])) return [change, rows];
+    const out = [];
+    const back = [];
+    let i = 0;
+    for (const [kept, taken, ...put] of change) {
+      out.push(...rows.slice(i, i + kept), ...put);
+      back.push([kept, put.length, ...rows.slice(i + kept, i + kept + taken)]);
+      i += kept + taken;
+    }
+    return [out.concat(rows.slice(i)), back];
+  }
+  return (position) => {
+    while (done < changes.length && at + changes[done][0] <= position) {
+      const [step, ...change] = changes[done];
+      [items, undone[done]] = changed(items, change);
+      at += step;
+      done += 1;
+    }
+    while (done > 0 && at > position) {
+      done -= 1;
+      at -= changes[done][0];
+      [items] = changed(items, undone[done]);
+    }
+    return items;
+  };
+}
 
-function stepper(data, stage, programs, { span, segments, row, drawn }) {
-  const { strings, nodes, rules, sources, places, lives } = data;
+function stepper(data, stage, programs, { span, segments, drawn }) {
+  const { nodes, lists, parts, views } = data;
 
   // --- moments: "(" enters the next record, ")" leaves the innermost, "." is the next record alone
-  const moments = [{ kind: "begin", node: -1, depth: 0, parent: -1, other: 0, at: 0 }];
+  const moments = [{ kind: "begin", node: -1, depth: 0, parent: -1, other: 0 }];
   const open = [];
   const entered = new Array(nodes.length);
   let next = 0;
@@ -16,74 +48,24 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
     const parent = open.length ? open[open.length - 1] : -1;
     if (sign === ")") {
       const enter = open.pop();
-      const node = moments[enter].node;
       moments[enter].other = index;
-      moments.push({ ...moments[enter], kind: "leave", other: enter, at: nodes[node][2] });
+      moments.push({ ...moments[enter], kind: "leave", other: enter });
     } else {
       entered[next] = index;
       const kind = sign === "(" ? "enter" : "event";
-      moments.push({ kind, node: next, depth: open.length, parent, other: index, at: nodes[next][1] });
+      moments.push({ kind, node: next, depth: open.length, parent, other: index });
       if (sign === "(") open.push(index);
       next += 1;
     }
   }
-  moments.push({ kind: "end", node: -1, depth: 0, parent: -1, other: moments.length, at: data.end });
+  moments.push({ kind: "end", node: -1, depth: 0, parent: -1, other: moments.length });
 
-  const equations = new Map(); // scope -> indices of its equations, in order
-  nodes.forEach((node, index) => {
-    if (node[0] !== EQUATION) return;
-    const [scope] = node[6];
-    if (!equations.has(scope)) equations.set(scope, []);
-    equations.get(scope).push(index);
-  });
-  const living = new Map(); // scope -> its tracers, in the order of their births
-  for (const life of lives) {
-    if (!living.has(life[0])) living.set(life[0], []);
-    living.get(life[0]).push(life);
-  }
-
-  // What Cursor.state gives in Python.
-  function state(position) {
-    const moment = moments[position];
-    const path = [];
-    for (let p = moment.parent; p >= 0; p = moments[p].parent) path.unshift(moments[p].node);
-    if (moment.kind === "enter" || moment.kind === "leave") path.push(moment.node);
-    let stack = data.base;
-    let scopes = data.base.map((_, level) => -level || 0);
-    const subjects = new Map();
-    let bind = -1;
-    let place = -1;
-    let rule = -1; // of the innermost bind, or of a backward pass in it
-    for (const index of path) {
-      const [kind, at, , , where, , extra, loose] = nodes[index];
-      if (kind === SCOPE) {
-        stack = extra[1];
-        scopes = scopes.slice(0, extra[0]).concat(at);
-        subjects.set(extra[2], extra[3]);
-        if (loose >= 0) rule = loose;
-      } else {
-        bind = index;
-        rule = extra[1];
-      }
-      if (where >= 0) place = where;
-    }
-    if (moment.kind === "event" && nodes[moment.node][7] >= 0) rule = nodes[moment.node][7];
-    if (moment.node >= 0 && nodes[moment.node][4] >= 0) place = nodes[moment.node][4];
-    const levels = stack.map((label, level) => {
-      const scope = level < scopes.length ? scopes[level] : null;
-      const tracers = (living.get(scope) || []).filter(
-        (life) => life[1] <= moment.at && (life[2] < 0 || life[2] > moment.at));
-      const built = (equations.get(scope) || []).filter((index) => nodes[index][1] <= moment.at);
-      return { label, tracers, equations: built, subject: subjects.has(label) ? strings[subjects.get(label)] : "" };
-    });
-    return { moment, path, bind, place, rule, levels };
-  }
+  const tracks = {};
+  for (const [name, changes] of Object.entries(data.tracks)) tracks[name] = track(changes);
+  const selections = data.programs.map(({ selected }) => track(selected));
 
   // --- drawing
   const textOf = (line) => segments(line).map((part) => part[1]).join("");
-  const fill = (pane, rows, otherwise) => {
-    pane.replaceChildren(...(rows.length ? rows : [row([["muted", otherwise || ""]])]));
-  };
   // Scrolls the pane alone: scrollIntoView would move the page under the reader as well.
   const reveal = (pane, line) => {
     if (!line) return;
@@ -92,103 +74,58 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
       pane.scrollTop = Math.max(0, top - pane.clientHeight / 2);
     }
   };
-
-  function numbered(source) {
-    const [first, listed] = sources[source];
-    const width = String(first + listed.length - 1).length;
-    return listed.map((each, i) => {
-      const made = drawn(each);
-      made.prepend(make("span", "mjw-number", String(first + i).padStart(width) + " "));
+  // The rows of an item: of a line itself, or of a part of a list, numbered if the list has a first number.
+  function rows(item) {
+    if (item >= 0) return [drawn(item)];
+    const [list, start, end] = parts[-1 - item];
+    const [first, ...lines] = lists[list];
+    return lines.slice(start, end).map((line, i) => {
+      const made = drawn(line);
+      if (first) made.prepend(make("span", "mjw-number", first + start + i + " "));
       return made;
     });
   }
-
-  let shownSource = null;
-  function drawSource(now) {
-    const pane = panes.source;
-    const [text, source, line] = now.place >= 0 ? places[now.place] : [-1, -1, 0];
-    titles.source.textContent = "source" + (text >= 0 ? " · " + strings[text] : "");
-    if (source < 0) {
-      fill(pane, [], text >= 0 ? "its source was not kept" : "no line of yours is being run here");
-      shownSource = null;
-      return;
-    }
-    if (source !== shownSource) fill(pane, numbered(source));
-    shownSource = source;
-    for (const each of pane.querySelectorAll(".mjw-now")) each.classList.remove("mjw-now");
-    const current = pane.children[line - sources[source][0]];
-    if (current) current.classList.add("mjw-now");
-    reveal(pane, current);
+  // Shows the items of a pane; whether they were not there already.
+  const standing = {};
+  function filled(name, items) {
+    if (standing[name] === items) return false;
+    standing[name] = items;
+    panes[name].replaceChildren(...items.flatMap(rows));
+    return true;
   }
-
-  function drawStack(now) {
-    const rows = [];
-    const working = now.bind >= 0 ? nodes[now.bind][6] : null;
-    for (let depth = now.levels.length - 1; depth >= 0; depth -= 1) {
-      const { label, tracers, subject } = now.levels[depth];
-      const alive = depth ? " · " + plural(tracers.length, "tracer") + " alive" : "";
-      const head = row([["level", strings[label]], ["muted", subject + alive]]);
-      if (working && working[3] === label) head.classList.add("mjw-now");
-      rows.push(head);
-      const older = tracers.length - data.mostTracers;
-      if (older > 0) rows.push(row([["muted", "... " + older + " older ones"]], "mjw-in"));
-      for (const life of tracers.slice(Math.max(older, 0))) {
-        const used = working && life[4] && working[2].includes(life[4]);
-        rows.push(drawn(life[3], "mjw-in" + (used ? " mjw-used" : "")));
-      }
-    }
-    fill(panes.stack, rows);
-    reveal(panes.stack, panes.stack.querySelector(".mjw-now"));
+  // Gives the rows with these numbers a class, and takes it from all others; the first of them.
+  function marked(name, kind, numbers) {
+    for (const each of panes[name].querySelectorAll("." + kind)) each.classList.remove(kind);
+    const chosen = numbers.map((number) => panes[name].children[number]).filter((each) => each);
+    for (const each of chosen) each.classList.add(kind);
+    return chosen[0];
   }
-
-  function drawProgram(now) {
-    const rows = [];
-    const { node, at } = now.moment;
-    if (node >= 0 && nodes[node][0] === PROGRAM) rows.push(...nodes[node][6].map((line) => drawn(line)));
-    let newest = null;
-    for (const { label, equations: built } of [...now.levels].reverse()) {
-      if (!built.length) continue;
-      rows.push(row([["level", strings[label]], ["muted", " has recorded " + plural(built.length, "equation")]]));
-      const width = String(built.length).length;
-      const cut = Math.max(built.length - data.mostEquations, 0);
-      if (cut) rows.push(row([["muted", "... " + plural(cut, "earlier equation")]]));
-      built.slice(cut).forEach((index, i) => {
-        const made = drawn(nodes[index][6][1]);
-        made.prepend(make("span", "mjw-number", String(cut + i + 1).padStart(width) + " "));
-        if (nodes[index][1] === at) {
-          made.classList.add("mjw-now");
-          newest = made;
-        }
-        rows.push(made);
-      });
-    }
-    fill(panes.program, rows, "no equation has been recorded here");
-    if (node >= 0 && nodes[node][0] === PROGRAM) panes.program.scrollTop = 0;
+  function drawSource() {
+    const heading = tracks.heading(position).map(textOf).join("");
+    titles.source.textContent = "source" + (heading && " · " + heading);
+    filled("source", tracks.source(position));
+    reveal(panes.source, marked("source", "mjw-now", tracks.here(position)));
+  }
+  function drawStack() {
+    filled("stack", tracks.stack(position));
+    const [working, ...used] = tracks.marks(position);
+    marked("stack", "mjw-used", used);
+    reveal(panes.stack, marked("stack", "mjw-now", [working]));
+  }
+  function drawProgram() {
+    const items = tracks.program(position);
+    filled("program", items);
+    const newest = marked("program", "mjw-now", tracks.newest(position));
+    // a program that has been finished begins at the top
+    if (items[0] < 0) panes.program.scrollTop = 0;
     else reveal(panes.program, newest || panes.program.lastChild);
   }
-
   // What an operation is given and gives, or what an event tells, in one pane; the rule's source in another.
-  function drawOperation(now) {
-    const { node, kind } = now.moment;
-    const listed = [];
-    if (kind === "event") listed.push(...nodes[node][5]);
-    if (now.bind >= 0) {
-      listed.push(...nodes[now.bind][5]);
-      if (kind === "leave" && node === now.bind) listed.push(...nodes[node][6][0]);
-    }
-    fill(panes.operation, listed.map((line) => drawn(line)), "no operation is under way here");
-    if (now.rule === shownRule) return;
-    shownRule = now.rule;
-    const rows = [];
-    if (now.rule >= 0) {
-      const [heading, source] = rules[now.rule];
-      rows.push(...heading.map((line) => drawn(line)));
-      if (source >= 0) rows.push(...numbered(source));
-    }
-    fill(panes.rule, rows, "no rule is being applied here");
-    panes.rule.scrollTop = 0;
+  function drawOperation() {
+    filled("operation", tracks.operation(position));
+    const [view] = tracks.rule(position);
+    if (filled("rule", views[view])) panes.rule.scrollTop = 0;
   }
-  let shownRule = null;
 
   // --- the tree
   const treeRows = [];
@@ -200,11 +137,11 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
         depth -= 1;
         continue;
       }
-      const node = nodes[treeRows.length];
-      const made = drawn(node[3]);
-      if (node[0] === BIND && node[6][4] >= 0) {
+      const [line, gave] = nodes[treeRows.length];
+      const made = drawn(line);
+      if (gave >= 0) {
         const outcome = make("span", "mjw-outcome");
-        outcome.append(...segments(node[6][4]).map(span));
+        outcome.append(...segments(gave).map(span));
         made.append(outcome);
       }
       made.dataset.node = treeRows.length;
@@ -224,7 +161,7 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
       }
       treeRows.push(made);
     }
-    fill(panes.tree, treeRows, "nothing was recorded");
+    panes.tree.replaceChildren(...treeRows);
   }
   const levelOf = (index) => moments[entered[index]].depth;
   function fold(index, closed) {
@@ -240,9 +177,11 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
     }
   }
   let currentRow = null;
-  function drawTree(now) {
-    for (const index of now.path) {
-      if (index !== now.moment.node && treeRows[index].getAttribute("aria-expanded") === "false") fold(index, false);
+  function drawTree() {
+    const { kind, node, parent } = moments[position];
+    for (let around = parent; around >= 0; around = moments[around].parent) {
+      const index = moments[around].node;
+      if (treeRows[index].getAttribute("aria-expanded") === "false") fold(index, false);
     }
     // what is still to come is faint, and does not tell its results yet
     treeRows.forEach((made, index) => {
@@ -254,14 +193,14 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
       currentRow.classList.remove("mjw-now", "mjw-leaving");
       currentRow.removeAttribute("aria-current");
     }
-    currentRow = now.moment.node >= 0 ? treeRows[now.moment.node] : null;
+    currentRow = node >= 0 ? treeRows[node] : null;
     if (currentRow) {
       currentRow.classList.add("mjw-now");
-      currentRow.classList.toggle("mjw-leaving", now.moment.kind === "leave");
+      currentRow.classList.toggle("mjw-leaving", kind === "leave");
       currentRow.setAttribute("aria-current", "step");
       reveal(panes.tree, currentRow);
     } else {
-      panes.tree.scrollTop = now.moment.kind === "end" ? panes.tree.scrollHeight : 0;
+      panes.tree.scrollTop = kind === "end" ? panes.tree.scrollHeight : 0;
     }
   }
 
@@ -278,37 +217,21 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
     out: () => (moments[position].parent >= 0 ? moments[moments[position].parent].other : last),
     last: () => last,
   };
-  const tell = ({ kind, node }) => {
-    if (node < 0) return kind !== "end" ? "the beginning" : data.note < 0 ? "the end" : textOf(data.note);
-    const { 0: type, 3: said, 6: extra } = nodes[node];
-    if (kind === "event") return textOf(said);
-    if (type === SCOPE) return (kind === "enter" ? "into " : "done ") + strings[extra[2]] + strings[extra[3]];
-    if (kind === "enter") return "into " + textOf(said);
-    return "done " + textOf(said) + (type === BIND && extra[4] >= 0 ? textOf(extra[4]) : "");
-  };
   function go(wanted) {
     position = Math.min(Math.max(wanted, 0), last);
-    const now = state(position);
-    const { node } = now.moment;
-    status.textContent = position + "/" + last + "  " + tell(now.moment);
+    status.textContent = position + "/" + last + "  " + tracks.status(position).map(textOf).join("");
     slider.value = position;
     slider.setAttribute("aria-valuetext", "step " + position + " of " + last);
     for (const button of toolbar.querySelectorAll("button[data-move]")) {
       const backwards = ["first", "back", "backOver", "backOut"].includes(button.dataset.move);
       button.setAttribute("aria-disabled", String(position === (backwards ? 0 : last)));
     }
-    drawTree(now);
-    drawSource(now);
-    drawOperation(now);
-    drawStack(now);
-    drawProgram(now);
-    for (const { at, names, select } of programs) {
-      const here = at[now.place] || [];
-      const known = node >= 0 ? nodes[node][6] : [];
-      const primitive = node < 0 ? -1 : nodes[node][0] === BIND ? known[5] : nodes[node][0] === EQUATION ? known[2] : -1;
-      const own = here.filter((number) => names[number] === primitive);
-      select(own.length ? own : here);
-    }
+    drawTree();
+    drawSource();
+    drawOperation();
+    drawStack();
+    drawProgram();
+    programs.forEach(({ select }, i) => select(selections[i](position)));
   }
   function search(backwards) {
     const words = field.value.toLowerCase();
@@ -316,10 +239,13 @@ function stepper(data, stage, programs, { span, segments, row, drawn }) {
     const step = backwards ? -1 : 1;
     for (let i = position + step; i >= 0 && i <= last; i += step) {
       const { kind, node } = moments[i];
-      if (node < 0 || kind === "leave") continue;
-      const known = nodes[node];
-      const outcome = known[0] === BIND && known[6][4] >= 0 ? [known[6][4]] : [];
-      if ([known[3], ...known[5], ...outcome].some((line) => textOf(line).toLowerCase().includes(words))) {
+      if (node < 0) continue;
+      const [line, gave, list, own] = nodes[node];
+      const came = gave >= 0 ? [gave] : [];
+      // where a bind is left it tells what it came to, if it has a row of its own there
+      const leaving = own >= 0 ? [own, ...came] : [];
+      const told = kind === "leave" ? leaving : [line, ...came, ...(list >= 0 ? lists[list].slice(1) : [])];
+      if (told.some((each) => textOf(each).toLowerCase().includes(words))) {
         go(i);
         return;
       }

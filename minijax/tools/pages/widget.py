@@ -1,30 +1,31 @@
 """The stepping widget: a full recording as one self-contained piece of HTML, for notebooks and exported pages.
 
-Python renders each record once, as lines of (role, text); the script (``stepper.js``) puts the lines of a moment
-together as ``Cursor.state`` does, and writes them as text nodes. What it shows equals the panes of ``stepping`` at
-every moment (a test compares all of them), so the widget and the terminal's stepper tell the same. Nothing is loaded
-from outside. Where scripts are off, the tree is there as nested ``<details>``.
+What each pane shows at each moment is computed here, with the cursor and the panes of the terminal's stepper, and kept
+as the changes from one moment to the next (``track``); the script (``stepper.js``) applies them, forwards and
+backwards, and writes the lines as text nodes. Nothing is loaded from outside. Where scripts are off, the tree is there
+as nested ``<details>``.
 """
 
 from __future__ import annotations
 
 import html
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from minijax.ir import doc as pp
 from minijax.tools.documents.document import Code, Highlighter, Line, code_lines, line, split_lines
 from minijax.tools.documents.html import shown
+from minijax.tools.documents.words import plural
 from minijax.tools.pages.links import linked
 from minijax.tools.pages.page import Texts, bare_element, element
+from minijax.tools.pages.track import Track
 from minijax.tools.programs.links import LinkedPrograms
-from minijax.tools.recording import panels
-from minijax.tools.recording.cursor import ENTER, LEAVE, Moment, loose_rules, moments
+from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, Moment, moments
 from minijax.tools.recording.log import outcome, record_line
 from minijax.tools.recording.records import (
     BindRecord,
     CacheRecord,
-    EquationRecord,
     ErrorRecord,
     ExecutableRecord,
     JaxprRecord,
@@ -37,6 +38,7 @@ from minijax.tools.recording.records import (
     place_parts,
 )
 from minijax.tools.stepper import panes
+from minijax.tools.stepper.programs import at_moment
 
 # Records that a notebook's widget holds; ``%export`` writes all of them.
 MOST_RECORDS = 1500
@@ -47,164 +49,269 @@ WIDTH = 90
 # HTML parsers flatten elements nested deeper than some hundreds.
 MOST_NESTED = 100
 
-# What a record is to the script: see ``stepper.js``.
-_BIND, _SCOPE, _EQUATION, _EVENT, _PROGRAM, _OTHER = range(6)
+
+class _EquationList:
+    """The list, with its number, of the equations of a jaxpr that is being built, from the ``begin``-th on."""
+
+    def __init__(self, number: int, begin: int) -> None:
+        self.number = number
+        self.begin = begin
+        self.list = [begin + 1]
+
+    @property
+    def end(self) -> int:
+        """The index of the first equation that is not among them yet."""
+        return self.begin + len(self.list) - 1
 
 
 class _Payload(Texts):
-    """Collects what the script needs."""
+    """Collects what the script needs.
+
+    An item of a pane is a line, by its number, or a part of one of the lists of lines: -1 for the first part, -2 for
+    the second. A part is ``[list, from, to]``, a list ``[the number that its first line bears (0: none), line, ...]``.
+    """
 
     def __init__(self, recording: Recording, highlight: Highlighter | None, most: int) -> None:
         super().__init__()
         self.recording = recording
+        self.cursor = Cursor(recording)
         self.highlight = highlight
         self.most = most
-        self.sources: dict[tuple[str, int], tuple[int, list[int]]] = {}
-        self.places: dict[str, int] = {}
-        self.place_rows: list[list[int]] = []
-        self.rules: dict[tuple[str, ...], int] = {}
-        self.rule_rows: list[list[Any]] = []
+        self.lists: list[list[int]] = []
+        self.listed: dict[tuple[int, ...], int] = {}
+        self.parts: dict[tuple[int, int, int], int] = {}
+        self.sources: dict[tuple[str, int], int] = {}
+        self.places: dict[str, tuple[list[int], list[int], list[int]]] = {}
+        self.growing: dict[int, _EquationList] = {}
+        # what was made once of records, by their identity: a recording keeps them alive
+        self.nodes: dict[int, list[int]] = {}
+        self.lives: dict[int, int] = {}
+        self.rules: dict[int, int] = {}
+        self.views: dict[tuple[int, ...], int] = {}
+        self.tracks: dict[str, Track] = defaultdict(Track)
+
+    # --- lines and parts
 
     def code(self, text: str, language: str) -> Iterator[Line]:
-        return code_lines(Code(text.rstrip("\n"), language), self.highlight)
+        return code_lines(Code(text, language), self.highlight)
 
-    def source(self, file: str, number: int) -> int:
-        """The number of the kept lines of ``file`` that line ``number`` is among; -1 if they were not kept."""
-        return self.kept(panes.kept_source(self.recording, file, number))
+    def part(self, listed: int, start: int, end: int) -> int:
+        """The item that is a part of a list."""
+        return -1 - self.parts.setdefault((listed, start, end), len(self.parts))
 
-    def kept(self, kept: Code | None) -> int:
-        """The number of some lines; -1 for None."""
-        if kept is None:
-            return -1
-        key = (kept.text, kept.first)
+    def listing(self, lines: list[int], first: int = 0) -> int:
+        """The number of a list of lines."""
+        key = (first, *lines)
+        if key not in self.listed:
+            self.listed[key] = len(self.lists)
+            self.lists.append(list(key))
+        return self.listed[key]
+
+    def kept(self, code: Code) -> int:
+        """Kept lines of a file, numbered."""
+        key = (code.text, code.first)
         if key not in self.sources:
-            self.sources[key] = (len(self.sources), self.block(self.code(kept.text, "python")))
-        return self.sources[key][0]
+            lines = self.block(self.code(code.text, "python"))
+            self.sources[key] = self.part(self.listing(lines, code.first), 0, len(lines))
+        return self.sources[key]
 
-    def place(self, place: str) -> int:
-        """The number of a place; -1 for what is none."""
-        file, number, function = place_parts(place)
-        if not file:
-            return -1
+    def node(self, node: Node) -> list[int]:
+        """``[its line in the tree, what it came to (-1: nothing), the list of what else it tells (-1: nothing), how
+        many of that it tells from the beginning]``"""
+        known = self.nodes.get(id(node))
+        if known is None:
+            gave, listed, begun = -1, -1, 0
+            own: list[int] = []
+            if isinstance(node, BindRecord):
+                gave = self.line(outcome(node)) if outcome(node) else -1
+                begun = len(list(panes.bind_lines(node, False)))
+                own = self.block(panes.bind_lines(node, True))
+            elif isinstance(node, CacheRecord | ErrorRecord):
+                own = self.block(panes.event_lines(node))
+                begun = len(own)
+            if own:
+                listed = self.listing(own)
+            known = self.nodes[id(node)] = [self.line(record_line(node, False)), gave, listed, min(begun, len(own))]
+        return known
+
+    def own_row(self, node: Node) -> int:
+        """The name that a search finds where a bind is left, if that has a row of its own; else -1."""
+        if isinstance(node, BindRecord) and node.children:
+            return self.line((("primitive", node.primitive),))
+        return -1
+
+    # --- what the panes show at the cursor's moment
+
+    def show(self, position: int, left_out: int) -> None:
+        """The moment is the page's one with this index; ``left_out`` records before it are not in the page."""
+        said = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.cursor.cut)]
+        if left_out and self.cursor.moment.kind == END:
+            said = [self.note(left_out)]
+        elif left_out:
+            said.append(self.line(line(("warning", f"  · {plural(left_out, 'record')} before this left out"))))
+        self.tracks["status"].show(position, said)
+        self._source(position)
+        self._operation(position)
+        self._stack(position)
+        self._program(position)
+
+    def _source(self, position: int) -> None:
+        place = self.cursor.state().place
         if place not in self.places:
-            self.places[place] = len(self.places)
-            heading = "".join(text for _, text in panes.place_line(file, number, function))
-            self.place_rows.append([self.string(heading), self.source(file, number), number])
-        return self.places[place]
+            self.places[place] = self.place(*place_parts(place))
+        for name, items in zip(("heading", "source", "here"), self.places[place], strict=True):
+            self.tracks[name].show(position, items)
+
+    def place(self, file: str, number: int, function: str) -> tuple[list[int], list[int], list[int]]:
+        """The heading of a place, the source around it, and which of its rows is the place's."""
+        if not file:
+            return [], [self.line(panes.NO_LINE)], []
+        heading = [self.line(panes.place_line(file, number, function))]
+        kept = panes.kept_source(self.recording, file, number)
+        if kept is None:
+            return heading, [self.line(panes.NO_SOURCE)], []
+        return heading, [self.kept(kept)], [number - kept.first]
+
+    def _operation(self, position: int) -> None:
+        state, node = self.cursor.state(), self.cursor.moment.node
+        items = []
+        for each in (node if isinstance(node, CacheRecord | ErrorRecord) else None, state.bind):
+            if each is not None:
+                _, _, listed, begun = self.node(each)
+                done = each is node and state.moment.kind == LEAVE
+                items.append(self.part(listed, 0, len(self.lists[listed]) - 1 if done else begun))
+        self.tracks["operation"].show(position, items or [self.line(panes.NO_OPERATION)])
+        self.tracks["rule"].show(position, [self.rule(state.rule)])
 
     def rule(self, rule: RuleRecord | None) -> int:
-        """The number of a rule; -1 for None."""
-        if rule is None:
-            return -1
-        key = (rule.table, rule.primitive, rule.name, rule.file, str(rule.line))
-        if key not in self.rules:
-            self.rules[key] = len(self.rules)
-            head = [self.line(each) for each in panes.rule_heading(rule)]
-            self.rule_rows.append([head, self.kept(panes.rule_source(self.recording, rule))])
-        return self.rules[key]
+        """The number of what the pane of rules shows."""
+        if id(rule) not in self.rules:
+            lines = [panes.NO_RULE] if rule is None else panes.rule_heading(rule)
+            items = [self.line(each) for each in lines]
+            source = None if rule is None else panes.rule_source(self.recording, rule)
+            if source is not None:
+                items.append(self.kept(source))
+            self.rules[id(rule)] = self.views.setdefault(tuple(items), len(self.views))
+        return self.rules[id(rule)]
 
-    def node(self, node: Node, loose: RuleRecord | None) -> list[Any]:
-        """``[kind, at, end, line, place, details, what belongs to the kind, the rule applied there without a bind]``"""
-        kind, end, details, extra = _OTHER, 0, [], []  # type: int, int, list[int], list[Any]
-        if isinstance(node, BindRecord):
-            kind, end = _BIND, node.end
-            before, after = list(panes.bind_lines(node, False)), list(panes.bind_lines(node, True))
-            details = self.block(before)
-            operands = [number for number in node.operands if number]
-            gave = self.line(outcome(node)) if outcome(node) else -1
-            extra = [self.block(after[len(before) :]), self.rule(node.rule), operands, self.string(node.level), gave]
-            extra.append(self.string(node.primitive))
-        elif isinstance(node, ScopeRecord):
-            kind, end = _SCOPE, node.end
-            stack = [self.string(label) for label in node.stack]
-            subject = node.subject.partition(" at ")[0]
-            extra = [node.depth, stack, self.string(node.level), self.string(f" for {subject}" if subject else "")]
-        elif isinstance(node, EquationRecord):
-            kind = _EQUATION
-            shown_as = self.block(self.code(" ".join(node.text.split()), "jaxpr"))[0]
-            extra = [node.scope, shown_as, self.string(node.primitive)]
-        elif isinstance(node, CacheRecord | ErrorRecord):
-            kind, details = _EVENT, self.block(panes.event_lines(node))
-        elif isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
-            kind, extra = _PROGRAM, self.block(self.program(node), MOST_PROGRAM_LINES)
-        place = self.place(getattr(node, "place", ""))
-        return [kind, node.at, end, self.line(record_line(node, False)), place, details, extra, self.rule(loose)]
+    def _stack(self, position: int) -> None:
+        state = self.cursor.state()
+        numbers = panes.used_tracers(state.bind)
+        items: list[int] = []
+        working, used = -1, []
+        for level in panes.stack_levels(state):
+            if level.working:
+                working = len(items)
+            items.append(self.line(level.heading))
+            if level.older:
+                items.append(self.line(panes.older_line(level.older)))
+            used += [len(items) + i for i, life in enumerate(level.tracers) if life.tracer.id in numbers]
+            items += [self.life(life) for life in level.tracers]
+        self.tracks["stack"].show(position, items)
+        # the row of the level that works, and those of the tracers that it is given
+        self.tracks["marks"].show(position, [working, *used])
 
-    def program(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Iterator[Line]:
+    def life(self, life: LifeRecord) -> int:
+        if id(life) not in self.lives:
+            self.lives[id(life)] = self.line((("", "    "), *panes.life_line(life)))
+        return self.lives[id(life)]
+
+    def _program(self, position: int) -> None:
+        state, node = self.cursor.state(), self.cursor.moment.node
+        items: list[int] = []
+        if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
+            lines = self.block(self.finished(node), MOST_PROGRAM_LINES)
+            items.append(self.part(self.listing(lines), 0, len(lines)))
+        rows = len(lines) if items else 0
+        newest: list[int] = []
+        for program in panes.growing_programs(state):
+            equations, first = program.program.equations, program.earlier
+            items.append(self.line(program.heading))
+            if first:
+                items.append(self.line(panes.earlier_line(first)))
+            growing = self.growing.get(program.program.scope)
+            if growing is None or first > growing.end:
+                # the equations between are shown at no moment of this page
+                growing = self.growing[program.program.scope] = _EquationList(len(self.lists), first)
+                self.lists.append(growing.list)
+            for equation in equations[growing.end :]:
+                growing.list += self.block(self.code(panes.equation_text(equation), "jaxpr"))
+            begin, end = first - growing.begin, len(equations) - growing.begin
+            items.append(self.part(growing.number, begin, end))
+            rows += 1 + bool(first) + end - begin
+            if program.just_added:
+                newest = [rows - 1]
+        self.tracks["program"].show(position, items or [self.line(panes.NO_EQUATION)])
+        self.tracks["newest"].show(position, newest)
+
+    def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Iterator[Line]:
         """A finished program under its title."""
-        if isinstance(node, JaxprRecord):
-            yield panels.jaxpr_title(node)
-            doc = node.document(most=MOST_PROGRAM_LINES)
-            if doc is not None:
-                yield from split_lines(pp.segments(doc, WIDTH))
-        elif isinstance(node, ModuleRecord):
-            yield line(("heading", f"StableHLO of {node.name}"))
-            yield from self.code(node.text, "stablehlo")
-        else:
-            yield line(("heading", f"optimised program of {node.name}"))
-            yield from self.code(node.text, "hlo")
+        yield panes.finished_title(node)
+        for each in panes.finished_program(node, MOST_PROGRAM_LINES):
+            if isinstance(each, Code):
+                yield from self.code(each.text, each.language)
+            else:
+                yield from split_lines(pp.segments(each.doc, WIDTH))
 
-    def programs(self) -> Iterator[dict[str, Any]]:
-        """The programs of what was compiled, linked, with the equations of every place that was passed."""
-        for executable in self.recording.executables:
-            if isinstance(executable.programs, LinkedPrograms):
-                title = f"{executable.name}: Python, jaxpr, StableHLO and HLO, line by line"
-                found = linked(self, executable.programs, self.highlight, title)
-                for place, number in self.places.items():
-                    file, at, _ = place_parts(place)
-                    if equations := executable.programs.at_line(at, file):
-                        found["at"][number] = list(equations)
-                yield found
-
-    def life(self, life: LifeRecord) -> list[Any]:
-        """``[scope, born, died, line, number]``"""
-        return [life.scope, life.born, life.died, self.line(panes.life_line(life, False)), life.tracer.id]
+    # --- all of it
 
     def collect(self, start: int) -> dict[str, Any]:
         """Everything, as JSON knows it."""
+        programs = [each for each in self.recording.executables if isinstance(each.programs, LinkedPrograms)]
+        selections = [Track() for _ in programs]
         moves: list[str] = []
-        nodes: list[list[Any]] = []
+        nodes: list[list[int]] = []
         begun: set[int] = set()  # the moments at which the records that are kept were entered
-        left_out = last = 0
-        known = moments(self.recording)
-        for index, (moment, rule) in enumerate(zip(known, loose_rules(known), strict=True)):
-            if moment.node is None:
-                continue
-            if moment.kind == LEAVE:
-                if moment.other in begun:
-                    moves.append(")")
-            elif len(nodes) >= self.most:
-                left_out += 1
-            else:
-                nodes.append(self.node(moment.node, rule))
-                last = moment.at
+        left_out = position = begin = 0
+        for index, moment in enumerate(self.cursor.moments):
+            node = moment.node
+            if node is not None and moment.kind == LEAVE:
+                if moment.other not in begun:
+                    continue
+                moves.append(")")
+            elif node is not None:
+                if len(nodes) >= self.most:
+                    left_out += 1
+                    continue
+                nodes.append([*self.node(node)[:3], self.own_row(node)])
                 moves.append("(" if moment.kind == ENTER else ".")
                 if moment.kind == ENTER:
                     begun.add(index)
-        note = -1
-        if left_out:
-            total = len(nodes) + left_out
-            said = f"cut here: {left_out:,} of {total:,} records are missing; %export FILE.html --recording writes more"
-            note = self.line(line(("warning", said)))
-        elif self.recording.truncated:
-            note = self.line(line(("warning", self.recording.stopped)))
+            if index <= start:
+                begin = position
+            self.cursor.go(index)
+            self.show(position, left_out)
+            for each, track in zip(programs, selections, strict=True):
+                assert isinstance(each.programs, LinkedPrograms)
+                track.show(position, sorted(at_moment(each.programs, self.cursor).equations))
+            position += 1
         return {
             "moves": "".join(moves),
             "nodes": nodes,
-            "base": [self.string(label) for label in self.recording.base],
-            "lives": [self.life(life) for life in self.recording.lives if not left_out or life.born <= last],
-            "end": self.recording.events + 1,
-            "start": start,
-            "note": note,
-            "mostTracers": panes.MOST_TRACERS,
-            "mostEquations": panes.MOST_EQUATIONS,
-            "programs": list(self.programs()),
-            "places": self.place_rows,
-            "rules": self.rule_rows,
-            # each as the number of its first line, and its lines
-            "sources": [[first, lines] for (_, first), (_, lines) in self.sources.items()],
+            "start": begin,
+            "note": self.note(left_out),
+            "tracks": {name: track.changes for name, track in self.tracks.items()},
+            "programs": list(self.programs(programs, selections)),
+            "lists": self.lists,
+            "parts": list(self.parts),
+            "views": list(self.views),
             **self.tables(),
         }
+
+    def note(self, left_out: int) -> int:
+        """The line that says what is not in the page; -1 if everything is."""
+        said = self.cursor.cut
+        if left_out:
+            total = self.most + left_out
+            said = f"cut here: {left_out:,} of {total:,} records are missing; %export FILE.html --recording writes more"
+        return self.line(line(("warning", said))) if said else -1
+
+    def programs(self, compiled: list[ExecutableRecord], selections: list[Track]) -> Iterator[dict[str, Any]]:
+        """The programs of what was compiled, linked, with the equations that are selected at each moment."""
+        for executable, track in zip(compiled, selections, strict=True):
+            assert isinstance(executable.programs, LinkedPrograms)
+            title = f"{executable.name}: Python, jaxpr, StableHLO and HLO, line by line"
+            yield linked(self, executable.programs, self.highlight, title) | {"selected": track.changes}
 
 
 def payload(

@@ -103,7 +103,7 @@ class State(Frozen):
     stack: tuple[str, ...]
     path: tuple[BindRecord | ScopeRecord, ...]
     bind: BindRecord | None
-    tracers: tuple[tuple[LifeRecord, ...], ...]
+    tracers: tuple[Sequence[LifeRecord], ...]
     programs: tuple[JaxprSoFar, ...]
     place: str
     rule: RuleRecord | None = None
@@ -183,8 +183,46 @@ def ways(known: Sequence[Moment]) -> list[Any]:
     return out
 
 
+class Alive(Sequence[LifeRecord]):
+    """The tracers of a scope that are alive at one moment, in the order of their births; they are looked for when they
+    are asked for, the newest first: of thousands a pane shows some, and counts the others.
+    """
+
+    __slots__ = ("at", "length", "lives")
+
+    def __init__(self, lives: ScopeLives, at: int, length: int) -> None:
+        self.lives = lives
+        self.at = at
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: Any) -> Any:
+        first = index.start if isinstance(index, slice) else index
+        if first is not None and first < 0:
+            # counted from the end: no more are looked for than that
+            return self.lives.newest(self.at, -first)[index]
+        return self.lives.newest(self.at, self.length)[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Alive) and other.lives is self.lives and other.at == self.at:
+            return True
+        return isinstance(other, (Alive, tuple)) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __iter__(self) -> Iterator[LifeRecord]:
+        return iter(self.lives.newest(self.at, self.length))
+
+    def __repr__(self) -> str:
+        return f"<{self.length} tracers>"
+
+
 class ScopeLives:
-    """The tracers of one scope, in the order of their births; tells which are alive in time that grows with how many.
+    """The tracers of one scope, in the order of their births; tells which are alive in time that grows with how many
+    are asked for.
 
     ``_latest`` is a binary tree over them as a list (children of i at 2i and 2i + 1): the latest death below each node.
     """
@@ -192,6 +230,8 @@ class ScopeLives:
     def __init__(self, known: Sequence[LifeRecord]) -> None:
         self.known = known
         self.births = [life.born for life in known]
+        self.deaths = sorted(life.died for life in known if life.died >= 0)
+        self._last: tuple[tuple[int, int, int], tuple[LifeRecord, ...]] | None = None
         self.size = size = 1 << max(len(known) - 1, 0).bit_length()
         never = math.inf
         self._latest = [-never] * size + [never if life.died < 0 else life.died for life in known]
@@ -199,12 +239,20 @@ class ScopeLives:
         for i in range(size - 1, 0, -1):
             self._latest[i] = max(self._latest[2 * i], self._latest[2 * i + 1])
 
-    def at(self, at: int) -> tuple[LifeRecord, ...]:
-        """Those alive at event ``at``, in the order of their births."""
+    def at(self, at: int) -> Alive:
+        """Those alive at event ``at``."""
+        return Alive(self, at, bisect_right(self.births, at) - bisect_right(self.deaths, at))
+
+    def newest(self, at: int, most: int) -> tuple[LifeRecord, ...]:
+        """The last ``most`` of those alive at event ``at``."""
         born = bisect_right(self.births, at)
-        out = []
+        # most moments are neither a birth nor a death here
+        key = (born, bisect_right(self.deaths, at), most)
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
+        out: list[LifeRecord] = []
         todo = [(1, 0, self.size)]  # (node, the first below it, how many)
-        while todo:
+        while todo and len(out) < most:
             node, first, count = todo.pop()
             if first >= born or self._latest[node] <= at:
                 continue
@@ -212,8 +260,10 @@ class ScopeLives:
                 out.append(self.known[first])
             else:
                 half = count // 2
-                todo += [(2 * node + 1, first + half, half), (2 * node, first, half)]
-        return tuple(out)
+                todo += [(2 * node, first, half), (2 * node + 1, first + half, half)]
+        found = tuple(reversed(out))
+        self._last = key, found
+        return found
 
 
 class Cursor:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from minijax import errors
+from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import (
     MARK,
     Block,
@@ -28,12 +29,13 @@ from minijax.tools.documents.document import (
 )
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import panels
-from minijax.tools.recording.cursor import BEGIN, END, ENTER, LEAVE, Cursor, JaxprSoFar, Moment
-from minijax.tools.recording.log import record_line
+from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, JaxprSoFar, Moment, State
+from minijax.tools.recording.log import outcome, record_line
 from minijax.tools.recording.records import (
     CALL,
     BindRecord,
     CacheRecord,
+    EquationRecord,
     ErrorRecord,
     ExecutableRecord,
     JaxprRecord,
@@ -52,6 +54,12 @@ _ENGINE = os.path.dirname(os.path.abspath(errors.__file__)) + "/"
 MOST_TRACERS = 40
 # Equations shown of one jaxpr that is being built, the newest; more are counted.
 MOST_EQUATIONS = 400
+# What a pane says where it has nothing to show.
+NO_LINE = line(("muted", "no line of yours is being run here"))
+NO_SOURCE = line(("muted", "its source was not kept"))
+NO_OPERATION = line(("muted", "no operation is under way here"))
+NO_RULE = line(("muted", "no rule is being applied here"))
+NO_EQUATION = line(("muted", "no equation has been recorded here"))
 
 
 def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOLD) -> Document:
@@ -71,11 +79,11 @@ def source_pane(cursor: Cursor) -> Document:
     place = cursor.state().place
     file, number, function = place_parts(place)
     if not file:
-        return _note("no line of yours is being run here")
+        return document(Text((NO_LINE,)))
     heading = text(place_line(file, number, function), wrap=False)
     code = kept_source(cursor.recording, file, number)
     if code is None:
-        return document(heading, text("its source was not kept", role="muted"))
+        return document(heading, Text((NO_SOURCE,)))
     return document(heading, code)
 
 
@@ -100,39 +108,61 @@ def kept_source(recording: Recording, file: str, number: int) -> Code | None:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def stack_pane(cursor: Cursor) -> Document:
-    """The interpreters, innermost first, and the tracers of each that are alive, unwrapped."""
-    state = cursor.state()
+class LevelShown(NamedTuple):
+    """An interpreter as the stack pane shows it: its heading, whether it is at work, how many of its live tracers are
+    only counted, and the others, the newest last."""
+
+    heading: Line
+    working: bool
+    older: int
+    tracers: Sequence[LifeRecord]
+
+
+def stack_levels(state: State) -> Iterator[LevelShown]:
+    """The interpreters, innermost first."""
     subjects = {node.level: node.subject for node in state.path if isinstance(node, ScopeRecord)}
-    used = _used(state.bind)
-    lines: list[Line] = []
     for depth in range(len(state.stack) - 1, -1, -1):
         label = state.stack[depth]
         own = state.tracers[depth] if depth < len(state.tracers) else ()
-        working = state.bind is not None and state.bind.level == label
-        mark: Segment = ("current", MARK + " ") if working else ("", "  ")
         subject = subjects.get(label, "").partition(" at ")[0]
-        head: list[Segment] = [mark, ("level", label)]
+        heading = [("level", label)]
         if subject:
-            head.append(("muted", f" for {subject}"))
+            heading.append(("muted", f" for {subject}"))
         if depth:
-            head.append(("muted", f" · {plural(len(own), 'tracer')} alive"))
-        lines.append(tuple(head))
-        if len(own) > MOST_TRACERS:
-            lines.append(line("    ", ("muted", f"... {len(own) - MOST_TRACERS} older ones")))
-        lines += [life_line(life, life.tracer.id in used) for life in own[-MOST_TRACERS:]]
+            heading.append(("muted", f" · {plural(len(own), 'tracer')} alive"))
+        working = state.bind is not None and state.bind.level == label
+        yield LevelShown(tuple(heading), working, max(len(own) - MOST_TRACERS, 0), own[-MOST_TRACERS:])
+
+
+def stack_pane(cursor: Cursor) -> Document:
+    """The interpreters, innermost first, and the tracers of each that are alive, unwrapped."""
+    state = cursor.state()
+    used = used_tracers(state.bind)
+    lines: list[Line] = []
+    for level in stack_levels(state):
+        mark: Segment = ("current", MARK + " ") if level.working else ("", "  ")
+        lines.append((mark, *level.heading))
+        if level.older:
+            lines.append((("", "    "), *older_line(level.older)))
+        for life in level.tracers:
+            lines.append((("linked", "  • " if life.tracer.id in used else "    "), *life_line(life)))
     return document(Text(tuple(lines), hanging=6))
 
 
-def _used(bind: BindRecord | None) -> set[int]:
+def used_tracers(bind: BindRecord | None) -> set[int]:
     """The numbers of the tracers that the current operation is given."""
     return set() if bind is None else {number for number in bind.operands if number}
 
 
-def life_line(life: LifeRecord, used: bool) -> Line:
-    """``•   y #4 f32[] (physically f32[3])  primal 3.0  tangent partial_eval:1 f32[]  from <minijax-1>:1``"""
+def older_line(count: int) -> Line:
+    """What stands for the tracers of a level that are only counted."""
+    return line(("muted", f"... {count} older ones"))
+
+
+def life_line(life: LifeRecord) -> Line:
+    """``y #4 f32[] (physically f32[3])  primal 3.0  tangent partial_eval:1 f32[]  from <minijax-1>:1``"""
     record = life.tracer
-    out: list[Segment] = [("linked", "  • " if used else "    ")]
+    out: list[Segment] = []
     if life.name:
         out += [("var", life.name), ("", " ")]
     if record.id:
@@ -158,33 +188,72 @@ def program_pane(cursor: Cursor) -> Document:
     StableHLO module or the compiled program where the moment is one's finishing."""
     state, node = cursor.state(), cursor.moment.node
     blocks: list[Block] = []
-    if isinstance(node, JaxprRecord):
-        printed = node.document()
-        blocks.append(text((("current", MARK + " "), *panels.jaxpr_title(node))))
-        if printed is not None:
-            blocks.append(Printout(printed))
-    elif isinstance(node, ModuleRecord):
-        blocks += [text(line(("current", MARK + " "), ("heading", f"StableHLO of {node.name}")))]
-        blocks += [Code(node.text.rstrip("\n"), "stablehlo")]
-    elif isinstance(node, ExecutableRecord):
-        blocks += [text(line(("current", MARK + " "), ("heading", f"optimised program of {node.name}")))]
-        blocks += [Code(node.text.rstrip("\n"), "hlo")]
+    if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
+        blocks.append(text((("current", MARK + " "), *finished_title(node))))
+        blocks += finished_program(node)
     newest = max((each.equations[-1].at for each in state.programs), default=-1)
+    for program in growing_programs(state):
+        blocks += _program(program, newest)
+    return document(*blocks) if blocks else document(Text((NO_EQUATION,)))
+
+
+def finished_title(node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Line:
+    """What stands above a program that the moment finishes."""
+    if isinstance(node, JaxprRecord):
+        return panels.jaxpr_title(node)
+    what = "StableHLO" if isinstance(node, ModuleRecord) else "optimised program"
+    return line(("heading", f"{what} of {node.name}"))
+
+
+def finished_program(
+    node: JaxprRecord | ModuleRecord | ExecutableRecord, most: int | None = None
+) -> Iterator[Printout | Code]:
+    """A program that the moment finishes, of a jaxpr at most ``most`` equations; nothing if it was not kept."""
+    if isinstance(node, JaxprRecord):
+        printed = node.document(most=most)
+        if printed is not None:
+            yield Printout(printed)
+    else:
+        yield Code(node.text.rstrip("\n"), "stablehlo" if isinstance(node, ModuleRecord) else "hlo")
+
+
+class ProgramShown(NamedTuple):
+    """A jaxpr that is being built, as the pane shows it: its heading, the whole of it so far, how many of its equations
+    are only counted, and whether the moment adds the last."""
+
+    heading: Line
+    program: JaxprSoFar
+    earlier: int
+    just_added: bool
+
+
+def growing_programs(state: State) -> Iterator[ProgramShown]:
+    """The jaxprs as they stand at a moment, innermost first."""
     for program in reversed(state.programs):
-        blocks += _program(program, newest, program.equations[-1].at == state.moment.at)
-    return document(*blocks) if blocks else _note("no equation has been recorded here")
+        count = len(program.equations)
+        heading = line(("level", program.level), ("muted", f" has recorded {plural(count, 'equation')}"))
+        just_added = program.equations[-1].at == state.moment.at
+        yield ProgramShown(heading, program, max(count - MOST_EQUATIONS, 0), just_added)
 
 
-def _program(program: JaxprSoFar, newest: int, just_added: bool) -> Iterator[Block]:
-    count = plural(len(program.equations), "equation")
-    yield text(line(("level", program.level), ("muted", f" has recorded {count}")))
-    last = len(program.equations)
-    marked = (last,) if program.equations[-1].at == newest else ()
-    cut = max(last - MOST_EQUATIONS, 0)
+def earlier_line(count: int) -> Line:
+    """What stands for the equations of a jaxpr that are only counted."""
+    return line(("muted", f"... {plural(count, 'earlier equation')}"))
+
+
+def equation_text(equation: EquationRecord) -> str:
+    """An equation on one line."""
+    return " ".join(equation.text.split())
+
+
+def _program(shown: ProgramShown, newest: int) -> Iterator[Block]:
+    yield text(shown.heading)
+    equations, cut = shown.program.equations, shown.earlier
+    marked = (len(equations),) if equations[-1].at == newest else ()
     if cut:
-        yield text(f"... {plural(cut, 'earlier equation')}", role="muted")
-    listing = "\n".join(" ".join(each.text.split()) for each in program.equations[cut:])
-    yield Code(listing, "jaxpr", cut + 1, marked if just_added else (), frozenset(marked))
+        yield text(earlier_line(cut))
+    listing = "\n".join(map(equation_text, equations[cut:]))
+    yield Code(listing, "jaxpr", cut + 1, marked if shown.just_added else (), frozenset(marked))
 
 
 # --- the rule
@@ -203,7 +272,7 @@ def rule_pane(cursor: Cursor) -> Document:
     if bind is not None:
         lines += bind_lines(bind, state.moment.kind == LEAVE and state.moment.node is bind)
     elif state.rule is None and not lines:
-        lines.append(line(("muted", "no operation is under way here")))
+        lines.append(NO_OPERATION)
     blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
     if state.rule is not None:
         blocks += _rule_blocks(state.rule, cursor.recording)
@@ -294,19 +363,27 @@ def _function_length(lines: list[str]) -> int:
 
 def moment_line(moment: Moment, cut: str = "") -> Line:
     """What the moment is, in one line: ``into jvp:2 sin(jvp:2 f32[])``; ``cut`` is the recording's."""
+    return tuple(segment for part in moment_parts(moment, cut) for segment in part)
+
+
+def moment_parts(moment: Moment, cut: str = "") -> Iterator[Line]:
+    """The line of a moment in parts that several moments have in common."""
     node = moment.node
-    if moment.kind == BEGIN or node is None and moment.kind != END:
-        return line(("heading", "the beginning"))
-    if moment.kind == END:
-        return line(("warning", cut)) if cut else line(("heading", "the end"))
-    assert node is not None
+    if node is None:
+        if cut and moment.kind == END:
+            yield line(("warning", cut))
+        else:
+            yield line(("heading", "the end" if moment.kind == END else "the beginning"))
+        return
     if moment.kind in (ENTER, LEAVE):
-        came: Segment = ("muted", "into " if moment.kind == ENTER else "done ")
-        if isinstance(node, ScopeRecord):
-            subject = node.subject.partition(" at ")[0]
-            return line(came, ("level", node.level), ("muted", f" for {subject}" if subject else ""))
-        return (came, *record_line(node, moment.kind == LEAVE))
-    return record_line(node)
+        yield line(("muted", "into " if moment.kind == ENTER else "done "))
+    if isinstance(node, ScopeRecord):
+        subject = node.subject.partition(" at ")[0]
+        yield line(("level", node.level), ("muted", f" for {subject}" if subject else ""))
+        return
+    yield record_line(node, False)
+    if moment.kind == LEAVE and isinstance(node, BindRecord) and (came := outcome(node)):
+        yield came
 
 
 def status(cursor: Cursor) -> Document:
@@ -369,10 +446,6 @@ def to_failure(cursor: Cursor) -> None:
             break
         last = error
     cursor.find(lambda moment: moment.node is last, backwards=True)
-
-
-def _note(said: str) -> Document:
-    return document(text(said, role="muted"))
 
 
 # The panes that show a moment, by name, in the order in which a stepper offers them.

@@ -1,0 +1,67 @@
+"""What a pane shows from moment to moment, as changes: successive moments have nearly everything in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+# A hunk is not shorter than so many items.
+_SMALLEST_HUNK = 3
+
+
+class Track:
+    """The items that a pane shows, moment by moment.
+
+    ``changes`` holds ``[moments since the change before, item, ...]``, the items being all that the pane shows from
+    then on, or, where that is shorter, ``[moments since the change before, hunk, ...]``, a hunk being ``[items kept
+    since the hunk before, items taken away, items put there ...]``. A pane is empty before the first moment.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[list[int | list[int]]] = []
+        self._items: list[int] = []
+        self._position = 0
+
+    def show(self, position: int, items: Sequence[int]) -> None:
+        """From the moment ``position`` on, the pane shows ``items``."""
+        wanted = list(items)
+        if wanted == self._items:
+            return
+        # numbers and brackets, as they are written
+        size = len(wanted)
+        found = list(hunks(self._items, wanted)) if size > _SMALLEST_HUNK else []
+        change: Sequence[int | list[int]] = found if found and sum(len(each) + 1 for each in found) < size else wanted
+        self.changes.append([position - self._position, *change])
+        self._items = wanted
+        self._position = position
+
+
+def hunks(old: Sequence[int], new: Sequence[int]) -> Iterator[list[int]]:
+    """What makes ``new`` of ``old``: ``[items kept since the hunk before, items taken away, items put there ...]``.
+
+    Where the two differ, the nearest item that they have in common ends the hunk: a row or two are changed between
+    moments, far from each other.
+    """
+    i = j = kept = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] == new[j]:
+            i, j, kept = i + 1, j + 1, kept + 1
+            continue
+        taken, put = _until_common(old[i:], new[j:])
+        yield [kept, taken, *new[j : j + put]]
+        i, j, kept = i + taken, j + put, 0
+
+
+def _until_common(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
+    """How many items of each come before the nearest item that both have; all of them if they have none."""
+    seen_old: dict[int, int] = {}
+    seen_new: dict[int, int] = {}
+    for k in range(max(len(old), len(new))):
+        if k < len(old):
+            seen_old.setdefault(old[k], k)
+        if k < len(new):
+            seen_new.setdefault(new[k], k)
+        if k < len(old) and old[k] in seen_new:
+            return k, seen_new[old[k]]
+        if k < len(new) and new[k] in seen_old:
+            return seen_old[new[k]], k
+    return len(old), len(new)
