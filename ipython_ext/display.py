@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from minijax.ipython_ext.places import renamer
@@ -38,7 +38,8 @@ def in_terminal(shell: Any) -> bool:
 
 
 class Shown:
-    """What a magic gives: it displays itself; ``value`` is what the command computed (None if nothing).
+    """What a magic gives: it displays itself; ``value`` is what the command computed (None if nothing), which can be
+    unpacked and indexed from here: ``y, dy = %grad f(3.0)``.
 
     ``document`` is what is shown, ``recording`` what the engine did meanwhile, for the functions of ``minijax.tools``.
     """
@@ -47,8 +48,14 @@ class Shown:
         self._shell = shell
         self.document = result.document
         self._step = result.step
-        self.value = None if result.value is NOTHING else result.value
+        self.value: Any = None if result.value is NOTHING else result.value
         self.recording = result.recording
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.value)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.value[index]
 
     def __repr__(self) -> str:
         return renamer(self._shell)(to_text(self.document, page()))

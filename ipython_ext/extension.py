@@ -105,6 +105,7 @@ class Extension:
     def before_cell(self, info: Any) -> None:
         """Begin to watch, if the user wants that."""
         self._stop()
+        self.magics.shown = []
         if (info.raw_cell or "").lstrip().startswith("%"):
             return
         self.magics.session.unwatched = not self.magics.watch
@@ -149,6 +150,8 @@ class Extension:
             shown = document(text(f"UsageError: {error}", role="error", wrap=False))
         elif error is not None:
             shown = session.error_document(error)
+        for each in reversed([each for each in self.magics.shown if each is not value]):
+            shown = each.document + shown
         session.keep(Entry(number, getattr(info, "raw_cell", None) or "", shown, panels, error is not None, recording))
 
     def _show_levels(self, result: Any) -> None:

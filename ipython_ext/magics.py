@@ -20,7 +20,7 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, TraitError, Unicode, validate
 
 from minijax.ipython_ext.display import Shown
-from minijax.ipython_ext.places import origin
+from minijax.ipython_ext.places import origin, shows_itself
 from minijax.ipython_ext.terminal import has_screen, stepped
 from minijax.tools.commands import find
 from minijax.tools.commands.command import Command
@@ -52,6 +52,7 @@ def _magic(command: Command) -> Callable[..., Any]:
         __tracebackhide__ = True
         self.apply_traits()
         # IPython silences the output for a semicolon, and leaves it in the line
+        silent = line.rstrip().endswith(";")
         line = line.rstrip().rstrip(";")
         try:
             result = self.session.run_command(command.name, line, cell, local_ns)
@@ -67,8 +68,10 @@ def _magic(command: Command) -> Callable[..., Any]:
         if result.error is not None:
             # the user's own exception, after what there is to show in spite of it
             if shown is not None:
-                self.shell.display_pub.publish(shown._repr_mimebundle_())
+                self.show(shown)
             raise result.error
+        if shown is not None and not silent and shows_itself(self.shell):
+            self.show(shown)
         return shown
 
     name = magic_name(command)
@@ -92,6 +95,8 @@ class _Traits(Magics):
     style = Enum(("jax", "tutorial"), "jax", help="How jaxprs are printed.").tag(config=True)
 
     def __init__(self, shell: Any) -> None:
+        # what the magics of the running cell have shown themselves
+        self.shown: list[Shown] = []
         self.session = Session(find, shell.user_ns)
         self.session.highlight = highlight
         self.session.renamed_commands = {name: PREFIX + name for name in TAKEN}
@@ -116,6 +121,12 @@ class _Traits(Magics):
         if unknown:
             raise TraitError(f"The 'panels' trait takes some of {', '.join(PANELS)}, not {unknown[0]!r}.")
         return " ".join(words)
+
+    def show(self, shown: Shown) -> None:
+        """Show at once what a magic gives."""
+        shell: Any = self.shell
+        shell.display_pub.publish(shown._repr_mimebundle_())
+        self.shown.append(shown)
 
     def apply_traits(self) -> None:
         """Give the session the values of the traits."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
 import os
 import re
 import sys
@@ -52,10 +54,38 @@ def _magic(match: re.Match[str]) -> str:
 
 def origin(shell: Any) -> str:
     """``-of-3-at-2``: a magic that runs stands in line 2 of cell 3; '' if no cell of ``shell`` runs it."""
+    frame = _cell_frame(shell)
+    if frame is None:
+        return ""
+    _, cell = shell.compile.format_code_name(frame.f_code.co_filename)
+    return f"-of-{cell.strip('In[]')}-at-{frame.f_lineno}"
+
+
+def shows_itself(shell: Any) -> bool:
+    """Whether what the running magic gives has to be shown by the magic: in a loop or a function, before the cell's
+    last line, or where it is assigned. IPython shows it where it is all of the last line; where no cell runs the magic,
+    its caller has it.
+    """
+    frame = _cell_frame(shell)
+    if frame is None:
+        return False
+    if frame.f_code.co_name != "<module>":
+        return True
+    tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    shown = tree.body if shell.ast_node_interactivity == "all" else tree.body[-1:]
+    return not any(
+        each.lineno <= frame.f_lineno <= (each.end_lineno or each.lineno)
+        and isinstance(each, ast.Expr)
+        and isinstance(each.value, ast.Call)
+        and isinstance(each.value.func, ast.Attribute)
+        and each.value.func.attr in ("run_line_magic", "run_cell_magic")
+        for each in shown
+    )
+
+
+def _cell_frame(shell: Any) -> FrameType | None:
+    """The innermost frame of a cell's code."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        known = shell.compile.format_code_name(frame.f_code.co_filename)
-        if known is not None:
-            return f"-of-{known[1].strip('In[]')}-at-{frame.f_lineno}"
+    while frame is not None and shell.compile.format_code_name(frame.f_code.co_filename) is None:
         frame = frame.f_back
-    return ""
+    return frame

@@ -138,6 +138,25 @@ def test_a_magic_returns_what_it_shows(shell):
     assert shown.recording.stack[-1] == "jvp:2"
 
 
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [
+        ("%grad f(3.0)", 1),
+        ("%grad f(3.0)\ny = 1", 1),
+        ("for a in (1.0, 2.0, 3.0):\n    %grad f(a)", 3),
+        ("def go():\n    %grad f(3.0)\ngo()", 1),
+        ("%grad f(3.0)\n%grad f(3.0)", 2),
+        ("value, slope = %grad f(3.0)\nassert abs(float(slope) + 2.979985) < 1e-5", 1),
+        ("for a in (1.0, 2.0):\n    %grad f(a);", 0),
+        ("%grad f(3.0);\ny = 1", 0),
+        ("if True:\n    %grad f(3.0)", 1),
+    ],
+)
+def test_a_magic_is_shown_where_it_stands_and_once(shell, code: str, times: int):
+    assert printed(shell, code).count("gradient") == times
+    assert "Error" not in printed(shell, code)
+
+
 def test_a_semicolon_silences(shell):
     assert printed(shell, "%grad f(3.0);") == ""
     assert "gradient" in printed(shell, "%grad f(3.0)")

@@ -28,6 +28,7 @@ CELLS = (
     "%grad f(3.0) --chek",
     "1 / 0",
     "float(grad(f)(3.0))",
+    "for a in (1.0, 2.0):\n    %grad f(a)\nprint('between')\nvalue, slope = %grad f(3.0)\nprint(float(slope))",
     "%unload_ext minijax",
 )
 
@@ -82,6 +83,12 @@ def test_an_exception_shows_the_users_frames_and_calls_cells_by_their_names(note
     shown = re.sub(r"\x1b\[[\d;]*m", "", text(notebook, FAILING))
     assert "TracerBoolConversionError" in shown and "frames of minijax hidden" in shown
     assert "Cell In[9], line 2" in shown and "ipykernel" not in shown and "minijax/" not in shown
+
+
+def test_a_magic_is_shown_where_it_stands(notebook):
+    shown = [output.get("text") or output["data"]["text/plain"] for output in outputs(notebook, CELLS[-2])]
+    assert len(shown) == 5 and all("gradient" in shown[i] for i in (0, 1, 3))
+    assert shown[2] == "between\n" and float(shown[4]) == pytest.approx(-2.979985)
 
 
 def test_a_stepper(notebook):
