@@ -12,6 +12,7 @@ from nbconvert import HTMLExporter
 from tests.ipython.kernel import executed
 
 FAILING = "def g(x):\n    return x if x > 0 else jnp.sin(x)\njit(g)(3.0)"
+LOOPING = "for a in (1.0, 2.0):\n    %grad f(a)\nprint('between')\nvalue, slope = %grad f(3.0)\nprint(float(slope))"
 CELLS = (
     "%load_ext minijax",
     "import minijax.numpy as jnp\nfrom minijax import grad, jit, vmap, make_jaxpr\n"
@@ -23,12 +24,12 @@ CELLS = (
     "%hlo f(f32[8]) --stage optimized",
     "%step grad(f)(3.0)",
     FAILING,
+    LOOPING,
     "%panels on",
     "grad(f)(3.0)",
     "%grad f(3.0) --chek",
     "1 / 0",
     "float(grad(f)(3.0))",
-    "for a in (1.0, 2.0):\n    %grad f(a)\nprint('between')\nvalue, slope = %grad f(3.0)\nprint(float(slope))",
     "%unload_ext minijax",
 )
 
@@ -86,7 +87,7 @@ def test_an_exception_shows_the_users_frames_and_calls_cells_by_their_names(note
 
 
 def test_a_magic_is_shown_where_it_stands(notebook):
-    shown = [output.get("text") or output["data"]["text/plain"] for output in outputs(notebook, CELLS[-2])]
+    shown = [output.get("text") or output["data"]["text/plain"] for output in outputs(notebook, LOOPING)]
     assert len(shown) == 5 and all("gradient" in shown[i] for i in (0, 1, 3))
     assert shown[2] == "between\n" and float(shown[4]) == pytest.approx(-2.979985)
 
