@@ -96,7 +96,7 @@ def summary(
         missing = dict(recording.cut).get("events", 0)
         count = f"{missing:,} of {recording.events:,} events were only counted; the counts are complete"
         if not missing:
-            count = "the recorder failed: what came after is missing"
+            count = f"the recorder failed after {recording.events:,} events: what came after is missing"
         blocks.append(Row("note", (line(("warning", count)),)))
     if recording.elsewhere:
         blocks.append(Row("note", (line(("muted", f"{recording.elsewhere} events on other threads not shown")),)))
