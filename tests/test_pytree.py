@@ -287,15 +287,6 @@ def test_treedef_tools() -> None:
     assert tree_util.all_leaves([1, (2, 3)], is_leaf=lambda x: isinstance(x, tuple))
 
 
-def test_deep_trees() -> None:
-    value: Any = 1
-    for _ in range(200):
-        value = [value]
-    leaves, treedef = tree_flatten(value)
-    assert leaves == [1] and treedef.num_nodes == 201
-    assert treedef.unflatten([2]) != value
-
-
 # --- map, reduce and their like, against JAX ----------------------------------------------------------------
 
 MAPS: dict[str, Any] = {
@@ -630,3 +621,20 @@ def test_public_names_are_jaxs() -> None:
     missing = {n for n in dir(jtu) if not n.startswith("_")} - set(tree_util.__all__)
     assert missing == {"default_registry"}
     assert tree.map(lambda x: x + 1, {"a": 1}) == {"a": 2}
+
+
+@pytest.mark.parametrize("wrap", [lambda t: [t], lambda t: (t, None), lambda t: {"a": t}])
+def test_deep_trees(wrap: Any) -> None:
+    """900 levels, as in JAX; a container that holds itself is a RecursionError."""
+    tree: Any = 1.0
+    for _ in range(900):
+        tree = wrap(tree)
+    leaves, structure = tree_util.tree_flatten(tree)
+    assert leaves == [1.0] and structure.num_nodes > 900
+    assert tree_util.tree_leaves(tree, is_leaf=lambda x: x is None)[0] == 1.0
+    assert tree_util.tree_leaves(tree_util.tree_map(lambda x, y: x + y, tree, tree)) == [2.0]
+    assert tree_util.tree_structure(structure.unflatten([3.0])) is structure
+    holds_itself: list[Any] = []
+    holds_itself.append(wrap(holds_itself))
+    with pytest.raises(RecursionError):
+        tree_util.tree_leaves(holds_itself)

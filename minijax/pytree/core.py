@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -97,7 +98,11 @@ class PyTreeDef:
           ValueError: this structure is not a prefix of the tree.
         """
         out: list[Tree] = []
-        _flatten_up_to(self, tree, out)
+        try:
+            _flatten_up_to(self, tree, out)
+        except RecursionError:
+            out = []
+            without_recursion(_flatten_up_to_deep, self, tree, out)
         return out
 
     def children(self) -> list[PyTreeDef]:
@@ -553,6 +558,14 @@ def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf],
     Raises:
       ValueError: keys of a dict cannot be sorted, or a registered flatten function returns something wrong.
     """
+    try:
+        return _flatten(tree, is_leaf)
+    except RecursionError:
+        out: list[Leaf] = []
+        return out, without_recursion(_flatten_deep, tree, is_leaf, out)
+
+
+def _flatten(tree: Tree, is_leaf: IsLeaf | None) -> tuple[list[Leaf], PyTreeDef]:
     out: list[Leaf] = []
     if is_leaf is not None:
         return out, _flatten_checked(tree, is_leaf, out)
@@ -567,6 +580,41 @@ def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf],
     if node is None:
         return [tree], LEAF
     return out, node.run(tree, out)
+
+
+def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
+    """The result of the recursive generator function ``step`` for ``root``, with a list in place of Python's stack.
+
+    ``step`` yields the arguments of each call of itself, is sent its result, and returns its own. Trees that are too
+    deep for functions that call themselves are taken apart and put together by this, more slowly. RecursionError
+    for one deeper than Python's limit, as in JAX, or that holds itself.
+    """
+    running, value = [step(*root)], None
+    limit = sys.getrecursionlimit()
+    while running:
+        try:
+            args = running[-1].send(value)
+        except StopIteration as finished:
+            running.pop()
+            value = finished.value
+        else:
+            if len(running) > limit:
+                raise RecursionError(f"the tree is more than {limit} levels deep, or holds itself")
+            running.append(step(*args))
+            value = None
+    return value
+
+
+def _flatten_deep(tree: Any, is_leaf: IsLeaf | None, out: list[Leaf]) -> Any:
+    kind = kinds[type(tree)]
+    if (is_leaf is not None and says_leaf(is_leaf(tree))) or kind is None:
+        out.append(tree)
+        return LEAF
+    children, aux = children_of(tree, kind)
+    defs = []
+    for child in children:
+        defs.append((yield child, is_leaf, out))
+    return make_treedef(type(tree), aux, tuple(defs))
 
 
 def _flatten_checked(tree: Any, is_leaf: IsLeaf, out: list[Leaf]) -> PyTreeDef:
@@ -603,6 +651,23 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Leaf]) -> Tree:
 
 def build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
     """Puts together the tree whose first leaf is ``leaves[start]``; there must be enough leaves."""
+    try:
+        return _build(treedef, leaves, start)
+    except RecursionError:
+        return without_recursion(_build_deep, treedef, leaves, start)
+
+
+def _build_deep(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Any:
+    if treedef._type is None:
+        return leaves[start]
+    parts = []
+    for child in treedef._children:
+        parts.append((yield child, leaves, start))
+        start += child.num_leaves
+    return _assemble(treedef, parts)
+
+
+def _build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
     node_type = treedef._type
     if node_type is None:
         return leaves[start]
@@ -616,8 +681,14 @@ def build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
                 parts.append(leaves[start])
                 start += 1
             else:
-                parts.append(build(child, leaves, start))
+                parts.append(_build(child, leaves, start))
                 start += child.num_leaves
+    return _assemble(treedef, parts)
+
+
+def _assemble(treedef: PyTreeDef, parts: Any) -> Tree:
+    """The node of these children."""
+    node_type = treedef._type
     if node_type is dict:
         return dict(zip(treedef._aux, parts))  # noqa: B905  (strict costs 100 ns, and the lengths are equal)
     if node_type is tuple:
@@ -626,9 +697,9 @@ def build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
         return list(parts)
     if node_type is _NoneType:
         return None
-    node = kinds[node_type]
+    node = kinds[node_type]  # type: ignore[index]
     if node is NAMEDTUPLE:
-        return node_type(*parts)
+        return node_type(*parts)  # type: ignore[misc]
     return node.unflatten(treedef._aux, tuple(parts))  # type: ignore[union-attr, misc]
 
 
@@ -644,6 +715,15 @@ def _flatten_up_to(treedef: PyTreeDef, tree: Tree, out: list[Tree]) -> None:
     else:
         for child, subtree in zip(treedef._children, children, strict=True):
             _flatten_up_to(child, subtree, out)
+
+
+def _flatten_up_to_deep(treedef: PyTreeDef, tree: Tree, out: list[Tree]) -> Any:
+    if treedef._type is None:
+        out.append(tree)
+        return
+    children = _same_node(treedef, kinds[treedef._type], tree)  # type: ignore[arg-type]
+    for child, subtree in zip(treedef._children, children, strict=True):
+        yield child, subtree, out
 
 
 def _same_node(treedef: PyTreeDef, kind: Node, tree: Tree) -> Any:
