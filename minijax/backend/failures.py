@@ -37,6 +37,12 @@ class DonatedTwiceError(ExecutionError, ValueError):
     """A call donated an array that it also uses as another argument; JAX's kind depends on the call, as above."""
 
 
+_GONE = (
+    "Its memory was freed, or given to a computation that it was donated to (donate_argnums). Use the result of that "
+    "computation, or do not donate the array."
+)
+
+
 def type_text(value: Any) -> str:
     """``float32[8]``, or ``<unknown>`` for what has no type of ours."""
     aval = getattr(value, "aval", None)
@@ -92,6 +98,8 @@ def runtime_error(error: Exception, doing: str) -> BaseException:
             f"out of memory while {doing}:\n{text}\n"
             "Delete arrays no longer needed, donate arguments (donate_argnums), or use smaller batches."
         )
+    if "deleted or donated buffer" in text:
+        text += f"\n{_GONE}"
     return ExecutionError(f"error while {doing}:\n{text}")
 
 
@@ -99,10 +107,7 @@ def deleted_error(buffer: Any, where: str = "") -> DeletedArrayError:
     """What to raise for a buffer that is gone; ``where`` says what part it has in the program that it was given to."""
     kind = DeletedArgumentError if where else DeletedArrayError
     what = f"Array has been deleted with shape={type_text(buffer)}. {where}".rstrip()
-    return kind(
-        f"{what}\nIts memory was freed, or given to a computation that it was donated to (donate_argnums). "
-        "Use the result of that computation, or do not donate the array."
-    )
+    return kind(f"{what}\n{_GONE}")
 
 
 def run_error(

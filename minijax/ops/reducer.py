@@ -49,7 +49,12 @@ def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: tuple[i
     if len(shapes) > 1:
         raise ValueError(f"reduce: the operands must have one shape, got {', '.join(map(str, operands))}")
     for x, init, out in zip(operands, inits, jaxpr.out_avals, strict=True):
-        if not (x.dtype == init.dtype == out.dtype) or out.shape:
+        if x.dtype != init.dtype:
+            raise TypeError(
+                "reduce operand dtypes should match corresponding initial value dtypes, got an operand of type "
+                f"{x} and an initial value of type {init}. Convert them to one type."
+            )
+        if out.dtype != x.dtype or out.shape:
             raise ValueError(
                 f"reduce: the computation must give a scalar of the type of its operand, but it gives {out} for an "
                 f"operand of type {x} from an initial value of type {init}. Convert them to one type."

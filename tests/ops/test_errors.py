@@ -187,6 +187,8 @@ def test_reduce_by_a_function_that_does_not_fit() -> None:
         reduce(VECTOR, 0.0, lambda a, b: (a, b), (0,))
     with pytest.raises(ValueError, match=r"it gives bool\[\] for an operand of type float32.*Convert them to one type"):
         reduce(VECTOR, 0.0, lambda a, b: a < b, (0,))
+    with pytest.raises(TypeError, match="reduce operand dtypes should match corresponding initial value dtypes"):
+        reduce(VECTOR, 0, lambda a, b: a + b, (0,))
     with pytest.raises(ValueError, match=r"non-scalar initial value: \[\(2,\)\]"):
         reduce(VECTOR, np.zeros(2, np.float32), minijax.lax.add, (0,))
     with pytest.raises(NotImplementedError, match="can't close over Tracers.*one of the operands"):
