@@ -228,11 +228,14 @@ class JitFunction:
         avals = []
         for x in leaves:
             try:
-                avals.append(numpy_aval(x) if type(x) is np.ndarray else x.aval)
+                aval = numpy_aval(x) if type(x) is np.ndarray else x.aval
             except (AttributeError, TypeError):
+                aval = None
+            if aval is None:
                 if not is_array_like(x):
                     check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
-                avals.append(get_aval(x))
+                aval = get_aval(x)
+            avals.append(aval)
         return (args_tree, kwargs_tree, tuple(avals), static, trace_key(), state.axis_env), leaves, avals
 
     def _get(self, cache: dict[Any, StagedCall], key: tuple[Any, ...]) -> StagedCall | None:

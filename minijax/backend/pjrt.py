@@ -270,7 +270,8 @@ def to_numpy(buffer: Buffer) -> np.ndarray:
     try:
         return np.asarray(memoryview(buffer))
     except BufferError:
-        return _to_numpy_slowly(buffer)
+        pass
+    return _to_numpy_slowly(buffer)
 
 
 def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:

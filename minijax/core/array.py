@@ -51,8 +51,9 @@ class Array(AnyArray):
         try:
             return self._np
         except AttributeError:
-            value = self._np = fetch_buffer(self._buffer)
-            return value
+            pass
+        value = self._np = fetch_buffer(self._buffer)
+        return value
 
     @property
     def on_host(self) -> bool:
@@ -210,8 +211,9 @@ class CommittedArray(Array):
         try:
             return self._host
         except AttributeError:
-            value = self._host = fetch_buffer(self._buffer)
-            return value
+            pass
+        value = self._host = fetch_buffer(self._buffer)
+        return value
 
     @property
     def on_host(self) -> bool:

@@ -167,17 +167,19 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
     try:
         return primitive.signatures[key]
     except KeyError:
-        out = abstract_rules[primitive](*avals, **params)
-        if out is None:
-            expected = "a list of ShapedArrays" if primitive.multiple_results else "a ShapedArray"
-            raise bad_result(abstract_rules, primitive, out, expected, TypeError("no type")) from None
-        if primitive.keeps_signatures:
-            if len(primitive.signatures) >= MAX_SIGNATURES:
-                primitive.signatures.clear()
-            primitive.signatures[key] = out
-        return out
-    except TypeError:  # a parameter is unhashable, or the rule itself refused: the rule decides
-        return abstract_rules[primitive](*avals, **params)
+        keeps = primitive.keeps_signatures
+    except TypeError:  # a parameter has no hash
+        keeps = False
+    # not within the handlers: what the rule raises has nothing to do with the look-up
+    out = abstract_rules[primitive](*avals, **params)
+    if out is None:
+        expected = "a list of ShapedArrays" if primitive.multiple_results else "a ShapedArray"
+        raise bad_result(abstract_rules, primitive, out, expected, TypeError("no type"))
+    if keeps:
+        if len(primitive.signatures) >= MAX_SIGNATURES:
+            primitive.signatures.clear()
+        primitive.signatures[key] = out
+    return out
 
 
 def _definition_site() -> str:

@@ -104,6 +104,8 @@ class EvalTrace(Trace):
         try:
             values = [*map(_numpy_value, args)]
         except AttributeError:  # not an Array, or one on the device
+            values = None
+        if values is None:
             args = [as_array(check_alive(x)) for x in args]
             device = common_device(args, primitive.name)
             if device is not None:
@@ -114,6 +116,8 @@ class EvalTrace(Trace):
         try:
             out_aval = primitive.signatures[(avals, *params.items()) if params else avals]
         except (KeyError, TypeError):
+            out_aval = None
+        if out_aval is None:
             out_aval = abstract_eval(primitive, avals, params)
         try:
             if warnings.filters[0] is not _QUIET:

@@ -145,6 +145,8 @@ class JaxprTrace(Trace):
         try:
             out = primitive.signatures[(tuple(avals), *params.items()) if params else tuple(avals)]
         except (KeyError, TypeError):
+            out = None
+        if out is None:
             out = abstract_eval(primitive, tuple(avals), params)
         if primitive.multiple_results:
             out_vars = [Var(aval) for aval in out]

@@ -144,6 +144,8 @@ class Compiled:
         try:
             leaves = [*self.const_buffers, *map(_buffer, args)]
         except AttributeError:
+            leaves = None
+        if leaves is None:
             leaves = [*self.const_buffers, *map(_borrowed, args, self.in_avals)]
         if observe.on_phase or observe.on_executed:
             return self._watched_call(leaves, args)
@@ -272,14 +274,15 @@ def to_buffer(x: Any) -> Any:
     try:
         return x._buffer
     except AttributeError:
-        x = as_array(check_alive(x))
-        if x.on_device:
-            return x._buffer
-        if observe.on_transfer:
-            observe.emit(observe.on_transfer, "to_device", x.aval)
-        # an Array's value is never written to, so the device may use its memory in place
-        buffer = x._buffer = pjrt.put(x._np, aval=x.aval, owned=True)
-        return buffer
+        pass
+    x = as_array(check_alive(x))
+    if x.on_device:
+        return x._buffer
+    if observe.on_transfer:
+        observe.emit(observe.on_transfer, "to_device", x.aval)
+    # an Array's value is never written to, so the device may use its memory in place
+    buffer = x._buffer = pjrt.put(x._np, aval=x.aval, owned=True)
+    return buffer
 
 
 def kept_inputs(closed: ClosedJaxpr) -> list[int] | None:

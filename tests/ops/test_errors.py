@@ -195,6 +195,30 @@ def test_reduce_by_a_function_that_does_not_fit() -> None:
         minijax.jit(lambda k: reduce(VECTOR, 0.0, lambda a, b: a + b * k, (0,)))(2.0)
 
 
+def use_of_a_deleted_array() -> None:
+    x = minijax.numpy.ones(3) * 2
+    x.delete()
+    x + 1
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: minijax.lax.add(VECTOR, np.ones((2, 2), np.float32)),
+        lambda: minijax.jit(lambda x: minijax.lax.add(x, np.ones((2, 2), np.float32)))(VECTOR),
+        lambda: minijax.grad(lambda x: minijax.lax.add(x, np.ones((2, 2), np.float32)))(VECTOR),
+        lambda: minijax.jit(lambda x: x)("a"),
+        lambda: minijax.jit(lambda x: x)(2**40),
+        lambda: minijax.jit(lambda x: x)(np.array([1], ">i4")),
+        use_of_a_deleted_array,
+    ],
+)
+def test_no_look_up_of_ours_is_told_before_the_error(mistake: Any) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  (whichever)
+        mistake()
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
 def test_imaginary_parts_are_not_dropped_silently() -> None:
     """Converting complex numbers to real ones warns, as NumPy and JAX do."""
     with pytest.warns(np.exceptions.ComplexWarning):
