@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import CodeType
 from typing import Any
 
+from minijax import errors
 from minijax.core import observe
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, raise_dead, state
@@ -61,7 +63,12 @@ class Primitive:
             self.multiple_results = True
         # avals (and params) -> output aval(s); see abstract_eval
         self.signatures: dict[Any, Any] = {}
-        self.defined_at = _definition_site()
+        self._site = _definition_site()
+
+    @property
+    def defined_at(self) -> str:
+        """``file.py:12``, where the primitive was made: a long module's lines take a while to count, so not before."""
+        return f"{self._site[0].co_filename}:{errors.position(self._site)[0]}"
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""
@@ -182,10 +189,10 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
     return out
 
 
-def _definition_site() -> str:
+def _definition_site() -> tuple[CodeType, int]:
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("minijax.ops"):
         if frame.f_code.co_name == "<module>":
             break
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame.f_code, frame.f_lasti
