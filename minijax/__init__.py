@@ -6,8 +6,17 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"minijax", "minijax.r
     # ``python -m minijax`` has put the current folder first, where a file may be called numpy.py (repl/user_folder.py)
     del sys.path[0]
 
+import gc
 import importlib
 from typing import Any
+
+if gc.isenabled():
+    # What modules make while they are imported is kept: to look for garbage among it took a tenth of the time.
+    gc.disable()
+    try:
+        importlib.import_module("minijax.numpy")
+    finally:
+        gc.enable()
 
 from minijax import custom_derivatives, debug, distributed, lax, nn, numpy, tree, tree_util
 from minijax.api import (
