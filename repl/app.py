@@ -37,7 +37,7 @@ from minijax.tools.usage import UsageError
 
 
 class SessionCompleter(Completer):
-    """prompt_toolkit's view of ``tools.completion``."""
+    """prompt_toolkit's view of ``tools.commands.completion``."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

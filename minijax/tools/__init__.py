@@ -1,8 +1,8 @@
 """The microscope: records what the engine does and shows it, free of any front end.
 
-``recorder`` turns the engine's hooks into an immutable ``recording``; ``views`` turns recordings into
-documents (``document``); ``commands`` is the table of commands that IPython and the REPL share; ``session``
-is one user's state at either of them. Nothing here prints, and nothing here imports a front-end library.
+``recording`` turns the engine's hooks into immutable records and shows them as documents (``documents``); ``commands``
+has the table of commands that IPython and the REPL share; ``session`` is one user's state at either of them. Nothing
+here prints, and nothing here imports a front-end library.
 
 From Python: ``record(f, *args)`` runs a call and gives its result together with the recording.
 ``no_recompile()`` raises, with the explanation, where something would be traced or compiled; ``explain_cache_miss(f,

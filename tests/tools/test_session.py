@@ -8,6 +8,7 @@ import linecache
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import minijax
@@ -47,10 +48,12 @@ def test_earlier_values_and_inputs_have_names(session):
     assert session.run_line("_").value == "10"
 
 
-def test_results_are_kept_up_to_a_bound_of_bytes(session, monkeypatch):
+@pytest.mark.parametrize("made", ["jnp.zeros(50_000) + 1.0", "np.zeros(25_000) + 1.0"])
+def test_results_are_kept_up_to_a_bound_of_bytes(session, monkeypatch, made):
+    session.namespace["np"] = np
     monkeypatch.setattr(outputs, "MOST_BYTES", 1_000_000)
     for _ in range(10):
-        session.run_line("jnp.zeros(50_000) + 1.0")
+        session.run_line(made)
     session.run_line("[Out[10], Out[10], 1]")  # counted once
     assert sorted(session.outputs) == [8, 9, 10, 11] and session.outputs.dropped == 7
     error = str(session.run_line("Out[2]").error)

@@ -495,7 +495,7 @@ def test_an_interrupted_call_leaves_what_was_recorded(session: Session, command:
 def test_without_a_recording_the_last_line_is_offered(session: Session):
     assert "as in %step grad(f)(3.0)" in plain(session.run_line("%step").shown)
     session.run_line("grad(f)(2.0)")
-    assert "%step grad(f)(2.0) records the last line anew" in plain(session.run_line("%step").shown)
+    assert "%step grad(f)(2.0) records that line anew" in plain(session.run_line("%step").shown)
 
 
 def test_retrace_and_programs_come_with_the_step(session: Session):

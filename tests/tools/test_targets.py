@@ -149,3 +149,15 @@ def test_values_that_hold_themselves_are_no_trees(session: Session) -> None:
         assert outcome.error is None, (line, outcome.error)
     assert "holds itself" in str(session.run_line("%push jvp d=d").error)
     assert "a:f32[3]" in staged(session, "twice[0] * 1.0")
+
+
+def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session: Session) -> None:
+    """Its keys have no order; Python puts such a one where something was warned of."""
+    names = session.namespace
+    names["mixed"] = {1: 2.0, "a": 3.0}
+    names["__warningregistry__"] = {"version": 3, ("text", UserWarning, 1): True}
+    assert not targets.is_value(names["mixed"]) and not targets.is_value([names["mixed"]])
+    assert plain(session.run_line("%nan jnp.sin(0.5)").shown).endswith("result   finite")
+    for line in ("%jaxpr (lambda x: x * mixed[1])(3.0)", "%jaxpr (lambda d, x: x * d[1])(mixed, 3.0)"):
+        assert "mul a 2.0" in plain(session.run_line(line).shown)
+    assert "dictionary keys" in str(session.run_line("%push jvp x=mixed dx=mixed").error)

@@ -170,8 +170,8 @@ def _last_full(session: Session) -> Recording:
         if recording.level == "full":
             return recording
     example = session.recording.source.strip() if session.recording is not None else ""
-    hint = f"%step {example} records the last line anew" if _is_call(example) else "as in %step grad(f)(3.0)"
-    raise UsageError(f"nothing has been recorded in full yet: give %step an expression; {hint}")
+    hint = f"; %step {example} records that line anew" if _is_call(example) else ", as in %step grad(f)(3.0)"
+    raise UsageError(f"nothing has been recorded in full yet: give %step an expression{hint}")
 
 
 def _is_call(source: str) -> bool:

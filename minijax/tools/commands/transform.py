@@ -208,10 +208,10 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
         said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return line(("warning", "not checked"), f": it does not run in 64 bits ({said})")
     size = max(abs(exact), abs(numeric))
-    error = abs(exact - numeric)
-    agrees = error <= CHECK_TOLERANCE * size or error <= rounding
-    relative = f"relative difference {error / size:.1e}" if size else "both are 0"
-    if agrees and error > CHECK_TOLERANCE * size:
+    apart = abs(exact - numeric)
+    agrees = apart <= CHECK_TOLERANCE * size or apart <= rounding
+    relative = f"relative difference {apart / size:.1e}" if size else "both are 0"
+    if agrees and apart > CHECK_TOLERANCE * size:
         relative += f"; rounding the function's values alone makes {rounding:.1e}"
     verdict = ("good", "agrees") if agrees else ("error", "DISAGREES")
     return line(

@@ -37,6 +37,7 @@ BACKWARD = (
 
 
 READ = "No operation made it: look for the number or array above where the program writes it or closes over it."
+OUTSIDE = "what minijax was given was finite, so Python or NumPy computed it, or the program writes it"
 
 
 def search_document(search: Search, title: str, backward: bool) -> Document:
@@ -63,9 +64,10 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
 
 
 def _result_line(search: Search) -> Line:
+    found = search.nan is not None or search.inf is not None or search.read is not None or bool(search.given)
     if search.bad_result:
-        return line(("error", "not finite"))
-    if search.nan is not None or search.inf is not None or search.read is not None or search.given:
+        return line(("error", "not finite"), "" if found else f": {OUTSIDE}")
+    if found:
         return line(("good", "finite"), f": the {'NaN' if _has_nan(search) else 'infinity'} did not reach it")
     return line(("good", "finite"))
 

@@ -54,7 +54,8 @@ def bytes_of(value: Any) -> int:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        total += sys.getsizeof(each, 64) + (each.nbytes if isinstance(each, (Array, np.ndarray)) else 0)
+        # what getsizeof says of a NumPy array has its data in it, where that is its own
+        total += each.nbytes + 128 if isinstance(each, (Array, np.ndarray)) else sys.getsizeof(each, 64)
         if isinstance(each, (list, tuple)):
             todo += each
         elif isinstance(each, dict):

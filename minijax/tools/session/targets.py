@@ -80,10 +80,21 @@ def is_value(x: Any) -> bool:
     """Whether a variable that holds ``x`` is an input of an expression: it is made of arrays and numbers."""
     if isinstance(x, (Array, Tracer, np.ndarray, np.generic, int, float, complex, ShapeDtypeStruct)):
         return not isinstance(x, type) and not (isinstance(x, np.ndarray) and x.dtype == object)
-    if type(x) in (list, tuple, dict) and x and not holds_itself(x):
-        leaves = tree_leaves(x)
-        return bool(leaves) and all(is_array_like(leaf) for leaf in leaves)
+    if type(x) in (list, tuple, dict) and x:
+        leaves = leaves_of(x)
+        return leaves is not None and bool(leaves) and all(is_array_like(leaf) for leaf in leaves)
     return False
+
+
+def leaves_of(x: Any) -> list[Any] | None:
+    """The leaves of a tree; None of what is no tree: a container found inside of itself, a dictionary whose keys have
+    no order (``__warningregistry__`` is one, in every namespace that something was warned of in)."""
+    if holds_itself(x):
+        return None
+    try:
+        return tree_leaves(x)
+    except Exception:  # keys compare, and classes of the user's take themselves apart, as they like
+        return None
 
 
 def holds_itself(x: Any) -> bool:
@@ -156,9 +167,8 @@ def _from_call(session: Session, node: ast.Call, text: str) -> Target | None:
 
 def _traceable(x: Any) -> bool:
     """Whether a transformation takes ``x``, a tree of arrays and numbers, as an argument."""
-    if holds_itself(x):
-        return False
-    return all(isinstance(leaf, ShapeDtypeStruct) or is_array_like(leaf) for leaf in tree_leaves(x))
+    leaves = leaves_of(x)
+    return leaves is not None and all(isinstance(leaf, ShapeDtypeStruct) or is_array_like(leaf) for leaf in leaves)
 
 
 def _is_input(x: Any) -> bool:
