@@ -204,8 +204,8 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
         return line(("warning", "not checked: complex arguments"))
     try:
         exact, numeric, rounding = finite_differences(target, argnums)
-    except Exception as error:  # a program that insists on 32 bits is none for 64
-        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    except Exception as raised:  # a program that insists on 32 bits is none for 64
+        said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
         return line(("warning", "not checked"), f": it does not run in 64 bits ({said})")
     size = max(abs(exact), abs(numeric))
     apart = abs(exact - numeric)
