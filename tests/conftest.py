@@ -21,6 +21,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.quick import QUICK
+
 # Read when jax is imported and when minijax starts its backend; no test module has been imported yet.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
@@ -42,6 +44,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the files in tests/golden with what the code prints now",
     )
+
+
+def quick_files() -> set[Path]:
+    """The files whose tests are marked ``quick``."""
+    folder = Path(__file__).parent
+    return {folder / name for names in QUICK.values() for name in names}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Under ``-m quick`` the other files are not even imported: that alone takes longer than the quick tests may."""
+    is_other = collection_path.name.startswith("test_") and collection_path not in quick_files()
+    return True if config.option.markexpr == "quick" and is_other else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    quick = quick_files()
+    for item in items:
+        if item.path in quick:
+            item.add_marker("quick")
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick import QUICK
+
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
@@ -328,6 +330,13 @@ def test_packages_in_pyproject_are_the_tree() -> None:
         for path in folder.rglob("*.py")
     }
     assert set(SETUPTOOLS["packages"]) == in_tree
+
+
+def test_every_package_has_quick_tests() -> None:
+    assert set(QUICK) == set(SETUPTOOLS["packages"])
+    tests = ROOT / "tests"
+    report([f"{name}: no file tests/{f}" for name, files in QUICK.items() for f in files if not (tests / f).exists()])
+    assert all(QUICK.values())
 
 
 def test_every_package_has_an_init() -> None:
