@@ -207,6 +207,9 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
     except Exception as raised:  # a program that insists on 32 bits is none for 64
         said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
         return line(("warning", "not checked"), f": it does not run in 64 bits ({said})")
+    if not np.isfinite(numeric):
+        said = f": finite differences give {numeric:.9g} here, along a random direction, and grad {exact:.9g}"
+        return line(("warning", "not checked"), f"{said}; %nan {target.title} --grad finds what is not finite")
     size = max(abs(exact), abs(numeric))
     apart = abs(exact - numeric)
     agrees = apart <= CHECK_TOLERANCE * size or apart <= rounding
