@@ -223,8 +223,8 @@ def test_the_check_widens_all_floats_or_says_why_there_is_none() -> None:
     shown = plain(outcome.shown, 200)
     assert "gradient" in shown and "not checked: it does not run in 64 bits (TypeError: " in shown
     assert outcome.error is None
-    shown = plain(session.run_line("%grad (lambda x: x * jnp.inf * 0.0)(0.5) --check").shown, 200)
-    assert "not checked: finite differences give nan here" in shown and "and grad nan; %nan " in shown
+    shown = plain(session.run_line("%grad (lambda x: jnp.log(x - 1.0))(0.5) --check").shown, 200)
+    assert "not checked: finite differences give nan here" in shown and "and grad " in shown and "; %nan " in shown
 
 
 @pytest.mark.parametrize(
