@@ -100,7 +100,12 @@ class NamedFunction(Primitive):
 
     def __init__(self, name: str, defined_at: str) -> None:
         super().__init__(name, multiple_results=True)
-        self.defined_at = defined_at
+        self._place = defined_at
+
+    @property
+    def defined_at(self) -> str:
+        """Where the function was made."""
+        return self._place
 
 
 def call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> str:
