@@ -1,6 +1,6 @@
 """Lower a closed jaxpr to the text of a StableHLO module.
 
-In: a ``ClosedJaxpr``. Out: MLIR text with a public ``@main``, whose arguments are the constants and then the inputs.
+In: a ``ClosedJaxpr``. Out: MLIR text with a public ``@main``, whose arguments are large constants and then the inputs.
 Invariant: one loop over equations, one rule each; a subjaxpr that is called becomes a private function, written once.
 
 A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list if multiple results) and
@@ -18,6 +18,9 @@ from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from minijax.lowering.places import ModulePlaces, Places
 from minijax.lowering.text import FunctionWriter, mlir_type
+
+# The largest constant that is written into a program, in bytes: a matrix of 128 x 128 float32.
+WRITTEN_BYTES = 1 << 16
 
 lowering_rules = RuleTable(
     "lower",
@@ -124,6 +127,30 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
     return [ctx.literal(v) if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
 
+def passed_consts(closed: ClosedJaxpr) -> list[bool]:
+    """Which constants ``@main`` takes as arguments: the large ones.
+
+    The others are written into the program, as JAX writes all of them, so that XLA may compute with their values. The
+    text of a large one would be longer than the rest of the module, and a second copy of the array.
+    """
+    return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
+
+
+def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, arguments: Sequence[str]) -> list[str]:
+    """What stands for each constant of ``closed`` in ``@main``: one of ``arguments``, or its value if it is used."""
+    if not closed.consts:
+        return []
+    read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+    read.update(v for v in jaxpr.outvars if type(v) is not Literal)
+    names, remaining = [], iter(arguments)
+    for value, var, is_passed in zip(closed.consts, jaxpr.constvars, passed_consts(closed), strict=True):
+        if is_passed:
+            names.append(next(remaining))
+        else:
+            names.append(writer.constant(value, var.aval) if var in read else "")
+    return names
+
+
 def lower_closed(
     closed: ClosedJaxpr,
     name: str,
@@ -136,7 +163,7 @@ def lower_closed(
     places: Places | None = None,
     drop_unused: bool = False,
 ) -> str:
-    """The StableHLO module of ``closed``. ``@main`` takes its constants first, then its inputs.
+    """The StableHLO module of ``closed``. ``@main`` takes its ``passed_consts`` first, then its inputs.
 
     ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
     appended to ``host_callbacks``: they must be handed to the compiler with it. ``axes`` are the names and sizes of the
@@ -151,12 +178,13 @@ def lower_closed(
     writer = FunctionWriter(module)
     # what nobody uses is not written, as in JAX
     jaxpr, kept = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), keep_inputs=not drop_unused)
-    n_consts = len(jaxpr.constvars)
-    avals = [v.aval for v in (*jaxpr.constvars, *jaxpr.invars)]
+    passed = [v.aval for v, p in zip(jaxpr.constvars, passed_consts(closed), strict=True) if p]
+    avals = [*passed, *(v.aval for v in jaxpr.invars)]
     names = [f"%arg{i}" for i in range(len(avals))]
     given = [*donated, *[False] * (len(kept) - len(donated))]
-    gives = [False] * n_consts + [d for d, k in zip(given, kept, strict=True) if k]
-    outs = lower_eqns(writer, jaxpr, names[:n_consts], names[n_consts:])
+    gives = [False] * len(passed) + [d for d, k in zip(given, kept, strict=True) if k]
+    consts = _const_names(writer, closed, jaxpr, names)
+    outs = lower_eqns(writer, jaxpr, consts, names[len(passed) :])
     signature = ", ".join(
         f"{n}: {mlir_type(a)}" + (" {jax.buffer_donor = true}" if g else "")
         for n, a, g in zip(names, avals, gives, strict=True)

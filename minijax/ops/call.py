@@ -7,6 +7,7 @@ of the call is a call of the transformed jaxpr, made once and kept with it.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import weakref
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful, matters
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
-from minijax.lowering.lower import lower_closed, lower_places, lowering_rules
+from minijax.lowering.lower import lower_closed, lower_places, lowering_rules, passed_consts
 from minijax.lowering.places import ModulePlaces
 from minijax.lowering.text import mlir_type
 
@@ -78,7 +79,7 @@ _buffer = operator.attrgetter("_buffer")
 
 
 class Compiled:
-    """A jaxpr compiled by XLA: the program, its text, and its constants on the device."""
+    """A jaxpr compiled by XLA: the program, its text, and the constants that it takes on the device."""
 
     __slots__ = (
         "name",
@@ -121,7 +122,8 @@ class Compiled:
         with observe.timed("compile", name, closed.memo.get("missed")):
             self.executable = self._compile(closed, text, host_callbacks)
         self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated, keep_unused)
-        self.const_buffers = [to_buffer(uncommitted(c)) for c in closed.consts]
+        passed = itertools.compress(closed.consts, passed_consts(closed))
+        self.const_buffers = [to_buffer(uncommitted(c)) for c in passed]
         self.executable.n_consts, self.executable.kept = len(self.const_buffers), self.kept
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)

@@ -45,7 +45,7 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from minijax.ir.pretty import Params, parse_rules, pp_rules
 from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lower_closed, lower_places, lowering_rules
+from minijax.lowering.lower import lower_closed, lower_places, lowering_rules, passed_consts
 from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import div_p
 from minijax.ops.parallel import all_gather_lower, axis_index_lower, psum_p
@@ -178,7 +178,8 @@ class PmapProgram:
             )
         self.const_buffers = [
             place_shards(as_array(check_alive(c)), None, self.devices, v.aval)
-            for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)
+            for c, v, passed in zip(closed.consts, closed.jaxpr.constvars, passed_consts(closed), strict=True)
+            if passed
         ]
         # the devices that hold the results: of an instance's replicas, which all compute the same, the first
         holders = tuple(self.devices[:: self.repeat])

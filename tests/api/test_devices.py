@@ -44,6 +44,11 @@ def custom(ns: Any) -> Any:
     return f
 
 
+def over_a_large_array(ns: Any) -> Any:
+    table = ns.numpy.ones((3, 20_000))
+    return ns.jit(lambda x: (x[:, None] * table).sum(1))
+
+
 RESULTS: dict[str, Program] = {
     "itself": lambda ns, x: x,
     "scalar": lambda ns, x: (x + 1, 1.0 + x, x**2, -x),
@@ -71,6 +76,7 @@ RESULTS: dict[str, Program] = {
     "jit_that_keeps_what_it_ignores": lambda ns, x: ns.jit(lambda a, b: b * 2, keep_unused=True)(x, 1.0),
     "jit_of_a_constant": lambda ns, x: ns.jit(lambda a: ns.numpy.zeros(3))(x),
     "jit_that_closes_over_it": lambda ns, x: ns.jit(lambda a: a * x)(1.0),
+    "jit_that_closes_over_much": lambda ns, x: [f(x) for f in [over_a_large_array(ns)] for _ in range(2)],
     "jit_inside_jit": lambda ns, x: ns.jit(lambda a: ns.jit(lambda b: b * 2)(a))(x),
     "grad": lambda ns, x: ns.grad(lambda a: (a * a).sum())(x),
     "value_and_grad": lambda ns, x: ns.value_and_grad(lambda a: ns.numpy.sin(a).sum())(x),

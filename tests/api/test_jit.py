@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import re
 import weakref
 from typing import Any
 
@@ -63,6 +64,22 @@ def test_results_stay_on_the_device_until_they_are_read():
     again = minijax.jit(lambda x: x * 2)(out)
     assert not out.on_host, "feeding a result to another program must not fetch it"
     np.testing.assert_array_equal(np.asarray(again), [4, 4, 4])
+
+
+def test_a_program_holds_the_small_arrays_that_it_reads_and_takes_large_ones():
+    small, unread, large = np.float32([1, 2, 3]), np.float32([4, 5]), np.ones((3, 20_000), np.float32)
+
+    def f(x):
+        _ = x[:2] + unread
+        return (x + small)[:, None] * large
+
+    jitted = minijax.jit(f)
+    text = jitted.lower(small).as_text()
+    assert re.findall(r"%arg\d: (\S+?)[,)]", text) == ["tensor<3x20000xf32>", "tensor<3xf32>"]
+    assert re.findall(r"constant (dense<.*?>) :", text) == ["dense<[1.0, 2.0, 3.0]>"]
+    np.testing.assert_array_equal(jitted(small), f(small))
+    small[:] = 0
+    np.testing.assert_array_equal(jitted(np.float32([1, 1, 1])), np.outer([2, 3, 4], large[0]))
 
 
 def test_a_cache_does_not_keep_the_function_or_its_constants_alive():

@@ -450,6 +450,15 @@ def test_closing_over_values_of_other_transformations() -> None:
     )
 
 
+@pytest.mark.parametrize("columns", [4, 20_000])
+def test_closing_over_arrays(columns: int) -> None:
+    """Small ones are written into the program, large ones are passed to it, on each device."""
+    table = np.tile(np.arange(columns, dtype=np.float32) / columns, (3, 1))
+    ours = minijax.pmap(lambda v: v @ jnp.asarray(table))
+    np.testing.assert_allclose(ours(X), X @ table, rtol=1e-6)
+    np.testing.assert_allclose(minijax.jit(ours)(X), X @ table, rtol=1e-6)
+
+
 def test_residuals_stay_sharded() -> None:
     """The forward pass of a gradient hands them to the backward pass without a copy through the host."""
     out, back = minijax.vjp(minijax.pmap(lambda x: jnp.sin(x) * lax.psum(x, "i"), axis_name="i"), X)

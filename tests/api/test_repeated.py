@@ -21,6 +21,7 @@ from minijax.backend import pjrt
 from minijax.core import observe
 from minijax.core.array import Array
 from minijax.core.trace import stack_depth
+from minijax.lowering import lower
 from minijax.tree_util import register_pytree_node_class
 
 
@@ -476,9 +477,11 @@ def test_without_jax_and_with_jax_imported_later():
     assert out.split() == ["2", "False", "5", "4", "False"]
 
 
+@pytest.mark.parametrize("written", [lower.WRITTEN_BYTES, 0])
 @pytest.mark.parametrize("given", [2.0, np.float32(2), ONES * 2, {"a": ONES * 2, "b": 1.0}])
-def test_what_is_closed_over_is_no_obstacle(given, ordinary, capfd):
-    """The program takes the arrays that the function closes over before its arguments; so does the shortcut."""
+def test_what_is_closed_over_is_no_obstacle(given, written, ordinary, capfd, monkeypatch):
+    """The program takes large arrays that the function closes over before its arguments; so does the shortcut."""
+    monkeypatch.setattr(lower, "WRITTEN_BYTES", written)
     kept, other = minijax.device_put(ONES * 3), minijax.device_put(ONES)
     jitted = minijax.jit(lambda x: [kept * leaf + other for leaf in minijax.tree.leaves(x)])
     for _ in range(5):

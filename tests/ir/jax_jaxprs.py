@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 from jax.extend import core as jax_core
 
 from minijax.core.avals import ShapedArray
@@ -50,11 +51,17 @@ def primitive(name: str) -> Primitive:
     return p
 
 
-def without_sharding(closed: Any) -> Any:
-    """The JAX jaxpr with sharding parameters deleted, for JAX to print; sharing of subjaxprs is kept."""
+def without_sharding(closed: Any, *, plain: bool = False) -> Any:
+    """The JAX jaxpr with sharding parameters deleted, for JAX to print; sharing of subjaxprs is kept.
+
+    With ``plain``, NumPy's integers in parameters become Python's, and memory spaces are deleted too.
+    """
     memo: dict[int, Any] = {}
+    hidden = SHARDING | {"memory_space"} if plain else SHARDING
 
     def value(v):
+        if plain and isinstance(v, np.integer):
+            return int(v)
         if isinstance(v, jax_core.ClosedJaxpr):
             return jax_core.ClosedJaxpr(walk(v.jaxpr), v.consts)
         if isinstance(v, jax_core.Jaxpr):
@@ -64,7 +71,7 @@ def without_sharding(closed: Any) -> Any:
     def walk(jaxpr):
         if id(jaxpr) not in memo:
             eqns = [
-                e.replace(params={k: value(v) for k, v in e.params.items() if k not in SHARDING})
+                e.replace(params={k: value(v) for k, v in e.params.items() if k not in hidden})
                 for e in jaxpr.eqns
             ]
             memo[id(jaxpr)] = (jaxpr.replace(eqns=eqns), jaxpr)

@@ -9,18 +9,23 @@ difference must be explained by a row of ``EXPLANATIONS``, and every row must ex
 
 What is compared:
 
-* the jaxpr as it is printed, JAX's without its sharding parameters: to the letter, and by what it means (the equations
-  that ``test_jaxprs`` asks for; where those are not of one order, ``meaning``);
+* the jaxpr as it is printed, JAX's without its sharding parameters, to the letter. Where it differs, ``reasons`` finds
+  what has to be taken away until the two are equal: only that is left to be explained;
+* the jaxpr by what it means: the same live equations between the same arguments and results (``meaning``);
 * how often each operation stands in the StableHLO module, a function's as often as it is called. Not counted are calls
   themselves, since JAX's library is made of functions that it jits, returns, and constants: JAX writes one for each
   use, we write one for each value, and XLA merges them;
 * how often each instruction stands in the optimised HLO, parameters and constants apart;
 * the flops that XLA estimates for that.
+
+Modules of the same text but for names, equal operations merged (``canonical``), are compiled once: XLA merges them too.
+``--each`` compiles every one, and fails if two that are the same become different programs.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+from jaxlib.mlir.passmanager import PassManager
 
 import minijax
 from minijax.ir.pretty import format_jaxpr
@@ -46,9 +52,16 @@ from .transforms import build
 # pmap is shard_map in JAX; callbacks carry addresses of Python functions.
 LEFT_OUT = ("pmap", "debug_callback", "pure_callback")
 
-COLUMNS = ("printed jaxpr", "jaxpr's meaning", "StableHLO", "optimised HLO", "flops")
+PRINTED = "printed jaxpr"
+COLUMNS = (PRINTED, "jaxpr's meaning", "StableHLO", "optimised HLO", "flops")
 NOT_COUNTED = {"func.func", "func.call", "func.return", "stablehlo.return", "stablehlo.constant"}
 NO_INSTRUCTION = ("parameter", "constant")
+
+# Reasons for which a printed jaxpr differs, besides words in its text and the primitives ``UNDONE``.
+DEAD, PASSED = "dead equations", "arguments returned by calls"
+RESIDUALS, ORDER, CARRIED = "order of residuals", "order of equations", "order of carries"
+WORDS = ("np.int64", "memory_space", "let jaxpr")
+UNDONE = ("jit", "closed_call", "empty2")
 
 
 @dataclass(frozen=True)
@@ -74,56 +87,51 @@ class Difference:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why programs that differ in the count of ``key`` differ in ``column``, in any count or in ``only`` these.
+    """Why programs differ in ``column`` by ``key``, of which ``more`` has more: "JAX", "we", or nobody ("").
 
-    Without a ``key``: programs of which all counts are equal.
+    A row explains this one key, and nothing else that differs in the same program.
     """
 
     column: str
     key: str
+    more: str
     why: str
-    only: frozenset[str] | None = None
 
     def concerns(self, difference: Difference) -> bool:
         """Whether this is a reason for ``difference``, alone or with others."""
-        counts = difference.counts
-        return difference.column == self.column and bool(counts[self.key] if self.key else not any(counts.values()))
+        n = difference.counts[self.key]
+        return difference.column == self.column and n != 0 and self.more in ("", "we" if n > 0 else "JAX")
 
 
 EXPLANATIONS = (
-    Explanation("printed jaxpr", "jit", "JAX's library is made of functions that it jits: its jaxpr prints the calls"),
+    Explanation(PRINTED, "jit", "JAX", "JAX's library is made of functions that it jits: its jaxpr prints the calls"),
     Explanation(
-        "printed jaxpr",
-        "empty2",
-        "JAX makes a placeholder for each residual that a branch has not got, needed or not",
-        frozenset({"empty2", "broadcast_in_dim", "memory_space"}),
+        PRINTED, "jit", "we", "a call of which nothing is left but the argument that it returns is written here"
     ),
     Explanation(
-        "printed jaxpr", "np.int64", "JAX's batching leaves NumPy's integers in parameters", frozenset({"np.int64"})
-    ),
-    Explanation("printed jaxpr", "memory_space", "JAX's placeholder says where it lies", frozenset({"memory_space"})),
-    Explanation(
-        "printed jaxpr",
-        "let jaxpr",
-        "JAX stages a branch given twice once, and prints what is shared ahead",
-        frozenset({"let jaxpr"}),
+        PRINTED, "closed_call", "JAX", "JAX calls the body of a scan when it evaluates a checkpoint of it partially"
     ),
     Explanation(
-        "printed jaxpr",
-        "closed_call",
-        "JAX calls the body of a scan when it evaluates a checkpoint partially, and drops there what is dead in a jit",
+        PRINTED, "empty2", "JAX", "JAX makes a placeholder for each residual that a branch has not got, needed or not"
+    ),
+    Explanation(PRINTED, "np.int64", "JAX", "JAX's rules leave NumPy's integers in parameters, here they are Python's"),
+    Explanation(PRINTED, "memory_space", "JAX", "JAX's placeholder says where it lies"),
+    Explanation(
+        PRINTED, "let jaxpr", "JAX", "JAX stages a branch given twice once, and prints what is shared ahead"
     ),
     Explanation(
-        "printed jaxpr",
-        "reduce_sum",
-        "JAX drops what is dead in a jitted function when it linearizes the function, here lowering does",
-        frozenset({"reduce_sum", "mul", "add_any"}),
+        PRINTED, "let jaxpr", "we", "a jaxpr that is shared here holds, in JAX, calls that differ in their names"
     ),
-    Explanation("printed jaxpr", "", "the same equations: residuals of a call or of a loop come in another order"),
+    Explanation(
+        PRINTED, DEAD, "we", "JAX drops what is dead in a call when it linearizes the call, here lowering drops it"
+    ),
+    Explanation(
+        PRINTED, PASSED, "we", "JAX leaves results of a call out that are its arguments, when it linearizes the call"
+    ),
+    Explanation(PRINTED, RESIDUALS, "", "the same equations: the residuals of a call come in another order"),
+    Explanation(PRINTED, ORDER, "", "the same live equations between the same operands, some in another order"),
+    Explanation(PRINTED, CARRIED, "", "the same equations: what a loop carries or stacks comes in another order"),
 )
-
-# What is counted in the text of a printed jaxpr besides equations.
-WORDS = ("np.int64", "memory_space", "let jaxpr")
 
 
 def all_programs() -> Iterator[Program]:
@@ -145,14 +153,19 @@ def all_programs() -> Iterator[Program]:
 
 def equations(jaxpr: Any) -> Counter[str]:
     """How often each primitive is in a jaxpr of either library, those of inner ones included."""
-    opened = getattr(jaxpr, "jaxpr", jaxpr)
-    found = Counter(eqn.primitive.name for eqn in opened.eqns)
-    for eqn in opened.eqns:
+    every = [getattr(jaxpr, "jaxpr", jaxpr), *inner_jaxprs(jaxpr)]
+    return Counter(eqn.primitive.name for each in every for eqn in each.eqns)
+
+
+def inner_jaxprs(jaxpr: Any, of: Sequence[str] | None = None) -> Iterator[Any]:
+    """The jaxprs in the equations of one of either library, and in theirs; with ``of``, of these primitives only."""
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         for value in eqn.params.values():
             for each in value if isinstance(value, tuple) else (value,):
                 if hasattr(each, "eqns"):
-                    found.update(equations(each))
-    return found
+                    if of is None or eqn.primitive.name in of:
+                        yield getattr(each, "jaxpr", each)
+                    yield from inner_jaxprs(each, of)
 
 
 def operations(module: Any) -> Counter[str]:
@@ -209,57 +222,123 @@ def compare_jaxprs(program: Program) -> Iterator[Difference]:
     """The differences between the two jaxprs."""
     (f, a), (g, b) = program.ours, program.theirs
     ours, theirs = minijax.make_jaxpr(f)(*a), jax.make_jaxpr(g)(*b)
-    printed, expected = format_jaxpr(ours), without_sharding(theirs).pretty_print(use_color=False)
+    printed, expected = format_jaxpr(ours), _printed_by_jax(theirs)
+    means_the_same = meaning(ours) == meaning(theirs)
     if printed != expected:
-        counts = _less(equations(ours), equations(theirs))
-        counts.update({word: printed.count(word) - expected.count(word) for word in WORDS})
-        yield Difference(program.name, "printed jaxpr", counts)
-    x, y = normalise(ours), normalise(theirs)
-    if x.lines == y.lines or x.graph() == y.graph() or meaning(ours) == meaning(theirs):
-        return
-    with jax.disable_jit():
-        without_calls = jax.make_jaxpr(g)(*b)
-    if x.graph() != normalise(without_calls).graph():
+        counts = Counter({word: printed.count(word) - expected.count(word) for word in WORDS})
+        if printed != _printed_by_jax(theirs, plain=True):
+            counts = reasons(ours, theirs, means_the_same, counts)
+        yield Difference(program.name, PRINTED, counts)
+    if not means_the_same and normalise(ours).graph() != normalise(theirs).graph():
         yield Difference(program.name, "jaxpr's meaning")
 
 
-def compare_compiled(program: Program, compiled: bool, context: Any) -> Iterator[Difference]:
-    """The differences between the lowered programs, and with ``compiled`` between the optimised ones."""
+def _printed_by_jax(closed: Any, plain: bool = False) -> str:
+    return without_sharding(closed, plain=plain).pretty_print(use_color=False)
+
+
+def reasons(ours: Any, theirs: Any, means_the_same: bool, words: Counter[str]) -> Counter[str]:
+    """What has to be taken away from two jaxprs until they are equal, as counts: ours less JAX's.
+
+    ``words`` are those of the printed text. Empty if nothing helps: then the difference has no explanation.
+    """
+    x, y = normalise(ours), normalise(theirs)
+    every = _less(equations(ours), equations(theirs))
+    counts = Counter({**words, **{name: every[name] for name in UNDONE}})
+    counts[PASSED] = _passed(ours) - _passed(theirs)
+    alive, expected = x.without_dead_code(), y.without_dead_code()
+    counts[DEAD] = (len(x.ops) - len(alive.ops)) - (len(y.ops) - len(expected.ops))
+    if x.lines == y.lines:
+        # np.int64 is not all, or the plain text would be equal
+        counts[RESIDUALS] = int(not any(n for key, n in counts.items() if key not in WORDS[:2]))
+    elif alive.lines == expected.lines or x.graph() == y.graph():
+        counts[ORDER] = int(alive.lines != expected.lines or not counts[DEAD])
+    elif means_the_same:
+        counts[CARRIED] = 1
+    else:
+        return Counter()
+    return counts
+
+
+def _passed(jaxpr: Any) -> int:
+    """How many results of calls in ``jaxpr`` are arguments of theirs."""
+    found = 0
+    for inner in inner_jaxprs(jaxpr, ("jit",)):
+        found += sum(v in inner.invars for v in inner.outvars if not hasattr(v, "val"))
+    return found
+
+
+# What a module's name and attributes are, and JAX's names of results. All programs here run on one device.
+_NAMES = re.compile(r'\Amodule @\S+ attributes \{[^}]*\}| \{jax\.result_info = "[^"]*"\}')
+
+
+def canonical(text: str, context: Any) -> str:
+    """The text of a module without the names of itself, of results and of functions, equal operations merged."""
+    with context:
+        module = bindings.ir().Module.parse(_NAMES.sub(lambda found: "module" * found[0].startswith("module"), text))
+        PassManager.parse("builtin.module(symbol-dce,cse)").run(module.operation)
+        merged = str(module.operation.get_asm(enable_debug_info=False))
+    functions = set(re.findall(r"func\.func private (@[\w.]+)", merged))
+    found = [name for name in re.findall(r"@[\w.]+", merged) if name in functions]
+    numbers = {name: f"@{i}" for i, name in enumerate(dict.fromkeys(found))}
+    return re.sub(r"@[\w.]+", lambda name: numbers.get(name[0], name[0]), merged)
+
+
+class Compiler:
+    """Instructions and flops of modules, each of which is compiled once, or with ``each`` as often as asked for."""
+
+    def __init__(self, context: Any, each: bool) -> None:
+        self.context = context
+        self.each = each
+        self.known: dict[str, tuple[Counter[str], int]] = {}
+        self.asked = self.ran = 0
+
+    def __call__(self, lowered: Any) -> tuple[Counter[str], int]:
+        """The optimised instructions of a lowered program of either library, and its flops."""
+        self.asked += 1
+        key = canonical(lowered.as_text(), self.context)
+        if self.each or key not in self.known:
+            self.ran += 1
+            program = lowered.compile()
+            text = program.raw_text() if hasattr(program, "raw_text") else program.as_text()
+            made = instructions(text), int(program.cost_analysis().get("flops", 0))
+            if self.known.setdefault(key, made) != made:
+                raise AssertionError("modules that are the same, compiled, differ:\n" + key)
+        return self.known[key]
+
+
+def compare_lowered(program: Program, compiler: Compiler | None) -> Iterator[Difference]:
+    """The differences between the lowered programs, and with a ``compiler`` between the optimised ones."""
     (f, a), (g, b) = program.ours, program.theirs
     ours, theirs = minijax.jit(f).lower(*a), jax.jit(g).lower(*b)
-    with context:
+    with bindings.make_context() as context:
         written = operations(bindings.ir().Module.parse(ours.as_text(), context))
     expected = operations(theirs.compiler_ir("stablehlo"))
     if written != expected:
         yield Difference(program.name, "StableHLO", _less(written, expected))
-    if not compiled:
+    if compiler is None:
         return
-    ran, wanted = ours.compile(), theirs.compile()
-    found, expected = instructions(ran.raw_text()), instructions(wanted.as_text())
-    if found != expected:
-        yield Difference(program.name, "optimised HLO", _less(found, expected))
-    flops = Counter(flops=int(ran.cost_analysis().get("flops", 0)))
-    flops.subtract(flops=int(wanted.cost_analysis().get("flops", 0)))
-    if flops["flops"]:
-        yield Difference(program.name, "flops", flops)
+    (found, flops), (wanted, wanted_flops) = compiler(ours), compiler(theirs)
+    if found != wanted:
+        yield Difference(program.name, "optimised HLO", _less(found, wanted))
+    if flops != wanted_flops:
+        yield Difference(program.name, "flops", Counter(flops=flops - wanted_flops))
 
 
-def compare(programs: Sequence[Program], compiled: bool) -> list[Difference]:
+def compare(programs: Sequence[Program], compiler: Compiler | None) -> list[Difference]:
     """All differences, program by program, in 32-bit mode."""
-    context = bindings.make_context()
     found: list[Difference] = []
     with x64_mode("32"):
         for program in programs:
             found += compare_jaxprs(program)
-            found += compare_compiled(program, compiled, context)
+            found += compare_lowered(program, compiler)
     return found
 
 
 def explained(difference: Difference) -> bool:
     """Whether rows of the table account for all that differs."""
-    rows = [row for row in EXPLANATIONS if row.concerns(difference)]
-    names = {name for name, n in difference.counts.items() if n}
-    return any(row.only is None for row in rows) or bool(rows) and names <= frozenset().union(*(r.only for r in rows))
+    keys = {row.key for row in EXPLANATIONS if row.concerns(difference)}
+    return bool(keys) and keys == {name for name, n in difference.counts.items() if n}
 
 
 def unexplained(differences: Sequence[Difference]) -> list[Difference]:
@@ -267,33 +346,38 @@ def unexplained(differences: Sequence[Difference]) -> list[Difference]:
     return [each for each in differences if not explained(each)]
 
 
-def idle(differences: Sequence[Difference]) -> list[Explanation]:
-    """The rows of the table that are a reason for no difference."""
-    return [row for row in EXPLANATIONS if not any(row.concerns(each) for each in differences)]
+def idle(differences: Sequence[Difference], lowered: bool = False) -> list[Explanation]:
+    """The rows of the table that are a reason for no difference, of the columns that were compared."""
+    rows = [row for row in EXPLANATIONS if row.column in (COLUMNS[:3] if lowered else COLUMNS)]
+    return [row for row in rows if not any(row.concerns(each) for each in differences)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.beside_jax", description=__doc__.split("\n")[0])
     parser.add_argument("name", nargs="?", default="", help="only the programs whose name holds this")
     parser.add_argument("--lowered", action="store_true", help="without compiling: no HLO, no flops")
+    parser.add_argument("--each", action="store_true", help="compile modules that are the same, too")
     parser.add_argument("--all", action="store_true", help="list all programs that differ, not three of each reason")
     options = parser.parse_args(argv)
     programs = [program for program in all_programs() if options.name in program.name]
-    differences = compare(programs, compiled=not options.lowered)
+    compiler = None if options.lowered else Compiler(bindings.make_context(), options.each)
+    differences = compare(programs, compiler)
     print(f"{len(programs)} programs")
     for column in COLUMNS[:3] if options.lowered else COLUMNS:
         n = len(programs) - sum(each.column == column for each in differences)
         print(f"{column:16} {n:5} equal, {100 * n / max(len(programs), 1):6.2f} %")
+    if compiler is not None:
+        print(f"{compiler.asked} modules, {len(compiler.known)} different ones, {compiler.ran} compiled")
     for row in EXPLANATIONS:
         concerned = [each for each in differences if row.concerns(each)]
-        print(f"\n{row.column}: {row.why}: {len(concerned)}")
+        print(f"\n{row.column}, {row.key}{f' ({row.more} more)' if row.more else ''}: {row.why}: {len(concerned)}")
         for each in concerned if options.all else concerned[:3]:
             print(f"  {each.program}: {each}")
         if len(concerned) > 3 and not options.all:
             print(f"  ... and {len(concerned) - 3} more, which --all shows")
     wrong = [f"unexplained: {each.program}, {each.column}: {each}" for each in unexplained(differences)]
-    if not (options.name or options.lowered):
-        wrong += [f"explains nothing any more: {row.why}" for row in idle(differences)]
+    if not options.name:
+        wrong += [f"explains nothing any more: {row.why}" for row in idle(differences, options.lowered)]
     print("\n".join(["", *wrong]) if wrong else "\nevery difference is explained")
     return 1 if wrong else 0
 
