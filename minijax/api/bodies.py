@@ -49,11 +49,14 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
         found = observe.staging_cache(found)
     body = found.get(key)
     if body is None or observe.on_cache:
-        explain = functools.partial(_explain, fun, transform)
-        begun = misses.announce("body", fun, key, None if body is None else body.closed, explain)
+        subject = describe(fun)
+        begun = None if found else misses.announce_first("body", transform, fun, subject)
+        if begun is None:
+            explain = functools.partial(_explain, fun, transform)
+            begun = misses.announce("body", fun, key, None if body is None else body.closed, explain)
     if body is None:
         flat = FlatFun(fun, in_tree, transform)
-        closed = stage(flat, avals, describe(fun), label=transform)
+        closed = stage(flat, avals, subject, label=transform)
         body = Body(closed, flat.out_tree)
         outer = [c for c in closed.consts if isinstance(c, Tracer)]
         misses.store(found, key, body, closed, outer, fun, transform, MAX_SIGNATURES, begun)

@@ -70,6 +70,8 @@ Noted = tuple[_Noted, ...]
 
 def note(fun: Any) -> Noted:
     """What ``fun``, which is about to be traced, reads besides its arguments."""
+    if type(fun) is FunctionType and not fun.__dict__ and _reads_nothing(fun):
+        return ()
     out: list[_Noted] = []
     seen: set[int] = set()
     todo: list[Any] = [fun]
@@ -89,6 +91,20 @@ def note(fun: Any) -> Noted:
             if callable(value):
                 todo.append(value)
     return tuple(out[:MOST_NAMES])
+
+
+def _reads_nothing(fun: FunctionType) -> bool:
+    """Whether a plain function closes over nothing, has no function in it and names no global but modules."""
+    code, space = fun.__code__, fun.__globals__
+    if code.co_freevars:
+        return False
+    for const in code.co_consts:
+        if type(const) is CodeType:
+            return False
+    for name in code.co_names:
+        if name in space and type(space[name]) is not ModuleType:
+            return False
+    return True
 
 
 def _plain(fun: Any) -> FunctionType | None:
@@ -129,7 +145,9 @@ def _names(function: FunctionType) -> Iterator[tuple[_Noted, Any]]:
 def _codes(code: CodeType) -> list[CodeType]:
     found = [code]
     for each in found:
-        found += [const for const in each.co_consts if type(const) is CodeType]
+        for const in each.co_consts:
+            if type(const) is CodeType:
+                found.append(const)
     return found
 
 

@@ -77,9 +77,10 @@ class JitFunction:
         self.known: dict[Any, Known] = {}
         options = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline)
         try:
-            self.cache = _staged.setdefault(fun, {}).setdefault(options, {})
+            self._caches = _staged.setdefault(fun, {})
         except TypeError:  # no weak reference, or no hash: the cache lives with this object
-            self.cache = {}
+            self._caches = {}
+        self.cache = self._caches.setdefault(options, {})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # What happens here before the program is run costs a tenth of a small call: so small things are written out.
@@ -207,7 +208,11 @@ class JitFunction:
             return self._find(args, kwargs, static)
         if staged is None or observe.on_cache:
             found = None if staged is None else staged.closed
-            begun = misses.announce("staging", self.fun, key, found, self._explain)
+            begun = None
+            if not self.cache and len(self._caches) == 1:
+                begun = misses.announce_first("staging", "jit", self.fun, self.subject)
+            if begun is None:
+                begun = misses.announce("staging", self.fun, key, found, self._explain)
         if staged is None:
             if not all(map(is_array_like, leaves)):  # such as an array of strings
                 check_args(leaves, "jit", self._with_static(static), tree_structure((args, kwargs)))
@@ -257,10 +262,7 @@ class JitFunction:
 
     def _explain(self, key: tuple[Any, ...], reprs: bool = True) -> Miss:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""
-        try:
-            other_options = any(cache is not self.cache and cache for cache in list(_staged.get(self.fun, {}).values()))
-        except TypeError:  # no weak reference, or no hash
-            other_options = False
+        other_options = any([cache is not self.cache and cache for cache in list(self._caches.values())])
         if key in self.cache:
             return misses.RETRACED
         earlier = [_signature(each, staged.in_tree) for each, staged in misses.latest(self.cache)]

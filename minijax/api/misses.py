@@ -20,7 +20,6 @@ from minijax.api.differences import ADVICE, CallSignature, Difference, Miss, adv
 from minijax.api.flat import describe, fun_name
 from minijax.core import missed, observe
 from minijax.core.guards import check, guards
-from minijax.core.named import NamedTuple
 from minijax.ir.jaxpr import ClosedJaxpr
 
 # Places of functions that are remembered; beyond it all are forgotten.
@@ -48,6 +47,8 @@ class _History:
 
 
 _histories: weakref.WeakKeyDictionary[Any, _History] = weakref.WeakKeyDictionary()
+# Whether there was ever one: most programs have none, and to look for one is the dearest part of a first miss.
+_has_histories = False
 
 
 class _Seen:
@@ -69,8 +70,21 @@ _named: dict[tuple[int, str], tuple[str, int]] = {}
 
 
 def _history(fun: Any) -> _History | None:
+    """The history of ``fun``, begun if it has none."""
+    global _has_histories
+    _has_histories = True
     try:
         return _histories.setdefault(fun, _History())
+    except TypeError:  # no weak reference, or no hash
+        return None
+
+
+def _known_history(fun: Any) -> _History | None:
+    """The history of ``fun`` if it has one."""
+    if not _has_histories:
+        return None
+    try:
+        return _histories.get(fun)
     except TypeError:  # no weak reference, or no hash
         return None
 
@@ -86,6 +100,8 @@ def _code(fun: Any) -> Any:
 
 def _codes(fun: Any) -> tuple[CodeType, ...]:
     """The codes of ``fun`` and of the function it wraps: the same for all functions that a loop makes anew."""
+    if type(fun) is FunctionType and not fun.__dict__:
+        return (fun.__code__,)
     wrapped = getattr(fun, "__wrapped__", fun)
     codes = (_code(fun),) if wrapped is fun else (_code(wrapped), _code(fun))
     return tuple([code for code in codes if isinstance(code, CodeType)])
@@ -126,9 +142,10 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
 
 def remember(fun: Any, cache: str) -> None:
     """``fun`` was staged for the first time, as far as its ``cache`` ('jit', 'scan', ...) knows."""
+    history = _known_history(fun)
+    if history is not None:
+        history.cleared = False
     try:
-        if fun in _histories:
-            _histories[fun].cleared = False
         last: Callable[[], Any] = weakref.ref(fun)
     except TypeError:  # no weak reference, or no hash
         last = _nothing
@@ -154,12 +171,27 @@ def _nothing() -> None:
 Explain = Callable[[Any, bool], Miss]
 
 
-class Begun(NamedTuple):
-    """A miss whose function is about to be traced: the entry that is kept of it, if one is, and what was noted of what
-    the function reads besides its arguments."""
+# A miss whose function is about to be traced: the entry that is kept of it, if one is, and what was noted of what the
+# function reads besides its arguments.
+Begun = tuple[missed.Missed | None, closed_over.Noted]
 
-    entry: missed.Missed | None
-    noted: closed_over.Noted
+
+def announce_first(cache: str, kind: str, fun: Any, subject: str) -> Begun | None:
+    """``announce`` where nobody watches and the cache of ``fun`` has no signature: nothing is to be compared.
+
+    ``kind`` is what stages it ('jit', 'scan', ...), ``subject`` what ``describe`` says of it. None where more is to be
+    said than that it is its first call or a new function of code that has been staged before: ``announce`` says it.
+    """
+    if observe.on_cache or guards or _known_history(fun) is not None:
+        return None
+    reason: missed.Reason = _FIRST_MISS
+    _, seen = _find_seen(fun, kind)
+    if seen is not None and seen.last() is not fun:
+        reason = functools.partial(_new_function_miss, type(fun).__name__, subject, seen.count + 1)
+    elif _last_defined(fun) is not None:
+        return None
+    told = cache != "body" or " at " in subject
+    return missed.add(cache, fun_name(fun), subject, reason) if told else None, closed_over.note(fun)
 
 
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
@@ -183,7 +215,7 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
     if guards:
         check("traced", fun_name(fun), lambda: reason)
     entry = missed.add(cache, fun_name(fun), subject, reason) if told and reason is not RETRACED else None
-    return Begun(entry, closed_over.note(fun))
+    return entry, closed_over.note(fun)
 
 
 def stale(closed: ClosedJaxpr) -> str:
@@ -225,10 +257,11 @@ def store(
     was staged. Where there are ``most`` signatures already, the earliest makes room.
     """
     assert begun is not None  # nothing was found
-    if begun.entry is not None:
-        begun.entry.traced()
-        closed.memo["missed"] = begun.entry
-    closed.memo["noted"] = begun.noted
+    entry, noted = begun
+    if entry is not None:
+        entry.traced()
+        closed.memo["missed"] = entry
+    closed.memo["noted"] = noted
     if not cache:
         remember(fun, kind)
     if outer:
@@ -248,10 +281,7 @@ def store(
 
 def _forget(fun: Any, key: Any) -> None:
     """``key`` is cached again: why it was not before says nothing any more."""
-    try:
-        history = _histories.get(fun)
-    except TypeError:  # no weak reference, or no hash
-        return
+    history = _known_history(fun)
     if history is not None:
         history.evicted.discard(hash(key))
         history.closed_over.pop(hash(key), None)
@@ -311,10 +341,7 @@ def latest(cache: dict[Any, Any]) -> list[tuple[Any, Any]]:
 
 def _gone(fun: Any, key: Any, others: bool) -> Difference | None:
     """Why ``key`` is missing although it has been seen."""
-    try:
-        history = _histories.get(fun)
-    except TypeError:
-        return None
+    history = _known_history(fun)
     if history is None:
         return None
     if hash(key) in history.closed_over:
@@ -335,9 +362,18 @@ def _first(fun: Any, cache: str, other_options: bool) -> Difference:
         return Difference("options", "", "", f"{fun_name(fun)} was transformed with other options before")
     _, seen = _find_seen(fun, cache)
     if seen is not None and seen.last() is not fun:
-        kind = {"partial": "functools.partial of ", "method": "bound method "}.get(type(fun).__name__, "function ")
-        return Difference("function", "", "", f"a new {kind}{describe(fun)}, number {seen.count + 1} made there")
+        return _new_function(type(fun).__name__, describe(fun), seen.count + 1)
     was = _last_defined(fun)
     if was is not None and was != (fun.__code__.co_filename, fun.__code__.co_firstlineno):
         return Difference("redefined", "", "", f"{fun_name(fun)} was defined again, before at {was[0]}:{was[1]}")
     return _FIRST
+
+
+def _new_function(kind: str, subject: str, number: int) -> Difference:
+    """A function, of the type named ``kind``, was made anew of code that has been staged before."""
+    what = {"partial": "functools.partial of ", "method": "bound method "}.get(kind, "function ")
+    return Difference("function", "", "", f"a new {what}{subject}, number {number} made there")
+
+
+def _new_function_miss(kind: str, subject: str, number: int) -> Miss:
+    return Miss([_new_function(kind, subject, number)], ADVICE["function"], 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from minijax import errors
 
@@ -26,23 +27,35 @@ class Missed:
       name: the function's name.
       subject: the function as errors call it: ``f at file.py:12``.
       reason: why it missed; an ``api.differences.Miss`` has parts besides its text.
-      place: the user's line that made the call.
+      place: the user's line that made the call: ``/home/me/file.py:12 (f)``.
       began: when tracing began, by ``time.perf_counter``.
       costs: phase ('trace', 'lower', 'compile') -> seconds, each as it ends. What is traced or compiled within
         tracing counts there as well.
     """
 
-    __slots__ = ("number", "cache", "name", "subject", "reason", "place", "costs", "began")
+    __slots__ = ("number", "cache", "name", "subject", "costs", "began", "_reason", "_place")
 
-    def __init__(self, number: int, cache: str, name: str, subject: str, reason: str, place: str) -> None:
+    def __init__(self, number: int, cache: str, name: str, subject: str, reason: Reason, place: Place | None) -> None:
         self.number = number
         self.cache = cache
         self.name = name
         self.subject = subject
-        self.reason = reason
-        self.place = place
+        self._reason = reason
+        self._place = place
         self.costs: dict[str, float] = {}
         self.began = time.perf_counter()
+
+    @property
+    def reason(self) -> str:
+        """Put into words when it is first asked for: most misses nobody asks about."""
+        if not isinstance(self._reason, str):
+            self._reason = self._reason()
+        return self._reason
+
+    @property
+    def place(self) -> str:
+        """The file, the line and the function, put together when asked for."""
+        return "<unknown>" if self._place is None else "{}:{} ({})".format(*self._place)
 
     def traced(self) -> None:
         """Tracing, which began when this was made, has ended."""
@@ -63,16 +76,22 @@ class Missed:
         return f"{self.subject} was {verb} at {self.place}{cost}: {self.reason}"
 
 
+# The reason for a miss, or what makes it of what it keeps: text and numbers, nothing of the user's.
+Reason = str | Callable[[], str]
+# File, line and function.
+Place = tuple[str, int, str]
+
 _lock = threading.Lock()
 _kept: deque[Missed] = deque(maxlen=MOST_KEPT)
 _total = 0
 _by_subject: dict[str, int] = {}
 
 
-def add(cache: str, name: str, subject: str, reason: str) -> Missed:
+def add(cache: str, name: str, subject: str, reason: Reason) -> Missed:
     """Keep a miss of this kind of ``cache``; the caller is about to trace or compile."""
     global _total
-    place = errors.source_line()
+    frame = errors.user_frame()
+    place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
     with _lock:
         entry = Missed(_total, cache, name, subject, reason, place)
         _total += 1

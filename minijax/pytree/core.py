@@ -558,28 +558,24 @@ def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf],
     Raises:
       ValueError: keys of a dict cannot be sorted, or a registered flatten function returns something wrong.
     """
-    try:
-        return _flatten(tree, is_leaf)
-    except RecursionError:
-        out: list[Leaf] = []
-        return out, without_recursion(_flatten_deep, tree, is_leaf, out)
-
-
-def _flatten(tree: Tree, is_leaf: IsLeaf | None) -> tuple[list[Leaf], PyTreeDef]:
     out: list[Leaf] = []
-    if is_leaf is not None:
-        return out, _flatten_checked(tree, is_leaf, out)
-    if type(tree) is tuple:
-        # The arguments of a function: by far the most frequent case.
-        types = _types(tree)
-        plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
-        if plan.treedef is not None:
-            return list(tree), plan.treedef
-        return out, plan.run(tree, out)
-    node = kinds[type(tree)]
-    if node is None:
-        return [tree], LEAF
-    return out, node.run(tree, out)
+    try:
+        if is_leaf is not None:
+            return out, _flatten_checked(tree, is_leaf, out)
+        if type(tree) is tuple:
+            # The arguments of a function: by far the most frequent case.
+            types = _types(tree)
+            plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
+            if plan.treedef is not None:
+                return list(tree), plan.treedef
+            return out, plan.run(tree, out)
+        node = kinds[type(tree)]
+        if node is None:
+            return [tree], LEAF
+        return out, node.run(tree, out)
+    except RecursionError:
+        out = []
+        return out, without_recursion(_flatten_deep, tree, is_leaf, out)
 
 
 def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
@@ -651,7 +647,11 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Leaf]) -> Tree:
 
 def build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
     """Puts together the tree whose first leaf is ``leaves[start]``; there must be enough leaves."""
+    if treedef._type is None:
+        return leaves[start]
     try:
+        if treedef._flat:
+            return _assemble(treedef, leaves[start : start + treedef.num_leaves])
         return _build(treedef, leaves, start)
     except RecursionError:
         return without_recursion(_build_deep, treedef, leaves, start)
@@ -668,21 +668,18 @@ def _build_deep(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Any:
 
 
 def _build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
-    node_type = treedef._type
-    if node_type is None:
-        return leaves[start]
-    parts: Any
-    if treedef._flat:
-        parts = leaves[start : start + treedef.num_leaves]
-    else:
-        parts = []
-        for child in treedef._children:
-            if child._type is None:
-                parts.append(leaves[start])
-                start += 1
-            else:
-                parts.append(_build(child, leaves, start))
-                start += child.num_leaves
+    """``build`` for a node, in which Python's stack is all there is."""
+    parts = []
+    for child in treedef._children:
+        if child._type is None:
+            parts.append(leaves[start])
+            start += 1
+            continue
+        if child._flat:
+            parts.append(_assemble(child, leaves[start : start + child.num_leaves]))
+        else:
+            parts.append(_build(child, leaves, start))
+        start += child.num_leaves
     return _assemble(treedef, parts)
 
 

@@ -563,6 +563,24 @@ def test_misses_are_kept_though_nobody_watches() -> None:
     assert missed.counts()[kept[0].subject] == 3
 
 
+def test_a_reason_is_put_into_words_when_asked_for_and_says_what_was_so_at_the_miss() -> None:
+    def made() -> Any:
+        return lambda x: x + 1
+
+    before = missed.total()
+    for _ in range(3):
+        jit(made())(1.0)
+        lax.cond(True, made(), made(), 1.0)
+    of_jit = [entry for entry in missed.since(before) if entry.cache == "staging"]
+    of_cond = [entry for entry in missed.since(before) if entry.cache == "body"]
+    assert all([callable(entry._reason) for entry in of_jit[1:] + of_cond[1:]])
+    assert of_jit[0].reason == of_cond[0].reason == "first call"
+    assert [entry.reason[-19:] for entry in of_jit[1:]] == ["number 2 made there", "number 3 made there"]
+    assert [entry.reason[-19:] for entry in of_cond[1:]] == [f"number {n} made there" for n in range(2, 7)]
+    assert of_jit[1].reason.startswith("a new function <lambda> at ") and of_jit[1].reason.advice.startswith("Make it")
+    assert of_jit[1].place.startswith(__file__) and of_jit[1].reason is of_jit[1].reason
+
+
 def test_what_is_not_traced_or_traced_to_be_watched_is_not_kept() -> None:
     f, began = jit(lambda x: x), missed.total()
     with pytest.raises(RecompilationError), no_recompile():
