@@ -62,6 +62,8 @@ def without_sharding(closed: Any, *, plain: bool = False) -> Any:
     def value(v):
         if plain and isinstance(v, np.integer):
             return int(v)
+        if plain and hasattr(v, "_fields"):
+            return type(v)(*map(value, v))
         if isinstance(v, jax_core.ClosedJaxpr):
             return jax_core.ClosedJaxpr(walk(v.jaxpr), v.consts)
         if isinstance(v, jax_core.Jaxpr):
