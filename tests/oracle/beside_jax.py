@@ -120,7 +120,10 @@ EXPLANATIONS = (
         PRINTED, "let jaxpr", "JAX", "JAX stages a branch given twice once, and prints what is shared ahead"
     ),
     Explanation(
-        PRINTED, "let jaxpr", "we", "a jaxpr that is shared here holds, in JAX, calls that differ in their names"
+        PRINTED,
+        "let jaxpr",
+        "we",
+        "long jaxprs and shared ones are printed ahead: one is long here that has calls in JAX, or shared that is two",
     ),
     Explanation(
         PRINTED, DEAD, "we", "JAX drops what is dead in a call when it linearizes the call, here lowering drops it"
