@@ -16,6 +16,7 @@ from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Block, Code, Document, Printout, Row, Text, document, line
 from minijax.tools.documents.html import to_html
 from minijax.tools.documents.lexer import highlight
+from minijax.tools.documents.room import brief, brief_text
 from minijax.tools.documents.theme import to_text
 from minijax.tools.programs.hlo import folded
 from minijax.tools.session.result import NOTHING, Result
@@ -26,6 +27,9 @@ _PAGE = 100
 MOST_EQUATIONS = 500
 # The records of a recording that are shown as text.
 _MOST_LOGGED = 40
+# How to see what a notebook's output has no room for.
+_PRINTED = "(print(_) shows them)"
+EXPORTED = "(%export FILE.json writes them)"
 
 
 def in_terminal(shell: Any) -> bool:
@@ -64,7 +68,11 @@ class Shown:
         if self._step is None or in_terminal(self._shell):
             return bundle(self._shell, self.document)
         step = self._step
-        return {"text/plain": repr(self), "text/html": renamer(self._shell)(_widget(step.recording, step.position))}
+        rename = renamer(self._shell)
+        return {
+            "text/plain": rename(brief_text(self.document, page(), _PRINTED)),
+            "text/html": rename(_widget(step.recording, step.position)),
+        }
 
 
 def page() -> int:
@@ -72,12 +80,18 @@ def page() -> int:
     return shutil.get_terminal_size((_PAGE, 24)).columns if sys.stdout.isatty() else _PAGE
 
 
-def bundle(shell: Any, doc: Document) -> dict[str, str]:
-    """``doc`` for every kind of front end: plain text always, HTML where no terminal shows it."""
+def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
+    """``doc`` for every kind of front end: plain text always, HTML where no terminal shows it.
+
+    What is too long for a notebook is cut; ``rest`` says how to see all of it.
+    """
     rename = renamer(shell)
     if in_terminal(shell):
         return {"text/plain": rename(to_text(doc, page(), True, highlight))}
-    return {"text/plain": rename(to_text(doc, page())), "text/html": rename(to_html(doc, highlight))}
+    return {
+        "text/plain": rename(brief_text(doc, page(), rest)),
+        "text/html": rename(to_html(doc, highlight, rest)),
+    }
 
 
 def _widget(recording: Any, start: int = 0) -> str:
@@ -151,7 +165,12 @@ def _programs(programs: Any) -> Document:
 
 
 def _as_html(make: Callable[[Any], Document]) -> Callable[[Any], str]:
-    return lambda value: to_html(make(value), highlight)
+    return lambda value: to_html(make(value), highlight, _rest(value))
+
+
+def _rest(value: Any) -> str:
+    """How to see all of an object that is cut."""
+    return "(print(_.as_text()) shows them)" if hasattr(value, "as_text") else _PRINTED
 
 
 # Objects that display themselves, by the name of their class (they are looked up only when one is displayed): as a
@@ -181,9 +200,10 @@ def text_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any
         outermost = len(printer.stack) <= 1
         if outermost:
             coloured = in_terminal(shell)
-            text = to_text(make(value), page(), coloured, highlight if coloured else None)
+            shown = make(value)
+            text = to_text(shown, page(), True, highlight) if coloured else brief_text(shown, page(), _rest(value))
         else:
-            text = str(value)
+            text = brief(str(value), _PRINTED)
         for i, each in enumerate(renamer(shell)(text).split("\n")):
             if i:
                 printer.break_()

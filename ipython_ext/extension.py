@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from minijax import errors
 from minijax.core import missed
 from minijax.ipython_ext.completion import matcher
-from minijax.ipython_ext.display import OBJECTS, Shown, bundle, html_formatter, text_formatter
+from minijax.ipython_ext.display import EXPORTED, OBJECTS, Shown, bundle, html_formatter, text_formatter
 from minijax.ipython_ext.magics import MinijaxMagics
 from minijax.ipython_ext.places import renamer
 from minijax.ipython_ext.tracebacks import Tracebacks
@@ -130,7 +130,7 @@ class Extension:
         chosen = session.settings
         shown = summary(recorder.recording, chosen.panels, style=chosen.style, full=chosen.full)
         if shown:
-            self.shell.display_pub.publish(bundle(self.shell, shown))
+            self.shell.display_pub.publish(bundle(self.shell, shown, EXPORTED))
         return shown
 
     def _keep(self, result: Any, panels: Document, recorder: Recorder | None) -> None:
@@ -163,7 +163,7 @@ class Extension:
         value = NOTHING if isinstance(result.result, Shown) else result.result
         assigned, grown = session.note(code, value)
         if assigned or grown:
-            self.shell.display_pub.publish(bundle(self.shell, assigned + grown))
+            self.shell.display_pub.publish(bundle(self.shell, assigned + grown, EXPORTED))
 
     def _stop(self) -> Recorder | None:
         recorder, self.recorder = self.recorder, None

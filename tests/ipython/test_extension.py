@@ -326,6 +326,19 @@ def test_other_objects_display_themselves(shell):
         assert "text/html" not in shell.display_formatter.format([value])[0]
 
 
+def test_what_a_notebook_keeps_of_a_long_program_is_bounded_and_says_so(shell):
+    run(shell, "def deep(x):\n    for _ in range(4000): x = jnp.sin(x) * 1.5 + x\n    return x")
+    run(shell, "from minijax import make_jaxpr\nclosed = make_jaxpr(deep)(1.0)")
+    assert len(shell.user_ns["closed"].eqns) == 12_000
+    for code in ("%jaxpr deep(1.0)", "%log deep(1.0) --most 12000", "jit(deep).lower(1.0)", "[closed]"):
+        shown = shell.display_formatter.format(run(shell, code))[0]
+        assert sum(map(len, shown.values())) < 200_000, code
+        for each in shown.values():
+            missing = re.search(r"\.\.\. ([\d,]+) more lines \(print\(_[\w.()]*\) shows them\)", each)
+            assert missing and int(missing[1].replace(",", "")) > 9_000, code
+    assert str(run(shell, "%jaxpr deep(1.0)")).count(" = sin ") == 4000
+
+
 def test_stepping_gives_a_widget_and_an_error_comes_after_it(shell):
     shown = run(shell, "%step grad(f)(3.0)")
     bundle = shown._repr_mimebundle_()

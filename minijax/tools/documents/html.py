@@ -1,8 +1,8 @@
 """Documents as HTML for notebooks and files: inline styles only, everything escaped, folding without scripts.
 
 Nothing external is referred to. Colours are given twice, for light and for dark pages (``prefers-color-
-scheme``, and the theme attributes that Jupyter sets). Programs beyond ``MOST_LINES`` lines are cut behind a
-fold.
+scheme``, and the theme attributes that Jupyter sets). Lines beyond ``MOST_LINES`` are put behind a fold; a notebook's
+output holds no more characters than ``room`` says.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from minijax.tools.documents.document import (
     Indent,
     Interactive,
     Line,
+    Pair,
     Picture,
     Printout,
     Row,
@@ -34,10 +35,11 @@ from minijax.tools.documents.document import (
     code_lines,
     split_lines,
 )
+from minijax.tools.documents.room import MOST_HTML, MOST_HTML_OF_BLOCK, Room
 from minijax.tools.documents.theme import STYLES, visible
 
 MOST_LINES = 400
-# Of one block's lines no more than this are put into a page; the output says how many are missing.
+# Of one block's lines no more than this are put into an exported page, which says how many are missing.
 MOST_FOLDED = 4000
 _WIDTH = 100
 
@@ -100,18 +102,19 @@ def stylesheet() -> str:
     )
 
 
-def to_html(doc: Document, highlight: Highlighter | None = None) -> str:
-    """``doc`` as one self-contained ``<div>``."""
+def to_html(doc: Document, highlight: Highlighter | None = None, rest: str = "") -> str:
+    """``doc`` as one self-contained ``<div>`` for a notebook; where it is cut, ``rest`` says how to see the rest."""
+    room = Room(MOST_HTML, MOST_HTML_OF_BLOCK, rest)
     # Jupyter typesets what stands between dollar signs, except in elements of these classes
     return (
         f'<div class="minijax tex2jax_ignore mathjax_ignore"><style>{stylesheet()}</style>'
-        f"{markup(doc, highlight)}</div>"
+        f"{markup(doc, highlight, room)}</div>"
     )
 
 
-def markup(doc: Document, highlight: Highlighter | None = None) -> str:
-    """``doc`` as elements, for a place that has ``stylesheet`` already."""
-    return "".join("".join(_block(block, highlight)) for block in doc.blocks)
+def markup(doc: Document, highlight: Highlighter | None = None, room: Room | None = None) -> str:
+    """``doc`` as elements, for a place that has ``stylesheet`` already; as much of it as there is ``room`` for."""
+    return "".join("".join(_block(block, highlight, room)) for block in doc.blocks)
 
 
 def shown(text: str) -> str:
@@ -129,69 +132,89 @@ def _spans(each: Line) -> str:
     return "".join(span(role, piece) for role, piece in each)
 
 
-def _pre(lines: Iterable[Line], hanging: int | None = None) -> Iterable[str]:
+def _pre(lines: Iterable[Line], room: Room | None, hanging: int | None = None) -> Iterable[str]:
     """Lines as they are; or broken where they are too long, what goes on being ``hanging`` columns further in."""
-    shown = [_spans(each) for each in lines]
-    missing = len(shown) - MOST_LINES - MOST_FOLDED
-    if missing > 0:
-        shown[MOST_LINES + MOST_FOLDED :] = [f"... {missing} lines left out; print(...) shows them as text"]
+    shown = [_line(_spans(each), hanging) for each in lines]
+    if room is None:
+        missing = max(len(shown) - MOST_LINES - MOST_FOLDED, 0)
+        shown = shown[: MOST_LINES + MOST_FOLDED]
+        said = f"... {missing:,} more lines left out"
+    else:
+        shown, missing = room.take(shown)
+        said = room.said(missing)
     yield _joined(shown[:MOST_LINES], hanging)
     if len(shown) > MOST_LINES:
         rest = _joined(shown[MOST_LINES:], hanging)
         title = f"{len(shown) - MOST_LINES} more lines"
         yield f"<details><summary>{title}</summary><div>{rest}</div></details>"
+    if missing:
+        yield _joined([_line(span("muted", said), hanging)], hanging)
+
+
+def _line(markup: str, hanging: int | None) -> str:
+    # the line feed is for what reads the text without laying it out
+    return markup if hanging is None else f"<div>{markup}\n</div>"
 
 
 def _joined(lines: list[str], hanging: int | None) -> str:
     if hanging is None:
         return f"<pre>{chr(10).join(lines)}</pre>"
-    # the line feeds are for what reads the text without laying it out
-    inner = "".join(f"<div>{each}\n</div>" for each in lines)
     style = "" if hanging == 2 else f' style="--mj-in:{hanging}"'
-    return f'<pre class="mj-wrap"{style}>{inner}</pre>'
+    return f'<pre class="mj-wrap"{style}>{"".join(lines)}</pre>'
 
 
-def _block(block: Block, highlight: Highlighter | None) -> Iterable[str]:
+def _block(block: Block, highlight: Highlighter | None, room: Room | None) -> Iterable[str]:
     if isinstance(block, Text):
-        yield from _pre(block.lines, block.hanging if block.wrap else None)
+        yield from _pre(block.lines, room, block.hanging if block.wrap else None)
     elif isinstance(block, Printout):
-        yield from _pre(split_lines(pp.segments(block.doc, _WIDTH)))
+        yield from _pre(split_lines(pp.segments(block.doc, _WIDTH)), room)
     elif isinstance(block, Code):
-        yield from _pre(code_lines(block, highlight))
+        yield from _pre(code_lines(block, highlight), room)
     elif isinstance(block, Row):
         label, indent = ("label", f"{block.label:<{LABEL_WIDTH}} "), ("", " " * (LABEL_WIDTH + 1))
         first, *others = block.body or ((),)
         lines = [(label, *first, *((("", "   "), *block.right) if block.right else ()))]
-        yield from _pre([*lines, *((indent, *each) for each in others)], LABEL_WIDTH + 1)
+        yield from _pre([*lines, *((indent, *each) for each in others)], room, LABEL_WIDTH + 1)
     elif isinstance(block, Table):
         head = "".join(f"<th>{span('heading', name)}</th>" for name in block.header)
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{span(role, piece)}</td>' for role, piece in row)}</tr>" for row in block.rows
-        )
-        yield f"<table><tr>{head}</tr>{rows}</table>"
+        rows = (f"<tr>{''.join(f'<td>{span(role, piece)}</td>' for role, piece in row)}</tr>" for row in block.rows)
+        yield f"<table><tr>{head}</tr>"
+        yield from _rows(rows, len(block.header), room)
+        yield "</table>"
     elif isinstance(block, Indent):
-        yield f'<div style="margin-left:{block.columns}ch">{"".join(_block(block.block, highlight))}</div>'
+        yield f'<div style="margin-left:{block.columns}ch">{"".join(_block(block.block, highlight, room))}</div>'
     elif isinstance(block, Columns):
-        yield from _columns(block)
+        yield from _columns(block, room)
     elif isinstance(block, Picture):
         yield f'<div class="mj-picture">{block.markup}</div>'
     elif isinstance(block, Interactive):
         yield block.markup(highlight)
     elif isinstance(block, Fitted):
         for each in block.make(_WIDTH):
-            yield from _block(each, highlight)
+            yield from _block(each, highlight, room)
     elif isinstance(block, Section):
-        inner = "".join("".join(_block(each, highlight)) for each in block.blocks)
+        inner = "".join("".join(_block(each, highlight, room)) for each in block.blocks)
         opened = " open" if block.opened else ""
         yield f"<details{opened}><summary>{_spans(block.title)}</summary><div>{inner}</div></details>"
 
 
-def _columns(block: Columns) -> Iterable[str]:
+def _columns(block: Columns, room: Room | None) -> Iterable[str]:
     """Two texts beside each other, with the marks between them."""
     # in <pre>: what rewrites a notebook's HTML keeps the spaces at its beginning
     heads = [f"<th><pre>{_spans(each)}</pre></th>" for each in block.titles]
     yield f"<table><tr>{heads[0]}<th></th>{heads[1]}</tr>"
-    for pair in block.rows(_WIDTH // 2):
-        left, right = (f"<td><pre>{_spans(each)}</pre></td>" for each in (pair.left, pair.right))
-        yield f"<tr>{left}<td>{span(MARKS[pair.mark], pair.mark)}</td>{right}</tr>"
+    yield from _rows(map(_pair, block.rows(_WIDTH // 2)), 3, room)
     yield "</table>"
+
+
+def _pair(pair: Pair) -> str:
+    left, right = (f"<td><pre>{_spans(each)}</pre></td>" for each in (pair.left, pair.right))
+    return f"<tr>{left}<td>{span(MARKS[pair.mark], pair.mark)}</td>{right}</tr>"
+
+
+def _rows(rows: Iterable[str], columns: int, room: Room | None) -> Iterable[str]:
+    """The rows of a table of so many columns."""
+    kept, missing = (rows, 0) if room is None else room.take(rows)
+    yield from kept
+    if room is not None and missing:
+        yield f'<tr><td colspan="{columns}">{span("muted", room.said(missing, "row"))}</td></tr>'

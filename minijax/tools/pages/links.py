@@ -9,23 +9,38 @@ from typing import Any
 
 from minijax.tools.documents.document import Code, Highlighter, code_lines
 from minijax.tools.documents.html import shown
+from minijax.tools.documents.room import MOST_HTML
 from minijax.tools.pages.page import Texts, element
 from minijax.tools.programs.links import LinkedPrograms, Pane
 
+# However long its lines are, so many of a program are shown.
+_FEWEST = 40
+
 
 def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None, title: str = "") -> str:
-    """The programs beside each other, linked; where scripts are off, one below the other with numbered lines."""
-    texts = Texts()
-    data = {"programs": [linked(texts, programs, highlight, title)], **texts.tables()}
-    return element(data, "".join(_static(programs)))
+    """The programs beside each other, linked; where scripts are off, one below the other with numbered lines.
+
+    Of long programs there are as many lines as a notebook keeps (``documents.room``).
+    """
+    longest = max((len(pane.lines) for pane in programs.panes), default=0)
+    while True:
+        texts = Texts()
+        data = {"programs": [linked(texts, programs, highlight, title)], **texts.tables()}
+        made = element(data, "".join(_static(programs)))
+        if len(made) <= MOST_HTML or longest <= _FEWEST:
+            return made
+        # a tenth below what would fit if lines were of one length
+        longest = max(longest * MOST_HTML * 9 // (10 * len(made)), _FEWEST)
+        programs = programs.shortened(longest)
 
 
 def linked(texts: Texts, programs: LinkedPrograms, highlight: Highlighter | None, title: str = "") -> dict[str, Any]:
     """The programs as the script wants them, their lines kept in ``texts``."""
+    around = {number for each in programs.equations for number in each.inside}
     inside = {
         each.number: sorted(programs.with_inner((each.number,)) - {each.number})
         for each in programs.equations
-        if any(each.number in other.inside for other in programs.equations)
+        if each.number in around
     }
     return {
         "title": shown(title or "the programs, line by line"),
@@ -36,7 +51,7 @@ def linked(texts: Texts, programs: LinkedPrograms, highlight: Highlighter | None
 
 def _title(pane: Pane) -> str:
     title = os.path.basename(pane.title) if pane.language == "python" else pane.title
-    return f"{title} · {pane.left_out} more lines left out" if pane.left_out else title
+    return f"{title} · {pane.left_out} more lines left out (%hlo --line or --eqn shows those of one)" if pane.left_out else title
 
 
 def _rows(texts: Texts, pane: Pane, highlight: Highlighter | None) -> Iterator[list[Any]]:

@@ -100,6 +100,13 @@ class LinkedPrograms(Frozen):
         """All of them: the files first, then from the jaxpr to the optimised program; without those that are empty."""
         return tuple(pane for pane in (*self.python, self.jaxpr, self.stablehlo, self.hlo) if pane.lines)
 
+    def shortened(self, most: int) -> LinkedPrograms:
+        """The programs with the first ``most`` lines of each."""
+        files = tuple(cut(pane, most) for pane in self.python)
+        return LinkedPrograms(
+            self.equations, files, cut(self.jaxpr, most), cut(self.stablehlo, most), cut(self.hlo, most)
+        )
+
     def equation(self, number: int) -> Equation:
         """The equation ``number``."""
         return self.equations[number - 1]
@@ -180,7 +187,7 @@ def link(closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int =
     program = _hlo_pane(places, numbers, optimized)
     equations = tuple(_equations(printer, places, numbers, stablehlo, program, bool(optimized)))
     return LinkedPrograms(
-        equations, tuple(_python_panes(printer.eqns, equations)), _cut(jaxpr), _cut(stablehlo), _cut(program)
+        equations, tuple(_python_panes(printer.eqns, equations)), cut(jaxpr, MOST_LINES), cut(stablehlo, MOST_LINES), cut(program, MOST_LINES)
     )
 
 
@@ -484,7 +491,7 @@ def _python_panes(eqns: Sequence[JaxprEqn], equations: Sequence[Equation]) -> It
         chosen = sorted(number for number in numbers if number <= len(source))
         shown = [source[number - 1].rstrip("\n") for number in chosen]
         links = [by_line.get((file, number), []) for number in chosen]
-        yield _cut(_pane(file, "python", shown, links, numbers=chosen))
+        yield cut(_pane(file, "python", shown, links, numbers=chosen), MOST_LINES)
 
 
 def _pane(
@@ -500,10 +507,11 @@ def _pane(
     return Pane(title, language, tuple(lines), tuple(numbers), unique, tuple(notes) or ("",) * len(lines))
 
 
-def _cut(pane: Pane) -> Pane:
-    left_out = len(pane.lines) - MOST_LINES
+def cut(pane: Pane, most: int) -> Pane:
+    """``pane`` with its first ``most`` lines."""
+    left_out = len(pane.lines) - most
     if left_out <= 0:
         return pane
-    first = slice(MOST_LINES)
+    first = slice(most)
     parts = (pane.lines[first], pane.numbers[first], pane.links[first], pane.notes[first])
-    return Pane(pane.title, pane.language, *parts, left_out)
+    return Pane(pane.title, pane.language, *parts, pane.left_out + left_out)

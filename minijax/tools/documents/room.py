@@ -1,0 +1,63 @@
+"""How much a notebook keeps of what it is shown: outputs are saved with the notebook, and drawn whenever it is opened.
+
+A program of ten thousand equations is over a megabyte as HTML. The first lines of each block are kept, and where some
+are not, a line says how many and how to see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minijax.tools.documents.document import Document, lay_out
+from minijax.tools.documents.theme import visible
+
+# Characters of an output, and of one block of it, so that what comes after a long program has its place.
+MOST_HTML, MOST_HTML_OF_BLOCK = 145_000, 130_000
+MOST_TEXT, MOST_TEXT_OF_BLOCK = 32_000, 25_000
+
+
+class Room:
+    """What is left of an output's characters; ``rest`` says how to see what has no room."""
+
+    def __init__(self, most: int, of_block: int, rest: str = "") -> None:
+        self.left = most
+        self.of_block = of_block
+        self.rest = rest
+
+    def take(self, pieces: Iterable[str]) -> tuple[list[str], int]:
+        """The pieces of a block that there is room for, from the first on, and how many there are besides."""
+        kept: list[str] = []
+        missing, left = 0, min(self.left, self.of_block)
+        for each in pieces:
+            # one piece more may be longer than those that did not fit, and is not what comes next
+            if missing or len(each) + 1 > left:
+                missing += 1
+                continue
+            left -= len(each) + 1
+            self.left -= len(each) + 1
+            kept.append(each)
+        return kept, missing
+
+    def said(self, missing: int, what: str = "line") -> str:
+        """``... 300 more lines (print(_) shows all)``"""
+        return f"... {missing:,} more {what}{'' if missing == 1 else 's'} {self.rest}".rstrip()
+
+
+def brief_text(doc: Document, width: int, rest: str) -> str:
+    """``doc`` as text without colours, its blocks cut to what a notebook keeps."""
+    room = Room(MOST_TEXT, MOST_TEXT_OF_BLOCK, rest)
+    lines: list[str] = []
+    for block in doc.blocks:
+        laid_out = lay_out(Document((block,)), width)
+        kept, missing = room.take(visible("".join(piece for _, piece in each).rstrip()) for each in laid_out)
+        lines += kept
+        if missing:
+            lines.append(room.said(missing))
+    return "\n".join(lines)
+
+
+def brief(text: str, rest: str) -> str:
+    """``text``, cut to what a notebook keeps."""
+    room = Room(MOST_TEXT, MOST_TEXT_OF_BLOCK, rest)
+    kept, missing = room.take(text.split("\n"))
+    return "\n".join([*kept, room.said(missing)] if missing else kept)
