@@ -187,7 +187,11 @@ def link(closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int =
     program = _hlo_pane(places, numbers, optimized)
     equations = tuple(_equations(printer, places, numbers, stablehlo, program, bool(optimized)))
     return LinkedPrograms(
-        equations, tuple(_python_panes(printer.eqns, equations)), cut(jaxpr, MOST_LINES), cut(stablehlo, MOST_LINES), cut(program, MOST_LINES)
+        equations,
+        tuple(_python_panes(printer.eqns, equations)),
+        cut(jaxpr, MOST_LINES),
+        cut(stablehlo, MOST_LINES),
+        cut(program, MOST_LINES),
     )
 
 
