@@ -9,6 +9,7 @@ known side is a ``Residual``, a variable that carries its value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from minijax.core import observe
@@ -254,6 +255,12 @@ def _dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[Jaxpr
     makes nothing for an equation that it keeps: the literals that it reads are among what is returned.
     """
     needed = {v for v in outs if isinstance(v, Var)}
+    # Most programs have nothing unused: where all results are read, the last equation's are by what is returned, and
+    # so on up. That is seen without a step of Python's for each equation.
+    read = needed.union(*[eqn.invars for eqn in eqns])
+    if read.issuperset(chain.from_iterable([eqn.outvars for eqn in eqns])):
+        if dce_rules.keys().isdisjoint([eqn.primitive for eqn in eqns]):
+            return list(eqns), read
     kept: list[JaxprEqn] = []
     for eqn in reversed(eqns):
         outvars = eqn.outvars

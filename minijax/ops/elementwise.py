@@ -580,7 +580,7 @@ def _circular_lower(op: str, is_sine: bool) -> Callable[..., Any]:
 
     def circular_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
         (aval,) = avals
-        if not dtypes.is_complex(aval.dtype):
+        if aval.dtype.kind != "c":
             return usual(ctx, avals, out_avals, x)
         parts = aval.update(dtype=dtypes.real_dtype(aval.dtype))
         ty, part = mlir_type(aval), mlir_type(parts)

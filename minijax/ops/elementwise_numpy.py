@@ -109,9 +109,13 @@ def rem_numpy(x: Any, y: Any) -> Any:
 _FEW = 4096
 
 
+# NumPy's function is one in Python around this one in C, which counts a few numbers in a tenth of the time.
+_count = getattr(getattr(getattr(np, "_core", np), "multiarray", np), "count_nonzero", np.count_nonzero)
+
+
 def without_zeros(x: Any) -> bool:
     """Whether no element of ``x`` is zero."""
-    return bool(np.count_nonzero(x) == x.size if x.size <= _FEW else x.all())
+    return bool(_count(x) == x.size if x.size <= _FEW else x.all())
 
 
 def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -157,7 +161,9 @@ def abs_numpy(x: Any) -> Any:
 def sign_numpy(x: Any) -> Any:
     kind = x.dtype.kind
     if kind == "f" or (kind == "V" and dtypes.kind(x.dtype) == "f"):
-        return np.copysign(np.sign(x), x)
+        out = np.sign(x)
+        # only of a zero is the sign another; what the small floats' own makes of nan is not relied on
+        return out if x.dtype.itemsize >= 4 and without_zeros(out) else np.copysign(out, x)
     if kind != "c":
         return np.sign(x)
     size = abs_numpy(x)

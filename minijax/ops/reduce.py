@@ -108,7 +108,7 @@ def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any], negati
         if x.size == 0:
             return ufunc.reduce(x, axes, initial=identity(x.dtype))
         out = ufunc.reduce(x, axes)
-        if dtypes.kind(x.dtype) != "f" or without_zeros(out):
+        if without_zeros(out) or dtypes.kind(x.dtype) != "f":
             return out
         met = np.any((x == 0) & (np.signbit(x) == negative), axes)
         return np.where((out == 0) & met, x.dtype.type(-0.0 if negative else 0.0), out)
