@@ -294,7 +294,7 @@ class JitFunction:
         with observe.timed("trace", name):
             closed = stage(flat, avals, self.subject, label="jit")
         closed, outer = open_over_tracers(closed)
-        donated = (False,) * len(outer) + self._donated(args, kwargs, static)
+        donated = (False,) * len(outer) + self._donated(in_tree, args, kwargs, static)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
         if self.keep_unused:
             params["keep_unused"] = True
@@ -302,9 +302,9 @@ class JitFunction:
             params["inline"] = True
         return StagedCall(closed, outer, in_tree, flat.out_tree, params)
 
-    def _donated(self, args: Any, kwargs: Any, static: Any) -> tuple[bool, ...]:
+    def _donated(self, in_tree: Any, args: Any, kwargs: Any, static: Any) -> tuple[bool, ...]:
         if not self.donate_argnums and not self.donate_argnames:
-            return (False,) * len(tree_flatten((args, kwargs))[0])
+            return (False,) * in_tree.num_leaves
         statics = {i for i, _, _ in static[0]} if static else set()
         places = [i for i in range(len(args) + len(statics)) if i not in statics]
         total = len(args) + len(statics)
@@ -323,7 +323,8 @@ class JitFunction:
         static: tuple[Any, ...] = ()
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
-        args, kwargs = tree_map(stood_in, (args, kwargs))
+        if kwargs or not all(map(is_array_like, args)):
+            args, kwargs = tree_map(stood_in, (args, kwargs))
         staged, leaves, _ = self._find(args, kwargs, static)
         return Traced(fun_name(self.fun), staged, self._device_of(staged, leaves))
 
