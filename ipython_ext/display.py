@@ -13,7 +13,7 @@ from typing import Any
 
 from minijax.ipython_ext.places import renamer
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.documents.document import Block, Code, Document, Printout, Row, Text, document, line
+from minijax.tools.documents.document import Block, Code, Document, Printout, Row, Text, document, line, text
 from minijax.tools.documents.html import to_html
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import brief, brief_text
@@ -146,6 +146,11 @@ def _matrix(matrix: Any) -> Document:
     return matrix_document(matrix.rows)
 
 
+def _repr(value: Any) -> Document:
+    """What says in its repr where it was made: in a cell, perhaps."""
+    return document(text(repr(value), wrap=False))
+
+
 def _programs_html(programs: Any) -> str:
     # imported here, as above
     from minijax.tools.pages.links import programs_html
@@ -178,6 +183,7 @@ def _rest(value: Any) -> str:
 OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any], str]]] = {
     "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
+    "minijax.api.compile.JitFunction": (_repr, _as_html(_repr)),
     "minijax.api.stages.Lowered": (_lowered, _as_html(_lowered)),
     "minijax.api.stages.CompiledFunction": (_compiled, _as_html(_compiled)),
     "minijax.tools.recording.records.Recording": (_recording, _recording_html),
@@ -201,10 +207,10 @@ def text_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any
         if outermost:
             coloured = in_terminal(shell)
             shown = make(value)
-            text = to_text(shown, page(), True, highlight) if coloured else brief_text(shown, page(), _rest(value))
+            said = to_text(shown, page(), True, highlight) if coloured else brief_text(shown, page(), _rest(value))
         else:
-            text = brief(str(value), _PRINTED)
-        for i, each in enumerate(renamer(shell)(text).split("\n")):
+            said = brief(str(value), _PRINTED)
+        for i, each in enumerate(renamer(shell)(said).split("\n")):
             if i:
                 printer.break_()
             printer.text(each)

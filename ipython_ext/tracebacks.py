@@ -1,8 +1,8 @@
 """Exceptions in a cell: the user's frames as IPython shows them, the engine's counted.
 
 IPython shows a frame of every function that an exception passed, with lines around it; a transformation puts a dozen
-frames of the engine between two of the user's. ``%tb`` still shows them all, and ``%debug`` stops where the
-exception was raised.
+frames of the engine between two of the user's. ``%tb`` still shows them all; ``%debug`` goes through the user's frames,
+and begins in the innermost of them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,29 @@ class Tracebacks:
         """Handle exceptions from now on."""
         self.shell.set_custom_exc(self.kinds, self.handle)
         self.mine = self.shell.CustomTB
+        # %debug and %pdb begin here
+        self.shell.InteractiveTB.debugger = self.debug
 
     def remove(self) -> None:
         """Put back what was there, unless the user has put another handler in this one's place."""
         if self.shell.CustomTB is self.mine:
             self.shell.custom_exceptions, self.shell.CustomTB = self.before
+        if vars(self.shell.InteractiveTB).get("debugger") == self.debug:
+            del self.shell.InteractiveTB.debugger
+
+    def _all_asked(self) -> bool:
+        return self.all_frames() or config.read("traceback_filtering") == "off"
+
+    def debug(self, force: bool = False) -> None:
+        """Open IPython's debugger on the last exception; until it is left, the exception has the user's frames only."""
+        tracebacks = self.shell.InteractiveTB
+        error = getattr(sys, "last_value", None)
+        debugger = type(tracebacks).debugger
+        if error is None or self._all_asked():
+            debugger(tracebacks, force)
+            return
+        with _users_only(error):
+            debugger(tracebacks, force)
 
     def handle(
         self,
@@ -64,7 +82,12 @@ class Tracebacks:
             shell.showsyntaxerror()
             return None
         chain = list(_chain(error))
-        asked = self.all_frames() or config.read("traceback_filtering") == "off" or shell.call_pdb
+        asked = self._all_asked() or shell.call_pdb
+        if issubclass(kind, SyntaxError) and not asked and _passed(error):
+            # the file and line that matter are the error's own: of a magic's cell, say
+            shown_error = shell.SyntaxTB.structured_traceback(kind, error, [])
+            shell._showtraceback(kind, error, [self.rename(each) for each in shown_error])
+            return None
         # IPython has ways of its own with these
         special = issubclass(kind, SyntaxError | UsageError) or any(isinstance(e, BaseExceptionGroup) for e in chain)
         if asked or special or not any(map(_passed, chain)):

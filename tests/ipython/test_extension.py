@@ -235,6 +235,34 @@ def test_a_cell_that_cannot_be_parsed_has_no_traceback(shell):
     assert "SyntaxError" in printed(shell, "eval('1 +')") and "in <module>" not in said
 
 
+def test_a_magics_cell_that_cannot_be_parsed_shows_its_line_alone(shell):
+    said = printed(shell, "%%jaxpr x=1.0\ny = x\nz = = 2")
+    assert "SyntaxError: invalid syntax" in said and "z = = 2" in said
+    assert not re.search(r"Traceback|minijax/|run_cell_magic|<minijax-cell", said)
+
+
+def test_the_debugger_begins_in_the_users_innermost_frame(shell, monkeypatch):
+    opened = []
+
+    def interaction(self, frame, error):
+        tb, names = error.__traceback__, []
+        while tb is not None:
+            names.append(tb.tb_frame.f_code.co_name)
+            tb = tb.tb_next
+        opened.append(names)
+
+    monkeypatch.setattr(shell.InteractiveTB.debugger_cls, "interaction", interaction)
+    run(shell, "def clash(x):\n    return jnp.ones(3) + jnp.ones(4) + x")
+    printed(shell, "jit(clash)(3.0)")
+    before = sys.last_value.__traceback__
+    printed(shell, "%debug")
+    assert opened[0][-2:] == ["<module>", "clash"]
+    assert sys.last_value.__traceback__ is before
+    run(shell, "%minijax_config frames all")
+    printed(shell, "%debug")
+    assert len(opened[1]) > len(opened[0]) and opened[1][-1] != "clash"
+
+
 def test_exceptions_of_others_are_ipythons_business(shell):
     assert "hidden" not in printed(shell, "1 / 0")
     assert "SyntaxError" in printed(shell, "exec('x =')")
@@ -263,6 +291,8 @@ def test_cells_are_called_as_tracebacks_call_them(bare):
     shown = run(bare, "%log jit(lambda x: jnp.sin(x))(3.0)")
     bundle = shown._repr_mimebundle_()
     assert "ipython-input" not in bundle["text/plain"] + bundle["text/html"]
+    for each in bare.display_formatter.format(run(bare, "jit(f)"))[0].values():
+        assert "Cell In[2], line 1" in each and "ipython-input" not in each
     stepper = run(bare, "%step jnp.sin(3.0)")._repr_mimebundle_()
     assert "ipython-input" not in stepper["text/plain"] + stepper["text/html"]
     bare.run_line_magic("unload_ext", "minijax")
