@@ -184,6 +184,7 @@ OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any], str]]] = {
     "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.api.compile.JitFunction": (_repr, _as_html(_repr)),
+    "minijax.api.pmap.PmapFunction": (_repr, _as_html(_repr)),
     "minijax.api.stages.Lowered": (_lowered, _as_html(_lowered)),
     "minijax.api.stages.CompiledFunction": (_compiled, _as_html(_compiled)),
     "minijax.tools.recording.records.Recording": (_recording, _recording_html),

@@ -20,7 +20,7 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, TraitError, Unicode, validate
 
 from minijax.ipython_ext.display import Shown
-from minijax.ipython_ext.places import origin, shows_itself
+from minijax.ipython_ext.places import keep_typed, origin, shows_itself
 from minijax.ipython_ext.terminal import has_screen, stepped
 from minijax.tools.commands import find
 from minijax.tools.commands.command import Command
@@ -51,6 +51,7 @@ def _magic(command: Command) -> Callable[..., Any]:
     def run(self: Any, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Shown | None:
         __tracebackhide__ = True
         self.apply_traits()
+        keep_typed(self.shell)
         # IPython silences the output for a semicolon, and leaves it in the line
         silent = line.rstrip().endswith(";")
         line = line.rstrip().rstrip(";")

@@ -11,6 +11,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from minijax.tools.recording.sources import as_typed
+
+# Cells whose text is kept.
+_MOST_TYPED = 100
 # The names that IPython gives to cells (``<ipython-input-3-0123>``) and ipykernel (``/tmp/ipykernel_9/123.py``, or what
 # is left of it without the folder), as they stand in plain text, in HTML, and in JSON within HTML; after them the line,
 # and perhaps the column.
@@ -59,6 +63,21 @@ def origin(shell: Any) -> str:
         return ""
     _, cell = shell.compile.format_code_name(frame.f_code.co_filename)
     return f"-of-{cell.strip('In[]')}-at-{frame.f_lineno}"
+
+
+def keep_typed(shell: Any) -> None:
+    """Let recordings show the running cell as it was typed, its magics too, where that has the same lines."""
+    frame = _cell_frame(shell)
+    if frame is None:
+        return
+    file = frame.f_code.co_filename
+    run = linecache.getlines(file)
+    typed = shell.history_manager.input_hist_raw[-1].splitlines(keepends=True)
+    alike = (a.rstrip() == b.rstrip() or "get_ipython()" in b for a, b in zip(typed, run, strict=False))
+    if len(typed) == len(run) and all(alike):
+        as_typed[file] = typed
+        if len(as_typed) > _MOST_TYPED:
+            del as_typed[next(iter(as_typed))]
 
 
 def shows_itself(shell: Any) -> bool:

@@ -263,6 +263,17 @@ def test_the_debugger_begins_in_the_users_innermost_frame(shell, monkeypatch):
     assert len(opened[1]) > len(opened[0]) and opened[1][-1] != "clash"
 
 
+def test_recordings_show_a_cell_as_it_was_typed(bare):
+    bare.run_line_magic("load_ext", "minijax")
+    bare.run_cell("import minijax.numpy as jnp", store_history=True)
+    with capture_output():
+        bare.run_cell("def f(x): return jnp.sin(x)\nstepper = %step f(3.0)", store_history=True)
+    kept = bare.user_ns["stepper"].recording.sources
+    assert any("stepper = %step f(3.0)" in each.text for each in kept)
+    assert not any("run_line_magic" in each.text for each in kept)
+    bare.run_line_magic("unload_ext", "minijax")
+
+
 def test_exceptions_of_others_are_ipythons_business(shell):
     assert "hidden" not in printed(shell, "1 / 0")
     assert "SyntaxError" in printed(shell, "exec('x =')")

@@ -18,6 +18,8 @@ AROUND = 40
 # Of a rule's function so many lines are kept, and of all sources together so many characters.
 MOST_RULE_LINES = 120
 MOST_TEXT = 1_000_000
+# file -> its lines as they were typed, where a front end runs other ones: Python in place of a magic.
+as_typed: dict[str, list[str]] = {}
 
 
 class Sources:
@@ -102,7 +104,7 @@ class Sources:
         # the user's files first: if not everything can be kept, they can
         for file in sorted(self.wanted, key=lambda name: not errors.is_user_file(name)):
             linecache.checkcache(file)  # as tracebacks do: a file may have been edited and run again
-            lines = linecache.getlines(file)
+            lines = as_typed.get(file) or linecache.getlines(file)
             wanted = sorted(line for line in self.wanted[file] if line <= len(lines))
             start = 0
             for i in range(1, len(wanted) + 1):
