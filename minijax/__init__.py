@@ -16,6 +16,10 @@ if gc.isenabled():
     try:
         importlib.import_module("minijax.numpy")
     finally:
+        if not gc.get_freeze_count():
+            # and is taken for old, as it would have become: otherwise the next collection would look through it
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 from minijax import custom_derivatives, debug, distributed, lax, nn, numpy, tree, tree_util

@@ -1,7 +1,7 @@
 """Shared test set-up: golden files, deterministic property tests.
 
-Skips always print their reason (``-rs`` in pyproject.toml). A host counts as two devices, for minijax as for JAX:
-what runs on several devices is tested on two. Golden files live in ``tests/golden``; run
+Skips always print their reason, failures their names (``-rsfE`` in pyproject.toml). A host counts as two devices, for
+minijax as for JAX: what runs on several devices is tested on two. Golden files live in ``tests/golden``; run
 ``pytest --update-golden`` to rewrite them, and read the diff.
 """
 

@@ -69,6 +69,8 @@ def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Calla
             return ufunc(x)
         return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
 
+    # what is shown as the rule is what computes
+    with_zero_signs.__name__ = with_zero_signs.__qualname__ = ufunc.__name__
     return with_zero_signs
 
 

@@ -186,7 +186,7 @@ class _Converter:
         if is_tracer(value):
             return self.level.worth(value) if self.level.owns(value) else value
         kind = type(value)
-        if not (kind is list or kind is dict or kind is ClosedJaxpr or issubclass(kind, tuple)):
+        if not (kind is list or kind is ClosedJaxpr or issubclass(kind, (dict, tuple))):
             return value
         known = self.seen.get(id(value))
         if known is not None:
@@ -197,12 +197,14 @@ class _Converter:
         return converted
 
     def _inside(self, value: Any) -> Any:
-        if type(value) is list or type(value) is dict:
-            items: list[tuple[Any, Any]] = list(value.items()) if type(value) is dict else list(enumerate(value))
+        if type(value) is list or isinstance(value, dict):
+            # dict's own methods: those of a class of the user's are not for us to call
+            is_list = type(value) is list
+            items: list[tuple[Any, Any]] = list(enumerate(value)) if is_list else list(dict.items(value))
             for key, each in items:
                 converted = self.convert(each)
                 if converted is not each and converted is not GONE:
-                    value[key] = converted
+                    (list if is_list else dict).__setitem__(value, key, converted)
             return value
         if type(value) is ClosedJaxpr:
             consts = self._all(value.consts)

@@ -1,6 +1,7 @@
 """Command lines for every row of the table, good and bad, with what each must say in every front end.
 
-Each area's lines stand in a file of their own, which has the name of the commands' module of that area.
+Each area's lines stand in a file of their own, which has the name of the commands' module of that area; those of
+``rules`` and ``compare`` are in ``programs``, those of ``panels`` in ``recording``.
 """
 
 from __future__ import annotations
