@@ -52,7 +52,7 @@ _QUIET = (
     "ignore",
     None,
     RuntimeWarning,
-    re.compile(r"minijax\.(interpreters|ops|core|numpy)\b"),
+    re.compile(r"minijax\.(interpreters|ops(?!\.callback\b)|core|numpy)\b"),  # a callback is the user's
     0,
 )
 

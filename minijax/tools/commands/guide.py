@@ -196,7 +196,9 @@ class Tour:
         yield from outcome.shown.blocks
         yield from outcome.summary.blocks
         if outcome.error is not None and not stop.fails:
-            said = "The tour did not expect that; a name may have changed. %tour again runs this part's lines anew."
+            stopped = isinstance(outcome.error, KeyboardInterrupt)
+            said = "" if stopped else "The tour did not expect that; a name may have changed. "
+            said += "%tour again runs this part's lines anew."
             yield text(said, role="warning", hanging=0)
         elif stop.after:
             yield text(self._filled(stop.after, outcome), hanging=0)

@@ -337,7 +337,7 @@ class Session:
         try:
             if command:
                 result = self._command(code, number)
-                shown = result.document
+                shown = self._with_error(result)
                 return Outcome(number, result.value, shown, result.error, Document(), result.recording, True)
             value = self._python(code, number, recorder)
             assigned, grown = self.note(code, value)
@@ -362,8 +362,12 @@ class Session:
         if result.recording is not None and not command:
             self.remember(result.recording)
             summary = self.panels(result.recording)
-        shown = result.document if result.error is None else result.document + self.error_document(result.error)
+        shown = self._with_error(result)
         return Outcome(number, value, shown, result.error, summary, result.recording, command, result.step)
+
+    def _with_error(self, result: Result) -> Document:
+        """What a result shows, and the exception that ended the user's call, if one did."""
+        return result.document if result.error is None else result.document + self.error_document(result.error)
 
     def _failed(self, number: int, error: BaseException, recorder: Recorder) -> Outcome:
         recording = recorder.recording
