@@ -35,6 +35,7 @@ class Invocation:
 
     file: str | None = None
     code: str | None = None
+    codes: list[str] | None = None
     json = False
     x64 = False
     panels: str | None = None
@@ -56,7 +57,7 @@ def arguments() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="run this file ('-' for standard input)")
-    parser.add_argument("-c", dest="code", metavar="CODE", help="run this code")
+    parser.add_argument("-c", dest="codes", action="append", metavar="CODE", help="run this code")
     parser.add_argument("--json", action="store_true", help="write one JSON object for every input")
     parser.add_argument("--x64", action="store_true", help="keep 64-bit types")
     parser.add_argument("--panels", metavar="NAMES", help="the panels to show: on, off, or some, such as stack,jaxpr")
@@ -76,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.code = given[1]
     elif given:
         arguments().parse_args(given, options)
+        if len(options.codes or ()) > 1:
+            arguments().error("give -c once; its code may have several lines")
+        options.code = options.codes[0] if options.codes else None
     if options.code is not None and options.file is not None:
         arguments().error("give a file or -c CODE, not both")
     try:

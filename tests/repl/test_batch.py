@@ -73,8 +73,11 @@ def test_a_file(tmp_path: Path):
     assert repl("-", given="6*7").stdout == "out[1]: 42\n"
 
 
-def test_both_a_file_and_code_are_refused(tmp_path: Path):
+def test_both_a_file_and_code_or_two_codes_are_refused(tmp_path: Path):
     assert repl("-c", "1", str(tmp_path)).returncode == 2
+    twice = repl("-c", "x = 1", "-c", "x")
+    assert twice.returncode == 2 and "give -c once" in twice.stderr
+    assert repl("--panels", "off", "-c", "1").stdout == "out[1]: 1\n"
 
 
 @pytest.mark.parametrize(
