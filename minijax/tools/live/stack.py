@@ -198,13 +198,13 @@ class _Converter:
 
     def _inside(self, value: Any) -> Any:
         if type(value) is list or isinstance(value, dict):
-            # dict's own methods: those of a class of the user's are not for us to call
-            is_list = type(value) is list
-            items: list[tuple[Any, Any]] = list(enumerate(value)) if is_list else list(dict.items(value))
+            # list's and dict's own methods: those of a class of the user's are not for us to call
+            kind: Any = list if type(value) is list else dict
+            items: list[tuple[Any, Any]] = list(enumerate(value) if kind is list else kind.items(value))
             for key, each in items:
                 converted = self.convert(each)
                 if converted is not each and converted is not GONE:
-                    (list if is_list else dict).__setitem__(value, key, converted)
+                    kind.__setitem__(value, key, converted)
             return value
         if type(value) is ClosedJaxpr:
             consts = self._all(value.consts)
