@@ -113,6 +113,14 @@ class Interrupt(KeyboardInterrupt):
     pass
 
 
+@pytest.fixture(autouse=True)
+def _numpys_errors_are_as_they_were():
+    """An interrupt on the first line of NumPy's own ``errstate.__exit__`` leaves its state to the whole process."""
+    before = np.geterr()
+    yield
+    np.seterr(**before)
+
+
 def has_no_signals(frame, event, argument):
     """Whether no interrupt is of interest here.
 
