@@ -34,8 +34,10 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     outer_source = state.source
     try:
         for eqn in jaxpr.eqns:
-            # what a transformation records for this equation is ascribed to the line that made it
-            state.source = eqn.source
+            # what a transformation records for this equation is ascribed to the line that made it; the equations of
+            # a rule have none, and stand for the line where the rule was called for
+            source = eqn.source
+            state.source = outer_source if source is None else source
             bind_eqn(eqn, env)
             for v in eqn.invars:
                 if type(v) is not Literal and last_use[v] is eqn:
