@@ -129,3 +129,13 @@ def load_ipython_extension(ipython: Any) -> None:
 def unload_ipython_extension(ipython: Any) -> None:
     """What ``%unload_ext minijax`` calls."""
     importlib.import_module("minijax.ipython_ext").unload_ipython_extension(ipython)
+
+# Modules that few programs use: each is imported when it is asked for.
+_LATE = ("image", "interop", "ops", "random", "scipy")
+
+
+def __getattr__(name: str) -> Any:
+    """The modules that ``import minijax`` leaves out."""
+    if name in _LATE:
+        return importlib.import_module(f"minijax.{name}")
+    raise AttributeError(f"module 'minijax' has no attribute {name!r}", name=name)

@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("minijax.api",),
     ("minijax.lax",),
     ("minijax.numpy",),
-    ("minijax.nn", "minijax.jacobians"),
+    ("minijax.nn", "minijax.jacobians", "minijax.scipy", "minijax.image", "minijax.random"),
     # JAX's names for those who write primitives and rules
     (
         "minijax.extend",
@@ -104,6 +104,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.tools.session.session", "minijax.tools.live.views"): "a session without pushed levels needs no views",
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
+    ("minijax.core.lacking", "minijax.interop.names"): "knows jax, and only a name that is not ours needs it",
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
 }
 # What a reader can still overlook: files in a folder, lines in a file.

@@ -31,6 +31,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.lowering import bindings
 from minijax.lowering.lower import ModuleWriter, lowering_rules
 from minijax.lowering.text import FunctionWriter, mlir_type
+from minijax.ops import linear_solve
 from minijax.ops.call import compiled
 
 # rule(eqn, invars, outvars, source) -> equations, for primitives of JAX's whose equations are no calls of ours with the
@@ -124,7 +125,7 @@ def _param(value: Any) -> Any:
         return import_once(value)
     if kind.__name__ == "Jaxpr":
         return import_jaxpr(value)
-    ours = getattr(lax, kind.__name__, None)
+    ours = getattr(lax, kind.__name__, None) or getattr(linear_solve, kind.__name__, None)
     if ours is None:
         return value
     if hasattr(value, "_fields"):

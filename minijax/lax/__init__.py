@@ -5,6 +5,7 @@ Each module says in its ``__all__`` what it gives.
 
 from types import ModuleType as _ModuleType
 
+from minijax.core.lacking import borrowing as _borrowing
 from minijax.lax.cond import *
 from minijax.lax.general import *
 from minijax.lax.parallel import *
@@ -32,3 +33,5 @@ from minijax.ops.while_loop import *
 
 # All of the above but the modules it comes from.
 __all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType))
+
+__getattr__, __dir__ = _borrowing(globals())

@@ -32,6 +32,7 @@ from numpy import (
     unsignedinteger,
 )
 
+from minijax.core.lacking import borrowing as _borrowing
 from minijax.numpy import linalg, types
 from minijax.numpy import operators as _operators
 from minijax.numpy.creation import *
@@ -52,8 +53,9 @@ __all__ = [
 ]
 
 
+_borrowed, __dir__ = _borrowing(globals())
+
+
 def __getattr__(name: str) -> _Any:
-    """``bfloat16`` and the other small types, made at first need."""
-    if name in types.SMALL_TYPES:
-        return getattr(types, name)
-    raise AttributeError(f"module 'minijax.numpy' has no attribute {name!r}")
+    """``bfloat16`` and the other small types, made at first need; what JAX has and this module lacks is borrowed."""
+    return getattr(types, name) if name in types.SMALL_TYPES else _borrowed(name)

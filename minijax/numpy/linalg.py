@@ -1,4 +1,4 @@
-"""``minijax.numpy.linalg``: products and norms. There are no decompositions."""
+"""``minijax.numpy.linalg``: products and norms; decompositions are borrowed from JAX."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from minijax import lax
 from minijax.core import dtypes
+from minijax.core.lacking import borrowing
 from minijax.numpy import linear, manipulation, reductions
 from minijax.numpy.creation import diagonal as _diagonal
 from minijax.numpy.creation import trace as _trace
@@ -146,3 +147,6 @@ def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
     for x in arrays[1:]:
         out = linear.dot(out, x, precision=precision)
     return out
+
+
+__getattr__, __dir__ = borrowing(globals())

@@ -1,4 +1,4 @@
-"""``minijax.nn``: the functions that neural networks are written with."""
+"""The functions of ``minijax.nn``: activations, normalization, one-hot."""
 
 from __future__ import annotations
 

@@ -1,0 +1,74 @@
+"""What a public module answers for a name that it has not: many of JAX's are borrowed when they are used.
+
+The names are known without jax; ``interop.names``, which imports it, is asked when the first of them is used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# The most near names in an error.
+_MOST_NEAR = 3
+
+
+def borrowing(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of the public module whose globals are ``namespace``.
+
+    A name that JAX's module of the same name has is borrowed (see ``interop.names``) and kept in the module. Any
+    other is an AttributeError with the names nearest to it.
+    """
+    module = namespace["__name__"]
+
+    def module_getattr(name: str) -> Any:
+        if name.startswith("_"):  # Python and its tools ask every module for these
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+        if name not in names_of(module):
+            near = difflib.get_close_matches(name, {*namespace, *names_of(module)}, _MOST_NEAR)
+            instead = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise AttributeError(
+                f"module {module!r} has no attribute {name!r}, and neither has JAX.{instead}", name=name
+            )
+        whole = f"{module}.{name}"
+        if names_of(whole):
+            return _module(whole)
+        from minijax.interop import names
+
+        found = namespace[name] = names.borrowed_name(module, name)
+        return found
+
+    def module_dir() -> list[str]:
+        return sorted({*namespace, *names_of(module)})
+
+    return module_getattr, module_dir
+
+
+def names_of(module: str) -> tuple[str, ...]:
+    """The public names of JAX's module that stands beside ``module`` of ours; none if it has no such."""
+    return public_names().get(module.removeprefix("minijax."), ())
+
+
+@functools.cache
+def public_names() -> dict[str, tuple[str, ...]]:
+    """The names of each of JAX's modules (``numpy.linalg``), as the file beside this one has them."""
+    lines = (Path(__file__).parent / "jax_names.txt").read_text(encoding="utf-8").splitlines()
+    modules = [line.partition(": ") for line in lines if not line.startswith("#")]
+    return {module: tuple(names.split()) for module, _, names in modules}
+
+
+def _module(whole: str) -> ModuleType:
+    """Our module ``whole`` if there is a file of it, else one that borrows all of JAX's (``scipy.stats.norm``)."""
+    parent = sys.modules[whole.rpartition(".")[0]]
+    if hasattr(parent, "__path__") and importlib.util.find_spec(whole) is not None:
+        return importlib.import_module(whole)
+    made = ModuleType(whole, "Borrowed from JAX, name by name.")
+    vars(made)["__getattr__"], vars(made)["__dir__"] = borrowing(vars(made))
+    vars(parent)[whole.rpartition(".")[2]] = made
+    return sys.modules.setdefault(whole, made)

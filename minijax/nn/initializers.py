@@ -1,0 +1,5 @@
+"""``minijax.nn.initializers``: the first parameters of a network. All are borrowed from JAX when they are used."""
+
+from minijax.core.lacking import borrowing
+
+__getattr__, __dir__ = borrowing(globals())

@@ -1,0 +1,132 @@
+"""Borrowed names: what JAX's public modules have and ours lack.
+
+``python -m tests.interop.test_names`` prints the table for the JAX that is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import textwrap
+import types
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as rnp
+import numpy as np
+import pytest
+
+import minijax as mj
+from minijax import numpy as jnp
+from minijax.core.lacking import public_names as known_names
+
+PUBLIC = known_names()
+
+
+def public_names(module: str) -> list[str]:
+    """What JAX's module has for everybody: no deprecated name, and of its modules those in the table."""
+    theirs = importlib.import_module(f"jax.{module}")
+    found = []
+    for name in dir(theirs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                value = getattr(theirs, name)
+            except (AttributeError, DeprecationWarning):
+                continue
+        if name[0] != "_" and not isinstance(value, types.ModuleType):
+            found.append(name)
+    inside = [other.removeprefix(f"{module}.") for other in PUBLIC if other.startswith(f"{module}.")]
+    return sorted({*found, *[name for name in inside if "." not in name]})
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_table_is_that_of_jax(module: str) -> None:
+    assert list(PUBLIC[module]) == public_names(module)
+
+
+def test_names_are_known_without_jax() -> None:
+    program = """
+        import sys
+        import minijax.numpy as jnp
+        import minijax.interop, minijax.scipy.special, minijax.nn.initializers, minijax.random, minijax.lax.linalg
+        assert {"unique", "sin", "fft"} <= set(dir(jnp)) and "cholesky" in dir(minijax.lax.linalg)
+        for name, near in (("sinn", "sin or sinh"), ("uniqe", "unique"), ("xyzzy", "")):
+            try:
+                getattr(jnp, name)
+            except AttributeError as error:
+                assert near in str(error) and "neither has JAX" in str(error) and error.name == name, error
+            else:
+                raise AssertionError(name)
+        assert "jax" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+X = np.array([3.0, 1.0, 2.5, 1.0], np.float32)
+SQUARE = np.array([[2.0, 0.5], [0.25, 1.0]], np.float32)
+# module, name, arguments
+CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
+    ("numpy", "unique", (X,), {}),
+    ("numpy", "nonzero", (X > 1,), {}),
+    ("numpy", "histogram", (X,), {"bins": 3}),
+    ("numpy", "percentile", (X, 30), {"axis": 0}),
+    ("numpy", "polyfit", (X, X, 1), {}),
+    ("numpy.linalg", "det", (SQUARE,), {}),
+    ("numpy.linalg", "inv", (SQUARE,), {}),
+    ("numpy.fft", "fft", (X,), {"n": 3}),
+    ("scipy.special", "gammaln", (X,), {}),
+    ("scipy.stats.norm", "logpdf", (X, 0.5), {"scale": 2.0}),
+    ("scipy.linalg", "lu", (SQUARE,), {}),
+    ("scipy.signal", "convolve", (X, X), {"mode": "same"}),
+    ("ops", "segment_sum", (X, np.array([0, 0, 1, 1])), {"num_segments": 2}),
+    ("image", "resize", (SQUARE, (4, 4), "linear"), {}),
+    ("lax", "top_k", (X, 2), {}),
+    ("lax", "conv", (np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 2, 2), np.float32), (1, 1), "SAME"), {}),
+    ("lax.linalg", "cholesky", (SQUARE @ SQUARE.T,), {}),
+    ("nn", "dot_product_attention", (np.ones((1, 2, 1, 4), np.float32),) * 3, {}),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "args", "kwargs"), CALLS, ids=[f"{c[0]}.{c[1]}" for c in CALLS])
+def test_borrowed_functions_give_what_jax_gives(module: str, name: str, args: Any, kwargs: Any) -> None:
+    theirs = getattr(importlib.import_module(f"jax.{module}"), name)(*args, **kwargs)
+    parent, _, last = module.rpartition(".")
+    holder = getattr(importlib.import_module(f"minijax.{parent}"), last) if parent else getattr(mj, last)
+    ours = getattr(holder, name)(*map(jnp.asarray, args[:1]), *args[1:], **kwargs)
+    found, wanted = mj.tree.leaves(ours), jax.tree.leaves(theirs)
+    assert all(isinstance(x, mj.Array) for x in found)
+    assert [(x.dtype, x.weak_type) for x in found] == [(x.dtype, x.weak_type) for x in wanted]
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=2e-6, atol=2e-6)
+
+
+def test_borrowed_functions_are_transformed_and_watched() -> None:
+    x = jnp.asarray(SQUARE)
+    wanted = jax.grad(lambda a: rnp.linalg.det(a) ** 2)(SQUARE)
+    np.testing.assert_allclose(mj.jit(mj.grad(lambda a: jnp.linalg.det(a) ** 2))(x), wanted, rtol=2e-6)
+    assert "Borrowed from JAX" in (jnp.linalg.det.__doc__ or "")
+    assert str(mj.make_jaxpr(jnp.linalg.det)(x)) == str(jax.make_jaxpr(rnp.linalg.det)(SQUARE))
+
+
+def test_what_must_know_values_says_so_where_they_are_not() -> None:
+    assert jnp.unique(jnp.asarray(X)).shape == (3,)
+    with pytest.raises(jax.errors.ConcretizationTypeError, match="size"):
+        mj.jit(jnp.unique)(jnp.asarray(X))
+    assert mj.jit(lambda x: jnp.unique(x, size=3))(jnp.asarray(X)).shape == (3,)
+
+
+def test_indexers_and_classes() -> None:
+    np.testing.assert_array_equal(jnp.mgrid[0:3, 0:2], np.mgrid[0:3, 0:2])
+    np.testing.assert_array_equal(jnp.r_[jnp.asarray(X), 5.0], np.r_[X, 5.0])
+    assert jnp.s_[1:2, ...] == np.s_[1:2, ...]
+    assert mj.lax.FftType is jax.lax.FftType
+    with pytest.raises(AttributeError, match=r"gaussian_kde is a class.*from_jax"):
+        mj.scipy.stats.gaussian_kde  # noqa: B018
+
+
+if __name__ == "__main__":
+    for each in PUBLIC:
+        sys.stdout.write(f"{each}: {' '.join(public_names(each))}\n")
