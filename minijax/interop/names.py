@@ -18,8 +18,8 @@ from minijax import lax
 from minijax.core.array import Array
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
+from minijax.interop.borrowed import borrowed
 from minijax.interop.functions import from_jax
-from minijax.interop.programs import borrowed
 from minijax.interop.values import from_jax_value, jax_module, to_jax_value
 from minijax.numpy.types import ScalarMeta
 
