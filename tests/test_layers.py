@@ -62,7 +62,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.debug",
         "minijax.distributed",
         "minijax.experimental",
-        "minijax.flatten_util",
         "minijax.test_util",
         "minijax.tree",
         "minijax.tree_util",

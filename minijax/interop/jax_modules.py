@@ -1,0 +1,244 @@
+"""``jax`` and its modules as a package sees them that runs on minijax: minijax's names, under JAX's.
+
+A name that minijax lacks and JAX has can be imported; whatever is done with it raises an ImportError that names it. A
+name that JAX lacks too is refused as JAX refuses it, since packages ask so which JAX they have before them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any, NoReturn
+
+import minijax
+from minijax import errors
+from minijax.core import dtypes
+from minijax.core.array import LiteralArray
+from minijax.interop.written_on_jax import spec_of
+
+# Packages of minijax's own that are called like none or another of JAX's.
+_INTERNAL = frozenset(
+    {"api", "backend", "interop", "ipython_ext", "ir", "jacobians", "lowering", "pytree", "repl", "tools"}
+)
+_PUBLIC = re.compile(
+    r"\b([A-Za-z]\w*) as \1\b|^(?:def|class) ([A-Za-z]\w*)|^([A-Za-z]\w*)(?:: [\w.\[\], ]+)? = ", re.MULTILINE
+)
+
+
+class Missing:
+    """A name of JAX's that minijax lacks: whoever uses it is told so.
+
+    The body of a module may name it in an annotation, decorate with it and call it: what it makes of it is as missing
+    as the name, so that the rest of the module can be used.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.__name__ = self.__qualname__ = name.rpartition(".")[2]
+
+    def _refuse(self) -> NoReturn:
+        module, _, name = self._name.rpartition(".")
+        where = errors.source_line()
+        raise ImportError(f"minijax has no {self._name}, which {where} uses.{near(module, name)}", name=self._name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if sys._getframe(1).f_code.co_flags & inspect.CO_OPTIMIZED:  # a function's
+            self._refuse()
+        return Missing(self._name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        if sys._getframe(1).f_code.co_flags & inspect.CO_OPTIMIZED:
+            self._refuse()
+        return Missing(self._name)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
+        self._refuse()
+
+    def __bool__(self) -> bool:
+        self._refuse()
+
+    def __iter__(self) -> Any:
+        self._refuse()
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return False  # nothing of minijax's is what minijax does not have
+
+    def __getitem__(self, item: Any) -> Missing:
+        return self
+
+    def __or__(self, other: Any) -> Any:
+        return typing.Union[self, other]  # noqa: UP007  (only Union takes what is no type)
+
+    def __ror__(self, other: Any) -> Any:
+        return typing.Union[other, self]  # noqa: UP007
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which minijax lacks>"
+
+
+class JaxModule(ModuleType):
+    """A module of JAX's with what minijax has of it.
+
+    Args:
+      fullname: its name in ``sys.modules``.
+      name: its name as JAX's.
+    """
+
+    def __init__(self, fullname: str, name: str) -> None:
+        super().__init__(fullname, f"minijax in the place of {name}.")
+        self.__dict__["_name"] = name
+        self.__dict__["_twin"] = twin(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return [each for each in dir(self) if each[0] != "_"]
+        value = self._found(name)
+        self.__dict__[name] = value
+        return value
+
+    def _found(self, name: str) -> Any:
+        full = f"{self._name}.{name}"
+        if full in _VALUES:
+            return _VALUES[full]()
+        if name[:2] != "__":
+            value = getattr(self._twin, name, None)
+            if value is not None and not isinstance(value, ModuleType):
+                return value
+            if exists(full):
+                return importlib.import_module(f"{self.__name__}.{name}")
+            if name in jax_names(self._name):
+                return Missing(full)
+        raise AttributeError(f"module {self._name!r} has no attribute {name!r}.{near(self._name, name)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:2] != "__" and not isinstance(value, ModuleType):
+            raise AttributeError(f"{self._name}.{name} cannot be changed: minijax would not see it")
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_public(self._twin), *jax_names(self._name)})
+
+    def __repr__(self) -> str:
+        return f"<module {self._name!r}, which is minijax>"
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise what ``from jax import names`` raises for a name that there is not.
+
+        Python would look for it in ``sys.modules`` in the end.
+        """
+        for name in names:
+            if name != "*" and not hasattr(self, name):
+                said = f"cannot import name {name!r} from {self._name!r}.{near(self._name, name)}"
+                raise ImportError(said, name=self._name)
+
+
+def _public(module: ModuleType | None) -> list[str]:
+    return [] if module is None else [each for each in dir(module) if each[0] != "_"]
+
+
+def near(module: str, name: str) -> str:
+    """`` Did you mean jax.numpy.sin?`` for a name like one that there is, or nothing."""
+    close = difflib.get_close_matches(name, _public(twin(module)), 1)
+    return f" Did you mean {module}.{close[0]}?" if close else ""
+
+
+def no_module(name: str) -> str:
+    """What to say of a module that is not found."""
+    if name.partition(".")[0] != "jax":
+        return f"No module named {name!r}"
+    return f"No module named {name!r}: JAX or minijax has none"
+
+
+@functools.cache
+def twin(name: str) -> ModuleType | None:
+    """minijax's module for JAX's ``name``, or None."""
+    first, *rest = name.split(".")
+    if first != "jax" or (rest and rest[0] in _INTERNAL):
+        return None
+    module: ModuleType = minijax
+    for part in rest:
+        found = getattr(module, part, None)
+        if not isinstance(found, ModuleType):
+            try:
+                found = importlib.import_module(f"{module.__name__}.{part}")
+            except ModuleNotFoundError:
+                return None
+        if found.__name__.partition(".")[0] != "minijax":
+            return None
+        module = found
+    return module
+
+
+def exists(name: str) -> bool:
+    """Whether ``name`` is a module of JAX's. Of its private ones there is what ``_VALUES`` has, the rest is missing."""
+    return bool(_file(name))
+
+
+@functools.cache
+def _file(name: str) -> str:
+    """The file of a module of JAX's, or nothing."""
+    top, *rest = name.split(".")
+    spec = spec_of(top)
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        path = os.path.join(folder, *rest)
+        for file in (os.path.join(path, "__init__.py"), path + ".py"):
+            if os.path.isfile(file):
+                return file
+    return ""
+
+
+@functools.cache
+def jax_names(module: str) -> frozenset[str]:
+    """The public names of a module of JAX's, read from its file: importing jax costs most of a second."""
+    file = _file(module)
+    if not file:
+        return frozenset()
+    with open(file, encoding="utf-8") as opened:
+        found = _PUBLIC.findall(opened.read())
+    return frozenset(name for names in found for name in names if name)
+
+
+def _version() -> str:
+    """The version of JAX whose conventions minijax follows: the installed one's."""
+    file = _file("jax.version")
+    with open(file, encoding="utf-8") as opened:
+        return re.findall(r'^_version = "([^"]+)"', opened.read(), re.MULTILINE)[0]
+
+
+def _version_info() -> tuple[int, ...]:
+    return tuple(int(part) for part in _version().split(".")[:3])
+
+
+def api_boundary(fun: Any, **options: Any) -> Any:
+    """``fun``: what is above it in a traceback is not hidden here."""
+    return fun
+
+
+def register_exclusion(path: str) -> None:
+    """Nothing: no file is left out of tracebacks here."""
+
+
+# What minijax has in another module, or only as a package sees it. Of JAX's private names those that packages import.
+_VALUES: dict[str, Callable[[], Any]] = {
+    "jax.__version__": _version,
+    "jax.__version_info__": _version_info,
+    "jax.version.__version__": _version,
+    "jax.version.__version_info__": _version_info,
+    "jaxlib.__version__": _version,
+    "jaxlib.version.__version__": _version,
+    "jax._src.dispatch.wait_for_tokens": lambda: minijax.effects_barrier,
+    "jax._src.dtypes.TypePromotionError": lambda: dtypes.TypePromotionError,
+    "jax._src.literals.TypedNdArray": lambda: LiteralArray,
+    "jax._src.traceback_util.api_boundary": lambda: api_boundary,
+    "jax._src.traceback_util.register_exclusion": lambda: register_exclusion,
+}

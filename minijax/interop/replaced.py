@@ -1,0 +1,186 @@
+"""The packages that ``replacing_jax`` has loaded: ``minijax.interop.replaced.optax`` is Optax with minijax for JAX.
+
+Below this name Python's own import system finds what is written on JAX, in the files that it is installed in, and
+``jax`` itself (``jax_modules``). So reloading, pickling by module name and circular imports are Python's, and
+``sys.modules["optax"]`` is not touched. A module gets builtins of its own, in which ``__import__`` takes ``jax`` and
+``optax`` for what stands below this name: that goes for every import statement of it, whenever it runs. Its code is
+compiled from its file as it stands, so tracebacks and ``inspect`` have nothing to be told.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+)
+from types import ModuleType
+from typing import Any
+
+from minijax.interop import jax_modules
+from minijax.interop.written_on_jax import JAX, spec_of, written_on_jax
+
+PREFIX = __name__ + "."
+# The import system asks the finder that ``sys.path_importer_cache`` has for an entry of a ``__path__``. These entries
+# name no folder, so that nobody else finds a module of ours there and loads it with the real JAX.
+_MARK = "<minijax>"
+
+
+class _Loader(SourceFileLoader):
+    """Runs a module with builtins whose ``__import__`` is ours."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__["__builtins__"] = own_builtins()
+        super().exec_module(module)
+
+
+class _Folder(FileFinder):
+    """What is in a folder of a package."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_Loader, SOURCE_SUFFIXES))
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """As Python's own, with places of ours for what is below a package."""
+        return _placed(super().find_spec(fullname, target))
+
+
+class _Top:
+    """The packages themselves."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The package of this name, if it is written on JAX."""
+        name = fullname.removeprefix(PREFIX)
+        if name in JAX:
+            return _Jax().find_spec(fullname)
+        found = spec_of(name) if written_on_jax(name) else None
+        if found is None:
+            return None
+        if found.loader is None:  # folders without an __init__.py
+            spec = ModuleSpec(fullname, None, is_package=True)
+        elif found.has_location and found.origin and found.origin.endswith(tuple(SOURCE_SUFFIXES)):
+            loader = _Loader(fullname, found.origin)
+            made = importlib.util.spec_from_file_location(fullname, found.origin, loader=loader)
+            assert made is not None
+            spec = made
+        else:
+            raise ImportError(f"{name} is not loaded from a Python file, so minijax cannot take JAX's place in it")
+        spec.submodule_search_locations = found.submodule_search_locations
+        return _placed(spec)
+
+    def invalidate_caches(self) -> None:
+        """Nothing is kept here."""
+
+
+class _Jax:
+    """JAX's modules, as ``jax_modules`` makes them."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The module of this name, if JAX has it."""
+        name = fullname.removeprefix(PREFIX)
+        if not jax_modules.exists(name):
+            return None
+        spec = ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
+        spec.submodule_search_locations = [_JAX_PLACE]
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The stand-in."""
+        return jax_modules.JaxModule(spec.name, spec.name.removeprefix(PREFIX))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has no code."""
+
+    def invalidate_caches(self) -> None:
+        """Nothing is kept here."""
+
+
+def _place(folder: str, finder: Any) -> str:
+    entry = os.path.join(folder, _MARK)
+    sys.path_importer_cache.setdefault(entry, finder)
+    return entry
+
+
+def _placed(spec: ModuleSpec | None) -> ModuleSpec | None:
+    if spec is not None and spec.submodule_search_locations is not None:
+        folders = [folder.removesuffix(os.sep + _MARK) for folder in spec.submodule_search_locations]
+        spec.submodule_search_locations = [_place(folder, _Folder(folder)) for folder in folders]
+    return spec
+
+
+__path__ = [_place(os.path.splitext(os.path.abspath(__file__))[0], _Top())]
+_JAX_PLACE = _place(os.path.join(os.path.dirname(os.path.abspath(__file__)), "jax"), _Jax())
+
+
+# --- import statements
+# ------------------------------------------------------------------------------------------------------
+
+
+def replaced_import(
+    name: str,
+    globals: Mapping[str, object] | None = None,
+    locals: Mapping[str, object] | None = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+    python: Any = None,
+) -> Any:
+    """``builtins.__import__`` with minijax for JAX; ``python`` is what imports everything else."""
+    python = python or builtins.__import__
+    top = name.partition(".")[0]
+    if not level and top == "importlib":
+        python(name, globals, locals, (), 0)
+        return python(name, globals, locals, fromlist, 0) if fromlist and name != top else _importlib
+    if level or not written_on_jax(top):
+        return python(name, globals, locals, fromlist, level)
+    try:
+        module = python(PREFIX + name, None, None, tuple(fromlist or ()), 0)
+    except ModuleNotFoundError as error:
+        raise _not_found(error) from None
+    if not fromlist:
+        return sys.modules[PREFIX + top]
+    if isinstance(module, jax_modules.JaxModule):
+        module.check(fromlist)
+    return module
+
+
+def _not_found(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """The error that says which module is missing by the name that was asked for."""
+    name = error.name or ""
+    if not name.startswith(PREFIX):
+        return error
+    name = name.removeprefix(PREFIX)
+    return ModuleNotFoundError(jax_modules.no_module(name), name=name)
+
+
+def import_module(name: str, package: str | None = None) -> ModuleType:
+    """``importlib.import_module`` with minijax for JAX."""
+    if name.startswith(".") or not written_on_jax(name.partition(".")[0]):
+        return importlib.import_module(name, package)
+    replaced_import(name)
+    return sys.modules[PREFIX + name]
+
+
+class _Importlib(ModuleType):
+    """``importlib`` for a module that imports others by their names."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib, name)
+
+
+_importlib = _Importlib("importlib")
+_importlib.__dict__["import_module"] = import_module
+_own_builtins: dict[str, Any] = {}
+
+
+def own_builtins() -> dict[str, Any]:
+    """Python's builtins, with an ``__import__`` that takes ``jax`` for minijax."""
+    _own_builtins.update(vars(builtins), __import__=replaced_import)
+    return _own_builtins

@@ -1,0 +1,259 @@
+"""``replacing_jax``: packages written on JAX run on minijax, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import importlib
+import inspect
+import pickle
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minijax
+from minijax.interop.replacing import replacing_jax
+
+PACKAGE = {
+    "overjax/__init__.py": '''
+"""A package as there are many."""
+import sys
+import typing
+from overjax import layers as layers, late
+from overjax._src.base import State, grad_of
+from overjax._src.base import __version__
+if typing.TYPE_CHECKING:
+    from jax import Array
+try:
+    from jax.numpy import no_such_name
+except ImportError as error:
+    missing = str(error)
+''',
+    "overjax/_src/__init__.py": "",
+    "overjax/_src/base.py": """
+from typing import NamedTuple
+import jax
+import jax.numpy as jnp
+import numpy
+from .. import layers
+__version__ = jax.__version__
+
+
+class State(NamedTuple):
+    count: jax.Array
+
+
+def grad_of(f):
+    return jax.grad(f)
+
+
+def fails(x):
+    return jnp.dot(x, jnp.ones(x.shape[0] + 1))
+""",
+    "overjax/layers.py": """
+import jax.numpy
+from jax import lax, tree_util as tu
+
+
+def double(x):
+    return jax.numpy.sin(x) + lax.mul(x, x)
+""",
+    "overjax/late.py": '''
+import importlib
+
+
+def engines():
+    """What import statements that run late mean."""
+    import jax
+    from jax import numpy as jnp
+    import overjax._src.base as base
+    from overjax.later import after
+    return jax.jit, jnp.sin, importlib.import_module("jax.lax").mul, base, after
+''',
+    "overjax/later.py": "import jax.lax\nafter = jax.lax.add\n",
+    "onit.py": "import overjax\nState = overjax.State\n",
+    "besides.py": "'''Says import jax.'''\nimport json\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder on the path with packages on JAX."""
+    root = tmp_path_factory.mktemp("packages")
+    for name, text in PACKAGE.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    sys.path.insert(0, str(root))
+    importlib.invalidate_caches()
+    yield root
+    sys.path.remove(str(root))
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("overjax", "onit", "besides")]:
+        del sys.modules[name]
+    for name in [name for name in sys.modules if name.startswith("minijax.interop.replaced.o")]:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def ours(folder: Path) -> Any:
+    with replacing_jax():
+        import overjax
+    return overjax
+
+
+def test_all_import_statements_mean_minijax(ours: Any) -> None:
+    """Those of the package's other modules, in try and TYPE_CHECKING, and those that run later in functions."""
+    assert ours.layers.double(3.0) == minijax.numpy.sin(3.0) + 9
+    assert ours.grad_of(ours.layers.double)(2.0) == minijax.grad(ours.layers.double)(2.0)
+    jit, sin, mul, base, after = ours.late.engines()
+    assert (jit, sin, mul) == (minijax.jit, minijax.numpy.sin, minijax.lax.mul)
+    assert base is ours._src.base and after is minijax.lax.add
+    assert base.numpy is sys.modules["numpy"]
+    assert ours.missing == "cannot import name 'no_such_name' from 'jax.numpy'."
+    assert isinstance(ours.State(minijax.numpy.ones(3)).count, minijax.Array)
+
+
+def test_nothing_stays_changed(ours: Any) -> None:
+    """The real package is there before and after, and JAX's own modules are themselves."""
+    finders, hooks, python = list(sys.meta_path), list(sys.path_hooks), builtins.__import__
+    import overjax as real
+
+    names = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in ("jax", "overjax")}
+    with replacing_jax():
+        import overjax
+    assert overjax is ours and overjax is not real
+    import overjax as again
+
+    assert again is real and real.late.engines()[0].__module__.startswith("jax")
+    assert {name: sys.modules[name] for name in names} == names
+    assert (sys.meta_path, sys.path_hooks, builtins.__import__) == (finders, hooks, python)
+
+
+def test_blocks_nest_and_end_with_an_exception(ours: Any) -> None:
+    python = builtins.__import__
+    with pytest.raises(ZeroDivisionError):
+        with replacing_jax():
+            with replacing_jax():
+                import overjax as inner
+            import overjax as outer
+
+            assert inner is outer is ours
+            _ = 1 / 0
+    assert builtins.__import__ is python
+    import overjax
+
+    assert overjax is not ours
+
+
+def test_a_block_is_its_threads_and_its_files_own(ours: Any) -> None:
+    """Another thread, another task and another module import what they mean while a block is open."""
+    found: dict[str, Any] = {}
+
+    def elsewhere() -> None:
+        import overjax
+
+        found["thread"] = overjax
+
+    async def beside() -> None:
+        import overjax
+
+        found["task"] = overjax
+
+    async def tasks() -> None:
+        waiting = asyncio.create_task(beside())  # copies the context as it is before the block
+        with replacing_jax():
+            await asyncio.sleep(0)
+            await waiting
+            import overjax
+
+            found["own"] = overjax
+
+    with replacing_jax():
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        import overjax._src.base as base
+
+        code: dict[str, Any] = {}
+        exec("import onit", code)
+    asyncio.run(tasks())
+    assert found["thread"] is found["task"] is sys.modules["overjax"] is not ours
+    assert found["own"] is ours and base is ours._src.base
+    assert code["onit"].State is ours.State  # imports JAX through another package only
+
+
+def test_a_module_that_does_not_use_jax_is_not_loaded_twice(folder: Path) -> None:
+    with replacing_jax():
+        import json
+
+        import besides
+    assert besides is sys.modules["besides"] and json is sys.modules["json"]
+
+
+def test_import_errors_name_what_is_missing() -> None:
+    with replacing_jax():
+        with pytest.raises(ModuleNotFoundError, match=r"No module named 'jax\.no_such'"):
+            import jax.no_such  # type: ignore[import-not-found]
+        with pytest.raises(ModuleNotFoundError, match="No module named 'overjax.nothing'") as caught:
+            import overjax.nothing  # noqa: F401
+        with pytest.raises(ImportError, match=r"'sine' from 'jax\.numpy'\. Did you mean jax\.numpy\.sin\?"):
+            from jax.numpy import sine  # noqa: F401
+        import jax
+        from jax.sharding import Mesh as Mesh
+
+        with pytest.raises(AttributeError, match="'jax' has no attribute 'gradd'. Did you mean jax.grad?"):
+            _ = jax.gradd
+        with pytest.raises(AttributeError, match="cannot be changed"):
+            jax.grad = None
+    assert caught.value.name == "overjax.nothing"
+
+
+def test_lines_are_the_files(ours: Any, folder: Path) -> None:
+    """Tracebacks, ``inspect`` and the equations of a jaxpr point at the package's own files."""
+    assert inspect.getsource(ours.layers.double) == PACKAGE["overjax/layers.py"].split("\n\n\n")[1]
+    assert ours.__file__ == str(folder / "overjax/__init__.py")
+    with pytest.raises(TypeError) as caught:
+        ours._src.base.fails(minijax.numpy.ones(3))
+    frames = [frame for frame in traceback.extract_tb(caught.value.__traceback__) if "overjax" in frame.filename]
+    assert [(frame.filename, frame.line) for frame in frames] == [
+        (str(folder / "overjax/_src/base.py"), "return jnp.dot(x, jnp.ones(x.shape[0] + 1))")
+    ]
+    eqn = minijax.make_jaxpr(ours.layers.double)(1.0).eqns[0]
+    assert str(folder / "overjax/layers.py:7") in minijax.errors.summarize(eqn.source)
+
+
+def test_pickled_by_name_and_loaded_elsewhere(ours: Any, folder: Path, tmp_path: Path) -> None:
+    state = ours.State(minijax.numpy.arange(3))
+    back = pickle.loads(pickle.dumps(state))
+    assert type(back) is ours.State and back.count.tolist() == [0, 1, 2]
+    (tmp_path / "state").write_bytes(pickle.dumps(ours.State(3)))
+    code = "import pickle, sys; s = pickle.load(open(sys.argv[1], 'rb')); print(s, s.__module__, 'jax' in sys.modules)"
+    said = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "state")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": f"{folder}:{Path(minijax.__file__).parents[1]}"},
+    ).stdout
+    assert said == "State(count=3) minijax.interop.replaced.overjax._src.base False\n"
+
+
+def test_reloaded_it_is_still_on_minijax(ours: Any) -> None:
+    layers = importlib.reload(ours.layers)
+    assert layers is ours.layers and layers.lax.mul is minijax.lax.mul
+
+
+def test_packages_can_be_named(folder: Path) -> None:
+    """For what takes JAX's arrays and does not import JAX."""
+    with replacing_jax("plistlib_like"):
+        pass
+    (folder / "plistlib_like.py").write_text("def f(): return 1\n")
+    with replacing_jax("plistlib_like"):
+        import plistlib_like  # type: ignore[import-not-found]
+    assert plistlib_like.__name__ == "minijax.interop.replaced.plistlib_like"
+    assert "plistlib_like" not in sys.modules
