@@ -139,3 +139,7 @@ def __getattr__(name: str) -> Any:
     if name in _LATE:
         return importlib.import_module(f"minijax.{name}")
     raise AttributeError(f"module 'minijax' has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
+
 import pytest
 
 from minijax.repl import batch
@@ -118,3 +122,21 @@ def test_files(session, tmp_path, monkeypatch):
     assert texts(session, f"%export {tmp_path}/pages") == [f"{tmp_path}/pages/"]
     assert texts(session, "%step --file pa") == ["page.html", "pages/"]
     assert texts(session, "%export nowhere/x") == []
+
+
+def test_borrowed_names_are_told_apart_and_load_no_jax():
+    program = """
+        import sys
+        from minijax.repl import batch
+        from minijax.tools.session.namespace import initial_names
+        from minijax.tools.commands.completion import complete
+        session = batch.new_session(initial_names())
+        found = {each.text: each.kind for each in complete(session, "jnp.uni")}
+        assert found["unique"] == "borrowed from JAX", found
+        assert {each.text: each.kind for each in complete(session, "jnp.tensord")} == {"tensordot": "attribute"}
+        session.namespace["mj"] = sys.modules["minijax"]
+        assert "logpdf" in {each.text for each in complete(session, "mj.scipy.stats.norm.logp")}
+        assert not complete(session, "mj.nothing.of.")
+        assert "jax" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)

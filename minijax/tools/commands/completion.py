@@ -9,8 +9,10 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from minijax.core.lacking import names_of
 from minijax.core.named import NamedTuple
 from minijax.tools.commands.completion_words import FILES, WORDS, file_words, spec_words
 from minijax.tools.commands.table import COMMANDS
@@ -84,8 +86,10 @@ def python_completions(session: Session, before: str) -> list[Completion]:
         found = [Completion(word, len(prefix), "keyword") for word in keyword.kwlist if word.startswith(prefix)]
         found += _visible(names, prefix, "name")
         return found
-    value = _resolve(session, path)
-    return [] if value is UNKNOWN else _visible(static_names(value), prefix, "attribute")
+    value, module = _resolve(session, path)
+    known = set() if value is UNKNOWN else static_names(value)
+    borrowed = set(names_of(module)) - known if module else set()
+    return [*_visible(known, prefix, "attribute"), *_visible(borrowed, prefix, "borrowed from JAX")]
 
 
 def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
@@ -96,10 +100,20 @@ def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
     ]
 
 
-def _resolve(session: Session, path: list[str]) -> Any:
+def _resolve(session: Session, path: list[str]) -> tuple[Any, str]:
+    """What a dotted name stands for, and the name of the module of minijax's that it is, if it is one.
+
+    A module of minijax's that nobody has asked for yet is not imported: its name alone tells what it has.
+    """
     value = session.namespace.get(path[0], getattr(builtins, path[0], UNKNOWN))
+    module = _own_module(value)
     for name in path[1:]:
-        if value is UNKNOWN:
-            break
-        value = static_value(value, name)
-    return value
+        value = UNKNOWN if value is UNKNOWN else static_value(value, name)
+        module = f"{module}.{name}" if module and value is UNKNOWN else _own_module(value)
+    return value, module
+
+
+def _own_module(value: Any) -> str:
+    """The name of a module of minijax's; '' for anything else."""
+    name = vars(value).get("__name__", "") if type(value) is ModuleType else ""
+    return name if name.partition(".")[0] == "minijax" else ""
