@@ -131,7 +131,7 @@ def unload_ipython_extension(ipython: Any) -> None:
     importlib.import_module("minijax.ipython_ext").unload_ipython_extension(ipython)
 
 # Modules that few programs use: each is imported when it is asked for.
-_LATE = ("image", "interop", "ops", "random", "scipy")
+_LATE = ("flatten_util", "image", "interop", "ops", "random", "scipy")
 
 
 def __getattr__(name: str) -> Any:

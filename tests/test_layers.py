@@ -62,6 +62,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.debug",
         "minijax.distributed",
         "minijax.experimental",
+        "minijax.flatten_util",
         "minijax.test_util",
         "minijax.tree",
         "minijax.tree_util",

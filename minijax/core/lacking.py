@@ -39,15 +39,20 @@ def borrowing(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable
         whole = f"{module}.{name}"
         if names_of(whole):
             return _module(whole)
-        from minijax.interop import names
-
-        found = namespace[name] = names.borrowed_name(module, name)
+        found = namespace[name] = borrow(module, name)
         return found
 
     def module_dir() -> list[str]:
         return sorted({*namespace, *names_of(module)})
 
     return module_getattr, module_dir
+
+
+def borrow(module: str, name: str) -> Any:
+    """What JAX has under ``name`` in its module beside ``module`` of ours, as something of ours."""
+    from minijax.interop import names
+
+    return names.borrowed_name(module, name)
 
 
 def names_of(module: str) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from minijax import lax
+from minijax import errors, lax, numpy
 from minijax.core.array import Array
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
+from minijax.interop.borrowed import borrowed
 from minijax.interop.functions import from_jax
-from minijax.interop.programs import borrowed
 from minijax.interop.values import from_jax_value, jax_module, to_jax_value
 from minijax.numpy.types import ScalarMeta
 
@@ -85,12 +85,11 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
     def function(*args: Any, **kwargs: Any) -> Any:
         nonlocal needs_values
         args, kwargs = _for_jax(args), _for_jax(kwargs)
-        errors = jax_module("errors")
         all_known = _all_known(args, kwargs)
         if not needs_values or not all_known:
             try:
                 return _made_here(imported(*args, **kwargs), module)
-            except (errors.JAXTypeError, errors.JAXIndexError):
+            except _must_know():
                 if not all_known:
                     raise
                 needs_values = True
@@ -100,6 +99,12 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
     function.__doc__ = f"Borrowed from JAX: its program runs on minijax.\n\n{theirs.__doc__ or ''}"
     function.__dict__["borrowed_from"] = f"{jax_name(module)}.{name}"
     return function
+
+
+def _must_know() -> tuple[type[Exception], ...]:
+    """What JAX raises where a function asks for a value that it has not."""
+    theirs = jax_module("errors")
+    return theirs.JAXTypeError, theirs.JAXIndexError
 
 
 def _all_known(args: Any, kwargs: Any) -> bool:
@@ -128,7 +133,16 @@ def _for_jax(x: Any) -> Any:
         return jax_module().ShapeDtypeStruct(x.shape, x.dtype)
     if isinstance(x, enum.Enum) and type(x) is getattr(lax, type(x).__name__, None):
         return getattr(jax_module("lax"), type(x).__name__)[x.name]
-    return x
+    return _function_for_jax(x) if isinstance(x, types.FunctionType) else x
+
+
+def _function_for_jax(fun: types.FunctionType) -> Any:
+    """A public function of ours (``lax.add``, for a reduction) as JAX's of that name."""
+    if not errors.is_user_file(fun.__code__.co_filename):
+        for module in (lax, numpy):
+            if getattr(module, fun.__name__, None) is fun:
+                return getattr(jax_module(module.__name__.removeprefix(f"{PACKAGE}.")), fun.__name__)
+    return fun
 
 
 def _made_here(out: Any, module: str) -> Any:

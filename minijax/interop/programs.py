@@ -3,9 +3,8 @@
 In: a ``ClosedJaxpr`` of JAX's. Out: one of ours with the same types, equation by equation, each with the line of the
 user's program. Invariant: an equation is ours only if our primitive takes all its params and gives its types.
 
-A primitive that is not ours is *borrowed*: one of the same name and params whose rules are derived from JAX's, once for
-each signature. Evaluation and lowering are JAX's lowering; every other rule is a program that JAX traces and that is
-imported as any other. So the two mechanisms are one, and stand in one file.
+A primitive that is not ours is *borrowed* (``interop.borrowed``): one of the same name and params, with rules that are
+derived from JAX's.
 """
 
 from __future__ import annotations
@@ -17,27 +16,26 @@ from typing import Any
 import numpy as np
 
 from minijax import errors, lax
-from minijax.core import dtypes
-from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules, impl_rules
-from minijax.core.structural import UndefinedPrimal, Zero, zero_of
-from minijax.interop.signature import JaxCall, call_of
-from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of
-from minijax.interpreters.jvp import jvp_rules
-from minijax.interpreters.transpose import transpose_rules
-from minijax.interpreters.vmap import batching_rules
-from minijax.ir.evaluate import eval_closed
+from minijax.interop.values import aval_of, from_jax_value
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from minijax.lowering import bindings
-from minijax.lowering.lower import ModuleWriter, lowering_rules
-from minijax.lowering.text import FunctionWriter, mlir_type
+from minijax.lowering.lower import lowering_rules
 from minijax.ops import linear_solve
-from minijax.ops.call import compiled
 
 # rule(eqn, invars, outvars, source) -> equations, for primitives of JAX's whose equations are no calls of ours with the
 # same params; None: the equation is like any other. Filled by ``interop.special``.
 ImportRule = Callable[[Any, list[Any], list[Var], Any], "list[JaxprEqn] | None"]
 import_rules: dict[str, ImportRule] = {}
+
+# Makes our equation of one whose primitive is not ours; set by ``interop.borrowed``, which imports what it derives.
+borrow_eqn: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]
+
+
+def set_borrowing(make: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]) -> None:
+    """Install what makes our equation of one whose primitive is not ours."""
+    global borrow_eqn
+    borrow_eqn = make
+
 
 # Params of JAX's that ours lack: nothing is lost where they say nothing.
 _SAYING_NOTHING = ("accuracy", "out_dtype", "out_sharding", "sharding")
@@ -90,7 +88,7 @@ def import_eqn(eqn: Any, invars: list[Any], outvars: list[Var]) -> list[JaxprEqn
         params = _translated(eqn.params)
         if _fits(ours, params, invars, outvars):
             return [JaxprEqn(ours, invars, params, outvars, source)]
-    return [JaxprEqn(borrowed(eqn.primitive), invars, eqn.params, outvars, source)]
+    return [borrow_eqn(eqn, invars, outvars, source)]
 
 
 @functools.cache
@@ -171,201 +169,3 @@ def source_of(eqn: Any) -> Any:
             return code, offset
         library = library or (code, offset)
     return library
-
-
-# ------------------------------------------------------------------------------------------------ borrowed primitives
-
-
-class BorrowedPrimitive(Primitive):
-    """A primitive of JAX's among ours; ``theirs`` is JAX's own."""
-
-    multiple_results = True
-
-    def __init__(self, theirs: Any) -> None:
-        super().__init__(theirs.name)
-        self.theirs = theirs
-
-    def call(self, avals: Sequence[Any], params: dict[str, Any]) -> JaxCall:
-        """The call on operands of types ``avals``, with all that was derived for it."""
-        return call_of(self.theirs, params, list(map(spec_of, avals)))
-
-    def called(self, args: Sequence[Any], params: dict[str, Any]) -> JaxCall:
-        """The call on ``args``: arrays, or the unknown inputs of a linear function."""
-        return self.call([a.aval if type(a) is UndefinedPrimal else get_aval(a) for a in args], params)
-
-
-_borrowed: dict[Any, BorrowedPrimitive] = {}
-
-
-def borrowed(theirs: Any) -> BorrowedPrimitive:
-    """The primitive that stands for ``theirs`` among ours, with all its rules."""
-    found = _borrowed.get(theirs)
-    if found is None:
-        found = _borrowed[theirs] = BorrowedPrimitive(theirs)
-        abstract_rules[found] = functools.partial(borrowed_abstract, found)
-        impl_rules[found] = functools.partial(borrowed_impl, found)
-        lowering_rules[found] = functools.partial(borrowed_lower, found)
-        jvp_rules[found] = functools.partial(borrowed_jvp, found)
-        transpose_rules[found] = functools.partial(borrowed_transpose, found)
-        batching_rules[found] = functools.partial(borrowed_batch, found)
-    return found
-
-
-def borrowed_abstract(p: BorrowedPrimitive, *avals: Any, **params: Any) -> Any:
-    return list(map(aval_of, p.call(avals, params).out_specs))
-
-
-def borrowed_impl(p: BorrowedPrimitive, *args: Any, **params: Any) -> list[Any]:
-    call = p.called(args, params)
-
-    def make() -> Any:
-        ins = [Var(aval_of(spec)) for spec in call.specs]
-        outs = [Var(aval_of(spec)) for spec in call.out_specs]
-        closed = ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
-        return compiled(closed, p.name)
-
-    return call.derived("compiled", make)(*args)
-
-
-def _traced(call: JaxCall, key: Any, make: Callable[[], tuple[Any, list[Any]]]) -> ClosedJaxpr:
-    """The program of a rule of JAX's: ``make`` gives a function that applies it, and the types of its arguments."""
-
-    def trace() -> ClosedJaxpr:
-        fun, specs = make()
-        return without_sources(import_closed(jax_module().make_jaxpr(fun)(*specs), f"{key[0]}_of_{call.name}"))
-
-    return call.derived(key, trace)
-
-
-def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program that is a rule: its equations stand for that of the user's, and have no lines of their own."""
-    jaxpr = closed.jaxpr
-    return ClosedJaxpr(jaxpr.replace(eqns=[eqn.replace(source=None) for eqn in jaxpr.eqns]), closed.consts)
-
-
-def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """Primals, then the tangents of the perturbed ones, to the results, then the tangents of the inexact ones."""
-
-    def make() -> tuple[Any, list[Any]]:
-        jax = jax_module()
-        positions = [i for i, p in enumerate(perturbed) if p]
-
-        def fun(*values: Any) -> list[Any]:
-            primals, tangents = list(values[: len(perturbed)]), values[len(perturbed) :]
-
-            def of(*varied: Any) -> list[Any]:
-                full = list(primals)
-                for i, x in zip(positions, varied, strict=True):
-                    full[i] = x
-                return call.fun(*full)
-
-            outs, out_tangents = jax.jvp(of, tuple([primals[i] for i in positions]), tuple(tangents))
-            return [*outs, *[t for t in out_tangents if t.dtype != jax.dtypes.float0]]
-
-        return fun, [*call.specs, *[call.specs[i] for i in positions]]
-
-    return _traced(call, ("jvp", perturbed), make)
-
-
-def borrowed_jvp(p: BorrowedPrimitive, primals: Any, tangents: Any, **params: Any) -> Any:
-    call = p.called(primals, params)
-    program = jvp_program(call, tuple([type(t) is not Zero for t in tangents]))
-    results = eval_closed(program, *primals, *[t for t in tangents if type(t) is not Zero])
-    types = list(map(aval_of, call.out_specs))
-    found = iter(results[len(types) :])
-    return results[: len(types)], [next(found) if dtypes.is_inexact(a.dtype) else zero_of(a) for a in types]
-
-
-def borrowed_transpose(p: BorrowedPrimitive, cts: Any, *args: Any, **params: Any) -> list[Any]:
-    call = p.called(args, params)
-    linear = tuple([type(a) is UndefinedPrimal for a in args])
-    given = tuple([type(ct) is not Zero for ct in cts])
-
-    def make() -> tuple[Any, list[Any]]:
-        jax = jax_module()
-        known = [spec for spec, lin in zip(call.specs, linear, strict=True) if not lin]
-        unknown = [spec for spec, lin in zip(call.specs, linear, strict=True) if lin]
-
-        def fun(*values: Any) -> Any:
-            fixed, ct_values = values[: len(known)], iter(values[len(known) :])
-
-            def of(*unknowns: Any) -> list[Any]:
-                rest, varied = iter(fixed), iter(unknowns)
-                return call.fun(*[next(varied) if lin else next(rest) for lin in linear])
-
-            full = [
-                next(ct_values) if there else jax.numpy.zeros(spec.shape, spec.dtype)
-                for there, spec in zip(given, call.out_specs, strict=True)
-            ]
-            return jax.linear_transpose(of, *unknown)(full)
-
-        return fun, [*known, *[spec for there, spec in zip(given, call.out_specs, strict=True) if there]]
-
-    program = _traced(call, ("transpose", linear, given), make)
-    known_args = [a for a, lin in zip(args, linear, strict=True) if not lin]
-    found = iter(eval_closed(program, *known_args, *[ct for ct in cts if type(ct) is not Zero]))
-    return [next(found) if lin else None for lin in linear]
-
-
-def borrowed_batch(p: BorrowedPrimitive, args: Any, dims: Any, **params: Any) -> Any:
-    jax = jax_module()
-    avals = [get_aval(a) for a in args]
-    size = next(a.shape[d] for a, d in zip(avals, dims, strict=True) if d is not None)
-    each = [
-        a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :]) for a, d in zip(avals, dims, strict=True)
-    ]
-    call = p.call(each, params)
-    program = _traced(
-        call, ("vmap", tuple(dims), size), lambda: (jax.vmap(call.fun, in_axes=tuple(dims)), list(map(spec_of, avals)))
-    )
-    return eval_closed(program, *args), [0] * len(call.out_specs)
-
-
-# ------------------------------------------------------------------------------------------------ lowering
-
-
-def borrowed_lower(
-    p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, *names: str, **params: Any
-) -> Any:
-    symbol = _function(ctx.module, p.call(avals, params))
-    ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
-    return ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
-
-
-def _function(module: ModuleWriter, call: JaxCall) -> str:
-    """The symbol of the private function that JAX's lowering of ``call`` is in ``module``."""
-    known = module.authored.get(call)
-    if known is None:
-        known = module.authored[call] = _spliced(module, call)
-    return known
-
-
-def _spliced(module: ModuleWriter, call: JaxCall) -> str:
-    """Write JAX's lowering of ``call`` into ``module``, its functions under names that nobody has."""
-    jax, ir = jax_module(), bindings.ir()
-
-    def lower() -> str:
-        # unused operands would vanish from the signature otherwise
-        stablehlo = jax.jit(call.fun, keep_unused=True).lower(*call.specs).compiler_ir("stablehlo")
-        return stablehlo.operation.get_asm(enable_debug_info=False)
-
-    text = call.derived("lowered", lower)
-    main = ""
-    with bindings.make_context():
-        theirs = ir.Module.parse(text)
-        for op in theirs.body.operations:
-            old = ir.StringAttr(op.attributes["sym_name"]).value
-            new = module.unique(call.name if old == "main" else old)
-            if new != old:
-                ir.SymbolTable.replace_all_symbol_uses(old, new, theirs.operation)
-                ir.SymbolTable.set_symbol_name(op.operation, new)
-            if old == "main":
-                main = new
-                op.attributes["sym_visibility"] = ir.StringAttr.get("private")
-            for name in ("arg_attrs", "res_attrs"):
-                if name in op.attributes:
-                    del op.attributes[name]
-        for op in theirs.body.operations:
-            asm = op.operation.get_asm(use_local_scope=True)
-            module.functions.append("\n".join(f"  {line}" for line in asm.splitlines()))
-    return main

@@ -1,7 +1,7 @@
-"""One primitive of JAX's at one signature: a function of JAX arrays, its types, and its lowering.
+"""One primitive of JAX's at one signature: a function of JAX arrays, its types, and what was derived for it.
 
 In: a primitive of JAX's (or a third party's) with the params of an equation, and the types of the operands. Out: what
-any rule that is derived from JAX's needs. Each signature exists once, and remembers what was derived for it.
+any rule that is derived from JAX's needs. ``interop.borrowed`` keeps each signature once.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.config import x64_enabled
-from minijax.interop.values import jax_module, spec_of
+from minijax.core.avals import ShapedArray
+from minijax.interop.values import aval_of, jax_module, spec_of
 
-# Beyond this many signatures what was derived is forgotten, all at once.
-MAX_SIGNATURES = 4096
+# The names and sizes of mapped axes, outermost first.
+Axes = Sequence[tuple[Any, int]]
 
 
 class JaxCall:
@@ -23,58 +24,62 @@ class JaxCall:
       name: the primitive's.
       fun: the call: ``fun(*arrays) -> list``.
       specs: the types of the operands, as JAX's ``ShapeDtypeStruct``.
+      axes: the mapped axes that the call may name.
       x64: whether JAX computes with 64 bits here.
       memo: what was derived: programs of rules by (rule, how the operands are transformed), the lowering.
     """
 
-    def __init__(self, name: str, fun: Callable[..., list[Any]], specs: Sequence[Any], x64: bool) -> None:
+    def __init__(self, name: str, fun: Callable[..., list[Any]], specs: Sequence[Any], axes: Axes = ()) -> None:
         self.name = name
         self.fun = fun
         self.specs = list(specs)
-        self.x64 = x64
+        self.axes = list(axes)
+        # an operand of 64 bits may have been made while they were enabled; JAX would narrow it
+        self.x64 = x64_enabled() or any(is_wide(spec.dtype) for spec in self.specs)
         self.memo: dict[Any, Any] = {}
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
         """``make()``, run once for ``key`` while JAX has the precision that the call has."""
-        if key not in self.memo:
-            with jax_module().enable_x64(self.x64):
-                self.memo[key] = make()
-        return self.memo[key]
+        try:
+            return self.memo[key]
+        except KeyError:
+            pass
+        with jax_module().enable_x64(self.x64):
+            found = self.memo[key] = make()
+        return found
+
+    def traced(self, fun: Callable[..., Any], specs: Sequence[Any], axes: Axes = ()) -> Any:
+        """JAX's ``ClosedJaxpr`` of ``fun``, inside the axes of the call and ``axes``. Used in ``derived`` only."""
+        return jax_module().make_jaxpr(fun, axis_env=[*self.axes, *axes])(*specs)
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        """The types of the results."""
+        return self.derived("types", lambda: list(map(aval_of, self.traced(self.fun, self.specs).out_avals)))
 
     @property
     def out_specs(self) -> list[Any]:
-        """The types of the results."""
-        return self.derived("types", lambda: list(map(spec_of, jax_module().eval_shape(self.fun, *self.specs))))
+        """The types of the results, as JAX's."""
+        return list(map(spec_of, self.out_avals))
 
     def __repr__(self) -> str:
         return self.name
 
 
-_calls: dict[Any, JaxCall] = {}
+def is_wide(dtype: Any) -> bool:
+    """Whether arrays have this dtype only where 64 bits are enabled."""
+    name = str(dtype)
+    return name in ("float64", "int64", "uint64", "complex128")
 
 
-def call_of(primitive: Any, params: dict[str, Any], specs: Sequence[Any]) -> JaxCall:
-    """The call of ``primitive`` with ``params`` on operands of types ``specs``; the same object for the same call."""
-    types = tuple([(s.shape, s.dtype, bool(s.weak_type)) for s in specs])
-    x64 = x64_enabled()
-    key: Any = (primitive, tuple(sorted(params.items(), key=lambda item: item[0])), types, x64)
-    try:
-        found = _calls.get(key)
-    except TypeError:  # a parameter has no hash
-        return _new(primitive, params, specs, x64)
-    if found is None:
-        if len(_calls) >= MAX_SIGNATURES:
-            _calls.clear()
-        found = _calls[key] = _new(primitive, params, specs, x64)
-    return found
+def primitive_call(primitive: Any, params: dict[str, Any], avals: Sequence[Any], axes: Axes = ()) -> JaxCall:
+    """The call of ``primitive``, JAX's, with ``params`` on operands of types ``avals``."""
 
-
-def _new(primitive: Any, params: dict[str, Any], specs: Sequence[Any], x64: bool) -> JaxCall:
     def fun(*arrays: Any) -> list[Any]:
         out = primitive.bind(*arrays, **params)
         return list(out) if primitive.multiple_results else [out]
 
-    return JaxCall(primitive.name, fun, specs, x64)
+    return JaxCall(primitive.name, fun, list(map(spec_of, avals)), axes)
 
 
 def equation_call(eqn: Any) -> JaxCall:
@@ -87,4 +92,4 @@ def equation_call(eqn: Any) -> JaxCall:
         debug_info=empty.debug_info._replace(arg_names=None, result_paths=None),
     )  # fmt: skip
     run = core.jaxpr_as_fun(core.ClosedJaxpr(one, ()))
-    return JaxCall(eqn.primitive.name, lambda *xs: list(run(*xs)), [spec_of(v.aval) for v in invars], x64_enabled())
+    return JaxCall(eqn.primitive.name, lambda *xs: list(run(*xs)), [spec_of(v.aval) for v in invars])

@@ -14,14 +14,8 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.named import NamedTuple
 from minijax.core.structural import instantiate_zeros, zero_of
-from minijax.interop.programs import (
-    import_closed,
-    import_once,
-    import_rules,
-    jvp_program,
-    our_primitives,
-    without_sources,
-)
+from minijax.interop.borrowed import jvp_program, without_sources
+from minijax.interop.programs import import_closed, import_once, import_rules, our_primitives
 from minijax.interop.signature import JaxCall, equation_call
 from minijax.interop.values import aval_of, jax_module, spec_of
 from minijax.ir.evaluate import eval_closed

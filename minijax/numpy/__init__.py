@@ -37,6 +37,7 @@ from minijax.numpy import linalg, types
 from minijax.numpy import operators as _operators
 from minijax.numpy.creation import *
 from minijax.numpy.einsum import *
+from minijax.numpy.functional import *
 from minijax.numpy.index_update import *
 from minijax.numpy.linear import *
 from minijax.numpy.manipulation import *

@@ -15,6 +15,7 @@ from minijax.api.custom_jvp import custom_jvp
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import as_array
+from minijax.core.lacking import borrow
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
@@ -402,10 +403,10 @@ def where(
     """Elements of ``x`` where ``condition`` is true, of ``y`` elsewhere; the three broadcast against each
     other.
 
-    The form with one argument, whose result's shape depends on values, is not supported.
+    With one argument, the indices where it is true: ``nonzero(condition, size=size, fill_value=fill_value)``.
     """
     if x is None and y is None:
-        raise NotImplementedError("jnp.where with one argument is not supported; give both x and y")
+        return borrow("minijax.numpy", "nonzero")(condition, size=size, fill_value=fill_value)
     check_array_like("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError("size and fill_value arguments cannot be used in three-term where function.")

@@ -71,6 +71,8 @@ SQUARE = np.array([[2.0, 0.5], [0.25, 1.0]], np.float32)
 CALLS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("numpy", "unique", (X,), {}),
     ("numpy", "nonzero", (X > 1,), {}),
+    ("numpy", "where", (X > 1,), {}),
+    ("numpy", "where", (X > 1,), {"size": 5, "fill_value": 9}),
     ("numpy", "histogram", (X,), {"bins": 3}),
     ("numpy", "percentile", (X, 30), {"axis": 0}),
     ("numpy", "polyfit", (X, X, 1), {}),
@@ -118,8 +120,10 @@ def test_what_must_know_values_says_so_where_they_are_not() -> None:
     assert mj.jit(lambda x: jnp.unique(x, size=3))(jnp.asarray(X)).shape == (3,)
 
 
-def test_indexers_and_classes() -> None:
+def test_indexers_functions_of_functions_and_classes() -> None:
     np.testing.assert_array_equal(jnp.mgrid[0:3, 0:2], np.mgrid[0:3, 0:2])
+    windows = mj.lax.reduce_window(jnp.asarray(SQUARE), 0.0, mj.lax.add, (2, 1), (1, 1), "VALID")
+    np.testing.assert_array_equal(windows, SQUARE.sum(0, keepdims=True))
     np.testing.assert_array_equal(jnp.r_[jnp.asarray(X), 5.0], np.r_[X, 5.0])
     assert jnp.s_[1:2, ...] == np.s_[1:2, ...]
     assert mj.lax.FftType is jax.lax.FftType

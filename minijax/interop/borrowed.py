@@ -1,0 +1,370 @@
+"""Borrowed primitives: those of JAX's, or of a third party's, that are not ours.
+
+In: a primitive of JAX's. Out: one of ours with the same name and params, all of whose rules are derived from JAX's,
+once for each signature. Evaluation and lowering are JAX's lowering, spliced into our text; every other rule is a
+program that JAX traces, and that is imported as any other. Invariant: a derived program has no source lines, for it
+stands for the equation whose rule it is, and what it does is ascribed to that one's line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.lists import partition
+from minijax.core.primitive import abstract_rules, impl_rules
+from minijax.core.rules import Rule
+from minijax.core.structural import UndefinedPrimal, Zero, zero_of
+from minijax.core.trace import state
+from minijax.interop.origins import abstract_rule, batching_rule, jvp_rule, lowering_rule, transpose_rule
+from minijax.interop.programs import import_closed, import_once, set_borrowing
+from minijax.interop.signature import Axes, JaxCall, primitive_call
+from minijax.interop.values import aval_of, jax_module, spec_of
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.named_axes import AxisPrimitive, axis_users
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import AxisData, axis_rules
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.lowering import bindings
+from minijax.lowering.foreign import lowering_platform
+from minijax.lowering.lower import ModuleWriter, lowering_rules
+from minijax.lowering.text import FunctionWriter, mlir_type
+from minijax.ops.call import compiled
+
+# Beyond this many signatures of one primitive, what was derived for them is forgotten, all at once.
+MAX_SIGNATURES = 1024
+
+
+class BorrowedPrimitive(AxisPrimitive):
+    """A primitive of JAX's among ours; ``theirs`` is JAX's own."""
+
+    # types depend on the precision that JAX computes with, and params may hold programs: see ``calls``
+    keeps_signatures = False
+
+    def __init__(self, theirs: Any) -> None:
+        super().__init__(theirs.name, theirs.multiple_results)
+        self.theirs = theirs
+        self.calls: dict[Any, JaxCall] = {}
+
+    def call(self, avals: Sequence[Any], params: dict[str, Any]) -> JaxCall:
+        """The call on operands of types ``avals``, with all that was derived for it; the same for the same types."""
+        axes = self.axes(params) if state.axis_env else ()
+        key: Any = (*avals, x64_enabled(), axes, *params.items())
+        try:
+            found = self.calls.get(key)
+        except TypeError:  # a param has no hash: it is known by its identity, and kept with the call
+            key = (*avals, x64_enabled(), axes, *[(name, _identity(x)) for name, x in params.items()])
+            found = self.calls.get(key)
+        return self._new(key, avals, params, axes) if found is None else found
+
+    def _new(self, key: Any, avals: Sequence[Any], params: dict[str, Any], axes: Axes) -> JaxCall:
+        # what holds a program dies with it, not with the table
+        home = next((x.memo for x in params.values() if type(x) is ClosedJaxpr), self.calls)
+        key = (self, *key) if home is not self.calls else key
+        found = home.get(key)
+        if found is None:
+            if home is self.calls and len(home) >= MAX_SIGNATURES:
+                home.clear()
+            found = home[key] = primitive_call(self.theirs, params_of_jax(params), avals, axes)
+        return found
+
+    def called(self, args: Sequence[Any], params: dict[str, Any]) -> JaxCall:
+        """The call on ``args``: arrays, or the unknown inputs of a linear function."""
+        return self.call([a.aval if type(a) is UndefinedPrimal else get_aval(a) for a in args], params)
+
+    def given(self, outs: list[Any]) -> Any:
+        """The results as a rule gives them: those of a primitive with one are no list."""
+        return outs if self.multiple_results else outs[0]
+
+    def axes(self, params: dict[str, Any]) -> Axes:
+        """The mapped axes here that a call names, with their sizes."""
+        names = self.names_axes(params)
+        return tuple([axis for axis in state.axis_env if axis[0] in names])
+
+    def names_axes(self, params: dict[str, Any]) -> frozenset[Any]:
+        """The names of mapped axes among the params."""
+        names = [params.get("axis_name"), params.get("axes"), params.get("axis_names")]
+        flat = [n for name in names for n in (name if isinstance(name, (tuple, list, frozenset)) else (name,))]
+        return frozenset(n for n in flat if n is not None and not isinstance(n, int))
+
+
+def _identity(x: Any) -> Any:
+    try:
+        hash(x)
+    except TypeError:
+        return id(x)
+    return x
+
+
+def params_of_jax(params: dict[str, Any]) -> dict[str, Any]:
+    """The params of an equation of a borrowed primitive as JAX knows them: with its own programs."""
+
+    def back(value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(map(back, value))
+        if type(value) is ClosedJaxpr:
+            return value.memo["theirs"]
+        return value
+
+    return {name: back(value) for name, value in params.items()}
+
+
+def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:
+    """The params of an equation of JAX's as those of a borrowed primitive: with programs of ours."""
+
+    def ours(value: Any) -> Any:
+        kind = type(value)
+        if kind is tuple:
+            return tuple(map(ours, value))
+        if kind.__name__ in ("ClosedJaxpr", "Jaxpr") and kind.__module__.startswith("jax"):
+            closed = import_once(value)
+            closed.memo["theirs"] = value
+            return closed
+        return value
+
+    return {name: ours(value) for name, value in params.items()}
+
+
+# ------------------------------------------------------------------------------------------------ rules
+
+
+class DerivedRule:
+    """A rule of a borrowed primitive's: ``derive`` applied to it, shown as ``theirs``, which finds JAX's rule."""
+
+    def __init__(self, primitive: BorrowedPrimitive, derive: Rule, theirs: Callable[[Any], Any]) -> None:
+        self.primitive = primitive
+        self.derive = derive
+        self.theirs = theirs
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return self.derive(self.primitive, *args, **params)
+
+
+_borrowed: dict[Any, BorrowedPrimitive] = {}
+
+
+def borrowed(theirs: Any) -> BorrowedPrimitive:
+    """The primitive that stands for ``theirs`` among ours, with all its rules."""
+    found = _borrowed.get(theirs)
+    if found is None:
+        found = _borrowed[theirs] = BorrowedPrimitive(theirs)
+        abstract_rules[found] = DerivedRule(found, borrowed_abstract, abstract_rule)
+        impl_rules[found] = DerivedRule(found, borrowed_impl, lowering_rule)
+        lowering_rules[found] = DerivedRule(found, borrowed_lower, lowering_rule)
+        jvp_rules[found] = DerivedRule(found, borrowed_jvp, jvp_rule)
+        transpose_rules[found] = DerivedRule(found, borrowed_transpose, transpose_rule)
+        axis_rules[found] = DerivedRule(found, borrowed_batch, batching_rule)
+        axis_users[found] = found.names_axes
+    return found
+
+
+def borrow_eqn(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> JaxprEqn:
+    """Our equation for one of JAX's whose primitive is not ours."""
+    return JaxprEqn(borrowed(eqn.primitive), invars, params_of_ours(eqn.params), outvars, source)
+
+
+set_borrowing(borrow_eqn)
+
+
+def borrowed_abstract(p: BorrowedPrimitive, *avals: Any, **params: Any) -> Any:
+    return p.given(p.call(avals, params).out_avals)
+
+
+def borrowed_impl(p: BorrowedPrimitive, *args: Any, **params: Any) -> Any:
+    call = p.called(args, params)
+    try:
+        program, _ = call.memo["program"]
+    except KeyError:
+        program, _ = call.derived("program", lambda: _program(p, call, params))
+    return p.given(program(*args))
+
+
+def _program(p: BorrowedPrimitive, call: JaxCall, params: dict[str, Any]) -> tuple[Any, ClosedJaxpr]:
+    """The compiled program of a call, and what it was compiled from."""
+    ins, outs = list(map(Var, map(aval_of, call.specs))), list(map(Var, call.out_avals))
+    closed = ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
+    return compiled(closed, p.name), closed
+
+
+def _rule_program(call: JaxCall, key: Any, fun: Callable[..., Any], specs: list[Any], axes: Axes = ()) -> ClosedJaxpr:
+    """The program of a rule of JAX's: ``fun`` applies it to arguments of types ``specs``."""
+    name = f"{key[0]}_of_{call.name}"
+    return call.derived(key, lambda: without_sources(import_closed(call.traced(fun, specs, axes), name)))
+
+
+def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """A program that is a rule: its equations stand for that of the user's, and have no lines of their own."""
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, tuple):
+            bared = map(bare, value)
+            return type(value)(*bared) if hasattr(value, "_fields") else tuple(bared)
+        if type(value) is ClosedJaxpr:
+            return without_sources(value)
+        return opened(value) if type(value) is Jaxpr else value
+
+    def opened(jaxpr: Jaxpr) -> Jaxpr:
+        eqns = [
+            eqn.replace(source=None, params={name: bare(value) for name, value in eqn.params.items()})
+            for eqn in jaxpr.eqns
+        ]
+        return jaxpr.replace(eqns=eqns)
+
+    if "bare" not in closed.memo:
+        made = closed.memo["bare"] = ClosedJaxpr(opened(closed.jaxpr), closed.consts)
+        if "theirs" in closed.memo:
+            made.memo["theirs"] = closed.memo["theirs"]
+    return closed.memo["bare"]
+
+
+def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
+    """Primals, then the tangents of the perturbed ones, to the results, then the tangents of the inexact ones."""
+    positions = [i for i, p in enumerate(perturbed) if p]
+
+    def jvp_rule_of_jax(*values: Any) -> list[Any]:
+        jax = jax_module()
+        primals, tangents = list(values[: len(perturbed)]), values[len(perturbed) :]
+
+        def of(*varied: Any) -> list[Any]:
+            full = list(primals)
+            for i, x in zip(positions, varied, strict=True):
+                full[i] = x
+            return call.fun(*full)
+
+        outs, out_tangents = jax.jvp(of, tuple([primals[i] for i in positions]), tuple(tangents))
+        return [*outs, *[t for t in out_tangents if t.dtype != jax.dtypes.float0]]
+
+    specs = [*call.specs, *[call.specs[i] for i in positions]]
+    return _rule_program(call, ("jvp", perturbed), jvp_rule_of_jax, specs)
+
+
+def borrowed_jvp(p: BorrowedPrimitive, primals: Any, tangents: Any, **params: Any) -> Any:
+    call = p.called(primals, params)
+    perturbed = tuple([type(t) is not Zero and dtypes.is_inexact(get_aval(t).dtype) for t in tangents])
+    results = eval_closed(jvp_program(call, perturbed), *primals, *itertools.compress(tangents, perturbed))
+    n = len(call.out_avals)
+    found = iter(results[n:])
+    out_tangents = [next(found) if dtypes.is_inexact(a.dtype) else zero_of(a) for a in call.out_avals]
+    return p.given(results[:n]), p.given(out_tangents)
+
+
+def borrowed_transpose(p: BorrowedPrimitive, cts: Any, *args: Any, **params: Any) -> list[Any]:
+    call = p.called(args, params)
+    cts = cts if p.multiple_results else [cts]
+    linear = tuple([type(a) is UndefinedPrimal for a in args])
+    given = tuple([type(ct) is not Zero for ct in cts])
+    known, unknown = partition(linear, call.specs)
+
+    def transpose_rule_of_jax(*values: Any) -> Any:
+        jax = jax_module()
+        fixed, ct_values = values[: len(known)], iter(values[len(known) :])
+
+        def of(*unknowns: Any) -> list[Any]:
+            rest, varied = iter(fixed), iter(unknowns)
+            return call.fun(*[next(varied) if lin else next(rest) for lin in linear])
+
+        full = [
+            next(ct_values) if there else jax.numpy.zeros(spec.shape, spec.dtype)
+            for there, spec in zip(given, call.out_specs, strict=True)
+        ]
+        return jax.linear_transpose(of, *unknown)(full)
+
+    specs = [*known, *itertools.compress(call.out_specs, given)]
+    program = _rule_program(call, ("transpose", linear, given), transpose_rule_of_jax, specs)
+    found = iter(eval_closed(program, *partition(linear, args)[0], *itertools.compress(cts, given)))
+    return [next(found) if lin else None for lin in linear]
+
+
+def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, **params: Any) -> Any:
+    avals = [get_aval(a) for a in args]
+    each = [
+        a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :]) for a, d in zip(avals, dims, strict=True)
+    ]
+    call = p.call(each, params)
+    # a name that the call does not use makes no other program
+    named = {"axis_name": axis.name} if axis.name in p.names_axes(params) else {}
+
+    def batching_rule_of_jax(*values: Any) -> list[Any]:
+        jax = jax_module()
+        # the axis has its size also where no operand has it
+        along = jax.numpy.zeros(axis.size, bool)
+        return jax.vmap(lambda _, *xs: call.fun(*xs), in_axes=(0, *dims), **named)(along, *values)
+
+    key = ("vmap", tuple(dims), axis.size, *named.values())
+    program = _rule_program(call, key, batching_rule_of_jax, list(map(spec_of, avals)))
+    outs = eval_closed(program, *args)
+    return p.given(outs), p.given([0] * len(outs))
+
+
+# ------------------------------------------------------------------------------------------------ lowering
+
+
+def borrowed_lower(
+    p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, *names: str, **params: Any
+) -> Any:
+    symbol = _function(ctx.module, p.call(avals, params))
+    ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
+    return p.given(ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals)))
+
+
+def _function(module: ModuleWriter, call: JaxCall) -> str:
+    """The symbol of the private function that JAX's lowering of ``call`` is in ``module``; written at the first use."""
+    known = module.authored.get(call)
+    if known is None:
+        functions = _lowered(call, lowering_platform(module))
+        symbols = {mark: module.unique(name) for mark, name, _ in functions}
+        for _, _, text in functions:
+            module.functions.append(re.sub(_MARK, lambda found: symbols[found[0]], text))
+        known = module.authored[call] = symbols[functions[0][0]]
+    return known
+
+
+# What stands for a function's symbol until it is spliced into a module.
+_MARK = r"\bborrowed_\d+_function\b"
+# Custom calls into Python: the function is not in the text.
+_INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
+
+
+def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]]:
+    """JAX's lowering of ``call``: its functions, the called one first; of each its mark, its name and its text."""
+
+    def lower() -> list[tuple[str, str, str]]:
+        # unused operands would vanish from the signature otherwise
+        traced = jax_module().jit(call.fun, keep_unused=True).trace(*call.specs)
+        module = traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
+        text = module.operation.get_asm(enable_debug_info=False)
+        if _INTO_PYTHON.search(text):
+            raise NotImplementedError(
+                f"{call.name} calls Python when it runs: JAX's lowering holds a callback, which cannot be taken over. "
+                "Use minijax.pure_callback."
+            )
+        return _functions(call.name, text)
+
+    return call.derived(("lowered", platform), lower)
+
+
+def _functions(name: str, text: str) -> list[tuple[str, str, str]]:
+    ir = bindings.ir()
+    found = []
+    with bindings.make_context():
+        module = ir.Module.parse(text)
+        for i, op in enumerate(module.body.operations):
+            symbol, mark = ir.StringAttr(op.attributes["sym_name"]).value, f"borrowed_{i}_function"
+            ir.SymbolTable.replace_all_symbol_uses(symbol, mark, module.operation)
+            ir.SymbolTable.set_symbol_name(op.operation, mark)
+            op.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            for attributes in ("arg_attrs", "res_attrs"):
+                if attributes in op.attributes:
+                    del op.attributes[attributes]
+            found.append((mark, symbol, op.operation))
+        # the text comes after all renaming: each may call any other
+        texts = [(mark, symbol, op.get_asm(use_local_scope=True)) for mark, symbol, op in found]
+    indented = [(mark, symbol, "\n".join(f"  {line}" for line in asm.splitlines())) for mark, symbol, asm in texts]
+    indented.sort(key=lambda each: each[1] != "main")
+    return [(mark, name if symbol == "main" else symbol, asm) for mark, symbol, asm in indented]

@@ -1,0 +1,72 @@
+"""The programs on minijax beside JAX: what each is to give, and whether it does."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+from tests.ecosystem.programs import NEEDS
+
+# Evaluated operation by operation on NumPy, and compiled as one program.
+EAGER, COMPILED = 2e-6, 3e-7
+
+
+def program(name: str) -> Any:
+    """``file.function`` of ``programs/``; the test is skipped where a library is not installed."""
+    file, function = name.split(".")
+    for library in NEEDS[file]:
+        pytest.importorskip(library, reason=f"{library} is not installed: pip install -e '.[test-ecosystem]'")
+    return getattr(importlib.import_module(f"tests.ecosystem.programs.{file}"), function)
+
+
+@functools.cache
+def expected(name: str) -> SimpleNamespace:
+    """JAX's ``value``, ``grad`` and ``vmap`` of a program, from one compilation; None for what it has not."""
+    fun = program(name)
+    example = fun.example
+    arguments = example.arguments()
+    if example.whole:
+        return SimpleNamespace(value=fun(*arguments), grad=None, vmap=None)
+    batch, axes = example.batched() if example.batch is not None else ((), ())
+
+    @jax.jit
+    def parts(arguments: Any, batch: Any) -> Any:
+        return (
+            fun(*arguments),
+            None if example.grad is None else jax.grad(fun, example.grad)(*arguments),
+            None if example.batch is None else jax.vmap(fun, axes)(*batch),
+        )
+
+    value, grad, vmap = parts(arguments, batch)
+    return SimpleNamespace(value=value, grad=grad, vmap=vmap)
+
+
+def assert_near(ours: Any, theirs: Any, error: float) -> None:
+    """Equal trees of arrays of equal types, whose numbers differ by at most ``error`` of the largest of a leaf."""
+    our_leaves, our_tree = jax.tree_util.tree_flatten(ours, is_leaf=lambda x: isinstance(x, minijax.Array))
+    their_leaves, their_tree = jax.tree_util.tree_flatten(theirs)
+    assert our_tree == their_tree
+    for our, their in zip(our_leaves, their_leaves, strict=True):
+        if not isinstance(their, (jax.Array, np.ndarray, float, int)):
+            assert our is their  # what is no array is passed on
+            continue
+        mine, wanted = bits_of(our), bits_of(their)
+        assert (mine.dtype, mine.shape) == (wanted.dtype, wanted.shape)
+        if error == 0.0 or wanted.dtype.kind not in "fc":
+            np.testing.assert_array_equal(mine, wanted)
+        else:
+            size = max(1.0, float(np.abs(wanted).max(initial=0.0)))
+            np.testing.assert_allclose(mine, wanted, rtol=0.0, atol=error * size)
+
+
+def bits_of(leaf: Any) -> np.ndarray:
+    """The values of an array; of a key, its bits."""
+    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)

@@ -1,0 +1,76 @@
+"""What a program of ``programs/`` is tried with: its arguments, the one it is differentiated by, the one of a batch."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+
+class Example(NamedTuple):
+    """Set on a program by ``example``.
+
+    ``arguments()`` makes the arguments. ``grad`` is the argument whose gradient is taken (the program's result is a
+    scalar then; None: it has no gradient); ``batch`` is the argument of which ``jax.vmap`` maps the leading axis.
+    ``whole``: leaves of the arguments are no arrays, so that JAX's transformations refuse them as they are.
+    """
+
+    arguments: Callable[[], tuple[Any, ...]]
+    grad: int | None
+    batch: int | None
+    whole: bool
+
+    def batched(self) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
+        """The arguments with a batch of two in the place of one, and ``in_axes`` for them."""
+        arguments = list(self.arguments())
+        assert self.batch is not None
+        arguments[self.batch] = batch_of_two(arguments[self.batch])
+        return tuple(arguments), tuple([0 if i == self.batch else None for i in range(len(arguments))])
+
+
+def example(
+    arguments: Callable[[], tuple[Any, ...]], *, grad: int | None = 0, batch: int | None = 0, whole: bool = False
+) -> Callable[[Any], Any]:
+    """Decorator: the program is tried with ``arguments()``."""
+
+    def note(program: Any) -> Any:
+        program.example = Example(arguments, grad, batch, whole)
+        return program
+
+    return note
+
+
+def numbers(*shape: int, low: float = -1.0, high: float = 1.0, name: str = "") -> np.ndarray:
+    """float32 numbers between ``low`` and ``high``, the same ones for the same shape and name."""
+    random = np.random.default_rng(zlib.crc32(repr((shape, name)).encode()))
+    return random.uniform(low, high, shape).astype(np.float32)
+
+
+def filled(tree: Any) -> Any:
+    """``tree`` with arrays of numbers for its stand-ins: parameters of a model without running what makes them."""
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    return structure.unflatten(
+        [
+            (numbers(*leaf.shape, name=str(number)) * 0.5).astype(leaf.dtype)
+            if isinstance(leaf, jax.ShapeDtypeStruct)
+            else leaf
+            for number, leaf in enumerate(leaves)
+        ]
+    )
+
+
+def batch_of_two(argument: Any) -> Any:
+    """``argument`` and one like it, along a leading axis of every leaf."""
+    return jax.tree_util.tree_map(two, argument)
+
+
+def two(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.split(leaf, 2)
+    array = np.asarray(leaf)
+    if array.dtype == np.uint32 and array.shape == (2,):  # a raw key
+        return np.stack([array, array ^ np.uint32(77)])
+    return np.stack([array, array * array.dtype.type(0.75) if array.dtype.kind == "f" else array])

@@ -1,0 +1,163 @@
+"""JAX alone: what its own pages and the libraries above it use."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import jax.scipy
+import numpy as np
+from jax import lax
+
+from tests.ecosystem.example import example, numbers
+
+KEY = np.array([0, 17], np.uint32)
+
+
+@example(lambda: (KEY, np.float32(0.3)), grad=1)
+def random_numbers(key, scale):
+    first, second, third = jax.random.split(key, 3)
+    drawn = scale * jax.random.normal(first, (4,)) + jax.random.uniform(second, (4,), minval=-1.0)
+    return jnp.sum(drawn * jax.random.permutation(third, 4))
+
+
+@example(lambda: (KEY, numbers(3)), grad=None)
+def random_draws(key, logits):
+    """Typed keys, and draws that loop until one is accepted."""
+    keys = jax.random.split(jax.random.wrap_key_data(key), 5)
+    return (
+        jax.random.gamma(keys[0], 1.5, (3,)),
+        jax.random.categorical(keys[1], logits),
+        jax.random.bernoulli(keys[2], 0.3, (5,)),
+        jax.random.bits(keys[3], (4,)),
+        jax.random.choice(jax.random.fold_in(keys[4], 3), 10, (3,), replace=False),
+        keys[0],
+    )
+
+
+@example(lambda: (numbers(2, 1, 3, 3), numbers(1, 1, 6, 6)), batch=1)
+def convolution(kernel, image):
+    out = lax.conv_general_dilated(image, kernel, (1, 1), "SAME", rhs_dilation=(2, 2))
+    pooled = lax.reduce_window(out, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    return jnp.sum(pooled**2)
+
+
+@example(lambda: (numbers(3, 3), numbers(3)))
+def linear_algebra(matrix, vector):
+    spread = matrix @ matrix.T + 2.0 * jnp.eye(3)
+    factor = jax.scipy.linalg.cho_factor(spread, lower=True)
+    values, vectors = jnp.linalg.eigh(spread)
+    solved = jax.scipy.linalg.cho_solve(factor, vector)
+    return solved @ vector + jnp.linalg.slogdet(spread)[1] + values[0] * jnp.abs(vectors[0, 0])
+
+
+@example(lambda: (numbers(3, 3) + 2.0 * np.eye(3, dtype=np.float32),))
+def decompositions(matrix):
+    q, r = jnp.linalg.qr(matrix)
+    singular = jnp.linalg.svd(matrix, compute_uv=False)
+    return jnp.sum(jnp.linalg.solve(matrix, singular)) + jnp.sum(q * r) + jnp.linalg.det(matrix)
+
+
+@example(lambda: (numbers(8),))
+def fourier(signal):
+    spectrum = jnp.fft.rfft(signal) * jnp.exp(-jnp.arange(5.0))
+    return jnp.sum(jnp.fft.irfft(spectrum) ** 2) + jnp.sum(jnp.abs(jnp.fft.fft(signal)))
+
+
+@example(lambda: (numbers(6),))
+def sorting(xs):
+    order = jnp.argsort(xs)
+    largest, where = lax.top_k(xs, 2)
+    middle = jnp.searchsorted(jnp.sort(xs), 0.1)
+    return jnp.sum(xs[order] * jnp.arange(6.0)) + jnp.sum(largest) * where[0] + jnp.median(xs) * middle
+
+
+@example(lambda: (numbers(4, low=0.2, high=2.0),))
+def special_functions(xs):
+    special = jax.scipy.special
+    return jnp.sum(
+        special.gammaln(xs)
+        + special.erfinv(0.3 * xs)
+        + special.i0e(xs)
+        + special.gammainc(xs, 1.5)
+        + special.ndtri(0.4 * xs)
+    ) + special.logsumexp(xs)
+
+
+@example(lambda: (numbers(6),))
+def segments(xs):
+    ids = jnp.array([0, 2, 1, 0, 2, 2])
+    sums = jax.ops.segment_sum(xs, ids, num_segments=3)
+    return jnp.sum(sums**2 * jax.ops.segment_max(xs, ids, num_segments=3)) + jnp.sum(jnp.zeros(3).at[ids].add(xs) ** 3)
+
+
+@example(lambda: (numbers(3, 3),))
+def resizing(image):
+    larger = jax.image.resize(image, (5, 4), "bilinear")
+    return jnp.sum(jnp.pad(larger, 1, mode="edge") ** 2)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def clipped(x, limit):
+    return x
+
+
+def clipped_forward(x, limit):
+    return x, jnp.abs(x)
+
+
+def clipped_backward(limit, size, cotangent):
+    return (jnp.clip(cotangent * size, -limit, limit),)
+
+
+clipped.defvjp(clipped_forward, clipped_backward)
+
+
+@jax.custom_jvp
+def log1pexp(x):
+    return jnp.log1p(jnp.exp(x))
+
+
+log1pexp.defjvps(lambda tangent, answer, x: tangent * (1.0 - jnp.exp(-answer)))
+
+
+@example(lambda: (numbers(4),))
+def custom_rules(xs):
+    return jnp.sum(clipped(jnp.sin(xs), 0.5) ** 2) + jnp.sum(jax.vmap(log1pexp)(xs))
+
+
+@example(lambda: (numbers(3), np.int32(2)))
+def control_flow(x, index):
+    def body(carry, step):
+        carry = lax.cond(step > 2, jnp.sin, lambda c: c * 1.5, carry)
+        return carry, lax.switch(index, [jnp.cos, jnp.tanh, jnp.square], carry)
+
+    last, stacked = lax.scan(body, x, jnp.arange(4))
+    halved = lax.fori_loop(0, 3, lambda i, value: value / (i + 1.0), last)
+    count = lax.while_loop(lambda n: n < 10.0, lambda n: n * 3.0, 1.0 + 0.0 * lax.stop_gradient(x[0]))
+    return jnp.sum(halved) + jnp.sum(stacked) * count
+
+
+@example(lambda: (numbers(3, 3), numbers(3)))
+def rematerialized(weights, x):
+    @functools.partial(jax.checkpoint, policy=jax.checkpoint_policies.dots_saveable)
+    def layer(weights, x):
+        return jnp.tanh(weights @ jnp.sin(x))
+
+    for _ in range(2):
+        x = layer(weights, x)
+    return jnp.sum(jax.jacrev(layer, argnums=1)(weights, x)) + x @ x
+
+
+@example(lambda: (numbers(3, 2), numbers(2)), batch=None)
+def nested_transformations(weights, x):
+    """A Hessian, gradients of each example, and a linear map's transpose."""
+
+    def energy(x):
+        return jnp.sum(jnp.logaddexp(weights @ x, 0.0))
+
+    hessian = jax.hessian(energy)(x)
+    per_example = jax.vmap(jax.grad(energy))(jnp.stack([x, 2.0 * x]))
+    back = jax.linear_transpose(lambda v: weights @ v, x)(jnp.ones(3))[0]
+    return jnp.sum(hessian) + jnp.sum(per_example) + back @ jax.jvp(energy, (x,), (x,))[1][None].repeat(2)
