@@ -21,6 +21,8 @@ from minijax.pytree import tree_leaves
 _LIBRARIES = ("jax", "jaxlib")
 # These look for JAX's arrays among their arguments, and compute nothing with JAX.
 _NEUTRAL = ("numpy", "scipy")
+# What these modules make of JAX's functions runs on minijax.
+_CARRYING = ("minijax.interop.functions", "minijax.interop.names")
 # Functions that are read: a program that reaches more of its own than this is a library.
 _MOST_FUNCTIONS = 500
 
@@ -49,6 +51,8 @@ def _used_by(fun: Any) -> str:
             return _called(each)
         if isinstance(each, types.FunctionType):
             home = each.__globals__.get("__name__", "")  # __module__ is that of the function that it wraps
+            if home in _CARRYING:
+                continue
             if _is_jaxs(home):
                 return _called(each)
             if home.partition(".")[0] in _NEUTRAL:
