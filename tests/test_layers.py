@@ -102,6 +102,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.tools.commands", "minijax.tools.commands.table"): "a dozen modules, which the first command brings",
     ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "every session records summaries, few a tree",
     ("minijax.tools.commands.*", "minijax.tools"): "what one command alone needs; every session starts, few run it",
+    ("minijax.tools.session.real_jax", "minijax.interop"): "few programs are JAX's; every session starts",
     ("minijax.tools.session.session", "minijax.tools.live.views"): "a session without pushed levels needs no views",
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",

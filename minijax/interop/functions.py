@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ class TracedByJax(NamedTuple):
     statics: Sequence[Any]
 
 
+# copy of a user's function, class or module with other names in it, or what was imported -> the user's own
+originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 # function -> signature -> what was traced
 _traced: weakref.WeakKeyDictionary[Any, dict[Any, TracedByJax]] = weakref.WeakKeyDictionary()
 
@@ -59,6 +62,8 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
     Raises (when it is called):
       NotImplementedError: the function does what minijax cannot show, such as acting on the world.
     """
+    if isinstance(fun, FunctionType):
+        fun = originals.get(fun, fun)
     if type(fun).__name__ == "ClosedJaxpr":
         program = import_closed(fun)
         return lambda *args: eval_closed(program, *map(_value, args))

@@ -7,17 +7,19 @@ what is wrapped in them; a name that nobody can know before the program runs (``
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import inspect
 import itertools
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from minijax import errors
-from minijax.pytree import tree_leaves
 
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = ("jax", "jaxlib")
 # These look for JAX's arrays among their arguments, and compute nothing with JAX.
 _NEUTRAL = ("numpy", "scipy")
@@ -36,7 +38,34 @@ def jax_use(fun: Callable[..., Any], *values: Any) -> str:
     """
     if "jax" not in sys.modules:  # the user has not imported it, and neither has a compilation
         return ""
-    return _used_by(fun) or next((_called(x) for x in tree_leaves(values) if _is_jaxs(type(x).__module__)), "")
+    return _used_by(fun) or next(filter(None, map(_of_value, _parts(values))), "")
+
+
+def _parts(values: Any) -> Iterator[Any]:
+    """What containers and objects of the user's hold, each once; they may be no trees, or hold themselves."""
+    seen: set[int] = set()
+    todo = [values]
+    while todo and len(seen) < _MOST_FUNCTIONS:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, (list, tuple)):
+            todo += reversed(each)
+        elif isinstance(each, dict):
+            todo += each.values()
+        else:
+            yield each
+            if hasattr(each, "__dict__") and not callable(each) and _is_read(each):
+                todo += vars(each).values()
+
+
+def _of_value(x: Any) -> str:
+    if _is_jaxs(type(x).__module__):
+        return _called(x)
+    if isinstance(x, types.FunctionType) or (hasattr(x, "__dict__") and _is_read(x)):
+        return _used_by(x if callable(x) else type(x))
+    return ""
 
 
 def _used_by(fun: Any) -> str:
@@ -50,6 +79,8 @@ def _used_by(fun: Any) -> str:
         if not isinstance(each, types.ModuleType) and _is_jaxs(type(each).__module__):
             return _called(each)
         if isinstance(each, types.FunctionType):
+            if each.__code__.co_filename.startswith(_HERE):  # what ``from_jax`` made is seen
+                continue
             home = each.__globals__.get("__name__", "")  # __module__ is that of the function that it wraps
             if home in _CARRYING:
                 continue
@@ -60,6 +91,8 @@ def _used_by(fun: Any) -> str:
             if not errors.is_user_file(each.__code__.co_filename):
                 todo += _inside(each)  # a transformation's wrapper: what it closes over is the user's
                 continue
+            if imported := _imported(each.__code__):
+                return f"{imported}, which {each.__name__} imports"
             for name, value in _named(each):
                 if isinstance(value, types.ModuleType):
                     if _is_jaxs(value.__name__):
@@ -80,6 +113,23 @@ def _called(x: Any) -> str:
     if name and not _is_jaxs(getattr(x, "__module__", "")):  # what jax.jit made of the user's function bears its name
         return f"{name}, a function made by JAX"
     return f"{x.__module__}.{name}" if name else f"a value of JAX's type {type(x).__name__}"
+
+
+def _imported(code: types.CodeType) -> str:
+    """A module of JAX's that a function imports when it is called; empty if it imports none."""
+    codes = [code]
+    for each in codes:
+        codes += [const for const in each.co_consts if isinstance(const, types.CodeType)]
+        for name in each.co_names:  # import statements name modules in full
+            if _is_jaxs(name) and ("IMPORT_NAME", name) in [(i.opname, i.argval) for i in dis.get_instructions(each)]:
+                return name
+    return ""
+
+
+def is_jax_array(x: Any) -> bool:
+    """Whether ``x`` is an array of the real JAX's; jax is not imported to know."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(x, jax.Array)
 
 
 def _named(fun: types.FunctionType) -> Iterator[tuple[str, Any]]:

@@ -47,5 +47,9 @@ def from_jax_value(x: Any) -> Array:
 
 
 def to_jax_value(x: Array) -> Any:
-    """The JAX array of a minijax array."""
-    return jax_module("numpy").asarray(np.asarray(x))
+    """The JAX array of a minijax array, of a weak type if that is."""
+    made = jax_module("numpy").asarray(np.asarray(x))
+    if not x.aval.weak_type:
+        return made
+    params = {"new_dtype": made.dtype, "weak_type": True, "sharding": None}
+    return jax_module("lax").convert_element_type_p.bind(made, **params)

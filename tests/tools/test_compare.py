@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from minijax.interop import realjax
+from minijax.interop.libraries import JAX, Unmapped
 from minijax.repl import batch
 from minijax.tools.compare import measure
 from minijax.tools.documents.document import plain
@@ -94,7 +94,7 @@ def test_programs_run_on_jax(session: Session, text: str) -> None:
     mine, other = ours.call(), theirs.call()
     leaves = jax.tree_util.tree_leaves(other)
     assert all(isinstance(leaf, (jax.Array, float, int)) for leaf in leaves)
-    mine_leaves = realjax.jax_module().tree_util.tree_leaves(jax.tree_util.tree_map(np.asarray, mine))
+    mine_leaves = jax.tree_util.tree_leaves(jax.tree_util.tree_map(np.asarray, mine))
     for a, b in zip(mine_leaves, leaves, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
 
@@ -122,7 +122,7 @@ def test_nothing_of_the_users_is_changed(session: Session) -> None:
     ],
 )
 def test_what_cannot_be_carried_over_is_named(session: Session, text: str, said: str) -> None:
-    with pytest.raises(realjax.Unmapped, match=said):
+    with pytest.raises(Unmapped, match=said):
         both(session, text)[1].call()
     shown = plain(session.run_line(f"%compare {text}").shown, 200)
     assert "cannot be carried over to JAX" in shown and said in shown and "minijax" in shown
@@ -196,7 +196,7 @@ def test_a_pytree_class_is_made_known_to_jax_once(session: Session, monkeypatch:
     assert theirs.call().tolist() == ours.call().tolist() == [9.0] * 3
     session.run_line("del Node.scaled; Node.scaled = lambda self: self.a")
     assert both(session, "use(node)")[1].call().tolist() == [1.0] * 3
-    assert len(known) == 1 and len([each for each in realjax._nodes.values() if each.cls in known]) == 1
+    assert len(known) == 1 and len([each for each in JAX.copies.values() if each.cls in known]) == 1
 
 
 def test_figures(session: Session) -> None:

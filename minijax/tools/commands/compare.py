@@ -14,7 +14,7 @@ from minijax.tools.commands.transform import EXPR, STATIC, value_lines
 from minijax.tools.documents.document import Block, Document, Fitted, Printout, Row, line
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import preview
-from minijax.tools.session import real_jax, targets
+from minijax.tools.session import targets
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.usage import UsageError
 
@@ -35,7 +35,6 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
                 f"%{command} runs a program from outside all transformations, and an argument of {target.title} is "
                 f"{preview.value_text(x)}. Give it values, or close that level with %pop."
             )
-    real_jax.refuse(command, target)
     return target
 
 

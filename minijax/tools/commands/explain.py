@@ -14,7 +14,7 @@ from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
 from minijax.tools.explain.caches import answer_document, explain_cache_miss, kept_document, why_document
-from minijax.tools.session import real_jax, specs, targets
+from minijax.tools.session import specs, targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.usage import UsageError
@@ -101,8 +101,7 @@ def run_nan(session: Session, args: Arguments) -> Result:
         raise UsageError("%nan needs values to run with, and an argument is a tracer: use it outside of %push")
     names = {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
     found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], names)
-    note = real_jax.unseen("nan", target, found.nan or found.inf or found.read)
-    return Result(nan_view.search_document(found, target.title, args["grad"]) + note)
+    return Result(nan_view.search_document(found, target.title, args["grad"]))
 
 
 def run_leaks(session: Session, args: Arguments) -> Result:
@@ -169,7 +168,9 @@ def _whole(session: Session, text: str) -> targets.Target:
     parameters = ast.arguments([], [], None, [], [], None, [])
     fun = session.evaluate(ast.copy_location(ast.Lambda(parameters, node), node), {})
     fun.__name__ = "expression"
-    return targets.Target(fun, (), {}, (), text.strip(), loose=True)
+    title = text.strip()
+    fun, _, _ = session.watchable("nan", title, fun)
+    return targets.Target(fun, (), {}, (), title, loose=True)
 
 
 COMMANDS = (

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.documents.document import Document, document, text
+from minijax.tools.documents.document import document, text
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import CALL, Recording
-from minijax.tools.session import real_jax, source, targets
+from minijax.tools.session import source, targets
 from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.usage import UsageError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from minijax.tools.programs.links import LinkedPrograms
     from minijax.tools.session.session import Session
 
-NO_NOTE = Document()
 MOST = Param("most", "int", "how many records to list at most", default=200)
 
 
@@ -29,8 +28,7 @@ def run_log(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     target = targets.from_expression(session, "log", args["expr"]).concrete("log")
     value, error, recording = recorded(target.call, args["expr"], args["retrace"])
-    note = real_jax.unseen("log", target, recording.events, value)
-    shown = log_document(recording, _most("log", args)) + note
+    shown = log_document(recording, _most("log", args))
     return Result(shown, NOTHING if value is None else value, recording, error=error)
 
 
@@ -45,7 +43,6 @@ def run_step(session: Session, args: Arguments) -> Result:
     expression = args["expr"]
     target = targets.from_expression(session, "step", expression).concrete("step")
     value, error, recording = recorded(target.call, expression, args["retrace"])
-    note = real_jax.unseen("step", target, recording.events, value)
 
     def programs() -> LinkedPrograms:
         __tracebackhide__ = True
@@ -55,7 +52,7 @@ def run_step(session: Session, args: Arguments) -> Result:
         return linked_programs(target.fun, *target.args, **target.kwargs)
 
     step = Step(recording, 0, _retraced(target.call, expression), programs)
-    return _opened(args, step, NOTHING if value is None else value, error, note)
+    return _opened(args, step, NOTHING if value is None else value, error)
 
 
 def _last(session: Session, args: Arguments) -> Result:
@@ -119,7 +116,6 @@ def _opened(
     step: Step,
     value: Any,
     error: BaseException | None = None,
-    note: Document = NO_NOTE,
     ended: bool = False,
 ) -> Result:
     """The stepper on ``step``, from where the arguments say, or the log.
@@ -128,7 +124,7 @@ def _opened(
     """
     recording = step.recording
     position, event = start(recording, args["into"] or "", args["at"] or "", ended or error is not None)
-    shown = log_document(recording, _most("step", args), event) + note
+    shown = log_document(recording, _most("step", args), event)
     if step.note:
         shown = document(text(step.note, role="muted")) + shown
     opened = None if args["text"] else Step(recording, position, step.retrace, step.programs, step.note)

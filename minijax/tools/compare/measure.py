@@ -20,7 +20,9 @@ from minijax.config import config
 from minijax.core.array import is_array_like
 from minijax.core.named import Frozen
 from minijax.extend.core import JaxprSyntaxError, parse_jaxpr
-from minijax.interop import realjax
+from minijax.interop.carrier import Carrier
+from minijax.interop.libraries import JAX, MINIJAX, Unmapped
+from minijax.interop.values import jax_module
 from minijax.ir.jaxpr import ClosedJaxpr, is_effectful
 from minijax.pytree import tree_leaves
 from minijax.tools.compare import passes
@@ -77,11 +79,11 @@ def ours(target: Target) -> Side:
 
 
 def theirs(target: Target) -> Side:
-    """The program on JAX. Raises ``realjax.Unmapped``."""
-    with realjax.in_x64(config.x64_enabled()):
-        carry = realjax.Rebinder((targets.__file__, passes.__file__))
+    """The program on JAX. Raises ``Unmapped``."""
+    with jax_module().enable_x64(config.x64_enabled()):
+        carry = Carrier(MINIJAX, JAX, (targets.__file__, passes.__file__))
         fun, args, kwargs = carry(target.fun), carry(target.args), carry(target.kwargs)
-    jax = carry.jax
+    jax = jax_module()
 
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -90,20 +92,20 @@ def theirs(target: Target) -> Side:
             reason = carry.failed.get(error.name or "")
             if reason is None:
                 raise
-            raise realjax.Unmapped(reason) from None
+            raise Unmapped(reason) from None
 
     called.__name__ = getattr(fun, "__name__", type(fun).__name__)
     x64 = config.x64_enabled()
 
     def context() -> Any:
-        return realjax.in_x64(x64)
+        return jax_module().enable_x64(x64)
 
     return Side("jax", jax.jit, jax.make_jaxpr, jax.block_until_ready, called, args, kwargs, context)
 
 
 def why_not(error: Exception) -> str:
     """In one line, why a program does not run on JAX."""
-    if isinstance(error, realjax.Unmapped):
+    if isinstance(error, Unmapped):
         return f"cannot be carried over to JAX: {error}"
     return f"JAX raised {first_line(error)}"
 
@@ -187,7 +189,7 @@ def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
         try:
             _staged_figures(side, found, abstract, once, nowhere)
         except Exception as error:  # the program's own: it may run eagerly and yet be none for jit
-            if abstract or once or isinstance(error, realjax.Unmapped):
+            if abstract or once or isinstance(error, Unmapped):
                 raise
             found.clear()
             note = f"{side.name} does not jit it: {first_line(error)}"
@@ -277,7 +279,7 @@ def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[
 
 def value_row(our_value: Any, their_value: Any) -> Row:
     """Whether the two values agree: structure, types, numbers."""
-    jax_leaves = realjax.jax_module().tree_util.tree_leaves(their_value)
+    jax_leaves = jax_module().tree_util.tree_leaves(their_value)
     leaves = tree_leaves(our_value)
     if len(leaves) != len(jax_leaves):
         said = f"minijax gives {len(leaves)} arrays, JAX {len(jax_leaves)}"

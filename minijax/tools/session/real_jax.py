@@ -1,40 +1,43 @@
-"""What is said of programs that compute with real JAX, of which minijax sees nothing: no answer beats a false one."""
+"""Programs that compute with real JAX, for all commands at once: carried over before a command sees them, and what it
+gives made JAX's again."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minijax.interop.uses import jax_use
-from minijax.tools.documents.document import Document, document, text
-from minijax.tools.session.targets import Target
-from minijax.tools.session.tracebacks import INSTEAD_OF_JAX
+from minijax.tools.documents.document import document, text
+from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.usage import UsageError
 
-
-def refuse(command: str, target: Target) -> None:
-    """UsageError if ``target`` uses real JAX: for commands that tell of the whole program."""
-    __tracebackhide__ = True
-    if use := jax_use(target.fun, target.args, target.kwargs):
-        raise _refusal(command, target, use)
+if TYPE_CHECKING:
+    from minijax.interop.watch import Watched
 
 
-def unseen(command: str, target: Target, saw: object, value: Any = ()) -> Document:
-    """A line on what a command did not see of ``target``; UsageError if it ``saw`` nothing.
+def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched | None:
+    """The call on minijax, where a command can watch it; None if it does not compute with JAX.
 
-    Args:
-      value: what the program gave, if that is known: it may be an array of JAX's.
+    Raises:
+      UsageError: it cannot be watched.
     """
     __tracebackhide__ = True
-    use = jax_use(target.fun, target.args, target.kwargs, value)
-    if not use:
-        return Document()
-    if not saw:
-        raise _refusal(command, target, use)
-    return document(text(f"not seen: what real JAX computes in it ({use})", role="warning"))
+    if not jax_use(fun, args, kwargs):
+        return None
+    from minijax.interop import watch
+
+    try:
+        return watch.watched(fun, args, kwargs)
+    except watch.Unwatched as error:
+        raise UsageError(f"%{command} sees what minijax computes, and cannot watch {title}: {error}") from None
 
 
-def _refusal(command: str, target: Target, use: str) -> UsageError:
-    return UsageError(
-        f"%{command} sees what minijax computes, and {target.title} uses real JAX ({use}), of which it sees nothing. "
-        + INSTEAD_OF_JAX
-    )
+def answer(result: Result, programs: list[Watched]) -> Result:
+    """What a command gave for programs of JAX's: with a line on how they were watched, its value JAX's again."""
+    from minijax.interop import watch
+
+    status = "; ".join(dict.fromkeys(each.status for each in programs))
+    value = result.value if result.value is NOTHING else watch.at_home(result.value)
+    step = result.step
+    if step is not None:
+        step = step.replace(note="; ".join(filter(None, (step.note, status))))
+    return result.replace(document=result.document + document(text(status, role="muted")), value=value, step=step)

@@ -24,7 +24,7 @@ from minijax.tools.live.stack import Live
 from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording
-from minijax.tools.session import source
+from minijax.tools.session import real_jax, source
 from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.session.settings import Settings
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from minijax.interop.watch import Watched
     from minijax.tools.live.level import Level
 
 # Recordings of earlier lines that a session remembers.
@@ -137,6 +138,8 @@ class Session:
         self.renamed_commands: dict[str, str] = {}
         # names of a calling function's, for commands given inside one (IPython's local scope)
         self.local_names: dict[str, Any] = {}
+        # programs of JAX's that the running command was given, as they are watched
+        self.watched: list[Watched] = []
         self.live = Live(self.namespace)
         # the guided tour, while one is under way; the commands alone know what it is
         self.tour: Any = None
@@ -209,6 +212,27 @@ class Session:
             for name in bools:
                 name.id = "bool"
         return eval(code, self.namespace, {**specs, **self.local_names, **extra})
+
+    def watchable(
+        self,
+        command: str,
+        title: str,
+        fun: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """A call as the running command can watch it: one of a program of JAX's is carried over to minijax.
+
+        Raises:
+          UsageError: it cannot be watched; the text says why.
+        """
+        __tracebackhide__ = True
+        kwargs = {} if kwargs is None else kwargs
+        found = real_jax.carried(command, title, fun, args, kwargs)
+        if found is None:
+            return fun, args, kwargs
+        self.watched.append(found)
+        return found.fun, found.args, found.kwargs
 
     def new_source(self, code: str) -> str:
         """Register ``code`` for tracebacks; returns its file name."""
@@ -319,10 +343,13 @@ class Session:
         self.live.check_command(name)
         self.local_names = local_names or {}
         self._filename = filename or self.new_source(f"%{name} {line}")
+        around, self.watched = self.watched, []
         try:
             result = command(self, line, cell)
+            if self.watched:
+                result = real_jax.answer(result, self.watched)
         finally:
-            self.local_names = {}
+            self.local_names, self.watched = {}, around
         if result.error is not None:
             self.restore()  # after an interrupt
         if result.recording is not None:

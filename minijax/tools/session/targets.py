@@ -25,6 +25,7 @@ from minijax.core.array import Array, is_array_like
 from minijax.core.named import Frozen
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
+from minijax.interop.uses import is_jax_array
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
 from minijax.tools.session.source import parse_expression
@@ -33,6 +34,10 @@ from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
+
+
+# What has the method set of x.at[0].set.
+_INDEXED = ("minijax.numpy", "jax._src.numpy")
 
 
 class Target(Frozen):
@@ -82,8 +87,8 @@ def is_value(x: Any) -> bool:
         return not isinstance(x, type) and not (isinstance(x, np.ndarray) and x.dtype == object)
     if type(x) in (list, tuple, dict) and x:
         leaves = leaves_of(x)
-        return leaves is not None and bool(leaves) and all(is_array_like(leaf) for leaf in leaves)
-    return False
+        return leaves is not None and bool(leaves) and all(is_array_like(leaf) or is_jax_array(leaf) for leaf in leaves)
+    return is_jax_array(x)
 
 
 def leaves_of(x: Any) -> list[Any] | None:
@@ -137,28 +142,30 @@ def from_expression(session: Session, command: str, text: str) -> Target:
     text = expression_text(text)
     node = parse_expression(command, text, "an expression such as f(x)")
     if isinstance(node, ast.Call):
-        found = _from_call(session, node, text)
+        found = _from_call(session, command, node, text)
         if found is not None:
             return found
     elif isinstance(node, ast.Name) and callable(session.lookup(node.id)):
         raise UsageError(f"{node.id} is a function: give it arguments, as in {node.id}(3.0) or {node.id}(f32[3])")
-    return _from_variables(session, node, text)
+    return _from_variables(session, command, node, text)
 
 
-def _from_call(session: Session, node: ast.Call, text: str) -> Target | None:
+def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Target | None:
     __tracebackhide__ = True
     fun, args, kwargs = captured(session, node)
     if not callable(fun):
         raise UsageError(f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called")
     # x.sum() and x.at[0].set(y) are functions of x, not calls without it
     owner = getattr(fun, "__self__", None)
-    if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith("minijax.numpy"):
+    if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith(_INDEXED) or is_jax_array(owner):
         return None
     names = argument_names(fun, len(args))
     if len(node.args) == len(args):  # no stars: what has no name of its own is called as the user calls it
         pairs = list(zip(names, node.args, strict=True))
         names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
-    whole = Target(fun, tuple(args), kwargs, names, text.strip())
+    title = text.strip()
+    fun, args, kwargs = session.watchable(command, title, fun, tuple(args), kwargs)
+    whole = Target(fun, args, kwargs, names, title)
     if all(map(_traceable, (*args, *kwargs.values()))):
         return whole
     places = [i for i, x in enumerate(args) if not _is_input(x)]
@@ -275,13 +282,15 @@ def free_names(text: str) -> list[str]:
     return list(dict.fromkeys(node.id for node in nodes if node.id in found))
 
 
-def _from_variables(session: Session, node: ast.expr, text: str) -> Target:
+def _from_variables(session: Session, command: str, node: ast.expr, text: str) -> Target:
     __tracebackhide__ = True
     names = [name for name in free_names(text) if is_value(session.lookup(name))]
     parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
     fun = session.evaluate(ast.Lambda(parameters, node), {})
     fun.__name__ = "expression"
-    return Target(fun, tuple(session.lookup(n) for n in names), {}, tuple(names), text.strip(), loose=True)
+    title, args = text.strip(), tuple(session.lookup(n) for n in names)
+    fun, args, _ = session.watchable(command, title, fun, args)
+    return Target(fun, args, {}, tuple(names), title, loose=True)
 
 
 def argument_names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
@@ -313,7 +322,9 @@ def from_cell(session: Session, command: str, line: str, body: str) -> Target:
         names.append(name)
         args.append(input_value(session, f"%%{command}", name, text))
     fun = _cell_function(session, command, line, body, names)
-    return Target(fun, tuple(args), {}, tuple(names), f"cell({', '.join(names)})", loose=True)
+    title = f"cell({', '.join(names)})"
+    fun, values, _ = session.watchable(f"%{command}", title, fun, tuple(args))
+    return Target(fun, values, {}, tuple(names), title, loose=True)
 
 
 def inputs(label: str, line: str) -> list[tuple[str, str | None]]:

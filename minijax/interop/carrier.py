@@ -1,0 +1,628 @@
+"""A user's program carried from one library to the other: its functions with the names of the one bound to the other's.
+
+A function is copied with other globals and another closure, recursively; its code, and so every line of it, stays the
+user's own. Arrays become the other library's, jitted and differentiated functions are made anew by the transformation
+of the same name, primitives with the rules that their author registered. Nothing of the user's is changed. From JAX to
+minijax, functions of third parties that compute with JAX are kept whole: ``from_jax`` imports their programs, when they
+are called. What can be neither carried nor kept is named (``Unmapped``).
+
+Both directions are one mechanism; what differs between the libraries is told by ``libraries``.
+"""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import dis
+import enum
+import functools
+import importlib
+import operator
+import site
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from minijax import errors, tree_util
+from minijax.interop.functions import from_jax, originals
+from minijax.interop.libraries import (
+    JAX,
+    MINIJAX,
+    ArrayPart,
+    CallPart,
+    CustomPart,
+    Library,
+    LibraryPart,
+    PrimitivePart,
+    Registration,
+    Unmapped,
+    jax_flatten,
+    jax_unflatten,
+)
+from minijax.interop.uses import jax_use
+from minijax.pytree import nodes as pytree_nodes
+from minijax.pytree.core import kinds
+
+# Set on the type object of a class that a ``class`` statement made.
+_HEAP_TYPE = 1 << 9
+# What a copied class has of its own from the beginning.
+_KEPT = ("__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "_abc_impl")
+_PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, np.dtype)
+# These look for JAX's arrays among their arguments, and compute nothing with JAX.
+_NEUTRAL = ("numpy", "scipy")
+
+
+
+class _Copy:
+    """The one copy of a pytree class, which the other library knows for good, and how it is taken apart now."""
+
+    flatten: Callable[[Any], Any]
+    unflatten: Callable[[Any, Any], Any]
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def flattened(self, x: Any) -> Any:
+        """Children and auxiliary data."""
+        return self.flatten(x)
+
+    def unflattened(self, aux: Any, children: Any) -> Any:
+        """The instance."""
+        return self.unflatten(aux, children)
+
+
+@functools.cache
+def _foreign_folders() -> tuple[str, ...]:
+    """The folders of Python's own library and of installed packages: nobody's program."""
+    folders = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
+    return tuple(sorted(folder for folder in folders if folder and folder != sys.prefix))
+
+
+def _is_users(filename: str) -> bool:
+    if filename.startswith(_foreign_folders()):
+        return False
+    return errors.is_user_file(filename)
+
+
+def computes_with_jax(module: str | None) -> bool:
+    """Whether a module of an installed package belongs to one that is built on JAX."""
+    top = (module or "").partition(".")[0]
+    if not top or top in _NEUTRAL or top in sys.stdlib_module_names or MINIJAX.owns(top) or "jax" not in sys.modules:
+        return False
+    if JAX.owns(top):
+        return True
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in (top, module or "")]
+    file = files[0] or files[1]
+    if file is None or _is_users(file):
+        return False
+    return _names_jax(top, sum(name == top or name.startswith(top + ".") for name in list(sys.modules)))
+
+
+@functools.lru_cache(256)
+def _names_jax(top: str, count: int) -> bool:
+    """Whether some module of the package ``top``, of which ``count`` are loaded, names a module of JAX's."""
+    loaded = [module for name, module in list(sys.modules.items()) if name == top or name.startswith(top + ".")]
+    return any(
+        isinstance(value, types.ModuleType) and JAX.owns(getattr(value, "__name__", ""))
+        for module in loaded
+        if module is not None
+        for value in list(vars(module).values())
+    )
+
+
+def called(x: Any) -> str:
+    """``optax.adam``: what something is called, and whose it is."""
+    public = JAX.name_of(x)
+    if public:
+        return public
+    name = getattr(x, "__qualname__", "") or getattr(x, "__name__", "")
+    module = getattr(x, "__module__", None) or ""
+    if not name:
+        name, module = f"a {type(x).__qualname__}", type(x).__module__
+        return f"{name} of {module.partition('.')[0]}"
+    top = module.partition(".")[0]
+    return f"{top}.{name.rpartition('.')[2]}" if top and not _is_main(top) else name
+
+
+def _is_main(top: str) -> bool:
+    return top in ("__main__", "builtins")
+
+
+class Carrier:
+    """Carries values from one library to the other. One instance keeps what is one object one object.
+
+    Args:
+      source, target: the libraries.
+      helpers: files of ours whose functions hold for the target too, such as those that a command puts around the
+        user's; the functions that take apart classes of the user's always do.
+      whole: take the user's functions through ``from_jax`` too, those that transformations are of.
+      home: what came from the target is what it was there, and what has no counterpart is left as it is.
+      values: carry arrays too.
+
+    Attributes:
+      failed: names that a copied function lacks, and why.
+      kept: what is kept whole: its name -> why, empty for what is no program of the user's.
+    """
+
+    def __init__(
+        self,
+        source: Library,
+        target: Library,
+        helpers: Iterable[str] = (),
+        whole: bool = False,
+        home: bool = False,
+        values: bool = True,
+    ) -> None:
+        self.source, self.target = source, target
+        self.whole, self.home, self.values = whole, home, values
+        self.failed: dict[str, str] = {}
+        self.kept: dict[str, str] = {}
+        self._helpers = {pytree_nodes.__file__, *helpers}
+        self._root = importlib.import_module(target.package)
+        # id -> (what it stands for, the original, which keeps the id its own)
+        self._done: dict[int, tuple[Any, Any]] = {}
+        self._globals: dict[int, dict[str, Any]] = {}
+        self._public = source.public()
+
+    @property
+    def imports(self) -> bool:
+        """Whether functions of third parties can be kept whole: in the direction of minijax."""
+        return self.target is MINIJAX
+
+    def __call__(self, x: Any) -> Any:
+        """``x`` for the target. Raises Unmapped."""
+        if x is None or isinstance(x, _PLAIN):
+            return x
+        if id(x) not in self._done:
+            try:
+                made = self._carried(x)
+            except Unmapped:
+                if not self.home:
+                    raise
+                made = x
+            self._done[id(x)] = (made, x)
+        return self._done[id(x)][0]
+
+    def _keep(self, x: Any, made: Any) -> Any:
+        self._done[id(x)] = (made, x)
+        return made
+
+    def _carried(self, x: Any) -> Any:
+        if type(x) is Foreign:
+            return x.__dict__["carried from"][0]
+        if isinstance(x, (types.FunctionType, type, types.ModuleType)) and x in originals:
+            x = originals[x]
+            if self.home:
+                return x
+        if isinstance(x, types.FunctionType) and x.__code__.co_filename in self._helpers:
+            return self._copied(x)
+        if isinstance(x, types.ModuleType):
+            return self._module(x)
+        if id(x) in self._public:
+            return self._named(x, self._public[id(x)])
+        if self.source.is_tracer(x):
+            if not self.values:
+                return x
+            raise Unmapped(
+                f"a tracer of type {x.aval.str_short()}: a transformation of {self.source.package}'s is under way"
+            )
+        if self.source.is_array(x) and not self.values:
+            return x
+        part = self.source.part(x)
+        if part is not None:
+            return self._made(x, part)
+        for kind, carry in self._kinds():
+            if isinstance(x, kind):
+                return carry(x)
+        return self._object(x)
+
+    def _kinds(self) -> tuple[tuple[Any, Callable[[Any], Any]], ...]:
+        return (
+            ((list, tuple, set, frozenset), self._sequence),
+            (dict, self._dict),
+            (functools.partial, self._partial),
+            (types.FunctionType, self._function),
+            (types.MethodType, self._method),
+            (staticmethod, lambda f: staticmethod(self(f.__func__))),
+            (classmethod, lambda f: classmethod(self(f.__func__))),
+            (property, lambda p: property(*(self(f) for f in (p.fget, p.fset, p.fdel)))),
+            (enum.Enum, self._member),
+            (type, self._class),
+        )
+
+    # ------------------------------------------------------------------------------------------ names
+
+    def _named(self, x: Any, names: list[tuple[str, str]]) -> Any:
+        for module, name in names:
+            try:
+                found = operator.attrgetter(name)(importlib.import_module(self.target.package + module))
+            except (ImportError, AttributeError):
+                continue
+            return self._borrowed(x, imported=found) if self.imports and hasattr(found, "borrowed_from") else found
+        if self.imports and callable(x) and not isinstance(x, type):
+            return self._borrowed(x)
+        module, name = names[0]
+        theirs = self.target.package + module
+        raise Unmapped(f"{self.source.package}{module}.{name}: {theirs} has no such name")
+
+    def _module(self, module: types.ModuleType) -> Any:
+        name = module.__name__
+        if self.source.owns(name):
+            # parts of the library that users do not import, such as what it is made of, have no counterpart
+            return _CarriedModule(module, self)
+        file = getattr(module, "__file__", None)
+        if file is None:
+            return module
+        if _is_users(file) or (self.imports and computes_with_jax(name)):
+            return _CarriedModule(module, self)
+        return module
+
+    # ------------------------------------------------------------------------------------------ parts
+
+    def _made(self, x: Any, part: LibraryPart) -> Any:
+        """What the target makes of a part."""
+        if isinstance(part, ArrayPart):
+            return part.value
+        if isinstance(part, CallPart):
+            return self._call(x, part)
+        if isinstance(part, CustomPart):
+            return self._custom(x, part)
+        assert isinstance(part, PrimitivePart), part
+        return self._primitive(x, part)
+
+    def _call(self, x: Any, part: CallPart) -> Any:
+        """What a public function returned for a function: the same of the target's, of the function inside."""
+        if self.imports and not self._is_program(part.fun):
+            return self._borrowed(x)
+        make = operator.attrgetter(part.name)
+        try:
+            made = make(self._root)
+        except AttributeError:
+            made = None
+        if self.imports and (made is None or hasattr(made, "borrowed_from")):
+            return self._borrowed(x)
+        if made is None:
+            raise Unmapped(
+                f"{part.name}({getattr(part.fun, '__name__', part.fun)}): a function of {self.source.package}'s own "
+                f"that {self.target.package} has none like"
+            )
+        options = {name: self(value) for name, value in part.options.items()}
+        return made(self(part.fun), **options)
+
+    def _is_program(self, fun: Any) -> bool:
+        """Whether there is something of the user's in a function of JAX's making: else it is kept whole."""
+        while isinstance(fun, functools.partial):
+            fun = fun.func
+        if isinstance(fun, types.MethodType):
+            fun = fun.__func__
+        if isinstance(fun, types.FunctionType):
+            if not computes_with_jax(fun.__globals__.get("__name__")):
+                return True
+            part = self.source.part(fun)
+            return isinstance(part, CallPart) and self._is_program(part.fun)
+        part = self.source.part(fun)
+        if isinstance(part, (CallPart, CustomPart)):
+            return self._is_program(part.fun)
+        return not computes_with_jax(type(fun).__module__)
+
+    def _custom(self, x: Any, part: CustomPart) -> Any:
+        if self.imports and not self._is_program(part.fun):
+            return self._borrowed(x)
+        transformation = getattr(self._root, part.name)
+        made = self._keep(x, transformation(self(part.fun), nondiff_argnums=part.nondiff_argnums))
+        if part.define:
+            getattr(made, part.define)(*map(self, part.rules), **part.options)
+        return made
+
+    def _primitive(self, x: Any, part: PrimitivePart) -> Any:
+        """An author's primitive with its rules, whose conventions are the same in both libraries."""
+        package = self.target.package
+        made = self._keep(x, importlib.import_module(f"{package}.extend.core").Primitive(part.name))
+        made.multiple_results = part.multiple_results
+        if part.impl is not None:
+            made.def_impl(self(part.impl))
+        if part.abstract is not None:
+            made.def_abstract_eval(self(part.abstract))
+        for (module, table), rule in part.tables.items():
+            getattr(importlib.import_module(f"{package}.{module}"), table)[made] = self(rule)
+        mlir = importlib.import_module(f"{package}.interpreters.mlir")
+        for platform, rule in part.lowerings.items():
+            mlir.register_lowering(made, self(rule), **({} if platform is None else {"platform": platform}))
+        return made
+
+    # ------------------------------------------------------------------------------------------ kept whole
+
+    def _borrowed(self, x: Callable[..., Any], why: str = "", imported: Any = None) -> Callable[..., Any]:
+        """A function of JAX's, a third party's or the user's, ``imported`` when it is called."""
+        self.kept.setdefault(called(x), why)
+        imported = from_jax(x) if imported is None else imported
+
+        def borrowed(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            args, kwargs = self._back(args), self._back(kwargs)
+            return self(imported(*args, **kwargs))
+
+        functools.update_wrapper(borrowed, x, updated=())
+        originals[borrowed] = x
+        return borrowed
+
+    @functools.cached_property
+    def _back(self) -> Carrier:
+        """What gives functions of JAX's the user's own functions and objects again, and leaves arrays as they are."""
+        return Carrier(self.target, self.source, self._helpers, home=True, values=False)
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def _sequence(self, x: Any) -> Any:
+        items = [self(item) for item in x]
+        cls = type(x)
+        if hasattr(cls, "_fields"):
+            made = self(cls)
+            same = made is cls and all(map(operator.is_, items, x))
+            return x if same else made(*items)
+        if cls not in (list, tuple, set, frozenset):
+            return self._object(x)
+        return x if all(map(operator.is_, items, x)) else cls(items)
+
+    def _dict(self, x: dict[Any, Any]) -> Any:
+        if type(x) is not dict:
+            return self._object(x)
+        made = self._keep(x, {})
+        made.update((self(key), self(value)) for key, value in x.items())
+        return x if all(made[key] is value for key, value in x.items() if key in made) and len(made) == len(x) else made
+
+    def _member(self, x: enum.Enum) -> Any:
+        cls = self(type(x))
+        return x if cls is type(x) else cls[x.name]
+
+    def _object(self, x: Any) -> Any:
+        cls = type(x)
+        if self.source.owns(cls.__module__) and id(cls) not in self._public:
+            if self.imports and callable(x):
+                return self._borrowed(x)
+            raise Unmapped(
+                f"{getattr(x, '__name__', '') or cls.__qualname__}: {self.target.package} has nothing to make it of"
+            )
+        if self.imports and self._is_foreign(cls):
+            if hasattr(x, "__wrapped__") and callable(x):
+                return self._borrowed(x)
+            if self.source.node(cls) is None:
+                return Foreign(x, self)
+            if self.whole:
+                return self._node(x, cls)
+        carried = self(cls)
+        if not hasattr(x, "__dict__"):
+            return x
+        values = {name: self(value) for name, value in vars(x).items()}
+        if carried is cls and all(values[name] is value for name, value in vars(x).items()):
+            self._make_known(cls)
+            return x
+        try:
+            made = object.__new__(carried)
+        except TypeError:  # made in C, such as NumPy's functions, which take JAX's arrays
+            return x
+        made.__dict__.update(values)
+        return made
+
+    def _node(self, x: Any, cls: type) -> Any:
+        """An instance of a third party's pytree class with the arrays in it carried over."""
+        self._make_known(cls)
+        children, structure = jax_flatten(x)
+        return jax_unflatten(structure, [self(child) for child in children])
+
+    def _is_foreign(self, cls: type) -> bool:
+        """Whether a class, or what it is derived from, is a third party's that computes with JAX."""
+        return any(
+            computes_with_jax(base.__module__) and not self.source.owns(base.__module__)
+            for base in (*cls.__mro__, type(cls))
+            if not _is_users_class(base)
+        )
+
+    # ------------------------------------------------------------------------------------------ functions
+
+    def _method(self, method: types.MethodType) -> Any:
+        owner = method.__self__
+        if self.source.is_array(owner):
+            return getattr(self(owner), method.__func__.__name__.lstrip("_"))
+        if self.imports and not isinstance(owner, type) and self._is_foreign(type(owner)):
+            return self._borrowed(method)
+        return types.MethodType(self(method.__func__), self(owner))
+
+    def _partial(self, fun: functools.partial[Any]) -> Any:
+        keywords = {name: self(value) for name, value in fun.keywords.items()}
+        return self(type(fun))(self(fun.func), *map(self, fun.args), **keywords)
+
+    def _function(self, fun: types.FunctionType) -> Any:
+        code = fun.__code__
+        home = fun.__globals__.get("__name__")
+        if self.source.owns(home) and not self.imports:
+            ours, theirs = self.source.package, self.target.package
+            raise Unmapped(f"{fun.__qualname__}: a function of {ours}'s own that {theirs} has none like")
+        if self.imports and (self.whole or computes_with_jax(home)):
+            return self._borrowed(fun)
+        if not _is_users(code.co_filename):
+            return fun
+        if self.imports and not jax_use(fun) and "__class__" not in code.co_freevars:  # super() is of a copied class
+            return fun
+        return self._copied(fun)
+
+    def _copied(self, fun: types.FunctionType) -> Any:
+        code = fun.__code__
+        cells = tuple(types.CellType() for _ in code.co_freevars)
+        scope = self._scope(fun)
+        made = self._keep(fun, types.FunctionType(code, scope, fun.__name__, None, cells))
+        originals[made] = fun
+        reason = ""
+        for name in _names(code):
+            if name in fun.__globals__ and name not in scope:
+                try:
+                    scope[name] = self(fun.__globals__[name])
+                except Unmapped as error:
+                    self.failed[name] = str(error)
+            if name in self.failed and name not in scope:
+                reason = reason or f"it names {name}: {self.failed[name]}"
+        if reason and self.imports:
+            return self._borrowed(fun, reason)
+        for cell, old in zip(cells, fun.__closure__ or (), strict=True):
+            try:
+                content = old.cell_contents
+            except ValueError:  # the cell is empty
+                continue
+            try:
+                cell.cell_contents = self(content)
+            except Unmapped as error:
+                if not self.imports:
+                    raise
+                return self._borrowed(fun, str(error))
+        made.__defaults__ = None if fun.__defaults__ is None else tuple(map(self, fun.__defaults__))
+        made.__kwdefaults__ = None if fun.__kwdefaults__ is None else dict(self(fun.__kwdefaults__))
+        made.__qualname__, made.__doc__, made.__module__ = fun.__qualname__, fun.__doc__, fun.__module__
+        return made
+
+    def _scope(self, fun: types.FunctionType) -> dict[str, Any]:
+        """The globals of a function's copy, one dict for all functions of one module."""
+        key = id(fun.__globals__)
+        if key not in self._globals:
+            own = {name: fun.__globals__.get(name) for name in ("__name__", "__file__", "__package__", "__spec__")}
+            own["__builtins__"] = {**vars(builtins), "__import__": self._import}
+            self._globals[key] = own
+        return self._globals[key]
+
+    def _import(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:  # the signature of __import__
+        """``import`` inside a copied function: the module that is imported, carried over."""
+        return self(builtins.__import__(name, globals, locals, fromlist, level))
+
+    # ------------------------------------------------------------------------------------------ classes
+
+    def _class(self, cls: type) -> Any:
+        if not cls.__flags__ & _HEAP_TYPE:
+            return cls
+        if self.source.owns(cls.__module__):
+            raise Unmapped(
+                f"{cls.__qualname__}: a class of {self.source.package}'s own that {self.target.package} has none like"
+            )
+        if not _is_users_class(cls):
+            if self.imports and computes_with_jax(cls.__module__) and not hasattr(cls, "_fields"):
+                raise Unmapped(f"{called(cls)} is kept whole")
+            return cls
+        if self.imports:
+            if self._is_foreign(cls):
+                base = next(each for each in (*cls.__mro__, type(cls)) if computes_with_jax(each.__module__))
+                raise Unmapped(f"{cls.__qualname__} is a class that {called(base)} makes, which is kept whole")
+            if not any(jax_use(base) for base in cls.__mro__):
+                self._make_known(cls)
+                return cls
+        if type(cls) not in (type, abc.ABCMeta) or ("__slots__" in vars(cls) and not hasattr(cls, "_fields")):
+            if not self.imports:
+                return cls
+            raise Unmapped(f"{cls.__qualname__}: a class with slots or a metaclass is not copied")
+        return self._copied_class(cls)
+
+    def _copied_class(self, cls: type) -> Any:
+        bases = tuple(map(self, cls.__bases__))
+        known = self.target.copies.get(cls)
+        made = self._keep(cls, _empty(cls, bases) if known is None else known.cls)
+        originals[made] = cls
+        if known is not None:  # the copy of an earlier program, with what its names meant then
+            if made.__bases__ != bases:
+                made.__bases__ = bases
+            for name in [name for name in vars(made) if name not in _KEPT]:
+                delattr(made, name)
+        for name, value in vars(cls).items():
+            if name not in _KEPT:
+                setattr(made, name, self(value) if callable(value) or hasattr(value, "__get__") else value)
+        node = self.source.node(cls)
+        if node is not None:
+            if known is None:
+                known = self.target.copies[cls] = _Copy(made)
+                self._root.tree_util.register_pytree_node(made, known.flattened, known.unflattened)
+            known.flatten, known.unflatten = self._taken_apart(cls, made, node)
+        return made
+
+    def _taken_apart(self, cls: type, made: type, node: Registration) -> tuple[Any, Any]:
+        """The functions of a pytree class for its copy."""
+        if self.source is not JAX:
+            return self(node.flatten), self(node.unflatten)
+        if hasattr(made, "tree_flatten") and hasattr(made, "tree_unflatten"):
+            return made.tree_flatten, made.tree_unflatten
+
+        def flatten(x: Any) -> Any:
+            return node.flatten(_as_instance(x, cls))
+
+        def unflatten(aux: Any, children: Any) -> Any:
+            return _as_instance(node.unflatten(aux, children), made)
+
+        return flatten, unflatten
+
+    def _make_known(self, cls: type) -> None:
+        """A class that is used as it is is a pytree for minijax too, if it is one for JAX."""
+        if self.imports and kinds[cls] is None and (node := self.source.node(cls)) is not None:
+            tree_util.register_pytree_node(cls, node.flatten, node.unflatten)
+
+
+def _empty(cls: type, bases: tuple[type, ...]) -> Any:
+    """A class of the same name and bases, and nothing in it yet."""
+    body = {"__slots__": ()} if hasattr(cls, "_fields") else {}
+    return type(cls)(cls.__name__, bases, {**body, "__module__": cls.__module__})
+
+
+def _as_instance(x: Any, cls: type) -> Any:
+    """An instance of ``cls`` with the attributes of ``x``."""
+    made: Any = object.__new__(cls)
+    made.__dict__.update(vars(x))
+    return made
+
+
+def _is_users_class(cls: type) -> bool:
+    """Whether a class is the user's: what is typed at a prompt has no file."""
+    module = sys.modules.get(cls.__module__)
+    file = getattr(module, "__file__", None)
+    if not cls.__flags__ & _HEAP_TYPE:
+        return False
+    return file is None or _is_users(file)
+
+
+class Foreign:
+    """An object of a third party's class that computes with JAX: its methods are imported when they are called."""
+
+    def __init__(self, original: Any, carry: Carrier) -> None:
+        self.__dict__["carried from"] = original, carry
+
+    def __getattr__(self, name: str) -> Any:
+        original, carry = self.__dict__["carried from"]
+        return carry(getattr(original, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        original, carry = self.__dict__["carried from"]
+        if "called" not in self.__dict__:
+            self.__dict__["called"] = carry._borrowed(original)
+        return self.__dict__["called"](*args, **kwargs)
+
+
+class _CarriedModule(types.ModuleType):
+    """A module whose attributes are carried over when they are read."""
+
+    def __init__(self, module: types.ModuleType, carry: Carrier) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        self.__dict__["carried from"] = module, carry
+        originals[self] = module
+
+    def __getattr__(self, name: str) -> Any:
+        module, carry = self.__dict__["carried from"]
+        return carry(getattr(module, name))
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """The global names that a function and the functions in it read."""
+    out = [i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            out += _names(const)
+    return list(dict.fromkeys(out))

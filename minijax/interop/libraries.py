@@ -1,0 +1,369 @@
+"""JAX and minijax as two libraries of the same names: what a value of the one is in words that both have.
+
+In: an object of a library's. Out: a ``LibraryPart``: arrays as the other's, and jitted, differentiated and batched
+functions, custom rules and authors' primitives taken apart, so that the other can make them anew by the transformation
+of the same name. jax is imported when its library is first asked.
+"""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import sys
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minijax import errors
+from minijax.api.compile import JitFunction
+from minijax.core.array import Array
+from minijax.core.named import Frozen
+from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.core.trace import Tracer
+from minijax.interop.values import from_jax_value, jax_module, to_jax_value
+from minijax.interpreters import ad, batching
+from minijax.lowering.foreign import AuthorsRule
+from minijax.lowering.lower import lowering_rules
+from minijax.pytree.core import kinds
+
+# What a transformed function remembers under another name than its transformation's parameter.
+_REMEMBERED = {"static_argnums": ("numbers", "static"), "fun": ("pyfunc",)}
+_JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
+
+
+class Unmapped(Exception):
+    """Something of the program has no counterpart in the other library; the text names it and says why."""
+
+
+# --- parts ---------------------------------------------------------------------------------------------------
+
+
+class LibraryPart(Frozen):
+    """What something of a library's is, in words that both libraries have."""
+
+
+class ArrayPart(LibraryPart):
+    """An array, as the other library's."""
+
+    value: Any
+
+
+class CallPart(LibraryPart):
+    """What the public function ``name`` returned for ``fun`` and ``options``: ``grad``, ``jit``, a custom rule's."""
+
+    name: str
+    fun: Any
+    options: dict[str, Any]
+
+
+class CustomPart(LibraryPart):
+    """A function with derivatives of its author's: ``define`` is the method that takes them, and what it takes."""
+
+    name: str
+    fun: Any
+    nondiff_argnums: tuple[int, ...]
+    define: str
+    rules: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+class PrimitivePart(LibraryPart):
+    """An author's primitive: its rules by the table that they stand in, and its lowerings by platform."""
+
+    name: str
+    multiple_results: bool
+    impl: Any
+    abstract: Any
+    tables: dict[tuple[str, str], Any]
+    lowerings: dict[str | None, Any]
+
+
+class Registration(Frozen):
+    """How a pytree class is taken apart and put together."""
+
+    flatten: Callable[[Any], Any]
+    unflatten: Callable[[Any, Any], Any]
+
+
+class Library:
+    """One of the two: what is its own, and how to take it apart.
+
+    Attributes:
+      package: the name under which users import it.
+      own: the packages that its code is in.
+      internal: below these modules nothing is public, or nothing is the other's.
+    """
+
+    package: str
+    own: tuple[str, ...]
+    internal: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        # class of the other's program -> the one copy of it, which this library knows for good
+        self.copies: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
+        self._public: tuple[int, dict[int, list[tuple[str, str]]]] = (0, {})
+
+    def owns(self, module: str | None) -> bool:
+        """Whether a module of this name is the library's."""
+        return (module or "").partition(".")[0] in self.own
+
+    def public(self) -> dict[int, list[tuple[str, str]]]:
+        """id -> [(module, name)] of everything public that the other may have too, the shortest module first.
+
+        Modules are named without the package: ``.numpy``.
+        """
+        modules = [name for name in sys.modules if name == self.package or name.startswith(self.package + ".")]
+        count, found = self._public
+        if count != len(modules):
+            self._public = len(modules), self._listed(modules)
+        return self._public[1]
+
+    def _listed(self, modules: list[str]) -> dict[int, list[tuple[str, str]]]:
+        found: dict[int, list[tuple[str, str]]] = {}
+        for module in sorted(modules, key=lambda name: (name.count("."), name)):
+            parts = module.split(".")
+            if sys.modules[module] is None or (len(parts) > 1 and parts[1] in self.internal):
+                continue
+            if any(part.startswith("_") for part in parts):
+                continue
+            suffix = module[len(self.package) :]
+            for name, value in vars(sys.modules[module]).items():
+                if name.startswith("_") or isinstance(value, types.ModuleType):
+                    continue
+                if isinstance(value, types.SimpleNamespace):  # checkpoint_policies
+                    for inner, each in vars(value).items():
+                        found.setdefault(id(each), []).append((suffix, f"{name}.{inner}"))
+                elif self.owns(getattr(value, "__module__", None)):
+                    found.setdefault(id(value), []).append((suffix, name))
+        return found
+
+    def name_of(self, x: Any) -> str:
+        """``jax.numpy.sin``: the public name of something of the library's, empty if it has none."""
+        module, name = self.public().get(id(x), [("", "")])[0]
+        return f"{self.package}{module}.{name}" if name else ""
+
+    def is_array(self, x: Any) -> bool:
+        """Whether ``x`` is an array, not a tracer."""
+        raise NotImplementedError
+
+    def is_tracer(self, x: Any) -> bool:
+        """Whether ``x`` stands for an array in a transformation that is under way."""
+        raise NotImplementedError
+
+    def part(self, x: Any) -> LibraryPart | None:
+        """What ``x`` is, None if it is nothing of this library's that can be told."""
+        raise NotImplementedError
+
+    def node(self, cls: type) -> Registration | None:
+        """How a class that is registered with this library as a pytree is taken apart."""
+        raise NotImplementedError
+
+
+def _remembered(transformation: Any, held: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The function and the options that a transformed function closes over, by the transformation's parameters."""
+    first, *parameters = inspect.signature(transformation).parameters
+    given = {}
+    for parameter in (first, *parameters):
+        for name in (parameter, *_REMEMBERED.get(parameter, ())):
+            if name in held:
+                given[parameter] = held[name]
+    return given.pop(first, None), given
+
+
+def _custom(x: Any, kind: str) -> CustomPart:
+    """A ``custom_jvp`` or ``custom_vjp`` function, which both libraries keep in attributes of the same names."""
+    options = {"symbolic_zeros": bool(getattr(x, "symbolic_zeros", False))}
+    define: str = ""
+    rules: tuple[Any, ...] = ()
+    if kind == "custom_vjp":
+        if x.fwd is not None:
+            define, rules = "defvjp", (x.fwd, x.bwd)
+    elif (rule := getattr(x, "jvp", None)) is not None:
+        held = inspect.getclosurevars(rule).nonlocals if isinstance(rule, types.FunctionType) else {}
+        if "jvps" in held and rule.__qualname__.endswith("defjvps.<locals>.jvp"):
+            define, rules, options = "defjvps", tuple(held["jvps"]), {}
+        else:
+            define, rules = "defjvp", (rule,)
+    return CustomPart(kind, x.fun, tuple(x.nondiff_argnums), define, rules, options)
+
+
+# --- minijax -------------------------------------------------------------------------------------------------
+
+
+class Minijax(Library):
+    """minijax itself."""
+
+    package = "minijax"
+    own = ("minijax",)
+    internal = (
+        *("interop", "tools", "repl", "ipython_ext", "api", "ops", "ir", "lowering", "backend"),
+        *("test_util", "config"),
+    )
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, Array)
+
+    def is_tracer(self, x: Any) -> bool:
+        return isinstance(x, Tracer)
+
+    def part(self, x: Any) -> LibraryPart | None:
+        root = sys.modules[self.package]
+        if isinstance(x, Array):
+            return ArrayPart(to_jax_value(x))
+        if isinstance(x, root.ShapeDtypeStruct):
+            return ArrayPart(jax_module().ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(x.weak_type)))
+        if isinstance(x, JitFunction):
+            options = {name: getattr(x, name) for name in _JIT_OPTIONS if getattr(x, name)}
+            return CallPart("jit", x.fun, options)
+        for kind in ("custom_jvp", "custom_vjp"):
+            if isinstance(x, getattr(root, kind)):
+                return _custom(x, kind)
+        if isinstance(x, Primitive):
+            return _authors(x)
+        if isinstance(x, types.FunctionType) and not errors.is_user_file(x.__code__.co_filename):
+            return self._transformed(x)
+        return None
+
+    def _transformed(self, fun: types.FunctionType) -> LibraryPart | None:
+        # a transformed function calls itself by its function's name and module; the code tells whose it is
+        name = fun.__code__.co_qualname.split(".")[0]
+        public = getattr(sys.modules[self.package], name, None)
+        if not callable(public):
+            return None
+        inner, options = _remembered(public, inspect.getclosurevars(fun).nonlocals)
+        return None if inner is None else CallPart(name, inner, options)
+
+    def node(self, cls: type) -> Registration | None:
+        kind = kinds[cls]
+        if kind is None or kind.flatten is None or kind.unflatten is None:
+            return None
+        return Registration(kind.flatten, kind.unflatten)
+
+
+def _authors(p: Primitive) -> PrimitivePart | None:
+    if not errors.is_user_file(p.defined_at.rpartition(":")[0]):
+        raise Unmapped(f"{p.name}: a primitive of minijax's own")
+    tables: dict[tuple[str, str], Any] = {
+        ("interpreters.ad", "primitive_jvps"): ad.primitive_jvps,
+        ("interpreters.ad", "primitive_transposes"): ad.primitive_transposes,
+        ("interpreters.batching", "primitive_batchers"): batching.primitive_batchers,
+    }
+    lowering = lowering_rules.get(p)
+    lowerings: dict[str | None, Any] = {}
+    if isinstance(lowering, AuthorsRule):
+        lowerings.update({} if lowering.default is None else {None: lowering.default})
+        lowerings.update(lowering.by_platform)
+    return PrimitivePart(
+        p.name,
+        p.multiple_results,
+        impl_rules[p] if p in impl_rules else None,
+        abstract_rules[p] if p in abstract_rules else None,
+        {place: table[p] for place, table in tables.items() if p in table},
+        lowerings,
+    )
+
+
+# --- JAX -----------------------------------------------------------------------------------------------------
+
+# Classes that both libraries take for pytrees without being told.
+_BUILTIN_NODES = (list, tuple, dict, type(None), collections.OrderedDict, collections.defaultdict, collections.deque)
+# What JAX makes of every function of its interface, so that all transformed functions look alike.
+_BOUNDARY = "api_boundary.<locals>.reraise_with_filtered_traceback"
+
+
+class Jax(Library):
+    """The real JAX."""
+
+    package = "jax"
+    own = ("jax", "jaxlib")
+
+    def is_array(self, x: Any) -> bool:
+        jax = sys.modules.get("jax")
+        return jax is not None and isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+
+    def is_tracer(self, x: Any) -> bool:
+        jax = sys.modules.get("jax")
+        return jax is not None and isinstance(x, jax.core.Tracer)
+
+    def part(self, x: Any) -> LibraryPart | None:
+        jax = jax_module()
+        if isinstance(x, jax.Array):
+            try:
+                return ArrayPart(from_jax_value(x))
+            except NotImplementedError as error:
+                raise Unmapped(str(error)) from None
+        if isinstance(x, jax.ShapeDtypeStruct):
+            weak = bool(getattr(x, "weak_type", False))
+            return ArrayPart(sys.modules["minijax"].ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak))  # type: ignore[attr-defined]
+        # functools.wraps copies what a jitted function remembers onto functions made of it
+        if type(x).__module__ == "jaxlib._jax" and hasattr(x, "__wrapped__") and hasattr(x, "_jit_info"):
+            return self._jitted(x)
+        for kind in ("custom_jvp", "custom_vjp"):
+            if isinstance(x, getattr(jax, kind)):
+                return _custom(x, kind)
+        if isinstance(x, types.FunctionType) and self.owns(x.__globals__.get("__name__")):
+            return self._transformed(x)
+        return None
+
+    def _jitted(self, x: Any) -> LibraryPart:
+        told = x._jit_info
+        if told.user_specified_in_shardings or told.device is not None or told.backend is not None:
+            raise Unmapped(f"{x.__name__}: its jit says where it runs")
+        options = {name: getattr(told, name) for name in _JIT_OPTIONS if getattr(told, name)}
+        return CallPart("jit", x.__wrapped__, options)
+
+    def _transformed(self, fun: types.FunctionType) -> LibraryPart | None:
+        fun = _within(fun)
+        name = fun.__code__.co_qualname.split(".")[0]
+        if not fun.__closure__:
+            return None
+        held = inspect.getclosurevars(fun).nonlocals
+        if name == "grad" and "value_and_grad_f" in held:  # the gradient of it, of which it is a part
+            held = inspect.getclosurevars(_within(held["value_and_grad_f"])).nonlocals
+        place = "numpy." if fun.__globals__.get("__name__", "").startswith("jax._src.numpy") else ""
+        public = getattr(jax_module("numpy") if place else jax_module(), name, None)
+        if not callable(public):
+            return None
+        inner, options = _remembered(public, held)
+        if inner is None:
+            return None
+        parameters = inspect.signature(public).parameters
+        said = {each: value for each, value in options.items() if not _is_default(value, parameters[each].default)}
+        return CallPart(place + name, inner, said)
+
+    def node(self, cls: type) -> Registration | None:
+        registry = jax_module().tree_util.default_registry
+        if not registry.is_node(cls) or hasattr(cls, "_fields") or cls in _BUILTIN_NODES:
+            return None
+        return Registration(jax_flatten, jax_unflatten)
+
+
+def _within(fun: types.FunctionType) -> types.FunctionType:
+    """The function inside of what JAX puts around every function of its interface."""
+    while fun.__code__.co_qualname == _BOUNDARY:
+        fun = inspect.getclosurevars(fun).nonlocals["fun"]
+    return fun
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether an option says nothing: it is the default, or what JAX has for an axis without a name."""
+    if value is default or type(value) is object:
+        return True
+    return type(value) is type(default) and isinstance(value, (bool, int, str, tuple, frozenset)) and value == default
+
+
+def jax_flatten(x: Any) -> tuple[Any, Any]:
+    """The children of an instance of a class that is registered with JAX, and what puts it together."""
+    tree_util = jax_module().tree_util
+    children, _ = tree_util.default_registry.flatten_one_level(x)
+    return children, tree_util.tree_structure(x, is_leaf=lambda each: each is not x)
+
+
+def jax_unflatten(structure: Any, children: Any) -> Any:
+    """The instance that ``jax_flatten`` has taken apart, with other children."""
+    return structure.unflatten(children)
+
+
+MINIJAX = Minijax()
+JAX = Jax()
