@@ -7,7 +7,7 @@ interpreter's ``RuleTable`` (``core.rules``).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
@@ -63,6 +63,8 @@ class Primitive:
             self.multiple_results = True
         # avals (and params) -> output aval(s); see abstract_eval
         self.signatures: dict[Any, Any] = {}
+        # The same -> (function of NumPy values, output aval(s)); None without such a rule: see interpreters.evaluate
+        self.evaluations: dict[Any, tuple[Callable[..., Any], Any]] | None = None
         self._site = _definition_site()
 
     @property
@@ -98,6 +100,8 @@ class Primitive:
         """Set ``rule(*avals, **params)`` giving the output's ``ShapedArray`` (a list if multiple results)."""
         abstract_rules[self] = rule
         self.signatures.clear()
+        if self.evaluations is not None:
+            self.evaluations.clear()
         return rule
 
     @property

@@ -10,7 +10,6 @@ values that runs it (``program_makers``); whatever has neither that nor a NumPy 
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.core.primitive import Primitive
-from minijax.interpreters.evaluate import numpy_rules
+from minijax.interpreters.evaluate import numpy_function
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful
 
 Step = Callable[[list[Any]], None]
@@ -138,11 +137,9 @@ def _rule(eqn: JaxprEqn) -> tuple[Callable[..., Any], int]:
     if maker is not None:
         return maker(**params)
     weight = 1 + sum(v.aval.size for v in eqn.outvars) // ELEMENTS_PER_CALL
-    rule = numpy_rules.get(primitive)
+    rule = numpy_function(primitive, [v.aval for v in eqn.invars], params)
     if rule is None:
         return _bound(primitive, params, [v.aval for v in eqn.invars]), weight
-    if params:
-        return functools.partial(rule, **params), weight
     if not any(v.aval.ndim for v in eqn.invars) and all(v.aval.dtype.kind in "fiu" for v in eqn.invars):
         return _SCALAR_RULES.get(rule, rule), weight
     return rule, weight

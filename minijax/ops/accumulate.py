@@ -13,16 +13,15 @@ import numpy as np
 
 CHAIN = 32
 # NumPy's own order will do for so few terms.
-_SHORT = 128
+SHORT = 128
 # So many neighbouring elements are added at once: their partial sums stay in the fastest cache.
 _WIDTH = 1024
 
 
 def sum_of(x: Any, axes: tuple[int, ...], dtype: np.dtype) -> Any:
-    """The sum of ``x`` over ``axes`` (at least one), formed in ``dtype``."""
-    if x.size > _SHORT and dtype.kind in "fc":
-        while not _is_exact_enough(x, axes):
-            x = _partial_sums(x, max(axes, key=x.shape.__getitem__), dtype)
+    """The sum of the floats (or complex numbers) ``x`` over ``axes`` (at least one), formed in ``dtype``."""
+    while not _is_exact_enough(x, axes):
+        x = _partial_sums(x, max(axes, key=x.shape.__getitem__), dtype)
     return np.add.reduce(x, axes, dtype)
 
 
@@ -30,11 +29,11 @@ def _is_exact_enough(x: Any, axes: tuple[int, ...]) -> bool:
     """Whether each sum has few terms, or NumPy adds pairwise since they are one run of memory."""
     shape, first = x.shape, axes[0]
     if len(axes) == 1:
-        if shape[first] <= _SHORT:
+        if shape[first] <= SHORT:
             return True
         stride = abs(x.strides[first])
         return all(stride <= abs(s) or n == 1 for s, n in zip(x.strides, shape, strict=True))
-    if math.prod([shape[a] for a in axes]) <= _SHORT:
+    if math.prod([shape[a] for a in axes]) <= SHORT:
         return True
     flags, ndim = x.flags, x.ndim
     if flags.c_contiguous:
@@ -62,7 +61,7 @@ def _partial_sums(x: Any, axis: int, dtype: np.dtype) -> Any:
 def accumulated(ufunc: np.ufunc, x: Any, axis: int, dtype: np.dtype) -> Any:
     """The running ``ufunc`` of ``x`` along ``axis``, formed in ``dtype``: within pieces, then over the pieces."""
     n = x.shape[axis]
-    if n <= _SHORT or dtype.kind not in "fc":
+    if n <= SHORT or dtype.kind not in "fc":
         return ufunc.accumulate(x, axis, dtype)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     at: tuple[Any, ...] = (slice(None),) * axis

@@ -15,12 +15,13 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
+from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.text import array_text, mlir_type
-from minijax.ops.accumulate import accumulated
+from minijax.ops.accumulate import SHORT, accumulated
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import add_p, complex_extremum_text, max_p, min_p, mul_p, or_p
-from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, without_zeros
+from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, with_zeros
 from minijax.ops.logaddexp import logaddexp
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
@@ -112,15 +113,26 @@ def _cumulative_abstract(name: str) -> Rule:
     return cumulative_abstract
 
 
-def _cumulative_numpy(accumulate: Callable[[Any, int, np.dtype], Any]) -> Rule:
-    def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Any:
+# How elements of a type are accumulated along an axis: the function of (values, axis, dtype).
+Accumulator = Callable[[Any, int, np.dtype], Any]
+
+
+def _cumulative_numpy(accumulates: Callable[[int, np.dtype], Accumulator]) -> Rule:
+    """The rule of a running reduction; ``accumulates`` gives its function for so many elements of a dtype."""
+
+    @by_type
+    def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Callable[..., Any]:
         dtype = x.dtype
-        if reverse:
-            x = np.flip(x, axis)
-        out = accumulate(x, axis, accumulator(dtype))
-        if reverse:
-            out = np.flip(out, axis)
-        return out if out.dtype == dtype else out.astype(dtype)
+        wide = accumulator(dtype)
+        accumulate = accumulates(x.shape[axis], wide)
+        if wide is dtype and not reverse:
+            return lambda x: accumulate(x, axis, dtype)
+
+        def other_way_or_narrower(x: Any) -> Any:
+            out = np.flip(accumulate(np.flip(x, axis), axis, wide), axis) if reverse else accumulate(x, axis, wide)
+            return out if wide is dtype else out.astype(dtype)
+
+        return other_way_or_narrower
 
     return cumulative_numpy
 
@@ -174,17 +186,23 @@ def _one_op(op: str, direction: str = "") -> Callable[[Any, str, str, np.dtype],
     return combine
 
 
-def _accumulated_extremum(ufunc: np.ufunc, negative: bool) -> Callable[[Any, int, np.dtype], Any]:
+def _sums(ufunc: np.ufunc) -> Callable[[int, np.dtype], Accumulator]:
+    """Running sums, ``ufunc`` of neighbours, whose error does not grow with their number."""
+    of_many = functools.partial(accumulated, ufunc)
+    return lambda n, dtype: ufunc.accumulate if n <= SHORT or dtype.kind not in "fc" else of_many
+
+
+def _extrema(ufunc: np.ufunc, negative: bool) -> Callable[[int, np.dtype], Accumulator]:
     """Running maxima or minima; of zeros of two signs ``negative`` says which prevails."""
 
-    def accumulate(x: Any, axis: int, dtype: np.dtype) -> Any:
+    def of_floats(x: Any, axis: int, dtype: np.dtype) -> Any:
         out = ufunc.accumulate(x, axis, dtype)
-        if dtypes.kind(dtype) != "f" or without_zeros(out):
+        if not with_zeros(out):
             return out
         met = np.logical_or.accumulate((x == 0) & (np.signbit(x) == negative), axis)
         return np.where((out == 0) & met, dtype.type(-0.0 if negative else 0.0), out)
 
-    return accumulate
+    return lambda n, dtype: of_floats if dtypes.kind(dtype) == "f" else ufunc.accumulate
 
 
 def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
@@ -202,7 +220,7 @@ def _scan_jvp(combine: Callable[[Any, Any], Any]) -> Rule:
 
 def _cumulative(
     name: str,
-    accumulate: Callable[[Any, int, np.dtype], Any],
+    accumulates: Callable[[int, np.dtype], Accumulator],
     combine: Callable[[Any, str, str, np.dtype], str],
     identity: Callable[[np.dtype], Any],
     **rules: Any,
@@ -211,7 +229,7 @@ def _cumulative(
     return declare(
         primitive,
         abstract=_cumulative_abstract(name),
-        numpy=_cumulative_numpy(accumulate),
+        numpy=_cumulative_numpy(accumulates),
         lower=_cumulative_lower(combine, identity),
         batch=_cumulative_batch(primitive),
         **rules,
@@ -223,18 +241,20 @@ def _cumsum_transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]
 
 
 cumsum_p = _cumulative(
-    "cumsum", functools.partial(accumulated, np.add), _one_op("add"), zero_of_dtype, transpose=_cumsum_transpose
+    "cumsum", _sums(np.add), _one_op("add"), zero_of_dtype, transpose=_cumsum_transpose
 )
-cumprod_p = _cumulative("cumprod", np.multiply.accumulate, _one_op("multiply"), one_of_dtype, jvp=_scan_jvp(mul))
+cumprod_p = _cumulative(
+    "cumprod", lambda n, dtype: np.multiply.accumulate, _one_op("multiply"), one_of_dtype, jvp=_scan_jvp(mul)
+)
 cummax_p = _cumulative(
     "cummax",
-    _accumulated_extremum(np.maximum, False),
+    _extrema(np.maximum, False),
     _one_op("maximum", "GT"),
     dtypes.min_value,
     jvp=_scan_jvp(max),
 )
 cummin_p = _cumulative(
-    "cummin", _accumulated_extremum(np.minimum, True), _one_op("minimum", "LT"), dtypes.max_value, jvp=_scan_jvp(min)
+    "cummin", _extrema(np.minimum, True), _one_op("minimum", "LT"), dtypes.max_value, jvp=_scan_jvp(min)
 )
 
 # -------------------------------------------------------------------------------- cumlogsumexp
@@ -294,10 +314,12 @@ def _log_of_zero(dtype: np.dtype) -> Any:
     return dtypes.min_value(dtype)
 
 
-def _cumlogsumexp_accumulate(x: Any, axis: int, dtype: np.dtype) -> Any:
+def _sums_of_exponentials(n: int, dtype: np.dtype) -> Accumulator:
     _log_of_zero(dtype)
-    if not dtypes.is_complex(dtype):
-        return accumulated(np.logaddexp, x, axis, dtype)
+    return _running_logaddexp if dtypes.is_complex(dtype) else _sums(np.logaddexp)(n, dtype)
+
+
+def _running_logaddexp(x: Any, axis: int, dtype: np.dtype) -> Any:
     out, step, at = np.array(x), 1, (slice(None),) * axis
     while step < x.shape[axis]:
         # now each element is the sum of as many as ``step`` before it, itself included
@@ -316,7 +338,7 @@ def _logaddexp_complex(x: Any, y: Any) -> Any:
 
 
 cumlogsumexp_p = _cumulative(
-    "cumlogsumexp", _cumlogsumexp_accumulate, _logaddexp_combine, _log_of_zero, jvp=_scan_jvp(logaddexp)
+    "cumlogsumexp", _sums_of_exponentials, _logaddexp_combine, _log_of_zero, jvp=_scan_jvp(logaddexp)
 )
 
 # -------------------------------------------------------------------------------- functions

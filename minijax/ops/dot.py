@@ -6,7 +6,7 @@ import enum
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
+from minijax.interpreters.evaluate import by_type
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.ir.pretty import Params, parse_rules, pp_rules, readable
 from minijax.lowering.text import dims_text, mlir_type
@@ -189,8 +190,11 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 # -------------------------------------------------------------------------------- evaluation
 
 
-@functools.lru_cache(maxsize=1024)
-def _arrangement(lhs_ndim: int, rhs_ndim: int, dimension_numbers: _Numbers) -> Any:
+# How operands are permuted for a product, and how many batch axes and contracted ones there are.
+_Plan = tuple[tuple[int, ...], tuple[int, ...], int, int]
+
+
+def _arrangement(lhs_ndim: int, rhs_ndim: int, dimension_numbers: _Numbers) -> _Plan | None:
     """How NumPy gets at the product: None if ``np.dot`` is it, else both permutations and the number of
     batch axes."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -201,28 +205,29 @@ def _arrangement(lhs_ndim: int, rhs_ndim: int, dimension_numbers: _Numbers) -> A
     return left, right, len(lhs_batch), len(lhs_contract)
 
 
+@by_type
 def _dot_numpy(
     lhs: Any, rhs: Any, dimension_numbers: _Numbers, precision: Any, preferred_element_type: Any
-) -> Any:
-    dtype = lhs.dtype
+) -> Callable[..., Any]:
+    dtype = wide = lhs.dtype
     if dtype != rhs.dtype or preferred_element_type is not None or dtype.itemsize < 4:
         dtype = _result_dtype(dtype, rhs.dtype, preferred_element_type)
         # of complex numbers the product comes first: the real part is wanted of it, not of them
         wide = accumulator(dtype) if lhs.dtype.kind != "c" else np.result_type(lhs.dtype, dtype)
-        if lhs.dtype != wide:
-            lhs = lhs.astype(wide)
-        if rhs.dtype != wide:
-            rhs = rhs.astype(wide)
     plan = _arrangement(lhs.ndim, rhs.ndim, dimension_numbers)
-    out = np.dot(lhs, rhs) if plan is None else _contract(lhs, rhs, *plan)
-    if out.dtype == dtype:
-        return out
-    return (out.real if dtype.kind == "f" and out.dtype.kind == "c" else out).astype(dtype)
+    product = np.dot if plan is None else functools.partial(_contract, plan)
+    if lhs.dtype == rhs.dtype == wide == dtype:
+        return product
+
+    def converted_dot(lhs: Any, rhs: Any) -> Any:
+        out = product(lhs.astype(wide, copy=False), rhs.astype(wide, copy=False))
+        return (out.real if dtype.kind == "f" and out.dtype.kind == "c" else out).astype(dtype, copy=False)
+
+    return converted_dot
 
 
-def _contract(
-    lhs: Any, rhs: Any, left: tuple[int, ...], right: tuple[int, ...], n_batch: int, n_contract: int
-) -> Any:
+def _contract(plan: _Plan, lhs: Any, rhs: Any) -> Any:
+    left, right, n_batch, n_contract = plan
     lhs, rhs = lhs.transpose(left), rhs.transpose(right)
     batch = lhs.shape[:n_batch]
     rows, columns = lhs.shape[n_batch : lhs.ndim - n_contract], rhs.shape[n_batch + n_contract :]

@@ -24,6 +24,7 @@ from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero
+from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
@@ -35,6 +36,7 @@ from minijax.ops.convert import convert_element_type_p as convert_p
 from minijax.ops.elementwise_numpy import (
     abs_numpy,
     atan_numpy,
+    by_kind,
     clz_numpy,
     complex_dtype_of,
     complex_numpy,
@@ -363,13 +365,18 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y}). Convert x to float.")
 
 
-def _integer_pow_numpy(x: Any, y: int) -> Any:
-    if x.dtype.kind == "f":
-        return np.power(x, y)
-    if not dtypes.is_complex(x.dtype) and (not dtypes.is_integer(x.dtype) or y <= dtypes.iinfo(x.dtype).max):
-        return np.power(x, y)
-    # By repeated squaring, as the compiled program does: NumPy wants an exponent of the type of an integer x, and takes
-    # complex powers by logarithms, which loses signs of zeros.
+@by_type
+def _integer_pow_numpy(x: Any, y: int) -> Callable[..., Any]:
+    # NumPy wants an exponent of the type of an integer x, and takes complex powers by logarithms, which loses signs of
+    # zeros.
+    complex_or_large = dtypes.is_complex(x.dtype) or dtypes.is_integer(x.dtype) and y > dtypes.iinfo(x.dtype).max
+    if complex_or_large:
+        return functools.partial(_power_by_squaring, y=y)
+    return lambda x: np.power(x, y)
+
+
+def _power_by_squaring(x: Any, y: int) -> Any:
+    # as the compiled program does
     result, left = None, -y if y < 0 else y
     while left:
         if left & 1:
@@ -635,17 +642,15 @@ atan, atan_p = unary(
 )
 
 
-def _atan2_numpy(x: Any, y: Any) -> Any:
-    """Of complex numbers, which NumPy has no such function for, ``-i log((y + ix) / sqrt(x² + y²))``, as in XLA."""
-    if x.dtype.kind != "c":
-        return np.arctan2(x, y)
+def _atan2_complex(x: Any, y: Any) -> Any:
+    """NumPy has no such function: ``-i log((y + ix) / sqrt(x² + y²))``, as in XLA."""
     return (-1j * np.log((y + 1j * x) / np.sqrt(x * x + y * y))).astype(x.dtype)
 
 
 atan2, atan2_p = binary(
     "atan2",
     INEXACT,
-    _atan2_numpy,
+    by_kind("c", _atan2_complex, np.arctan2),
     "atan2",
     [
         lambda g, ans, x, y: _mul(g, _div(y, _add(_square(x), _square(y)))),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.interpreters.evaluate import by_type
 
 
 def scipy_special(name: str) -> Callable[..., Any]:
@@ -65,33 +66,40 @@ def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Calla
     """
 
     def with_zero_signs(x: Any) -> Any:
-        if x.dtype.kind != "c":
-            return ufunc(x)
         return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
 
+    return by_kind("c", with_zero_signs, ufunc)
+
+
+def by_kind(kinds: str, special: Callable[..., Any], usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy rule that is ``special`` of operands of these kinds, otherwise ``usual``, whose name it has."""
+
+    def choose(x: Any, *others: Any) -> Callable[..., Any]:
+        return special if dtypes.kind(x.dtype) in kinds else usual
+
     # what is shown as the rule is what computes
-    with_zero_signs.__name__ = with_zero_signs.__qualname__ = ufunc.__name__
-    return with_zero_signs
+    choose.__name__ = choose.__qualname__ = usual.__name__
+    return by_type(choose)
 
 
-def cos_numpy(x: Any) -> Any:
+def _cos_complex(x: Any) -> Any:
     out = np.cos(x)
-    return np.where(x.real == 0, _unsigned_zeros(out, "i"), out) if x.dtype.kind == "c" else out
+    return np.where(x.real == 0, _unsigned_zeros(out, "i"), out)
 
 
+cos_numpy = by_kind("c", _cos_complex, np.cos)
 _atanh = zero_signs(np.arctanh, "r")
 
 
-def atan_numpy(x: Any) -> Any:
-    if x.dtype.kind != "c":
-        return np.arctan(x)
+def _atan_complex(x: Any) -> Any:
     turned = _atanh(complex_numpy(-x.imag, x.real))
     return complex_numpy(turned.imag, -turned.real)
 
 
-def div_numpy(x: Any, y: Any) -> Any:
-    if not dtypes.is_integer(x.dtype):
-        return np.divide(x, y)
+atan_numpy = by_kind("c", _atan_complex, np.arctan)
+
+
+def _div_integers(x: Any, y: Any) -> Any:
     # XLA truncates towards zero; division by zero gives -1 (all bits set)
     zero = y == 0
     q = np.floor_divide(x, np.where(zero, 1, y).astype(x.dtype))
@@ -100,24 +108,28 @@ def div_numpy(x: Any, y: Any) -> Any:
     return np.where(zero, np.array(-1).astype(x.dtype), q).astype(x.dtype)
 
 
-def rem_numpy(x: Any, y: Any) -> Any:
-    if not dtypes.is_integer(x.dtype):
-        return np.fmod(x, y)
+div_numpy = by_kind("iu", _div_integers, np.divide)
+
+
+def _rem_integers(x: Any, y: Any) -> Any:
     zero = y == 0
     return np.where(zero, x, np.fmod(x, np.where(zero, 1, y).astype(x.dtype))).astype(x.dtype)
 
 
-# Up to so many elements, counting those that are not zero is faster than ``all``, which takes 1 us to begin.
-_FEW = 4096
+rem_numpy = by_kind("iu", _rem_integers, np.fmod)
+
+
+# Up to so many elements, counting those that are not zero is faster than comparing all with zero.
+_FEW = 2048
 
 
 # NumPy's function is one in Python around this one in C, which counts a few numbers in a tenth of the time.
 _count = getattr(getattr(getattr(np, "_core", np), "multiarray", np), "count_nonzero", np.count_nonzero)
 
 
-def without_zeros(x: Any) -> bool:
-    """Whether no element of ``x`` is zero."""
-    return bool(_count(x) == x.size if x.size <= _FEW else x.all())
+def with_zeros(x: Any) -> bool:
+    """Whether an element of ``x`` is zero."""
+    return bool(_count(x) != x.size if x.size <= _FEW else _count(x == 0))
 
 
 def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -127,51 +139,70 @@ def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Callable[[Any, Any], A
     """
     negative = bool(np.signbit(at_zeros(np.float32(0.0), np.float32(-0.0))))
 
-    def extremum_numpy(x: Any, y: Any) -> Any:
-        kind = x.dtype.kind
-        if kind == "V":
-            kind = dtypes.kind(x.dtype)
-        if kind == "c":
-            first = np.where(x.real == y.real, later(x.imag, y.imag), later(x.real, y.real))
-            return np.where(first, x, y)
-        if kind != "f":
-            return ufunc(x, y)
-        if x.ndim != y.ndim and not (x.ndim and y.ndim) and x.dtype.itemsize >= 4:
-            # an array and a number, as in relu: no pass over the result if the second operand is the right zero
-            number, array = (x, y) if y.ndim else (y, x)
-            if number or (math.copysign(1.0, number) < 0) is negative:
-                return ufunc(array, number)
-            return ufunc(number, array)
+    def of_complex(x: Any, y: Any) -> Any:
+        first = np.where(x.real == y.real, later(x.imag, y.imag), later(x.real, y.real))
+        return np.where(first, x, y)
+
+    def with_number(x: Any, y: Any) -> Any:
+        # an array and a number, as in relu: no pass over the result if the second operand is the right zero
+        number, array = (x, y) if y.ndim else (y, x)
+        if number or (math.copysign(1.0, number) < 0) is negative:
+            return ufunc(array, number)
+        return ufunc(number, array)
+
+    def of_floats(x: Any, y: Any) -> Any:
         out = ufunc(x, y)
-        if without_zeros(out):
+        # with_zeros, written out: the call would be a twentieth of the operation
+        if out.size <= _FEW and _count(out) == out.size or not _count(out == 0):
             return out
         return np.where((x == 0) & (y == 0), at_zeros(x, y), out)
 
-    return extremum_numpy
+    def choose(x: Any, y: Any) -> Callable[..., Any]:
+        kind = dtypes.kind(x.dtype)
+        if kind != "f":
+            return of_complex if kind == "c" else ufunc
+        return with_number if (x.ndim == 0) != (y.ndim == 0) and x.dtype.itemsize >= 4 else of_floats
+
+    choose.__name__ = choose.__qualname__ = ufunc.__name__
+    return by_type(choose)
 
 
 maximum_numpy = _extremum(np.maximum, np.greater, lambda x, y: x + y)
 minimum_numpy = _extremum(np.minimum, np.less, lambda x, y: -((-x) - y))
 
 
-def abs_numpy(x: Any) -> Any:
-    out = np.abs(x)
+def _abs_complex(x: Any) -> Any:
     # NumPy's distance of (inf, nan) from 0 is inf
-    return np.where(np.isnan(x), x.real.dtype.type(np.nan), out) if x.dtype.kind == "c" else out
+    return np.where(np.isnan(x), x.real.dtype.type(np.nan), np.abs(x))
 
 
-def sign_numpy(x: Any) -> Any:
-    kind = x.dtype.kind
-    if kind == "f" or (kind == "V" and dtypes.kind(x.dtype) == "f"):
-        out = np.sign(x)
-        # only of a zero is the sign another; what the small floats' own makes of nan is not relied on
-        return out if x.dtype.itemsize >= 4 and without_zeros(out) else np.copysign(out, x)
-    if kind != "c":
-        return np.sign(x)
+abs_numpy = by_kind("c", _abs_complex, np.abs)
+
+
+def _sign_floats(x: Any) -> Any:
+    out = np.sign(x)
+    # only of a zero is the sign another
+    return np.copysign(out, x) if with_zeros(out) else out
+
+
+def _sign_small_floats(x: Any) -> Any:
+    # what their own makes of nan is not relied on
+    return np.copysign(np.sign(x), x)
+
+
+def _sign_complex(x: Any) -> Any:
     size = abs_numpy(x)
     zero = size == 0
     size = np.where(zero, size.dtype.type(1), size)
     return np.where(zero, x, complex_numpy(x.real / size, x.imag / size))
+
+
+@by_type
+def sign_numpy(x: Any) -> Callable[..., Any]:
+    kind = dtypes.kind(x.dtype)
+    if kind == "f":
+        return _sign_floats if x.dtype.itemsize >= 4 else _sign_small_floats
+    return _sign_complex if kind == "c" else np.sign
 
 
 def nextafter_numpy(x: Any, y: Any) -> Any:

@@ -15,13 +15,14 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
+from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
 from minijax.lowering.text import array_text, dims_text, mlir_type
-from minijax.ops.accumulate import sum_of
+from minijax.ops.accumulate import SHORT, sum_of
 from minijax.ops.convert import convert
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
-from minijax.ops.elementwise_numpy import without_zeros
+from minijax.ops.elementwise_numpy import with_zeros
 from minijax.ops.nary import BOOL_OR_INT, NUM, ZERO, eq_p, reduce_sum_p
 from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
@@ -85,16 +86,26 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
     return reduce_abstract
 
 
-def _arithmetic_numpy(reduce: Callable[[Any, tuple[int, ...], np.dtype], Any]) -> Rule:
-    """Sums and products, in the operand's dtype (NumPy would widen small integers)."""
+def _itself(x: Any) -> Any:
+    return x
 
-    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+
+def _arithmetic_numpy(ufunc: np.ufunc, of_many: Callable[..., Any] | None = None) -> Rule:
+    """Sums and products, in the operand's dtype (NumPy would widen small integers).
+
+    ``of_many(x, axes, dtype)`` is for more floats than NumPy adds exactly enough.
+    """
+
+    @by_type
+    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Callable[..., Any]:
         if not axes:
-            return x
+            return _itself
         dtype = x.dtype
         wide = accumulator(dtype)
-        out = reduce(x, axes, wide)
-        return out if wide is dtype else out.astype(dtype)
+        reduce = of_many if of_many is not None and x.size > SHORT and wide.kind in "fc" else ufunc.reduce
+        if wide is dtype:
+            return lambda x: reduce(x, axes, dtype)
+        return lambda x: reduce(x, axes, wide).astype(dtype)
 
     return reduce_numpy
 
@@ -102,16 +113,24 @@ def _arithmetic_numpy(reduce: Callable[[Any, tuple[int, ...], np.dtype], Any]) -
 def _extremum_numpy(ufunc: np.ufunc, identity: Callable[[np.dtype], Any], negative: bool) -> Rule:
     """Maxima and minima; of nothing, the identity; of zeros of two signs ``negative`` says which prevails."""
 
-    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+    @by_type
+    def reduce_numpy(x: Any, axes: tuple[int, ...]) -> Callable[..., Any]:
         if not axes:
-            return x
+            return _itself
         if x.size == 0:
-            return ufunc.reduce(x, axes, initial=identity(x.dtype))
-        out = ufunc.reduce(x, axes)
-        if without_zeros(out) or dtypes.kind(x.dtype) != "f":
-            return out
-        met = np.any((x == 0) & (np.signbit(x) == negative), axes)
-        return np.where((out == 0) & met, x.dtype.type(-0.0 if negative else 0.0), out)
+            return lambda x: ufunc.reduce(x, axes, initial=identity(x.dtype))
+        if dtypes.kind(x.dtype) != "f":
+            return lambda x: ufunc.reduce(x, axes)
+        has_zeros = operator.not_ if len(axes) == x.ndim else with_zeros
+
+        def of_floats(x: Any) -> Any:
+            out = ufunc.reduce(x, axes)
+            if not has_zeros(out):
+                return out
+            met = np.any((x == 0) & (np.signbit(x) == negative), axes)
+            return np.where((out == 0) & met, x.dtype.type(-0.0 if negative else 0.0), out)
+
+        return of_floats
 
     return reduce_numpy
 
@@ -209,7 +228,7 @@ def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...]) -> list[Any
 _reducer(
     reduce_sum_p,
     NUM,
-    _arithmetic_numpy(sum_of),
+    _arithmetic_numpy(np.add, sum_of),
     "add",
     zero_of_dtype,
     transpose=_reduce_sum_transpose,
@@ -247,7 +266,7 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: t
 reduce_prod_p = _reducer(
     Primitive("reduce_prod"),
     NUM,
-    _arithmetic_numpy(np.multiply.reduce),
+    _arithmetic_numpy(np.multiply),
     "multiply",
     one_of_dtype,
     jvp=_reduce_prod_jvp,

@@ -9,6 +9,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.core.primitive import Primitive
 from minijax.interpreters import evaluate
 
 OPERATIONS = {
@@ -79,3 +80,24 @@ def test_a_filter_that_another_thread_moves_meanwhile(monkeypatch):
 
     monkeypatch.setattr(warnings, "filters", Filters([("error", None, RuntimeWarning, None, 0), *warnings.filters]))
     assert float(jnp.exp(1000.0)) == np.inf
+
+
+def test_what_evaluates_a_signature_is_chosen_once_and_with_the_rule_of_the_day(monkeypatch):
+    primitive, asked = Primitive("twice"), []
+    primitive.def_abstract_eval(lambda x, by: x)
+
+    @evaluate.by_type
+    def choose(x, by):
+        asked.append((x.shape, by))
+        return lambda x: x * np.float32(by)
+
+    monkeypatch.setitem(evaluate.numpy_rules, primitive, choose)
+    vector, scalar = jnp.ones(3), jnp.float32(1.0)
+    for _ in range(2):
+        assert [primitive.bind(x, by=by).max() for x, by in [(vector, 2), (scalar, 2), (scalar, 3)]] == [2, 2, 3]
+    assert asked == [((3,), 2), ((), 2), ((), 3)]
+    assert choose(np.float32(1.0), by=4) == 4  # as one function of NumPy values
+    monkeypatch.setitem(evaluate.numpy_rules, primitive, lambda x, by: x * np.float32(10 * by))
+    assert primitive.bind(scalar, by=2) == 20
+    primitive.def_abstract_eval(lambda x, by: x.update(weak_type=True))
+    assert primitive.bind(scalar, by=2).weak_type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 from collections.abc import Callable
 from types import CodeType
@@ -87,6 +88,7 @@ class Sources:
         """
         while isinstance(rule, functools.partial):
             rule = rule.func
+        rule = inspect.unwrap(rule)
         name = printed(getattr(rule, "__qualname__", type(rule).__name__)).replace(".<locals>.", ".")
         code = getattr(rule, "__code__", None)
         if not isinstance(code, CodeType):
