@@ -18,9 +18,7 @@ import enum
 import functools
 import importlib
 import operator
-import site
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -43,6 +41,7 @@ from minijax.interop.libraries import (
     jax_flatten,
     jax_unflatten,
 )
+from minijax.interop.lines import foreign_folders
 from minijax.interop.uses import jax_use
 from minijax.pytree import nodes as pytree_nodes
 from minijax.pytree.core import kinds
@@ -75,15 +74,8 @@ class _Copy:
         return self.unflatten(aux, children)
 
 
-@functools.cache
-def _foreign_folders() -> tuple[str, ...]:
-    """The folders of Python's own library and of installed packages: nobody's program."""
-    folders = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
-    return tuple(sorted(folder for folder in folders if folder and folder != sys.prefix))
-
-
 def _is_users(filename: str) -> bool:
-    if filename.startswith(_foreign_folders()):
+    if filename.startswith(foreign_folders()):
         return False
     return errors.is_user_file(filename)
 

@@ -15,17 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from minijax import errors, lax
+from minijax import errors
+from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules, impl_rules
-from minijax.interop.values import aval_of, from_jax_value
+from minijax.interop.lines import source_of
+from minijax.interop.params import translated
+from minijax.interop.values import aval_of, from_jax_value, jax_module
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.lowering.lower import lowering_rules
-from minijax.ops import linear_solve
-
-# rule(eqn, invars, outvars, source) -> equations, for primitives of JAX's whose equations are no calls of ours with the
-# same params; None: the equation is like any other. Filled by ``interop.special``.
-ImportRule = Callable[[Any, list[Any], list[Var], Any], "list[JaxprEqn] | None"]
-import_rules: dict[str, ImportRule] = {}
 
 # Makes our equation of one whose primitive is not ours; set by ``interop.borrowed``, which imports what it derives.
 borrow_eqn: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]
@@ -37,58 +34,120 @@ def set_borrowing(make: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]) ->
     borrow_eqn = make
 
 
-# Params of JAX's that ours lack: nothing is lost where they say nothing.
-_SAYING_NOTHING = ("accuracy", "out_dtype", "out_sharding", "sharding")
+class Site:
+    """Where one equation of JAX's is imported to: its operands and results here, the user's line, the program around.
+
+    Attributes:
+      invars: our atoms for the operands.
+      outvars: our variables for the results.
+      source: where the user asked for it.
+    """
+
+    def __init__(self, program: Importing, invars: list[Any], outvars: list[Var], source: Any) -> None:
+        self.program = program
+        self.invars = invars
+        self.outvars = outvars
+        self.source = source
+
+    def equation(self, primitive: Primitive, params: dict[str, Any], consts: Sequence[Any] = ()) -> list[JaxprEqn]:
+        """One equation of ours, with ``consts`` as leading operands."""
+        invars = [*map(self.program.constant, consts), *self.invars]
+        return [JaxprEqn(primitive, invars, params, self.outvars, self.source)]
+
+    def refusal(self, what: str) -> NotImplementedError:
+        """The error for what cannot be taken over: ``what`` says it and why."""
+        where = "" if self.source is None else f" It happened at {errors.summarize(self.source)}."
+        return NotImplementedError(f"{what}{where}")
+
+
+# rule(eqn, site) -> equations, for primitives of JAX's whose equations are no calls of ours with the same params; None:
+# the equation is like any other. Filled by ``interop.special`` and ``interop.effects``.
+ImportRule = Callable[[Any, Site], "list[JaxprEqn] | None"]
+import_rules: dict[str, ImportRule] = {}
 
 
 # ------------------------------------------------------------------------------------------------ import
 
 
-def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
-    """Our program for a ``ClosedJaxpr`` of JAX's, called ``name``, or as JAX calls it."""
-    return ClosedJaxpr(import_jaxpr(theirs.jaxpr, name), list(map(from_jax_value, theirs.consts)))
+class Importing:
+    """A program of ours that is being made of one of JAX's: its variables by JAX's, its constants so far."""
 
+    def __init__(self) -> None:
+        self.variables: dict[Any, Var] = {}
+        self.constvars: list[Var] = []
+        self.consts: list[Any] = []
 
-def import_jaxpr(theirs: Any, name: str = "") -> Jaxpr:
-    """Our open program for a ``Jaxpr`` of JAX's."""
-    env: dict[Any, Var] = {}
-    eqns: list[JaxprEqn] = []
+    def variable(self, v: Any) -> Var:
+        """Our variable for one of JAX's."""
+        found = self.variables.get(v)
+        if found is None:
+            kind = DropVar if type(v).__name__ == "DropVar" else Var
+            found = self.variables[v] = kind(aval_of(v.aval))
+        return found
 
-    def variable(v: Any) -> Var:
-        kind = DropVar if type(v).__name__ == "DropVar" else Var
-        if v not in env:
-            env[v] = kind(aval_of(v.aval))
-        return env[v]
+    def constant(self, value: Any) -> Var:
+        """A new constvar for ``value``, an array of ours."""
+        var = Var(get_aval(value))
+        self.constvars.append(var)
+        self.consts.append(value)
+        return var
 
-    def atom(v: Any) -> Var | Literal:
+    def atom(self, v: Any) -> Var | Literal:
+        """Our variable or literal for one of JAX's; a literal that is no scalar is a constant here."""
         if not hasattr(v, "val"):
-            return variable(v)
+            return self.variable(v)
         aval = aval_of(v.aval)
-        return Literal(np.asarray(v.val, aval.dtype)[()], aval)
+        if aval.shape:
+            return self.constant(from_jax_value(v.val))
+        # a weak literal is a Python number, of which the type is read again wherever it is bound
+        return Literal(np.asarray(v.val).item() if aval.weak_type else np.asarray(v.val, aval.dtype)[()], aval)
 
-    constvars, invars = list(map(variable, theirs.constvars)), list(map(variable, theirs.invars))
-    for eqn in theirs.eqns:
-        eqns += import_eqn(eqn, list(map(atom, eqn.invars)), list(map(variable, eqn.outvars)))
-    called = name or getattr(theirs.debug_info, "func_name", "")
-    return Jaxpr(constvars, invars, list(map(atom, theirs.outvars)), eqns, called)
+    def equations(self, eqn: Any) -> list[JaxprEqn]:
+        """Our equations for one of JAX's."""
+        site = Site(self, list(map(self.atom, eqn.invars)), list(map(self.variable, eqn.outvars)), source_of(eqn))
+        return import_eqn(eqn, site)
 
 
-def import_eqn(eqn: Any, invars: list[Any], outvars: list[Var]) -> list[JaxprEqn]:
+def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
+    """Our program for a ``ClosedJaxpr`` of JAX's, or an open one without constvars, called ``name`` or as JAX does."""
+    opened, values = (theirs.jaxpr, theirs.consts) if hasattr(theirs, "consts") else (theirs, [])
+    program = Importing()
+    program.consts = list(map(from_jax_value, values))
+    program.constvars = list(map(program.variable, opened.constvars))
+    invars = list(map(program.variable, opened.invars))
+    eqns = [ours for eqn in opened.eqns for ours in program.equations(eqn)]
+    outs = list(map(program.atom, opened.outvars))
+    called = name or getattr(opened.debug_info, "func_name", "")
+    return ClosedJaxpr(Jaxpr(program.constvars, invars, outs, eqns, called), program.consts)
+
+
+def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
     """Our equations for one of JAX's: of our primitive of that name if it takes the params, else of a borrowed one."""
-    source = source_of(eqn)
-    rule = import_rules.get(eqn.primitive.name)
-    found = rule(eqn, invars, outvars, source) if rule is not None else None
+    name = eqn.primitive.name
+    _jax_primitives.setdefault(name, eqn.primitive)
+    rule = import_rules.get(name)
+    found = rule(eqn, site) if rule is not None else None
     if found is not None:
         return found
-    if eqn.effects:
-        what = f"{eqn.primitive.name} acts on the world ({', '.join(map(str, eqn.effects))})"
-        raise NotImplementedError(f"{what}: such a call of JAX's cannot be taken over.")
-    ours = our_primitives().get(eqn.primitive.name)
+    # that it uses a named axis is an effect for JAX; here its params say so
+    effects = [str(effect) for effect in eqn.effects if type(effect).__name__ != "NamedAxisEffect"]
+    if effects:
+        raise site.refusal(
+            f"{name} acts on the world ({', '.join(effects)}): such a call of JAX's cannot be taken over."
+        )
+    ours = our_primitives().get(name)
     if ours is not None:
-        params = _translated(eqn.params)
-        if _fits(ours, params, invars, outvars):
-            return [JaxprEqn(ours, invars, params, outvars, source)]
-    return [borrow_eqn(eqn, invars, outvars, source)]
+        params = translated(ours, eqn.params, _opened)
+        if params is not None and _fits(ours, params, site):
+            return site.equation(ours, params)
+    return [borrow_eqn(eqn, site.invars, site.outvars, site.source)]
+
+
+def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
+    """A jaxpr among the params of JAX's, as ours has it there: open or closed as JAX's is."""
+    if hasattr(theirs, "consts"):
+        return import_once(theirs)
+    return import_once(theirs).jaxpr
 
 
 @functools.cache
@@ -97,40 +156,25 @@ def our_primitives() -> dict[str, Primitive]:
     return {p.name: p for p in abstract_rules if p in lowering_rules or p in impl_rules}
 
 
-def _fits(ours: Primitive, params: dict[str, Any], invars: Sequence[Any], outvars: Sequence[Var]) -> bool:
+def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
     """Whether our primitive takes the params and gives results of JAX's types."""
     try:
-        found = abstract_eval(ours, tuple([v.aval for v in invars]), params)
+        found = abstract_eval(ours, tuple([v.aval for v in site.invars]), params)
     except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError):
         return False
-    found = found if ours.multiple_results else [found]
-    return [a.strip_weak_type() for a in found] == [v.aval.strip_weak_type() for v in outvars]
+    return list(found if ours.multiple_results else [found]) == [v.aval for v in site.outvars]
 
 
-def _translated(params: dict[str, Any]) -> dict[str, Any]:
-    """The params of an equation of JAX's in our classes, without those that say nothing."""
-    kept = {name: value for name, value in params.items() if not (name in _SAYING_NOTHING and value is None)}
-    return {name: _param(value) for name, value in kept.items()}
+def jax_primitive(ours: Primitive) -> Any:
+    """JAX's primitive for one that came of it, or of its name; None if JAX has none."""
+    theirs = getattr(ours, "theirs", None)
+    if theirs is not None:
+        return theirs
+    return _jax_primitives.get(ours.name) or getattr(jax_module("extend.core.primitives"), f"{ours.name}_p", None)
 
 
-def _param(value: Any) -> Any:
-    kind = type(value)
-    if kind is tuple:
-        return tuple(map(_param, value))
-    if not kind.__module__.startswith("jax"):
-        return value
-    if kind.__name__ == "ClosedJaxpr":
-        return import_once(value)
-    if kind.__name__ == "Jaxpr":
-        return import_jaxpr(value)
-    ours = getattr(lax, kind.__name__, None) or getattr(linear_solve, kind.__name__, None)
-    if ours is None:
-        return value
-    if hasattr(value, "_fields"):
-        return ours(*map(_param, value))
-    if hasattr(value, "__dataclass_fields__"):
-        return ours(**{name: _param(getattr(value, name)) for name in value.__dataclass_fields__})
-    return ours[value.name] if hasattr(value, "name") else value
+# JAX's primitives met so far, by name
+_jax_primitives: dict[str, Any] = {}
 
 
 _imported: dict[int, tuple[Any, ClosedJaxpr]] = {}
@@ -138,34 +182,9 @@ _imported: dict[int, tuple[Any, ClosedJaxpr]] = {}
 
 def import_once(theirs: Any, name: str = "") -> ClosedJaxpr:
     """Our program for one of JAX's, the same object each time: what is derived from it is kept with it."""
-    if id(theirs) not in _imported:
+    found = _imported.get(id(theirs))
+    if found is None:
         if len(_imported) >= 4096:
             _imported.clear()
-        if hasattr(theirs, "consts"):
-            made = import_closed(theirs, name)
-        else:
-            made = ClosedJaxpr(import_jaxpr(theirs, name))
-        _imported[id(theirs)] = theirs, made
-    return _imported[id(theirs)][1]
-
-
-# ------------------------------------------------------------------------------------------------ source lines
-
-
-def source_of(eqn: Any) -> Any:
-    """Where the user asked for an equation of JAX's, as our equations say it; None if JAX does not know.
-
-    The innermost line of the user's own files, or of a library's that is neither JAX nor minijax.
-    """
-    traceback = eqn.source_info.traceback
-    if traceback is None:
-        return None
-    library = None
-    for code, offset in zip(*traceback.raw_frames(), strict=True):
-        file = code.co_filename
-        if not errors.is_user_file(file) or "/jax/" in file or "/jaxlib/" in file:
-            continue
-        if "/site-packages/" not in file:
-            return code, offset
-        library = library or (code, offset)
-    return library
+        found = _imported[id(theirs)] = theirs, import_closed(theirs, name)
+    return found[1]

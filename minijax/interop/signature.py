@@ -82,8 +82,8 @@ def primitive_call(primitive: Any, params: dict[str, Any], avals: Sequence[Any],
     return JaxCall(primitive.name, fun, list(map(spec_of, avals)), axes)
 
 
-def equation_call(eqn: Any) -> JaxCall:
-    """The call that one equation of JAX's is, functions among its params and all."""
+def equation_call(eqn: Any, axes: Axes = ()) -> JaxCall:
+    """The call that one equation of JAX's is, functions among its params and all, inside the mapped ``axes``."""
     core = jax_module("extend.core")
     invars = [core.Var(v.aval) for v in eqn.invars]
     empty = jax_module().make_jaxpr(lambda: 0)().jaxpr
@@ -92,4 +92,4 @@ def equation_call(eqn: Any) -> JaxCall:
         debug_info=empty.debug_info._replace(arg_names=None, result_paths=None),
     )  # fmt: skip
     run = core.jaxpr_as_fun(core.ClosedJaxpr(one, ()))
-    return JaxCall(eqn.primitive.name, lambda *xs: list(run(*xs)), [spec_of(v.aval) for v in invars])
+    return JaxCall(eqn.primitive.name, lambda *xs: list(run(*xs)), [spec_of(v.aval) for v in invars], axes)

@@ -1,27 +1,34 @@
 """How equations of JAX's are imported that hold programs or functions: calls, control flow, checkpoint, custom rules.
 
-Each rule is ``rule(eqn, invars, outvars, source) -> equations``, or None where ours cannot say what JAX's says, and the
-equation is borrowed whole.
+Each rule is ``rule(eqn, site) -> equations``. What a body closes over becomes leading operands, as ours have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from minijax.api import checkpoint as ad_checkpoint
+from minijax.api.checkpoint import checkpoint_policies
 from minijax.core import dtypes
-from minijax.core.named import NamedTuple
+from minijax.core.named import Frozen, NamedTuple
 from minijax.core.structural import instantiate_zeros, zero_of
+from minijax.core.trace import state
 from minijax.interop.borrowed import jvp_program, without_sources
-from minijax.interop.programs import import_closed, import_once, import_rules, our_primitives
+from minijax.interop.programs import Site, import_closed, import_once, import_rules, jax_primitive, our_primitives
 from minijax.interop.signature import JaxCall, equation_call
 from minijax.interop.values import aval_of, jax_module, spec_of
+from minijax.interpreters import recompute
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.call import jit_p
 from minijax.ops.custom_derivatives import About, Function
+from minijax.ops.linear_solve import _LinearSolveTuple as LinearSolveTuple
+from minijax.ops.linear_solve import linear_solve_p
+from minijax.ops.subjaxprs import hoist_consts, join_consts
 
 Equations = list[JaxprEqn] | None
 
@@ -29,73 +36,170 @@ Equations = list[JaxprEqn] | None
 # ------------------------------------------------------------------------------------------------ calls
 
 
-def import_jit(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> Equations:
-    closed = import_once(eqn.params["jaxpr"], eqn.params["name"])
-    params = {"jaxpr": closed, "name": eqn.params["name"], "donated_invars": (False,) * len(invars)}
-    return [JaxprEqn(jit_p, invars, params, outvars, source)]
+def import_jit(eqn: Any, site: Site) -> Equations:
+    """A call of ``jit``. Shardings, layouts and compiler options say where and how it is computed, not what.
+
+    Nothing is donated: the operands may share the memory of JAX's arrays.
+    """
+    name = eqn.params["name"]
+    closed = import_once(eqn.params["jaxpr"], name)
+    return site.equation(jit_p, {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)})
 
 
-def import_call(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> Equations:
+def import_call(eqn: Any, site: Site) -> Equations:
     """``closed_call`` and its like: a call that means nothing but what is inside."""
     closed = import_once(eqn.params.get("call_jaxpr") or eqn.params["jaxpr"])
-    params = {"jaxpr": closed, "name": eqn.params.get("name", eqn.primitive.name)}
-    return [JaxprEqn(jit_p, invars, {**params, "donated_invars": (False,) * len(invars)}, outvars, source)]
+    name = eqn.params.get("name", eqn.primitive.name)
+    return site.equation(jit_p, {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)})
 
 
 # ------------------------------------------------------------------------------------------------ control flow
 
 
-def _bodied(name: str, bodies: Sequence[str], kept: Sequence[str]) -> Any:
-    """The rule for a primitive whose params ``bodies`` are programs without constants; ours has the params ``kept``."""
-
-    def rule(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> Equations:
-        params = {key: eqn.params[key] for key in kept}
-        for body in bodies:
-            closed = import_once(params[body])
-            if closed.consts:
-                return None
-            params[body] = closed
-        return [JaxprEqn(our_primitives()[name], invars, params, outvars, source)]
-
-    return rule
+def import_scan(eqn: Any, site: Site) -> Equations:
+    closed, consts = hoist_consts(import_once(eqn.params["jaxpr"]))
+    params = {name: eqn.params[name] for name in ("length", "reverse", "unroll", "num_consts", "num_carry")}
+    params.update(jaxpr=closed, num_consts=params["num_consts"] + len(consts))
+    return site.equation(our_primitives()["scan"], params, consts)
 
 
-def import_cond(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> Equations:
-    branches = tuple(map(import_once, eqn.params["branches"]))
-    if any(branch.consts for branch in branches):
+def import_while(eqn: Any, site: Site) -> Equations:
+    cond, cond_consts = hoist_consts(import_once(eqn.params["cond_jaxpr"]))
+    body, body_consts = hoist_consts(import_once(eqn.params["body_jaxpr"]))
+    n = eqn.params["cond_nconsts"]
+    params = {
+        "cond_jaxpr": cond,
+        "cond_nconsts": n + len(cond_consts),
+        "body_jaxpr": body,
+        "body_nconsts": eqn.params["body_nconsts"] + len(body_consts),
+    }
+    # the constants of the body come after the operands of the condition
+    site.invars[n:n] = map(site.program.constant, body_consts)
+    return site.equation(our_primitives()["while"], params, cond_consts)
+
+
+def import_cond(eqn: Any, site: Site) -> Equations:
+    branches, consts = join_consts(list(map(import_once, eqn.params["branches"])))
+    index, *operands = site.invars
+    site.invars = [index, *map(site.program.constant, consts), *operands]
+    return site.equation(our_primitives()["cond"], {"branches": branches})
+
+
+def import_linear_solve(eqn: Any, site: Site) -> Equations:
+    lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+    operands = iter(site.invars)
+    invars: list[Any] = []
+    found, numbers = [], []
+    for n, theirs in zip(lengths, jaxprs, strict=True):
+        ours, consts = (None, []) if theirs is None else hoist_consts(import_once(theirs))
+        invars += [*map(site.program.constant, consts), *itertools.islice(operands, n)]
+        found.append(ours)
+        numbers.append(n + len(consts))
+    site.invars = [*invars, *operands]
+    return site.equation(
+        linear_solve_p, {"const_lengths": LinearSolveTuple(*numbers), "jaxprs": LinearSolveTuple(*found)}
+    )
+
+
+# ------------------------------------------------------------------------------------------------ checkpoint
+
+
+def import_checkpoint(eqn: Any, site: Site) -> Equations:
+    closed, consts = hoist_consts(import_once(eqn.params["jaxpr"]))
+    prevent_cse = eqn.params["prevent_cse"]
+    if isinstance(prevent_cse, tuple):
+        prevent_cse = (False,) * len(consts) + prevent_cse
+    params = {
+        "jaxpr": closed,
+        "prevent_cse": prevent_cse,
+        "differentiated": eqn.params["differentiated"],
+        "policy": policy_of(eqn.params["policy"]),
+    }
+    return site.equation(our_primitives()["remat2"], params, consts)
+
+
+def policy_of(theirs: Any) -> Any:
+    """Our checkpoint policy for one of JAX's: of the same name if it is JAX's own, else one that asks the user's."""
+    if theirs is None:
         return None
-    return [JaxprEqn(our_primitives()["cond"], invars, {"branches": branches}, outvars, source)]
+    ours = getattr(ad_checkpoint, type(theirs).__name__, None)
+    if ours is not None and hasattr(theirs, "__dataclass_fields__"):
+        return ours(*[getattr(theirs, name) for name in theirs.__dataclass_fields__])
+    for name, policy in vars(jax_module().checkpoint_policies).items():
+        if policy is theirs and hasattr(checkpoint_policies, name):
+            return getattr(checkpoint_policies, name)
+    return ImportedPolicy(theirs)
+
+
+class ImportedPolicy(Frozen):
+    """A checkpoint policy of a user of JAX's: it is asked about JAX's primitives and types."""
+
+    theirs: Callable[..., Any]
+
+    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> Any:
+        """The answer in our classes."""
+        core = jax_module("core")
+        types = [core.ShapedArray(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+        answer = self.theirs(jax_primitive(primitive), *types, **params)
+        name = (answer if isinstance(answer, type) else type(answer)).__name__
+        if name == "Offloadable" and not isinstance(answer, type):
+            return recompute.Offloadable(answer.src, answer.dst)
+        return {"SaveableType": recompute.Saveable, "RecomputeType": recompute.Recompute}.get(name, answer)
+
+
+# ------------------------------------------------------------------------------------------------ refused
+
+
+def _refusing(why: str) -> Any:
+    def refuse(eqn: Any, site: Site) -> Equations:
+        raise site.refusal(why.format(eqn.primitive.name))
+
+    return refuse
+
+
+_NO_REFERENCES = "{} works on a mutable reference of JAX's, which minijax lacks. Return the new value instead."
+_NO_SHARDS = "{} divides the program among devices, which minijax does for pmap only. Map the function by minijax.pmap."
 
 
 # ------------------------------------------------------------------------------------------------ custom rules
 
 
-class ImportedJvpRule(Function):
-    """The derivative rule of a ``custom_jvp`` function of JAX's; the first ``num_consts`` primals are closed over."""
+def _named(eqn: Any, rule: str) -> str:
+    """The name of the user's function that is a rule of a call."""
+    return getattr(getattr(eqn.params[rule], "debug_info", None), "func_name", "") or rule
 
-    def __init__(self, call: JaxCall, num_consts: int, name: str) -> None:
+
+class ImportedJvpRule(Function):
+    """The derivative rule of a ``custom_jvp`` function of JAX's.
+
+    The first ``num_consts`` primals are closed over; the first ``num_own`` of these are constants of the program, which
+    JAX's call does not take.
+    """
+
+    def __init__(self, call: JaxCall, num_own: int, num_consts: int, name: str) -> None:
         self.jax_call = call
+        self.num_own = num_own
         self.num_consts = num_consts
         self.about = About(name, name, "custom_jvp rule")
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
-        perturbed = (False,) * self.num_consts + tuple([not zero for zero in side])
-        results = eval_closed(jvp_program(self.jax_call, perturbed), *values)
+        perturbed = (False,) * (self.num_consts - self.num_own) + tuple([not zero for zero in side])
+        results = eval_closed(jvp_program(self.jax_call, perturbed), *values[self.num_own :])
         return results, tuple([not dtypes.is_inexact(spec.dtype) for spec in self.jax_call.out_specs])
 
 
-def import_custom_jvp(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> Equations:
-    num_consts = eqn.params["num_consts"]
-    closed = import_once(eqn.params["call_jaxpr"])
-    if closed.consts:
-        return None
+def import_custom_jvp(eqn: Any, site: Site) -> Equations:
+    closed, consts = hoist_consts(import_once(eqn.params["call_jaxpr"]))
+    num_consts = eqn.params["num_consts"] + len(consts)
     params = {
         "call_jaxpr": closed,
-        "jvp_jaxpr_fun": ImportedJvpRule(equation_call(eqn), num_consts, closed.jaxpr.debug_name),
+        "jvp_jaxpr_fun": ImportedJvpRule(
+            equation_call(eqn, state.axis_env), len(consts), num_consts, _named(eqn, "jvp_jaxpr_fun")
+        ),
         "num_consts": num_consts,
         "symbolic_zeros": eqn.params["symbolic_zeros"],
     }
-    return [JaxprEqn(our_primitives()["custom_jvp_call"], invars, params, outvars, source)]
+    return site.equation(our_primitives()["custom_jvp_call"], params, consts)
 
 
 class ImportedPasses(NamedTuple):
@@ -128,7 +232,7 @@ def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
             trees.append((tree, len(residuals)))
             return [*residuals, *outs]
 
-        traced = jax.make_jaxpr(forward)(*call.specs)
+        traced = call.traced(forward, call.specs)
         tree, n_res = trees[-1]
 
         def backward(*values: Any) -> list[Any]:
@@ -142,7 +246,7 @@ def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
 
         residual_specs = list(map(spec_of, traced.out_avals[:n_res]))
         cts = [spec for there, spec in zip(inexact, call.out_specs, strict=True) if there]
-        traced_back = jax.make_jaxpr(backward)(*residual_specs, *cts)
+        traced_back = call.traced(backward, [*residual_specs, *cts])
         is_given = [
             p and bool(jax.dtypes.issubdtype(spec.dtype, jax.numpy.inexact))
             for p, spec in zip(perturbed, call.specs, strict=True)
@@ -164,24 +268,25 @@ class ImportedSide(NamedTuple):
 class ImportedForward(Function):
     """The forward pass of a ``custom_vjp`` function of JAX's."""
 
-    def __init__(self, call: JaxCall, num_consts: int, name: str) -> None:
+    def __init__(self, call: JaxCall, num_own: int, num_consts: int, name: str) -> None:
         self.jax_call = call
+        self.num_own = num_own
         self.num_consts = num_consts
         self.about = About(name, name, "custom_vjp fwd")
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
         n = self.num_consts
         wanted = (True,) * (len(values) - n) if side is None else tuple(side)
-        passes = passes_of(self.jax_call, (False,) * n + wanted)
-        return eval_closed(passes.forward, *values), ImportedSide(passes.n_res, passes)
+        passes = passes_of(self.jax_call, (False,) * (n - self.num_own) + wanted)
+        return eval_closed(passes.forward, *values[self.num_own :]), ImportedSide(passes.n_res, passes)
 
 
 class ImportedBackward(Function):
     """The backward pass of a ``custom_vjp`` function of JAX's."""
 
-    def __init__(self, call: JaxCall, num_consts: int, name: str) -> None:
+    def __init__(self, call: JaxCall, num_closed: int, name: str) -> None:
         self.jax_call = call
-        self.num_consts = num_consts
+        self.num_closed = num_closed
         self.about = About(name, name, "custom_vjp bwd")
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
@@ -197,24 +302,22 @@ class ImportedBackward(Function):
             if dtypes.is_inexact(aval.dtype):
                 cts.append(ct)
         found = iter(eval_closed(forward.passes.backward, *residuals, *cts))
-        outs = [next(found) if there else None for there in forward.passes.given][self.num_consts :]
+        outs = [next(found) if there else None for there in forward.passes.given][self.num_closed :]
         return [ct for ct in outs if ct is not None], tuple([ct is None for ct in outs])
 
 
-def import_custom_vjp(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> Equations:
-    num_consts = eqn.params["num_consts"]
-    closed = import_once(eqn.params["call_jaxpr"])
-    if closed.consts:
-        return None
-    call, name = equation_call(eqn), closed.jaxpr.debug_name
+def import_custom_vjp(eqn: Any, site: Site) -> Equations:
+    closed, consts = hoist_consts(import_once(eqn.params["call_jaxpr"]))
+    num_consts = eqn.params["num_consts"] + len(consts)
+    call = equation_call(eqn, state.axis_env)
     params = {
         "call_jaxpr": closed,
-        "fwd_jaxpr_thunk": ImportedForward(call, num_consts, name),
-        "bwd": ImportedBackward(call, num_consts, name),
+        "fwd_jaxpr_thunk": ImportedForward(call, len(consts), num_consts, _named(eqn, "fwd_jaxpr_thunk")),
+        "bwd": ImportedBackward(call, num_consts - len(consts), _named(eqn, "bwd")),
         "num_consts": num_consts,
         "symbolic_zeros": eqn.params["symbolic_zeros"],
     }
-    return [JaxprEqn(our_primitives()["custom_vjp_call"], invars, params, outvars, source)]
+    return site.equation(our_primitives()["custom_vjp_call"], params, consts)
 
 
 import_rules.update(
@@ -223,12 +326,14 @@ import_rules.update(
         "closed_call": import_call,
         "core_call": import_call,
         "cond": import_cond,
-        "scan": _bodied("scan", ["jaxpr"], ["jaxpr", "length", "reverse", "unroll", "num_consts", "num_carry"]),
-        "while": _bodied(
-            "while", ["cond_jaxpr", "body_jaxpr"], ["cond_jaxpr", "cond_nconsts", "body_jaxpr", "body_nconsts"]
-        ),
-        "remat2": _bodied("remat2", ["jaxpr"], ["jaxpr", "prevent_cse", "differentiated", "policy"]),
+        "scan": import_scan,
+        "while": import_while,
+        "remat2": import_checkpoint,
         "custom_jvp_call": import_custom_jvp,
         "custom_vjp_call": import_custom_vjp,
+        "custom_linear_solve": import_linear_solve,
+        "shard_map": _refusing(_NO_SHARDS),
     }
 )
+for _name in ("new_ref", "empty_ref", "free_ref", "freeze", "get", "swap", "addupdate", "run_state"):
+    import_rules[_name] = _refusing(_NO_REFERENCES)

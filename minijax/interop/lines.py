@@ -1,0 +1,75 @@
+"""Where the user asked for an equation of JAX's: the line, and the names of the scopes around it.
+
+In: an equation of a jaxpr of JAX's. Out: what ours say of theirs, ``(code, offset)`` or ``(code, offset, names)``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import site
+import sys
+import sysconfig
+from typing import Any
+
+from minijax import errors
+from minijax.core.names import NameStack
+from minijax.interop.values import jax_module
+
+# A name stack of JAX's is asked for its text first: nearly all of them are empty.
+_NO_NAMES: NameStack = ()
+
+
+@functools.cache
+def foreign_folders() -> tuple[str, ...]:
+    """The folders of Python's own library and of installed packages: nobody's program."""
+    folders = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
+    return tuple(sorted(folder.rstrip(os.sep) + os.sep for folder in folders if folder and folder != sys.prefix))
+
+
+@functools.cache
+def _jax_folders() -> tuple[str, ...]:
+    """The folders of jax and jaxlib."""
+    packages = [jax_module(), sys.modules["jaxlib"]]
+    return tuple([os.path.dirname(os.path.abspath(package.__file__)) + os.sep for package in packages])
+
+
+@functools.lru_cache(4096)
+def _rank(filename: str) -> int:
+    """Whose file it is: 0 the user's, 1 a library's, 2 JAX's own or ours."""
+    if not errors.is_user_file(filename) or filename.startswith(_jax_folders()):
+        return 2
+    return 1 if filename.startswith(foreign_folders()) else 0
+
+
+def source_of(eqn: Any) -> Any:
+    """Where the user asked for an equation of JAX's, as our equations say it; None if JAX does not know.
+
+    The innermost line of the user's own files, or else of a library's that is neither JAX nor minijax. JAX notes the
+    frames down to the function that it traced: what called that function is found where the equation is evaluated.
+    """
+    traceback = eqn.source_info.traceback
+    place = None if traceback is None else _place(traceback)
+    if place is None:
+        return None
+    names = _names(eqn.source_info.name_stack)
+    return (*place, names) if names else place
+
+
+def _place(traceback: Any) -> Any:
+    library = None
+    for code, offset in zip(*traceback.raw_frames(), strict=True):
+        rank = _rank(code.co_filename)
+        if rank == 0:
+            return code, offset
+        if rank == 1 and library is None:
+            library = (code, offset)
+    return library
+
+
+def _names(stack: Any) -> NameStack:
+    """Our name stack for one of JAX's; as here, transformations without a named scope say nothing."""
+    elements = stack.stack
+    if not any(type(each).__name__ == "Scope" for each in elements):
+        return _NO_NAMES
+    return tuple([(each.name, type(each).__name__ != "Scope") for each in elements])

@@ -1,0 +1,86 @@
+"""Parameters of JAX's equations in our classes.
+
+In: the params of an equation of JAX's, and our primitive of that name. Out: the same in our classes, without those that
+say nothing; None if one of them says something that our primitive does not know: then the equation is none of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from minijax import lax
+from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import axis_rules, batching_rules
+from minijax.lowering.lower import lowering_rules
+
+_TABLES: tuple[Any, ...] = (
+    *(abstract_rules, impl_rules, lowering_rules),
+    *(jvp_rules, transpose_rules, batching_rules, axis_rules),
+)
+# Classes of JAX's that ours are called like, and that are values as they stand.
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+class _Unknown(Exception):
+    """A value of JAX's that has no counterpart here."""
+
+
+@functools.cache
+def known_params(primitive: Primitive) -> frozenset[str]:
+    """The params that a rule of ``primitive`` asks for by name.
+
+    A rule that takes whatever comes (``**params``) knows none of it: a param that no rule asks for would pass silently.
+    """
+    names: set[str] = set()
+    for table in _TABLES:
+        rule = table.get(primitive)
+        if rule is None:
+            continue
+        parameters = inspect.signature(rule).parameters.values()
+        names.update(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    return frozenset(names)
+
+
+def translated(
+    primitive: Primitive, params: dict[str, Any], import_jaxpr: Callable[[Any], Any]
+) -> dict[str, Any] | None:
+    """``params`` of JAX's equation for our ``primitive``; None if they say what it does not know."""
+    known = known_params(primitive)
+    if any(name not in known and not _says_nothing(value) for name, value in params.items()):
+        return None
+    try:
+        return {name: _param(value, import_jaxpr) for name, value in params.items() if name in known}
+    except _Unknown:
+        return None
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or str(value) == "MemorySpace.Device"  # the one memory that a device has here
+
+
+def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is tuple or kind is list:
+        return kind([_param(item, import_jaxpr) for item in value])
+    if not kind.__module__.startswith("jax"):
+        return value
+    if kind.__name__ in ("ClosedJaxpr", "Jaxpr"):
+        return import_jaxpr(value)
+    ours = getattr(lax, kind.__name__, None)
+    if ours is None:
+        raise _Unknown
+    if hasattr(value, "_fields"):
+        return ours(*[_param(item, import_jaxpr) for item in value])
+    if hasattr(value, "__dataclass_fields__"):
+        fields = value.__dataclass_fields__
+        return ours(**{name: _param(getattr(value, name), import_jaxpr) for name in fields})
+    if hasattr(value, "name"):
+        return ours[value.name]
+    raise _Unknown
