@@ -53,16 +53,24 @@ from minijax.api.devices import (
     process_index,
 )
 from minijax.api.pmap import pmap
-from minijax.config import config, default_matmul_precision, disable_jit, enable_x64
+from minijax.config import (
+    config,
+    default_matmul_precision,
+    disable_jit,
+    enable_x64,
+    numpy_dtype_promotion,
+    numpy_rank_promotion,
+)
 from minijax.core import dtypes
 from minijax.core.array import get_aval as typeof
 from minijax.core.avals import AnyArray as Array
 from minijax.core.names import named_call, named_scope
 from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.trace import ensure_compile_time_eval
 from minijax.jacobians import hessian, jacfwd, jacobian, jacrev
 from minijax.lax import stop_gradient
-
-__version__ = "0.1.0"
+from minijax.version import __version__ as __version__
+from minijax.version import __version_info__ as __version_info__
 
 __all__ = [
     "Array",
@@ -88,6 +96,7 @@ __all__ = [
     "dtypes",
     "effects_barrier",
     "enable_x64",
+    "ensure_compile_time_eval",
     "eval_shape",
     "grad",
     "hessian",
@@ -106,6 +115,8 @@ __all__ = [
     "named_scope",
     "nn",
     "numpy",
+    "numpy_dtype_promotion",
+    "numpy_rank_promotion",
     "pmap",
     "process_count",
     "process_index",
@@ -130,14 +141,27 @@ def unload_ipython_extension(ipython: Any) -> None:
     """What ``%unload_ext minijax`` calls."""
     importlib.import_module("minijax.ipython_ext").unload_ipython_extension(ipython)
 
+
 # Modules that few programs use: each is imported when it is asked for.
-_LATE = ("flatten_util", "image", "interop", "ops", "random", "scipy")
+_LATE = (
+    "flatten_util",
+    "image",
+    "interop",
+    "monitoring",
+    "ops",
+    "random",
+    "scipy",
+    "stages",
+    "typing",
+)
 
 
 def __getattr__(name: str) -> Any:
-    """The modules that ``import minijax`` leaves out."""
+    """The modules that ``import minijax`` leaves out, and the class of devices, which is jaxlib's."""
     if name in _LATE:
         return importlib.import_module(f"minijax.{name}")
+    if name == "Device":
+        return importlib.import_module("minijax.backend.pjrt").device_class()
     raise AttributeError(f"module 'minijax' has no attribute {name!r}", name=name)
 
 

@@ -33,7 +33,9 @@ __all__ = [
     "enable_x64",
     "jit_disabled",
     "matmul_precision",
+    "numpy_dtype_promotion",
     "numpy_rank_promotion",
+    "promotes_strictly",
     "rank_promotion",
     "set_nan_checks",
     "trace_key",
@@ -50,11 +52,12 @@ class ConfigValues(NamedTuple):
     disable_jit: bool = False
     default_matmul_precision: str | None = None
     numpy_rank_promotion: str = "allow"
+    numpy_dtype_promotion: str = "standard"
     traceback_filtering: str = "auto"
 
 
 # What a staged program can depend on: everything but how a traceback is shown.
-_TRACE_FIELDS = ConfigValues._fields[:5]
+_TRACE_FIELDS = ConfigValues._fields[:6]
 
 
 class TraceKey:
@@ -124,7 +127,7 @@ class _ThreadOverrides(threading.local):
 
 _lock = threading.Lock()
 _values = ConfigValues()
-_key = _intern_key(tuple(_values[:5]))
+_key = _intern_key(tuple(_values[:6]))
 # How many overrides are in force in all threads together. While it is 0 nobody has to look at thread state.
 _override_count = 0
 _thread = _ThreadOverrides()
@@ -134,7 +137,7 @@ def _refresh(state: _ThreadOverrides) -> None:
     """Recomputes a thread's values from the process-wide ones and its overrides."""
     base = _values
     state.values = base._replace(**state.overrides)
-    state.key = _intern_key(tuple(state.values[:5]))
+    state.key = _intern_key(tuple(state.values[:6]))
     state.base = base
 
 
@@ -180,6 +183,13 @@ def rank_promotion() -> str:
     return _values[4]
 
 
+def promotes_strictly() -> bool:
+    """Whether types of different kinds have no common type in this thread, but for Python's numbers."""
+    if _override_count:
+        return _thread_values()[5] == "strict"
+    return _values[5] == "strict"
+
+
 def trace_key() -> TraceKey:
     """A hashable object that differs whenever a setting differs that a staged program can depend on."""
     if _override_count:
@@ -195,6 +205,7 @@ def trace_key() -> TraceKey:
 _TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
 _FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 _RANK_PROMOTIONS = ("allow", "warn", "raise")
+_DTYPE_PROMOTIONS = ("standard", "strict")
 _FILTERINGS = ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")
 _PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
 
@@ -220,6 +231,10 @@ def _check_word(name: str, value: Any, words: tuple[str, ...], none_allowed: boo
 
 def _check_rank_promotion(name: str, value: Any) -> str:
     return _check_word(name, value, _RANK_PROMOTIONS)
+
+
+def _check_dtype_promotion(name: str, value: Any) -> str:
+    return _check_word(name, value, _DTYPE_PROMOTIONS)
 
 
 def _check_filtering(name: str, value: Any) -> str:
@@ -323,6 +338,12 @@ numpy_rank_promotion = Setting(
     "What to do when broadcasting adds dimensions: allow, warn, raise.",
     words=_RANK_PROMOTIONS,
 )
+numpy_dtype_promotion = Setting(
+    "numpy_dtype_promotion",
+    _check_dtype_promotion,
+    "Which types meet implicitly: standard, or strict (Python's numbers with others of their kind or a higher one).",
+    words=_DTYPE_PROMOTIONS,
+)
 traceback_filtering = Setting(
     "traceback_filtering", _check_filtering, "Which frames of minijax itself a traceback shows.", words=_FILTERINGS
 )
@@ -335,6 +356,7 @@ _SETTINGS = {
         _disable_jit,
         default_matmul_precision,
         numpy_rank_promotion,
+        numpy_dtype_promotion,
         traceback_filtering,
     )
 }
@@ -377,7 +399,7 @@ class Config:
         value = setting.check(setting.name, value)
         with _lock:
             _values = _values._replace(**{setting.name: value})
-            _key = _intern_key(tuple(_values[:5]))
+            _key = _intern_key(tuple(_values[:6]))
 
     def read(self, name: str) -> Any:
         """The value of ``name`` in force in the current thread."""
@@ -393,6 +415,7 @@ class Config:
     jit_disabled = staticmethod(jit_disabled)
     matmul_precision = staticmethod(matmul_precision)
     rank_promotion = staticmethod(rank_promotion)
+    promotes_strictly = staticmethod(promotes_strictly)
     trace_key = staticmethod(trace_key)
 
     @property

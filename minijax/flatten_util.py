@@ -1,54 +1,69 @@
-"""``minijax.flatten_util``: a pytree of arrays as one vector (https://docs.jax.dev/en/latest/jax.flatten_util.html)."""
+"""``ravel_pytree``: a tree of arrays as one vector, and back."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from minijax.numpy import creation, manipulation, types
-from minijax.pytree import tree_flatten, tree_unflatten
+from minijax import lax
+from minijax import numpy as jnp
+from minijax.core.named import NamedTuple
+from minijax.pytree import PyTreeDef, tree_flatten, tree_unflatten
 
 __all__ = ["ravel_pytree"]
 
 
-def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The leaves of ``pytree`` one after the other as a vector of their common dtype, and the function back.
+class Unravel(NamedTuple):
+    """Makes a tree of a vector that ``ravel_pytree`` made: leaves of ``shapes`` and ``dtypes``, in a tree ``treedef``.
 
-    The function back takes a vector of that length and dtype, and gives each leaf its shape and dtype.
+    Where all leaves had the vector's type, they get the type of the vector that is given.
     """
-    leaves, tree = tree_flatten(pytree)
-    if not leaves:
-        return creation.zeros(0), lambda flat: tree_unflatten(tree, [])
-    avals = [(np.shape(x), types.result_type(x)) for x in leaves]
-    dtype = types.result_type(*leaves)
-    ends = np.cumsum([int(np.prod(shape)) for shape, _ in avals])
 
-    def unravel(flat: Any) -> Any:
-        """The pytree of a vector. Raises TypeError or ValueError for one of another dtype or length."""
-        found = types.result_type(flat)
-        if found != dtype and any(each != dtype for _, each in avals):
+    treedef: PyTreeDef
+    dtype: np.dtype
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+
+    @property
+    def is_uniform(self) -> bool:
+        return all(dtype == self.dtype for dtype in self.dtypes)
+
+    def __call__(self, vector: Any) -> Any:
+        """The tree. TypeError or ValueError for a vector of another type or length."""
+        vector = jnp.asarray(vector)
+        if not self.shapes:
+            return tree_unflatten(self.treedef, [])
+        if not self.is_uniform and vector.dtype != self.dtype:
             raise TypeError(
-                f"unravel function given array of dtype {found}, but expected dtype {dtype}. Convert it with .astype."
+                f"unravel function given array of dtype {vector.dtype}, but expected dtype {self.dtype}: its leaves "
+                "have several dtypes, which only a vector of the common one gives back."
             )
-        if np.shape(flat) != (int(ends[-1]),):
-            raise ValueError(
-                f"unravel function given array of shape {np.shape(flat)}, but expected shape {(int(ends[-1]),)}"
-            )
-        parts = manipulation.split(creation.asarray(flat), list(map(int, ends[:-1])))
-        mixed = any(each != dtype for _, each in avals)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a complex vector's part that was real
-            shaped = [
-                manipulation.reshape(part.astype(each) if mixed else part, shape)
-                for part, (shape, each) in zip(parts, avals, strict=True)
+        parts = lax.split(vector, [math.prod(shape) for shape in self.shapes])
+        with warnings.catch_warnings():  # the imaginary parts are those of real leaves
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            leaves = [
+                part.reshape(shape) if self.is_uniform else part.reshape(shape).astype(dtype)
+                for part, shape, dtype in zip(parts, self.shapes, self.dtypes, strict=True)
             ]
-        return tree_unflatten(tree, shaped)
+        return tree_unflatten(self.treedef, leaves)
 
-    flat = [
-        manipulation.ravel(creation.asarray(x, dtype=dtype) if types.result_type(x) != dtype else creation.asarray(x))
-        for x in leaves
-    ]
-    return manipulation.concatenate(flat), unravel
+
+def ravel_pytree(pytree: Any) -> tuple[Any, Unravel]:
+    """The leaves of ``pytree`` one after the other in a vector, and the function that makes such a tree of a vector.
+
+    The vector has the type to which the leaves' promote. Trees of the same structure and types give equal functions,
+    so that one may be a static argument.
+
+    Source: https://docs.jax.dev/en/latest/_autosummary/jax.flatten_util.ravel_pytree.html
+    """
+    leaves, treedef = tree_flatten(pytree)
+    arrays = [jnp.asarray(leaf) for leaf in leaves]
+    found = [array.dtype for array in arrays]
+    dtype = jnp.result_type(*found) if found else np.dtype("float32")
+    unravel = Unravel(treedef, dtype, tuple([array.shape for array in arrays]), tuple(found))
+    if not arrays:
+        return jnp.zeros(0, dtype), unravel
+    return lax.concatenate([jnp.ravel(x if unravel.is_uniform else x.astype(dtype)) for x in arrays], 0), unravel

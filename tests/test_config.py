@@ -29,6 +29,7 @@ CONTEXTS = {
     "disable_jit": (settings.disable_jit, True),
     "default_matmul_precision": (settings.default_matmul_precision, "highest"),
     "numpy_rank_promotion": (settings.numpy_rank_promotion, "raise"),
+    "numpy_dtype_promotion": (settings.numpy_dtype_promotion, "strict"),
     "traceback_filtering": (settings.traceback_filtering, "off"),
 }
 READERS = {
@@ -249,6 +250,12 @@ def test_words(name: str) -> None:
         CONTEXTS[name][0]("bogus")
 
 
+def test_dtype_promotion_has_words_too() -> None:
+    for library in (config, jax.config):
+        with pytest.raises(ValueError, match="bogus"):
+            library.update("jax_numpy_dtype_promotion", "bogus")
+
+
 # --- the environment ----------------------------------------------------------------------------------------
 
 
@@ -268,7 +275,7 @@ def test_environment() -> None:
     run = with_environment(
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
-    assert run.stdout.split() == ["True", "True", "False", "None", "raise", "auto"], run.stderr
+    assert run.stdout.split() == ["True", "True", "False", "None", "raise", "standard", "auto"], run.stderr
     run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
     assert run.stdout.split()[0] == "False", run.stderr
 

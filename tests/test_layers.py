@@ -63,9 +63,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.distributed",
         "minijax.experimental",
         "minijax.flatten_util",
+        "minijax.monitoring",
+        "minijax.stages",
         "minijax.test_util",
         "minijax.tree",
         "minijax.tree_util",
+        "minijax.typing",
+        "minijax.version",
     ),
     ("minijax",),  # the root module itself: the curated public names
     ("minijax.interop",),

@@ -86,6 +86,11 @@ def platform() -> str:
     return runtime().client.platform
 
 
+def device_class() -> type:
+    """The class of devices, which is jaxlib's."""
+    return importlib.import_module("jaxlib._jax").Device  # type: ignore[no-any-return]
+
+
 def devices() -> list[Device]:
     """All devices, other processes' too: PJRT's objects with ``id``, ``platform``, ``device_kind``."""
     return list(runtime().devices)

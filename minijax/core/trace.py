@@ -11,6 +11,7 @@ only as long as it stands there.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -227,6 +228,26 @@ def under(
         main.trace.stack = None
         state.dynamic = outer
         bury(left)
+
+
+class ensure_compile_time_eval(contextlib.ContextDecorator):
+    """Under it, what no tracer claims is evaluated at once, though a function is being staged around it.
+
+    For what a staged function computes of constants and needs as values. A tracer's operations belong to its own
+    interpreter as before.
+
+    Source: https://docs.jax.dev/en/latest/_autosummary/jax.ensure_compile_time_eval.html
+    """
+
+    def _recreate_cm(self) -> ensure_compile_time_eval:
+        return ensure_compile_time_eval()  # one for each call of a decorated function
+
+    def __enter__(self) -> None:
+        self.outer = state.dynamic
+        state.dynamic = state.stack[0].trace
+
+    def __exit__(self, *_exc_info: object) -> None:
+        state.dynamic = self.outer
 
 
 def push_main(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors, lax
-from minijax.config import x64_enabled
+from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, is_foreign
 from minijax.core.trace import Tracer
@@ -347,7 +347,7 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
 
 
 def _result_type(*args: Any) -> np.dtype:
-    return dtypes.result_type(*map(type_of, args), x64=x64_enabled())[0]
+    return dtypes.result_type(*map(type_of, args), x64=x64_enabled(), strict=promotes_strictly())[0]
 
 
 def linspace(

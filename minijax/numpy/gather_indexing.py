@@ -485,7 +485,8 @@ def update_index(
 
 def _check_cast(values: Any, dtype: np.dtype) -> None:
     found = type_of(values)
-    if found[0] == dtype or dtypes.result_type(found, (dtype, False), x64=config.x64_enabled())[0] == dtype:
+    x64, strict = config.x64_enabled(), config.promotes_strictly()
+    if found[0] == dtype or dtypes.result_type(found, (dtype, False), x64=x64, strict=strict)[0] == dtype:
         return
     warnings.warn(
         "scatter inputs have incompatible types: cannot safely cast value from "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.config import matmul_precision, x64_enabled
+from minijax.config import matmul_precision, promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.manipulation import concatenate, expand_dims, moveaxis
@@ -36,7 +36,7 @@ def output_type(name: str, preferred: Any, *operands: Any) -> tuple[np.dtype, bo
     """
     if preferred is not None:
         return user_dtype(preferred, name), False
-    return dtypes.result_type(*map(type_of, operands), x64=x64_enabled())
+    return dtypes.result_type(*map(type_of, operands), x64=x64_enabled(), strict=promotes_strictly())
 
 
 def _contract(a: Any, b: Any, contract: Dims, batch: Dims, precision: Any, out: tuple[np.dtype, bool]) -> Any:

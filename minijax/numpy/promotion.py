@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
-from minijax.config import rank_promotion, x64_enabled
+from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
 from minijax.core.avals import ShapedArray, dtype_name
@@ -201,7 +201,7 @@ def type_of(x: Any) -> tuple[np.dtype, bool]:
 
 def result_dtype(*args: Any) -> tuple[np.dtype, bool]:
     """Where the types of ``args`` meet, as ``(dtype, weak_type)``. TypePromotionError if they do not."""
-    return dtypes.lattice_result(*map(type_of, args), x64=x64_enabled())
+    return dtypes.lattice_result(*map(type_of, args), x64=x64_enabled(), strict=promotes_strictly())
 
 
 def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True) -> list[Any]:

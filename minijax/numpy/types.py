@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.config import x64_enabled
+from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.avals import AnyArray
@@ -136,12 +136,12 @@ def result_type(*args: Any) -> np.dtype:
 
     TypePromotionError if they have no common type.
     """
-    return dtypes.result_type(*map(_dtype_and_weak, args), x64=x64_enabled())[0]
+    return dtypes.result_type(*map(_dtype_and_weak, args), x64=x64_enabled(), strict=promotes_strictly())[0]
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
     """The type to which an operation on the two types converts both."""
-    return dtypes.promote_types(a, b, x64_enabled())
+    return dtypes.promote_types(a, b, x64_enabled(), promotes_strictly())
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:

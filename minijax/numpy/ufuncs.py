@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax import lax
-from minijax.config import x64_enabled
+from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, as_array, check_int, scalar_aval
 from minijax.core.avals import ShapedArray
@@ -50,11 +50,14 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     if kind is int:
         check_int(value)
     there = (aval.dtype, aval.weak_type)
-    if dtypes.lattice_result(there, (own.dtype, own.weak_type), x64=x64_enabled()) != there:
+    met = dtypes.lattice_result(there, (own.dtype, own.weak_type), x64=x64_enabled(), strict=promotes_strictly())
+    if met != there:
         return None
     scalar = typed_scalar(value, *there)
     # 0.0 and -0.0 are equal, so they are not remembered; NaN would never be found again. Whether a large integer is
-    # taken depends on the mode, 32 or 64 bits.
+    # taken depends on the mode, 32 or 64 bits; whether True is taken for a number, on how types are promoted.
+    if kind is bool and aval.dtype.kind != "b":
+        return scalar
     if value == value and (value or kind is int or kind is bool) and (kind is not int or -(1 << 31) <= value < 1 << 31):
         if len(_constants) >= MAX_CONSTANTS:
             _constants.clear()

@@ -395,3 +395,36 @@ def test_reset_stack_brings_an_interrupted_thread_back():
     assert stack_depth() == 2
     reset_stack()
     assert stack_depth() == 0 and not main.alive
+
+
+def test_what_needs_no_tracer_is_evaluated_while_a_function_is_staged():
+    """As in JAX, where the same programs give the same."""
+
+    def programs(ns):
+        def constants(x):
+            with ns.ensure_compile_time_eval():
+                table = ns.numpy.arange(3) + 1
+                assert int(table.sum()) == 6  # a value, though the function is being staged
+            return x + table
+
+        @ns.ensure_compile_time_eval()
+        def decorated(x):
+            return ns.numpy.sin(x) + ns.numpy.ones(2).sum()
+
+        def inner(x):
+            with ns.ensure_compile_time_eval():
+                return x * ns.jit(lambda: ns.numpy.ones(2).sum())()
+
+        return [
+            ns.jit(constants)(1.0),
+            ns.jit(ns.grad(decorated))(1.0),
+            ns.vmap(decorated)(ns.numpy.ones(2)),
+            ns.make_jaxpr(inner)(1.0).out_avals[0].shape,
+            len(ns.make_jaxpr(constants)(1.0).jaxpr.eqns),
+        ]
+
+    for ours, theirs in zip(programs(minijax), programs(jax), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ZeroDivisionError), minijax.ensure_compile_time_eval():
+        raise ZeroDivisionError
+    assert clean()

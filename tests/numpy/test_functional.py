@@ -81,11 +81,3 @@ def test_the_function_may_close_over_what_is_differentiated() -> None:
         return n.vectorize(lambda a: a * w)(X).sum()  # type: ignore[attr-defined]
 
     assert mj.grad(loss)(2.0, jnp) == jax.grad(lambda w: loss(w, rnp))(2.0) == X.sum()
-
-
-@pytest.mark.parametrize(
-    ("flat", "said"), [(np.ones(2, np.float32), r"shape \(2,\).*\(9,\)"), (np.ones(9, np.int32), "int32.*float32")]
-)
-def test_a_vector_that_is_not_of_the_tree(flat: np.ndarray, said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said):
-        flatten_util.ravel_pytree(TREE)[1](flat)

@@ -231,6 +231,46 @@ def _rank_promotion(how: str) -> Any:
     return numpy_rank_promotion(how)
 
 
+N = np.array([1, 2, 3], np.int32)
+PROMOTED: dict[str, Callable[[Any], Any]] = {
+    "two kinds": lambda ns: ns.numpy.asarray(N) + ns.numpy.asarray(A),
+    "two widths": lambda ns: ns.numpy.asarray(A) * np.float16(2),
+    "a number of the kind": lambda ns: ns.numpy.asarray(A) * 2.0,
+    "a lower number": lambda ns: ns.numpy.asarray(A) * 2,
+    "a higher number": lambda ns: ns.numpy.asarray(N) * 2.0,
+    "a truth": lambda ns: ns.numpy.asarray(N) * True,
+    "truths": lambda ns: ns.numpy.asarray(N > 1) + 1,
+    "a quotient": lambda ns: ns.numpy.asarray(N) / 2,
+    "a choice": lambda ns: ns.numpy.where(N > 1, N, 1.0),
+    "a product": lambda ns: ns.numpy.dot(N, A),
+    "parts": lambda ns: ns.numpy.concatenate([N, A]),
+    "a mean": lambda ns: ns.numpy.mean(N),
+    "an update": lambda ns: ns.numpy.asarray(A).at[0].set(1),
+    "an update of another kind": lambda ns: ns.numpy.asarray(A).at[0].set(np.int32(1)),
+    "a result's type": lambda ns: ns.numpy.result_type("int32", "float32"),
+    "the type of two": lambda ns: ns.numpy.promote_types("int32", "float32"),
+    "jitted": lambda ns: ns.jit(lambda x, y: x + y)(N, A),
+}
+
+
+@pytest.mark.parametrize("case", PROMOTED)
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
+def test_types_meet_strictly_where_that_is_asked_for(case: str) -> None:
+    def outcome(ns: Any) -> Any:
+        try:
+            found = PROMOTED[case](ns)
+        except ValueError as error:
+            what, _, _ = str(error).partition("=strict")  # the types are named in any order
+            return type(error).__name__, sorted(re.findall(r"\w+", what))
+        return str(getattr(found, "dtype", found)), np.asarray(getattr(found, "dtype", None) and found).tolist()
+
+    usual = outcome(minijax)  # what is kept of it may not count for the strict one
+    assert usual == outcome(jax)
+    with minijax.numpy_dtype_promotion("strict"), jax.numpy_dtype_promotion("strict"):
+        assert outcome(minijax) == outcome(jax)
+    assert outcome(minijax) == usual
+
+
 def test_arrays_and_tracers_are_instances_of_the_public_class() -> None:
     assert minijax.Array is jnp.ndarray and repr(minijax.Array) == "<class 'minijax.Array'>"
     for x, is_array in ((jnp.ones(2), True), (np.ones(2), False), (1.0, False), (np.float32(1), False)):
