@@ -22,7 +22,7 @@ if gc.isenabled():
             gc.unfreeze()
         gc.enable()
 
-from minijax import custom_derivatives, debug, distributed, lax, nn, numpy, tree, tree_util
+from minijax import custom_derivatives, debug, distributed, lax, nn, numpy, random, tree, tree_util
 from minijax.api import (
     block_until_ready,
     device_get,
@@ -120,6 +120,7 @@ __all__ = [
     "pmap",
     "process_count",
     "process_index",
+    "random",
     "remat",
     "pure_callback",
     "stop_gradient",

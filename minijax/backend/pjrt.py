@@ -40,7 +40,8 @@ from minijax.backend.failures import (
     runtime_error,
 )
 from minijax.core import dtypes
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.keys import is_key, words_of
 
 __all__ = [
     "CompileError",
@@ -166,7 +167,8 @@ def put(
       array: ``numpy.ndarray`` or ``numpy.generic`` of any shape, strides and byte order. The dtype is kept,
         64 bits included.
       device: one of :func:`local_devices`; None for the first.
-      aval: the array's type if the caller has it at hand (saves a look-up); else made from shape and dtype.
+      aval: the array's type if the caller has it at hand (saves a look-up); else made from shape and dtype. Of keys,
+        as they are kept on the host (``core.keys``), it must be given.
       owned: the caller promises that nobody ever writes to the array again. Then a host platform may use its
         memory in place (it does when the data is aligned to 64 bytes). Without the promise the data is read
         before this function returns, so that the user may go on writing to the array.
@@ -178,6 +180,8 @@ def put(
     rt = _client._runtime or runtime()
     if aval is None:
         aval = ShapedArray(array.shape, array.dtype)
+    elif is_key(aval.dtype):
+        array, aval = words_of(array, aval.dtype), physical_aval(aval)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
         aval = ShapedArray(array.shape, array.dtype, aval.weak_type)
@@ -242,7 +246,7 @@ def assemble(pieces: Sequence[Buffer], devices: Sequence[Device], aval: ShapedAr
     rt = runtime()
     if len(devices) == 1:
         return pieces[0]
-    return rt.xla.ArrayImpl(aval, rt.across(devices), list(pieces), True, True)
+    return rt.xla.ArrayImpl(physical_aval(aval), rt.across(devices), list(pieces), True, True)
 
 
 def shards(buffer: Buffer) -> list[Buffer]:
@@ -537,8 +541,7 @@ def compile(
         loaded = work() if run_elsewhere is None else run_elsewhere(work)
     except rt.error as error:
         raise compile_error(error, name) from None
-    if out_avals is None:
-        out_avals = _read_out_avals(rt, loaded)
+    out_avals = _read_out_avals(rt, loaded) if out_avals is None else [*map(physical_aval, out_avals)]
     sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
     return Executable(rt, loaded, name, out_avals, sharding, assigned[0] if num_replicas == 1 else None)
 

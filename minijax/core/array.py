@@ -14,6 +14,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import AnyArray, ShapedArray, dtype_name
+from minijax.core.keys import KeyType, is_key, keys_of, words_of
 
 # Set by the backend, whose buffers these are: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
@@ -32,6 +33,8 @@ class Array(AnyArray):
     Made by ``minijax.numpy.array`` and by every operation; not by calling this class. The slots ``_np`` (a NumPy array
     or scalar that nobody may write to) and ``_buffer`` (a device buffer) are unset while there is none: so
     evaluation reads ``x._np`` with no test, and whatever is not an array on the host raises AttributeError.
+
+    An array of random keys has the shape and type of keys; ``_np`` and ``_buffer`` are as ``core.keys`` says.
     """
 
     __slots__ = ("_np", "_buffer", "aval", "__weakref__")
@@ -52,7 +55,7 @@ class Array(AnyArray):
             return self._np
         except AttributeError:
             pass
-        value = self._np = fetch_buffer(self._buffer)
+        value = self._np = _fetched(self._buffer, self.aval)
         return value
 
     @property
@@ -83,6 +86,11 @@ class Array(AnyArray):
         return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if is_key(self.aval.dtype):
+            raise TypeError(
+                "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(arr) if "
+                "you wish to extract the underlying integer array."
+            )
         value = np.asarray(self._value())
         if dtype is not None and np.dtype(dtype) != value.dtype:
             if copy is False:
@@ -114,13 +122,15 @@ class Array(AnyArray):
 
     def item(self, *args: int) -> Any:
         """The single element as a Python scalar."""
-        return np.asarray(self._value()).item(*args)
+        return self.__array__().item(*args)
 
     def tolist(self) -> Any:
         """Nested lists of Python scalars."""
-        return np.asarray(self._value()).tolist()
+        return self.__array__().tolist()
 
     def __bool__(self) -> bool:
+        if is_key(self.aval.dtype):
+            raise TypeError("key array cannot be converted to boolean. Compare keys with ==, which gives booleans.")
         if self.aval.size > 1:
             raise ValueError(
                 f"The truth value of an array with more than one element is ambiguous (shape {self.aval.shape}). "
@@ -133,7 +143,7 @@ class Array(AnyArray):
     def _scalar(self) -> Any:
         if self.aval.ndim:
             raise TypeError(f"Only scalar arrays can be converted to Python scalars; got {self.aval.ndim=}")
-        return np.asarray(self._value()).item()
+        return self.item()
 
     def __float__(self) -> float:
         return float(self._scalar())
@@ -150,15 +160,22 @@ class Array(AnyArray):
         return int(self._value())
 
     def __format__(self, spec: str) -> str:
+        if is_key(self.aval.dtype):
+            return object.__format__(self, spec)
         return format(np.asarray(self._value())[()], spec)
 
     def __len__(self) -> int:
         return len(self.aval)
 
     def __str__(self) -> str:
+        if is_key(self.aval.dtype):
+            return repr(self)
         return str(np.asarray(self._value()))
 
     def __repr__(self) -> str:
+        if is_key(self.aval.dtype):
+            words = words_of(self._value(), self.aval.dtype)
+            return f"Array({self.aval.shape}, dtype={self.aval.dtype.name}) overlaying:\n{words}"
         name = dtype_name(self.aval.dtype)
         weak = ", weak_type=True" if self.aval.weak_type else ""
         value = np.asarray(self._value())
@@ -181,6 +198,12 @@ class Array(AnyArray):
 
 
 _new = object.__new__
+
+
+def _fetched(buffer: Any, aval: ShapedArray) -> Any:
+    """The NumPy value of the array of type ``aval`` that is in a device buffer."""
+    value = fetch_buffer(buffer)
+    return keys_of(value, aval.dtype) if type(aval.dtype) is KeyType else value
 
 
 def device_array(buffer: Any, aval: ShapedArray) -> Array:
@@ -212,7 +235,7 @@ class CommittedArray(Array):
             return self._host
         except AttributeError:
             pass
-        value = self._host = fetch_buffer(self._buffer)
+        value = self._host = _fetched(self._buffer, self.aval)
         return value
 
     @property

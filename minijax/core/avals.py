@@ -13,12 +13,22 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.keys import WORD, KeyType
+
+# Whether a type of keys was ever made: while it is False nobody has to look for them.
+keys_made = False
 
 _interned: weakref.WeakValueDictionary[Any, ShapedArray] = weakref.WeakValueDictionary()
 
 
+def note_keys() -> None:
+    """Say that there are types of keys."""
+    global keys_made
+    keys_made = True
+
+
 class ShapedArray:
-    """The type of an array: ``shape`` (tuple of ints), ``dtype`` (``numpy.dtype``) and ``weak_type``.
+    """The type of an array: ``shape`` (tuple of ints), ``dtype`` (``numpy.dtype`` or ``KeyType``) and ``weak_type``.
 
     A weak type gives way in promotion: Python scalars are weakly typed.
     """
@@ -26,7 +36,7 @@ class ShapedArray:
     __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "zero", "mlir", "__weakref__")
 
     shape: tuple[int, ...]
-    dtype: np.dtype
+    dtype: Any
     weak_type: bool
     ndim: int
     size: int
@@ -42,7 +52,10 @@ class ShapedArray:
         if self is not None:
             return self
         shape = tuple(int(d) for d in shape)
-        dtype = np.dtype(dtype)
+        if type(dtype) is KeyType:
+            note_keys()
+        else:
+            dtype = np.dtype(dtype)
         weak_type = bool(weak_type)
         canonical = (shape, dtype, weak_type)
         self = _interned.get(canonical)
@@ -111,6 +124,12 @@ class ShapedArray:
         return self.shape[0]
 
 
+def physical_aval(aval: ShapedArray) -> ShapedArray:
+    """The type that an array of type ``aval`` has on a device: its own, but for keys, which are words there."""
+    dtype = aval.dtype
+    return ShapedArray(aval.shape + dtype.impl.key_shape, WORD) if type(dtype) is KeyType else aval
+
+
 class HasAval:
     """What has a type, ``aval``, and can be asked for the parts of it."""
 
@@ -126,7 +145,7 @@ class HasAval:
         return self.aval.shape
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> Any:
         return self.aval.dtype
 
     @property
@@ -154,6 +173,6 @@ class AnyArray(HasAval):
 AnyArray.__module__, AnyArray.__name__, AnyArray.__qualname__ = "minijax", "Array", "Array"
 
 
-def dtype_name(dtype: np.dtype) -> str:
+def dtype_name(dtype: Any) -> str:
     """``float32``, ``bfloat16``, ``float0``: the dtype's name as JAX prints it."""
     return "float0" if dtype == dtypes.float0 else dtype.name

@@ -18,6 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from minijax.core.keys import KeyType, is_key, key_type
+from minijax.core.keys import extended as extended
+from minijax.core.keys import prng_key as prng_key
+
 # The type of tangents of integers and booleans: a vector space with one point. JAX's own definition, so that
 # arrays of it pass between the two libraries.
 float0 = np.dtype([("float0", np.void, 0)])
@@ -84,8 +88,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def as_dtype(x: Any) -> np.dtype:
-    """``np.dtype(x)`` that also knows the names of the ``ml_dtypes`` types. Raises NumPy's ``TypeError``."""
+def as_dtype(x: Any) -> Any:
+    """``np.dtype(x)`` that also knows the names of the ``ml_dtypes`` types, and the types of keys.
+
+    Raises NumPy's ``TypeError``.
+    """
+    if type(x) is KeyType:
+        return x
     if isinstance(x, str) and x in _CUSTOM_KINDS:
         return np.dtype(getattr(_ml_dtypes(), x))
     return np.dtype(x)
@@ -97,7 +106,7 @@ def _name(dtype: np.dtype) -> str:
 
 
 def kind(dtype: np.dtype) -> str:
-    """'b', 'i', 'u', 'f' or 'c' for a supported type, small ones included; else NumPy's kind."""
+    """'b', 'i', 'u', 'f' or 'c' for a supported type, small ones included; 'k' for keys; else NumPy's kind."""
     letter = dtype.kind  # an attribute: 30 ns, where hashing the dtype for a table takes 200
     return letter if letter != "V" else _CUSTOM_KINDS.get(_name(dtype), "V")
 
@@ -139,8 +148,8 @@ def is_inexact(dtype: np.dtype) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def is_valid(dtype: np.dtype) -> bool:
-    """Whether arrays can have this type: native byte order, boolean, number or ``float0``."""
-    return dtype == float0 or (dtype.isnative and _name(dtype) in _upper_bounds(True, False))
+    """Whether arrays can have this type: native byte order, boolean, number, key or ``float0``."""
+    return dtype == float0 or is_key(dtype) or (dtype.isnative and _name(dtype) in _upper_bounds(True, False))
 
 
 _CUSTOM_PARENTS: dict[str, tuple[type, ...]] = {
@@ -152,6 +161,8 @@ _CUSTOM_PARENTS: dict[str, tuple[type, ...]] = {
 
 def issubdtype(a: Any, b: Any) -> bool:
     """``np.issubdtype`` that also places the ``ml_dtypes`` types: bfloat16 is under ``np.floating``."""
+    if is_key(a) and is_key(b):
+        return a is b
     a_type = a if isinstance(a, type) and issubclass(a, np.generic) else as_dtype(a).type
     b_type = b if isinstance(b, type) and issubclass(b, np.generic) else as_dtype(b).type
     custom = _CUSTOM_KINDS.get(a_type.__name__)
@@ -418,18 +429,20 @@ def max_value(dtype: np.dtype) -> Any:
 def short_name(dtype: np.dtype) -> str:
     """The name used in printed avals: 'f32', 'i8', 'u32', 'c64', 'bf16', 'bool', 'float0'."""
     name = _name(dtype)
-    if name == "float0":
+    if name == "float0" or is_key(dtype):
         return name
     for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
         name = name.replace(long, short)
     return name
 
 
-def from_short_name(name: str) -> np.dtype:
+def from_short_name(name: str) -> Any:
     """The type called ``name``, short ('f32') or long ('float32'). Raises ``ValueError`` for others."""
     names = _short_names()
     if name in names:
         return as_dtype(names[name])
+    if name.startswith("key<"):
+        return key_type(name)
     raise ValueError(f"{name!r} is not the name of a dtype; known are {', '.join(sorted(names))}")
 
 
@@ -448,6 +461,7 @@ def _short_names() -> dict[str, str]:
 @functools.lru_cache(maxsize=256)
 def mlir_element_type(dtype: np.dtype) -> str:
     """How StableHLO text writes the type: 'f32', 'i32', 'ui8', 'i1', 'bf16', 'complex<f32>', 'f8E4M3FN'.
+    Keys have none: they are words there, see ``avals.physical_aval``.
 
     ``float0`` becomes 'i1': such an array has to be represented by something, and its values are never read.
     Raises ``TypeError`` for types arrays cannot have.
@@ -456,7 +470,7 @@ def mlir_element_type(dtype: np.dtype) -> str:
     if name in ("bool", "float0"):
         return "i1"
     letter = kind(dtype)
-    if not is_valid(dtype):
+    if not is_valid(dtype) or is_key(dtype):
         raise TypeError(f"No MLIR element type for dtype {dtype}")
     if letter == "c":
         return f"complex<{mlir_element_type(real_dtype(dtype))}>"
@@ -563,7 +577,9 @@ def _no_path_message(nodes: frozenset[Node], strict: bool) -> str:
     return f"{start}. Cast the inputs explicitly to the type you want."
 
 
-def _node(dtype: np.dtype, weak_type: bool) -> Node:
+def _node(dtype: Any, weak_type: bool) -> Any:
+    if is_key(dtype):
+        return dtype  # is in no lattice, and named as it is in the error
     if weak_type and dtype != _BOOL:
         return _WEAK_OF_KIND.get(kind(dtype), _name(dtype))
     return _name(dtype)

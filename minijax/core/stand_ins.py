@@ -21,7 +21,7 @@ class ShapeDtypeStruct:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         self.shape = tuple(shape)
-        self.dtype = np.dtype(dtype)
+        self.dtype = dtypes.as_dtype(dtype)
         self.weak_type = weak_type
 
     @staticmethod

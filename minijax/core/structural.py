@@ -13,6 +13,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import HasAval, ShapedArray
+from minijax.core.keys import WORD, is_key
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
 
@@ -20,6 +21,9 @@ add_any_p = Primitive("add_any")
 broadcast_in_dim_p = Primitive("broadcast_in_dim")
 transpose_p = Primitive("transpose")
 squeeze_p = Primitive("squeeze")
+# from words to keys and back: see ops.keys
+random_wrap_p = Primitive("random_wrap")
+random_unwrap_p = Primitive("random_unwrap")
 
 
 class Zero:
@@ -76,8 +80,10 @@ def zero_tangent(x: Any) -> Zero:
     return zero_of(get_aval(x))
 
 
-def full(shape: tuple[int, ...], value: Any, dtype: np.dtype, weak_type: bool = False) -> Any:
-    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not ()."""
+def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False) -> Any:
+    """An array of one repeated ``value``: a scalar constant, broadcast if ``shape`` is not (). Of keys, every word."""
+    if is_key(dtype):
+        return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
     number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)
     scalar = LiteralArray(number[()], ShapedArray((), dtype, weak_type))
     return broadcast_in_dim_p.bind(scalar, shape=shape, broadcast_dimensions=()) if shape else scalar

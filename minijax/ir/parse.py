@@ -23,6 +23,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import as_array
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.errors import is_user_file
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
@@ -42,7 +43,7 @@ __all__ = ["JaxprSyntaxError", "MissingConstant", "Unread", "page_consts", "pars
 
 _VAR = re.compile(r"[A-Za-z_]\w*")
 _BINDER = re.compile(r"([A-Za-z_]\w*):")
-_TYPE = re.compile(r"([a-z]\w*)\[\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)\]")
+_TYPE = re.compile(r"([a-z]\w*(?:<\w+>)?)\[\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)\]")
 _PRIMITIVE = re.compile(r"[^\s\[\](){};=,]+")
 _LET_NAME = re.compile(r"[^\s=]+")
 _LAMBDA = re.compile(r"lambda\b")
@@ -593,7 +594,7 @@ def _constant(const: Any, aval: ShapedArray, name: str) -> Any:
     """``const`` as the constant of a constvar of type ``aval``; raises TypeError if it is of another type."""
     if not hasattr(const, "aval"):
         array = np.asarray(const)
-        if array.dtype != aval.dtype and np.can_cast(array.dtype, aval.dtype, "same_kind"):
+        if array.dtype != aval.dtype and not is_key(aval.dtype) and np.can_cast(array.dtype, aval.dtype, "same_kind"):
             array = array.astype(aval.dtype)
         const = as_array(array)
     if not _same(const.aval, aval):

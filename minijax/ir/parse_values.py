@@ -34,7 +34,8 @@ COMPLEX = re.compile(rf"\({_REAL}?[-+](?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?)j\)|
 NUMBER = re.compile(rf"{_REAL}(?![\w.])")
 _INTEGER = re.compile(r"[-+]?\d+$")
 _ENUM_REPR = re.compile(r"<([A-Za-z_]\w*)\.([A-Za-z_]\w*): [^<>]*>")
-_AVAL = re.compile(r"(\w+)\[([\d,]*)\](, weak_type=True)?\)")
+_AVAL = re.compile(r"(\w+(?:<\w+>)?)\[([\d,]*)\](, weak_type=True)?\)")
+_KEY_TYPE = re.compile(r"key<\w+>")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
 _LAMBDA = re.compile(r"\{\s*lambda\b|let\s+\S+\s*=\s*\{")
 _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False}
@@ -87,6 +88,8 @@ def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
         return 0
     if found := scan.take(_ENUM_REPR):
         return _member(found[1], found[2])
+    if found := scan.take(_KEY_TYPE):
+        return dtypes.from_short_name(found[0])
     if found := scan.take(_NAME):
         return _named(scan, found[0], read_jaxpr)
     raise NotAValue

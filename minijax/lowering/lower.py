@@ -5,6 +5,9 @@ Invariant: one loop over equations, one rule each; a subjaxpr that is called bec
 
 A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list if multiple results) and
 writes text through ``ctx``, a ``FunctionWriter``.
+
+Arrays of keys are arrays of words in the module. A rule is given their physical types, and most can then do what they
+always do; those whose parameters speak of dimensions have a rule of their own for words in ``physical_rules``.
 """
 
 from __future__ import annotations
@@ -13,7 +16,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core.rules import RuleTable
+from minijax.core import avals
+from minijax.core.avals import physical_aval
+from minijax.core.keys import is_key
+from minijax.core.primitive import Primitive
+from minijax.core.rules import Rule, RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from minijax.lowering.places import ModulePlaces, Places
@@ -27,6 +34,10 @@ lowering_rules = RuleTable(
     "MLIR translation rule for primitive '{name}' not found for platform {platform}",
     "add: minijax.interpreters.mlir.register_lowering(primitive, rule)   # rule(ctx, *args, **params)",
 )
+
+
+# primitive -> rule like those, for keys, where its own would not do the right thing to their words: see ``ops.declare``
+physical_rules: dict[Primitive, Rule] = {}
 
 
 class ModuleWriter:
@@ -111,13 +122,17 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
     """Write the equations of ``jaxpr`` into ``ctx``; returns the names of its outputs."""
     env: dict[Any, str] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
-    places = ctx.module.places
+    places, keyed = ctx.module.places, avals.keys_made
     for eqn in jaxpr.eqns if places is None else places.each(ctx, jaxpr):
         names = [ctx.literal(v) if type(v) is Literal else env[v] for v in eqn.invars]
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)
         if rule is not None:
-            out = rule(ctx, [v.aval for v in eqn.invars], [v.aval for v in eqn.outvars], *names, **eqn.params)
+            in_avals, out_avals = [v.aval for v in eqn.invars], [v.aval for v in eqn.outvars]
+            if keyed and any(is_key(a.dtype) for a in (*in_avals, *out_avals)):
+                rule = physical_rules.get(primitive, rule)
+                in_avals, out_avals = [*map(physical_aval, in_avals)], [*map(physical_aval, out_avals)]
+            out = rule(ctx, in_avals, out_avals, *names, **eqn.params)
         else:
             raise NotImplementedError(lowering_rules.missing(primitive, platform=ctx.module.platform()))
         if primitive.multiple_results:

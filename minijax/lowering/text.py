@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.keys import is_key, words_of
 
 
 def mlir_type(aval: ShapedArray) -> str:
-    """``tensor<8x3xf32>``."""
+    """``tensor<8x3xf32>``; keys are the words that they consist of, ``tensor<8x2xui32>``."""
     text = aval.mlir
     if text is None:
-        dims = "".join(f"{d}x" for d in aval.shape)
-        text = aval.mlir = f"tensor<{dims}{dtypes.mlir_element_type(aval.dtype)}>"
+        physical = physical_aval(aval)
+        dims = "".join(f"{d}x" for d in physical.shape)
+        text = aval.mlir = f"tensor<{dims}{dtypes.mlir_element_type(physical.dtype)}>"
     return text
 
 
@@ -124,6 +126,8 @@ class FunctionWriter:
 
     def constant(self, value: Any, aval: ShapedArray) -> str:
         """A constant of type ``aval``; equal ones are written once per function."""
+        if is_key(aval.dtype):
+            value, aval = words_of(value._value(), aval.dtype), physical_aval(aval)
         text = f"stablehlo.constant {dense_text(value, aval)} : {mlir_type(aval)}"
         name = self.constants.get(text)
         if name is None:

@@ -13,6 +13,7 @@ from minijax import errors, lax
 from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, is_foreign
+from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
 from minijax.numpy.mathematics import power
 from minijax.numpy.promotion import (
@@ -225,7 +226,7 @@ def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
 def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
     _check_forgotten_tuple(name, shape, dtype)
     dtype = user_dtype(float if dtype is None else dtype, name)
-    out = lax.broadcast(typed_scalar(value, dtype), _shape(shape, name))
+    out = _repeated(value, (dtype, False), _shape(shape, name))
     return out if device is None else placed(out, device)
 
 
@@ -250,11 +251,16 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     """
     check_array_like("full", fill_value)
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
-    out = _repeated(fill_value, wanted, _shape(shape, "full"))
+    if dtype is None and is_key(wanted[0]):
+        out = broadcast_to(ensure("full", fill_value), _shape(shape, "full"))
+    else:
+        out = _repeated(fill_value, wanted, _shape(shape, "full"))
     return out if device is None else placed(out, device)
 
 
 def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...]) -> Any:
+    if is_key(wanted[0]) and not np.ndim(value):
+        return lax.full(shape, value, wanted[0])
     value = typed_scalar(value, *wanted) if type(value) in SCALARS else convert(value, *wanted)
     return broadcast_to(value, shape) if value.aval.shape else lax.broadcast(value, shape)
 
@@ -271,7 +277,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) ->
     if hasattr(a, "aval"):
         own = a.aval.dtype, a.aval.weak_type and (number is None or number in SCALARS)
     else:
-        dtypes.check_valid_dtype(np.dtype(a.dtype), a)
+        dtypes.check_valid_dtype(dtypes.as_dtype(a.dtype), a)
         own = dtypes.canonicalize_dtype(a.dtype, x64_enabled()), False
     wanted = own if dtype is None else (user_dtype(dtype, name), False)
     out = _repeated(value, wanted, tuple(a.shape) if shape is None else _shape(shape, name))

@@ -22,6 +22,7 @@ from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.keys import is_key
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
 from minijax.ops.convert import convert_element_type_p, convert_numpy
@@ -253,7 +254,10 @@ def promote(
     check_array_like(name, *args)
     arrays = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in args]
     for x in arrays:
-        if type_of(x)[0] == dtypes.float0:
+        dtype = type_of(x)[0]
+        if is_key(dtype) and any(type_of(y)[0] is not dtype for y in arrays):
+            raise TypeError(f"{name} does not accept dtypes {', '.join(dtype_name(type_of(y)[0]) for y in arrays)}.")
+        if dtype == dtypes.float0:
             raise TypeError(
                 f"Called {name} with a float0 array. float0s do not support any operations by design: "
                 "they are the "

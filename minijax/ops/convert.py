@@ -13,6 +13,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import Tracer
@@ -37,6 +38,11 @@ __all__ = [
 
 
 def _convert_abstract(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> ShapedArray:
+    if (is_key(x.dtype) or is_key(new_dtype)) and x.dtype is not new_dtype:
+        raise ValueError(
+            f"Cannot convert_element_type from {dtype_name(x.dtype)} to {dtype_name(new_dtype)}. The words of keys are "
+            "random.key_data(keys), and keys of words random.wrap_key_data(words)."
+        )
     return ShapedArray(x.shape, new_dtype, weak_type)
 
 
@@ -166,10 +172,14 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
     if isinstance(operand, (Array, Tracer)):
         if aval.dtype == new_dtype and aval.weak_type == weak_type:
             return operand
-        if isinstance(operand, LiteralArray) and new_dtype != dtypes.float0:
+        if isinstance(operand, LiteralArray) and new_dtype != dtypes.float0 and not is_key(new_dtype):
             value = convert_numpy(np.asarray(operand._value()), new_dtype)
             return LiteralArray(value[()], ShapedArray((), new_dtype, weak_type))
-    elif isinstance(operand, (bool, int, float, complex, np.generic)) and new_dtype != dtypes.float0:
+    elif (
+        isinstance(operand, (bool, int, float, complex, np.generic))
+        and new_dtype != dtypes.float0
+        and not is_key(new_dtype)
+    ):
         value = np.asarray(operand)
         converted = convert_numpy(value, new_dtype) if value.dtype.kind != "O" else value.astype(new_dtype)
         return LiteralArray(converted[()], ShapedArray((), new_dtype, weak_type))
@@ -320,4 +330,6 @@ def stop_gradient(x: Any) -> Any:
     """One array ``x``, a constant to every differentiation."""
     while type(x) is JVPTracer:
         x = x.primal
+    if is_key(get_aval(x).dtype):
+        return x
     return stop_gradient_p.bind(x)

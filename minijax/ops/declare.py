@@ -15,7 +15,7 @@ from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
-from minijax.lowering.lower import lowering_rules
+from minijax.lowering.lower import lowering_rules, physical_rules
 from minijax.ops.nary import ZERO, deflinear, nary_jvp, zero_jvp
 
 Rule = Callable[..., Any]
@@ -32,6 +32,7 @@ def declare(
     jvp: Rule | None = None,
     derivative: Any = None,
     multiple_results: bool = False,
+    words: Rule | None = None,
 ) -> Primitive:
     """A primitive with its rules in every table.
 
@@ -47,11 +48,15 @@ def declare(
       jvp: ``(primals, tangents, **params)`` to the pair of results; not needed with ``transpose``.
       derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), or ZERO.
       multiple_results: whether ``bind`` returns a list.
+      words: ``(in_avals, out_avals, params)`` to the parameters that do to the words of keys, which have a dimension
+        more, what ``params`` do to keys; given where they are not the same.
     """
     p = Primitive(primitive, multiple_results) if isinstance(primitive, str) else primitive
     p.def_abstract_eval(abstract)
     numpy_rules[p] = numpy
     lowering_rules[p] = lower
+    if words is not None:
+        physical_rules[p] = lower_words(lower, words)
     batching_rules[p] = batch or axis_stays(p)
     if transpose is not None:
         deflinear(p, transpose)
@@ -65,6 +70,20 @@ def declare(
         why = "its derivative is zero, nothing is transposed" if derivative is ZERO else "not linear"
         transpose_rules.holes[p] = why
     return p
+
+
+def lower_words(lower: Rule, words: Rule) -> Rule:
+    """The lowering of a primitive on keys, which ``lower`` does with other parameters: see ``declare``."""
+
+    def words_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> Any:
+        return lower(ctx, avals, out_avals, *names, **words(avals, out_avals, params))
+
+    return words_lower
+
+
+def trailing(dims: Sequence[int], ndim: int, last: int) -> tuple[int, ...]:
+    """``dims``, and so many dimensions of words more that there are ``ndim``, the last ones up to ``last``."""
+    return (*dims, *range(last - (ndim - len(dims)), last))
 
 
 def axis_stays(primitive: Primitive) -> Rule:

@@ -25,6 +25,7 @@ from minijax.core.structural import (
 )
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
+from minijax.lowering.lower import physical_rules
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.declare import all_weak, declare
@@ -150,6 +151,19 @@ def _dynamic_slice_lower(
     )
 
 
+def _with_zeros(ctx: Any, avals: Any, names: Sequence[str], first: int) -> tuple[Any, Sequence[str]]:
+    """The operands, of which the start indices begin at ``first``, with a start for each dimension of words."""
+    count = avals[0].ndim - (len(names) - first)
+    start = avals[first] if len(avals) > first else ShapedArray((), np.dtype(np.int32))
+    zero = ctx.scalar(0, start.dtype)
+    return [*avals, *[start] * count], [*names, *[zero] * count]
+
+
+def _dynamic_slice_words(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> str:
+    types, operands = _with_zeros(ctx, avals, names, 1)
+    return _dynamic_slice_lower(ctx, types, out_avals, *operands, slice_sizes=out_avals[0].shape)
+
+
 dynamic_slice_p = declare(
     "dynamic_slice",
     abstract=_dynamic_slice_abstract,
@@ -160,6 +174,7 @@ dynamic_slice_p = declare(
 )
 transpose_rules[dynamic_slice_p] = _dynamic_slice_transpose
 transpose_rules.holes.pop(dynamic_slice_p)
+physical_rules[dynamic_slice_p] = _dynamic_slice_words
 
 # -------------------------------------------------------------------------------- dynamic_update_slice
 
@@ -236,6 +251,11 @@ def _dynamic_update_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: st
     )
 
 
+def _dynamic_update_slice_words(ctx: Any, avals: Any, out_avals: Any, *names: str) -> str:
+    types, operands = _with_zeros(ctx, avals, names, 2)
+    return _dynamic_update_slice_lower(ctx, types, out_avals, *operands)
+
+
 dynamic_update_slice_p = declare(
     "dynamic_update_slice",
     abstract=_dynamic_update_slice_abstract,
@@ -246,6 +266,7 @@ dynamic_update_slice_p = declare(
 )
 transpose_rules[dynamic_update_slice_p] = _dynamic_update_slice_transpose
 transpose_rules.holes.pop(dynamic_update_slice_p)
+physical_rules[dynamic_update_slice_p] = _dynamic_update_slice_words
 
 # -------------------------------------------------------------------------------- functions
 

@@ -66,6 +66,7 @@ from minijax.ops.nary import (
     FLOAT,
     INEXACT,
     INT,
+    KEY,
     NO_DERIVATIVE,
     NUM,
     ORDERED,
@@ -780,8 +781,8 @@ def _comparison(
     )
 
 
-eq, _ = _comparison("eq", ANY, np.equal, "EQ", "Whether ``x`` equals ``y``.", eq_p)
-ne, ne_p = _comparison("ne", ANY, np.not_equal, "NE", "Whether ``x`` differs from ``y``.")
+eq, _ = _comparison("eq", ANY + KEY, np.equal, "EQ", "Whether ``x`` equals ``y``.", eq_p)
+ne, ne_p = _comparison("ne", ANY + KEY, np.not_equal, "NE", "Whether ``x`` differs from ``y``.")
 ge, ge_p = _comparison("ge", ORDERED, np.greater_equal, "GE", "Whether ``x`` is at least ``y``.")
 gt, gt_p = _comparison("gt", ORDERED, np.greater, "GT", "Whether ``x`` is greater than ``y``.")
 le, le_p = _comparison("le", ORDERED, np.less_equal, "LE", "Whether ``x`` is at most ``y``.")

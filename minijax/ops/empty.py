@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import storage
 from minijax.core.primitive import Primitive
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.interpreters.evaluate import numpy_rules
@@ -24,7 +25,7 @@ def empty2_abstract(*, dtype: np.dtype) -> ShapedArray:
 
 
 def _empty2_numpy(*, dtype: np.dtype) -> Any:
-    return np.zeros((), dtype)
+    return np.zeros((), storage(dtype))
 
 
 def _empty2_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype) -> str:

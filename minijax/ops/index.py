@@ -17,6 +17,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import WORD, is_key
 from minijax.core.named import NamedTuple
 from minijax.core.structural import moveaxis
 from minijax.ir.pretty import readable
@@ -316,11 +317,18 @@ def _gather_numpy(
         positions, inside = flat_positions(operand.shape, indices, dimension_numbers, slice_sizes, rank, clip)
         if not operand.size:
             shape = np.broadcast_shapes(positions.shape, () if inside is None else inside.shape)
-            return np.full(shape, 0 if fill_value is None else fill_value, operand.dtype)
+            return np.full(shape, _fill(operand.dtype, fill_value or 0), operand.dtype)
         taken = operand.reshape(-1)[positions]
     if inside is None:
         return taken
-    return np.where(inside, taken, np.array(fill_value, operand.dtype))
+    return np.where(inside, taken, _fill(operand.dtype, fill_value))
+
+
+def _fill(dtype: np.dtype, value: Any) -> Any:
+    """``value`` for an array of ``dtype``; of a key, each word."""
+    if dtype.type is not np.void:
+        return np.array(value, dtype)
+    return np.full(dtype.itemsize // WORD.itemsize, value, WORD).view(dtype)[0]
 
 
 def _gather_derivative(g: Any, ans: Any, operand: Any, indices: Any, **params: Any) -> Any:
@@ -408,6 +416,15 @@ def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int
     return reduced, out
 
 
+def _gather_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Every word of the keys in each slice."""
+    operand, out, sizes = avals[0], out_avals[0], params["slice_sizes"]
+    words = operand.shape[len(sizes) :]
+    window, *others = params["dimension_numbers"]
+    numbers = GatherDimensionNumbers((*window, *range(out.ndim - len(words), out.ndim)), *others)
+    return {**params, "dimension_numbers": numbers, "slice_sizes": (*sizes, *words)}
+
+
 # its transpose is a scatter-add: see ops.scatter
 gather_p = declare(
     "gather",
@@ -416,6 +433,7 @@ gather_p = declare(
     lower=_gather_lower,
     batch=_gather_batch,
     derivative=[_gather_derivative, None],
+    words=_gather_words,
 )
 
 
@@ -426,7 +444,9 @@ def index_dtype(shape: Sequence[int], signed: bool = True) -> np.dtype:
 
 
 def _default_fill(dtype: np.dtype) -> Any:
-    """What a gather gives for an index out of bounds: nan, the most extreme integer, or True."""
+    """What a gather gives for an index out of bounds: nan, the most extreme integer, or True; such words for keys."""
+    if is_key(dtype):
+        dtype = WORD
     if dtypes.is_inexact(dtype):
         return np.nan
     if dtypes.is_signed(dtype):

@@ -40,8 +40,8 @@ from minijax.lowering.text import mlir_type
 
 # Which dtype kinds an operand may have: the letters of dtypes.kind.
 FLOAT, INT, INEXACT, NUM, ANY = "f", "iu", "fc", "iufc", "biufc"
-BOOL_OR_INT, ORDERED = "biu", "biuf"
-_KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool"}
+BOOL_OR_INT, ORDERED, KEY = "biu", "biuf", "k"
+_KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool", "k": "prng_key"}
 
 Derivative = Callable[..., Any]
 

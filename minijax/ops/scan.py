@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array, as_array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.structural import (
@@ -185,7 +186,7 @@ def _looped(
         frame = body.frame()
         frame[:first_x] = values[:first_x]
         xs = list(zip(range(first_x, n_in), map(np.asarray, values[first_x:]), strict=True))
-        ys = [np.empty(a.shape, a.dtype) for a in ys_avals]
+        ys = [np.empty(a.shape, storage(a.dtype)) for a in ys_avals]
         written = list(zip(ys, ys_out, strict=True))
         for i in reversed(range(length)) if reverse else range(length):
             for slot, x in xs:
@@ -832,7 +833,7 @@ class _StepWriter:
         ordered = ys[:: -1 if self.reverse else 1]
         return carry, [
             _stacked_text(ctx, [step[i] for step in ordered], aval)
-            for i, aval in enumerate(closed.out_avals[self.num_carry :])
+            for i, aval in enumerate(map(physical_aval, closed.out_avals[self.num_carry :]))
         ]
 
 

@@ -470,6 +470,15 @@ def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Sequence[int]
     return ctx.emit(f"stablehlo.clamp {ctx.full(0, aval)}, {indices}, {high} : ({ty}, {ty}, {ty}) -> {ty}")
 
 
+def _scatter_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Every word of the keys that are put in."""
+    updates, numbers = avals[2], params["dimension_numbers"]
+    window, *others = numbers
+    words = avals[0].ndim - len(window) - len(others[0]) - len(others[2])
+    window = (*window, *range(updates.ndim - words, updates.ndim))
+    return {**params, "dimension_numbers": ScatterDimensionNumbers(window, *others)}
+
+
 def _scatter_lower(
     ctx: Any,
     avals: Any,
@@ -520,6 +529,7 @@ def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: 
         lower=_scatter_lower,
         batch=_scatter_batch(p),
         jvp=jvp(p),
+        words=_scatter_words,
     )
     parse_rules[p] = opened("update_jaxpr")
     if transpose is not None:

@@ -22,6 +22,7 @@ from minijax.core.structural import (
 )
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import bdim_at_front
+from minijax.lowering.lower import physical_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import all_weak, declare
 from minijax.ops.nary import check_same_dtypes, eq_p
@@ -151,6 +152,14 @@ def _select_lower(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str)
     return choose(0, cases)
 
 
+def _select_words(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str) -> str:
+    """The choice between keys, for each word of them."""
+    (aval, *rest), (out,) = avals, out_avals
+    wide = aval.update(shape=out.shape)
+    which = ctx.broadcast(which, aval, wide.shape, range(aval.ndim))
+    return _select_lower(ctx, [wide, *rest], out_avals, which, *cases)
+
+
 select_n_p = Primitive("select_n")
 declare(
     select_n_p,
@@ -162,6 +171,7 @@ declare(
 )
 transpose_rules[select_n_p] = _select_transpose
 transpose_rules.holes.pop(select_n_p)
+physical_rules[select_n_p] = _select_words
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:

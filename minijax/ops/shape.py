@@ -14,12 +14,21 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
-from minijax.core.structural import broadcast_in_dim_p, moveaxis, squeeze_p, transpose_p
+from minijax.core.keys import is_key
+from minijax.core.structural import (
+    broadcast_in_dim_p,
+    moveaxis,
+    random_unwrap_p,
+    random_wrap_p,
+    squeeze_p,
+    transpose_p,
+)
+from minijax.core.structural import full as full_of
 from minijax.core.trace import Tracer
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
-from minijax.ops.declare import declare
+from minijax.ops.declare import declare, trailing
 from minijax.ops.nary import NUM, ZERO, reduce_sum_p, reshape_p
 
 __all__ = [
@@ -185,6 +194,12 @@ def _broadcast_lower(
     return ctx.broadcast(x, avals[0], shape, broadcast_dimensions)
 
 
+def _broadcast_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+    (x,), (out,) = avals, out_avals
+    dims = trailing(params["broadcast_dimensions"], x.ndim, out.ndim)
+    return {"shape": out.shape, "broadcast_dimensions": dims}
+
+
 declare(
     broadcast_in_dim_p,
     abstract=_broadcast_abstract,
@@ -192,6 +207,7 @@ declare(
     lower=_broadcast_lower,
     batch=_broadcast_batch,
     transpose=_broadcast_transpose,
+    words=_broadcast_words,
 )
 # the shape is that of the result, written before it
 pp_rules[broadcast_in_dim_p] = hide("shape", trivial=["broadcast_dimensions"])
@@ -324,6 +340,11 @@ def reshape_text(ctx: Any, x: str, aval: ShapedArray, shape: tuple[int, ...]) ->
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(aval.update(shape=shape))}")
 
 
+def _reshape_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+    (x,), (out,), dims = avals, out_avals, params["dimensions"]
+    return {"new_sizes": out.shape, "dimensions": dims and trailing(dims, x.ndim, x.ndim)}
+
+
 declare(
     reshape_p,
     abstract=_reshape_abstract,
@@ -331,6 +352,7 @@ declare(
     lower=_reshape_lower,
     batch=_reshape_batch,
     transpose=_reshape_transpose,
+    words=_reshape_words,
 )
 
 
@@ -456,6 +478,11 @@ def transpose_text(ctx: Any, x: str, aval: ShapedArray, permutation: Sequence[in
     )
 
 
+def _transpose_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+    (x,) = avals
+    return {"permutation": trailing(params["permutation"], x.ndim, x.ndim)}
+
+
 declare(
     transpose_p,
     abstract=_transpose_abstract,
@@ -463,6 +490,7 @@ declare(
     lower=_transpose_lower,
     batch=_transpose_batch,
     transpose=_transpose_transpose,
+    words=_transpose_words,
 )
 
 
@@ -553,6 +581,11 @@ def _tile_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, reps: tuple[int
     return reshape_text(ctx, repeated, wide, out_avals[0].shape)
 
 
+def _tile_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+    reps = params["reps"]
+    return {"reps": (*reps, *[1] * (avals[0].ndim - len(reps)))}
+
+
 tile_p = declare(
     "tile",
     abstract=_tile_abstract,
@@ -560,6 +593,7 @@ tile_p = declare(
     lower=_tile_lower,
     batch=_tile_batch,
     transpose=_tile_transpose,
+    words=_tile_words,
 )
 
 
@@ -613,9 +647,22 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
     aval = get_aval(fill_value)
     if aval.shape:
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}.")
+    if is_key(dtype):
+        return _full_of_keys(shape, fill_value, dtype)
     if dtype is None:
         return broadcast(convert(fill_value, aval.dtype, aval.weak_type), shape)
     return broadcast(convert(fill_value, dtypes.check_user_dtype(dtype, "full", x64_enabled())), shape)
+
+
+def _full_of_keys(shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
+    """Keys of ``shape``: ``fill_value`` repeated, if it is a key itself, otherwise those all of whose words it is."""
+    if not is_key(get_aval(fill_value).dtype):
+        return full_of(shape, fill_value, dtype)
+    words = dtype.impl.key_shape
+    dims = range(len(shape), len(shape) + len(words))
+    return random_wrap_p.bind(
+        broadcast_in_dim(random_unwrap_p.bind(fill_value), (*shape, *words), dims), impl=dtype.impl
+    )
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None) -> Any:
@@ -630,4 +677,6 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
         new, weak = dtypes.check_user_dtype(dtype, "full_like", x64_enabled()), False
     else:
         new, weak = dtypes.dtype_and_weak_type(x, x64_enabled())
+    if is_key(new):
+        return _full_of_keys(canonical_shape(shape), fill_value, new)
     return broadcast(convert(fill_value, new, weak), shape)

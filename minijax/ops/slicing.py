@@ -154,6 +154,17 @@ def slice_text(
     return ctx.emit(f"stablehlo.slice {x} [{ranges}] : ({mlir_type(aval)}) -> {mlir_type(out)}")
 
 
+def _slice_words(avals: Any, out_avals: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Every word of the keys that are taken."""
+    starts, limits, strides = params["start_indices"], params["limit_indices"], params["strides"]
+    words = avals[0].shape[len(starts) :]
+    return {
+        "start_indices": (*starts, *[0] * len(words)),
+        "limit_indices": (*limits, *words),
+        "strides": strides and (*strides, *[1] * len(words)),
+    }
+
+
 slice_p = declare(
     "slice",
     abstract=_slice_abstract,
@@ -161,6 +172,7 @@ slice_p = declare(
     lower=_slice_lower,
     batch=_slice_batch,
     transpose=_slice_transpose,
+    words=_slice_words,
 )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
@@ -442,7 +442,7 @@ def while_lower(
         new = _write(inner, body_jaxpr, [*body_consts, *carry])
         if pred_aval.shape:
             (pred,) = _write(inner, cond_jaxpr, [*cond_consts, *carry])
-            rows = zip(new, carry, body_jaxpr.out_avals, strict=True)
+            rows = zip(new, carry, map(physical_aval, body_jaxpr.out_avals), strict=True)
             new = [_select(inner, pred, pred_aval, *row) for row in rows]
         return [*([inner.token] if effects else []), *cond_consts, *body_consts, *new]
 

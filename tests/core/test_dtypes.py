@@ -218,8 +218,9 @@ def test_names_agree_with_jax_and_read_back():
         assert dtypes.from_short_name(name) == dt
     assert dtypes.short_name(dtypes.float0) == "float0"
     assert dtypes.float0 == jax_dtypes.float0
-    for bad in ("f33", "key<fry>", ""):
-        with pytest.raises(ValueError, match="is not the name of a dtype"):
+    assert dtypes.from_short_name("key<fry>") is dtypes.KeyType(dtypes.key_type("key<fry>").impl)
+    for bad in ("f33", "", "key<"):
+        with pytest.raises(ValueError, match="is not the name of a"):
             dtypes.from_short_name(bad)
 
 

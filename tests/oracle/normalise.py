@@ -49,6 +49,8 @@ def show_param(value: Any) -> str:
         return value.debug_info.func_name  # a rule of a custom derivative
     if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
         return "{" + "; ".join(normalise(value).lines) + "}"
+    if hasattr(value, "key_shape"):
+        return str(value)  # the implementation of random keys
     if callable(value) and not isinstance(value, type):
         return "function"  # the two libraries wrap a user's function each in its own way
     if isinstance(value, (np.dtype, type)) and not isinstance(value, bool):

@@ -1,0 +1,154 @@
+"""Element types of random keys: ``key<fry>``, and how the values of such an array are kept.
+
+A key is a handful of 32-bit words that only random functions may look into. An array of keys has its own type and its
+own shape; on a device it is the *physical* array of words, ``uint32`` with the words along a last dimension
+more (``physical_aval``). On the host it is a NumPy array of the same shape, each element of which is the bytes of one
+key (``KeyType.storage``), so that NumPy rearranges keys as it does numbers; nobody outside the engine gets to
+see that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+WORD = np.dtype(np.uint32)
+
+
+class extended(np.generic):  # noqa: N801, as JAX names it
+    """What the element types that NumPy does not have are under: ``jnp.issubdtype(x.dtype, dtypes.extended)``."""
+
+
+class prng_key(extended):  # noqa: N801
+    """What the element types of random keys are under: ``jnp.issubdtype(x.dtype, dtypes.prng_key)``."""
+
+
+class PRNGImpl:
+    """A way of making random bits, by name: ``name``, the ``tag`` in types, and the ``key_shape`` of a key's words.
+
+    There is one object for each (name, key_shape, tag). What it computes is registered in ``ops.random``.
+    """
+
+    __slots__ = ("name", "key_shape", "tag", "dtype")
+    known: dict[tuple[Any, ...], PRNGImpl] = {}
+
+    name: str
+    key_shape: tuple[int, ...]
+    tag: str
+    dtype: KeyType
+
+    def __new__(cls, name: str, key_shape: Any, tag: str) -> PRNGImpl:
+        key = (name, tuple(map(int, key_shape)), tag)
+        self = cls.known.get(key)
+        if self is None:
+            self = object.__new__(cls)
+            self.name, self.key_shape, self.tag = key
+            self.dtype = object.__new__(KeyType)
+            self.dtype.impl = self
+            self = cls.known.setdefault(key, self)
+        return self
+
+    def __reduce__(self) -> Any:
+        return PRNGImpl, (self.name, self.key_shape, self.tag)
+
+    def __copy__(self) -> PRNGImpl:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> PRNGImpl:
+        return self
+
+    def __str__(self) -> str:
+        return self.tag
+
+    def __repr__(self) -> str:
+        return f"PRNGImpl({self.name!r}, {self.key_shape}, {self.tag!r})"
+
+
+class KeyType:
+    """The element type of arrays of keys of one ``impl``; it stands where other arrays have a ``numpy.dtype``.
+
+    It has of a dtype's attributes those that make sense: ``name``, ``itemsize``, ``type``, and ``kind``, which is 'k'
+    and no other type's. There is one object for each implementation: ``KeyType(impl) is impl.dtype``.
+    """
+
+    __slots__ = ("impl",)
+    kind = "k"
+    isnative = True
+    isbuiltin = 0
+    type = prng_key
+
+    impl: PRNGImpl
+
+    def __new__(cls, impl: PRNGImpl) -> KeyType:
+        return impl.dtype
+
+    @property
+    def name(self) -> str:
+        """``key<fry>``."""
+        return f"key<{self.impl.tag}>"
+
+    @property
+    def words(self) -> int:
+        """How many 32-bit words a key has."""
+        return math.prod(self.impl.key_shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a key."""
+        return self.words * WORD.itemsize
+
+    @property
+    def storage(self) -> np.dtype:
+        """The NumPy type of a key's bytes."""
+        return np.dtype((np.void, self.itemsize))
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return KeyType, (self.impl,)
+
+    def __copy__(self) -> KeyType:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> KeyType:
+        return self
+
+
+THREEFRY = PRNGImpl("threefry2x32", (2,), "fry")
+RBG = PRNGImpl("rbg", (4,), "rbg")
+UNSAFE_RBG = PRNGImpl("unsafe_rbg", (4,), "urbg")
+
+
+def is_key(dtype: Any) -> bool:
+    """Whether this is the element type of random keys."""
+    return type(dtype) is KeyType
+
+
+def key_type(name: str) -> KeyType:
+    """The type whose name is ``key<fry>``. ValueError if no implementation has that tag."""
+    for impl in PRNGImpl.known.values():
+        if impl.dtype.name == name:
+            return impl.dtype
+    names = ", ".join(impl.dtype.name for impl in PRNGImpl.known.values())
+    raise ValueError(f"{name!r} is not the name of a type of keys; known are {names}")
+
+
+def storage(dtype: Any) -> np.dtype:
+    """The NumPy type in which values of ``dtype`` are kept on the host: itself, but for keys."""
+    return dtype.storage if type(dtype) is KeyType else dtype
+
+
+def words_of(value: Any, dtype: KeyType) -> np.ndarray:
+    """The physical array of keys that are kept as ``value``: ``uint32``, a key's words along the last dimensions."""
+    keys = np.ascontiguousarray(value)
+    return keys.reshape(-1).view(WORD).reshape(np.shape(value) + dtype.impl.key_shape)
+
+
+def keys_of(words: Any, dtype: KeyType) -> np.ndarray:
+    """How keys are kept whose physical array is ``words``: the inverse of ``words_of``, without a copy if it can be."""
+    shape = words.shape[: words.ndim - len(dtype.impl.key_shape)]
+    flat = np.ascontiguousarray(words, WORD).reshape(-1)
+    return flat.view(dtype.storage).reshape(shape)

@@ -1,0 +1,123 @@
+"""Keys and the words that they consist of: ``random_wrap`` and ``random_unwrap``; and which keys are equal.
+
+How keys are kept is said in ``core.keys``. What rearranges arrays rearranges keys; nothing else takes them.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.avals import ShapedArray, dtype_name, physical_aval
+from minijax.core.keys import WORD, PRNGImpl, is_key, keys_of, words_of
+from minijax.core.primitive import Primitive
+from minijax.core.structural import moveaxis, random_unwrap_p, random_wrap_p
+from minijax.interpreters.evaluate import by_type, numpy_rules
+from minijax.ir.pretty import parse_rules
+from minijax.lowering.lower import lowering_rules, physical_rules
+from minijax.lowering.text import mlir_type
+from minijax.ops.declare import axis_stays, declare, operand_lower, trailing
+from minijax.ops.elementwise import eq_p, ne_p
+from minijax.ops.nary import ZERO
+
+__all__ = ["random_unwrap_p", "random_wrap_p"]
+
+# -------------------------------------------------------------------------------- words to keys
+
+
+def _wrap_abstract(words: ShapedArray, *, impl: PRNGImpl) -> ShapedArray:
+    count = len(impl.key_shape)
+    wrong = "JAX encountered invalid PRNG key data: expected key_data"
+    if words.ndim < count:
+        raise TypeError(f"{wrong}.ndim >= {count}; got ndim={words.ndim}")
+    if words.shape[words.ndim - count :] != impl.key_shape:
+        raise TypeError(f"{wrong}.shape to end with {impl.key_shape}; got shape={words.shape} for impl={impl!r}")
+    if words.dtype != WORD:
+        raise TypeError(f"{wrong}.dtype = uint32; got dtype={dtype_name(words.dtype)}")
+    return ShapedArray(words.shape[: words.ndim - count], impl.dtype)
+
+
+def _wrap_numpy(words: Any, impl: PRNGImpl) -> Any:
+    return keys_of(words, impl.dtype)
+
+
+def _wrap_batch(args: Sequence[Any], dims: Sequence[int], *, impl: PRNGImpl) -> Any:
+    return random_wrap_p.bind(moveaxis(args[0], dims[0], 0), impl=impl), 0
+
+
+declare(
+    random_wrap_p, abstract=_wrap_abstract, numpy=_wrap_numpy, lower=operand_lower, batch=_wrap_batch, derivative=ZERO
+)
+
+
+def _impl_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+    """The implementation of which a printed jaxpr tells the tag, from the type of the result."""
+    return {**params, "impl": out_avals[0].dtype.impl}
+
+
+parse_rules[random_wrap_p] = _impl_read
+
+# -------------------------------------------------------------------------------- keys to words
+
+
+def _unwrap_abstract(keys: ShapedArray) -> ShapedArray:
+    if not is_key(keys.dtype):
+        raise TypeError(f"random_unwrap takes key array operand, got keys.dtype=dtype({dtype_name(keys.dtype)!r})")
+    return physical_aval(keys)
+
+
+def _unwrap_numpy(keys: Any) -> Any:
+    return functools.partial(words_of, dtype=keys.dtype)
+
+
+declare(
+    random_unwrap_p,
+    abstract=_unwrap_abstract,
+    numpy=by_type(_unwrap_numpy),
+    lower=operand_lower,
+    batch=axis_stays(random_unwrap_p),
+    derivative=ZERO,
+)
+
+# -------------------------------------------------------------------------------- comparing keys
+
+
+def _compare_words(primitive: Primitive, join: str, identity: bool) -> Any:
+    """The lowering of a comparison of keys: word by word, the answers for the words of a key joined."""
+
+    def compare_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> str:
+        (out,) = out_avals
+        words = max(a.ndim for a in avals) - out.ndim
+        shape = out.shape + avals[0].shape[avals[0].ndim - words :]
+        operands = [
+            x if a.shape == shape else ctx.broadcast(x, a, shape, trailing(range(a.ndim - words), a.ndim, len(shape)))
+            for x, a in zip(names, avals, strict=True)
+        ]
+        each = ShapedArray(shape, out.dtype)
+        found = lowering_rules[primitive](ctx, [a.update(shape=shape) for a in avals], [each], *operands)
+        dims = ", ".join(map(str, range(out.ndim, each.ndim)))
+        return ctx.emit(
+            f"stablehlo.reduce({found} init: {ctx.scalar(identity, out.dtype)}) applies stablehlo.{join} across "
+            f"dimensions = [{dims}] : ({mlir_type(each)}, tensor<i1>) -> {mlir_type(out)}"
+        )
+
+    return compare_lower
+
+
+def _compare_numpy(of_numbers: Any, of_keys: Any) -> Any:
+    """The evaluation of a comparison: NumPy's ufuncs know no keys, its operators do."""
+
+    def compare(x: Any, y: Any) -> Any:
+        return of_keys if is_key(x.dtype) else of_numbers
+
+    return by_type(compare)
+
+
+physical_rules[eq_p] = _compare_words(eq_p, "and", True)
+physical_rules[ne_p] = _compare_words(ne_p, "or", False)
+numpy_rules[eq_p] = _compare_numpy(np.equal, operator.eq)
+numpy_rules[ne_p] = _compare_numpy(np.not_equal, operator.ne)

@@ -1,0 +1,183 @@
+"""Arrays of random keys against JAX's: what rearranges them, in every interpreter, and what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minijax.extend.core import parse_jaxpr
+from minijax.ir.typecheck import typecheck_jaxpr
+from tests.ir.jax_jaxprs import without_sharding
+
+from .normalise import normalise
+from .subject import oracle, subject
+
+WORDS = np.arange(6, dtype=np.uint32).reshape(3, 2)
+PICK = np.array([True, False, True])
+
+
+def _doubled(ns: Any) -> Any:
+    """A function of a number and a key with a derivative of its own."""
+    function = ns.custom_jvp(lambda x, k: (x * 2.0, k))
+    function.defjvp(lambda primals, tangents: ((primals[0] * 2.0, primals[1]), (tangents[0] * 2.0, tangents[1])))
+    return function
+
+
+def _custom_vjp(ns: Any) -> Any:
+    function = ns.custom_vjp(lambda x, k: x * 2.0)
+    function.defvjp(lambda x, k: (x * 2.0, k), lambda k, g: (g * 2.0, None))
+    return function
+
+
+def _float(i: Any) -> Any:
+    return i.astype("float32")
+
+
+def _word(ns: Any, key: Any) -> Any:
+    return ns.random.key_data(key)[0].astype("float32")
+
+
+# name: function of a namespace, keys of shape (3,), and an index
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "zeros": lambda ns, ks, i: (ns.numpy.zeros((3,), ks.dtype), ns.numpy.zeros((), ks.dtype)),
+    "ones": lambda ns, ks, i: ns.numpy.ones((3,), ks.dtype),
+    "empty": lambda ns, ks, i: ns.numpy.empty((3,), ks.dtype),
+    "like": lambda ns, ks, i: [f(ks) for f in (ns.numpy.zeros_like, ns.numpy.ones_like, ns.numpy.empty_like)],
+    "full": lambda ns, ks, i: (ns.numpy.full((2,), ks[0]), ns.numpy.full((2,), 7, ks.dtype)),
+    "full_like": lambda ns, ks, i: (ns.numpy.full_like(ks, ks[0]), ns.lax.full_like(ks, 0)),
+    "lax.full": lambda ns, ks, i: (ns.lax.full((2,), ks[0]), ns.lax.full((2,), 0, ks.dtype)),
+    "index": lambda ns, ks, i: (ks[0], ks[1:], ks[-1], ks[..., None], ks[::2], ks[::-1]),
+    "index by an array": lambda ns, ks, i: ks[ns.numpy.array([0, 2])],
+    "index by a tracer": lambda ns, ks, i: ks[i],
+    "index by booleans": lambda ns, ks, i: ks[PICK],
+    "iterate": lambda ns, ks, i: list(ks),
+    "at set": lambda ns, ks, i: (ks.at[0].set(ks[1]), ks.at[i].set(ks[1])),
+    "at get": lambda ns, ks, i: ks.at[ns.numpy.array([0, 7])].get(mode="clip"),
+    "at get, filled": lambda ns, ks, i: (
+        ks.at[ns.numpy.array([0, 7])].get(mode="fill"),
+        ks.at[ns.numpy.array([0, 7])].get(mode="fill", fill_value=3),
+    ),
+    "reshape": lambda ns, ks, i: (ks.reshape(1, 3), ks.ravel(), ks.flatten(), ks[:1].squeeze()),
+    "transpose": lambda ns, ks, i: (ks.T, ks[None].T, ks[None].swapaxes(0, 1), ks[None].transpose(1, 0)),
+    "moveaxis": lambda ns, ks, i: ns.numpy.moveaxis(ks[None], 0, 1),
+    "take": lambda ns, ks, i: (ks.take(1), ns.numpy.take(ks, ns.numpy.array([0, 1]))),
+    "stack": lambda ns, ks, i: (ns.numpy.stack([ks, ks]), ns.numpy.stack([ks, ks], 1), ns.numpy.vstack([ks, ks])),
+    "concatenate": lambda ns, ks, i: (ns.numpy.concatenate([ks, ks]), ns.lax.concatenate([ks, ks], 0)),
+    "array": lambda ns, ks, i: (ns.numpy.array([ks[0], ks[1]]), ns.numpy.asarray(ks), ns.numpy.copy(ks), ks.copy()),
+    "broadcast": lambda ns, ks, i: (ns.numpy.broadcast_to(ks[0], (2,)), ns.numpy.broadcast_to(ks, (2, 3))),
+    "where": lambda ns, ks, i: ns.numpy.where(PICK, ks, ks[0]),
+    "roll": lambda ns, ks, i: ns.numpy.roll(ks, 1),
+    "flip": lambda ns, ks, i: (ns.numpy.flip(ks), ns.lax.rev(ks, (0,))),
+    "expand_dims": lambda ns, ks, i: (ns.numpy.expand_dims(ks, 0), ns.lax.expand_dims(ks, (1,))),
+    "atleast": lambda ns, ks, i: (ns.numpy.atleast_1d(ks[0]), ns.numpy.atleast_2d(ks)),
+    "tile": lambda ns, ks, i: (ns.numpy.tile(ks, 2), ns.lax.tile(ks, (2,)), ns.numpy.repeat(ks, 2)),
+    "squeeze": lambda ns, ks, i: ns.numpy.squeeze(ks[:1]),
+    "split": lambda ns, ks, i: ns.numpy.split(ks, 3),
+    "compare": lambda ns, ks, i: (ks == ks[::-1], ks != ks[::-1], ks == ks[0], ns.lax.eq(ks, ks[::-1])),
+    "array_equal": lambda ns, ks, i: ns.numpy.array_equal(ks, ks[::-1]),
+    "dynamic_slice": lambda ns, ks, i: ns.lax.dynamic_slice(ks, (i,), (2,)),
+    "dynamic_slice of a scalar": lambda ns, ks, i: ns.lax.dynamic_slice(ks[0], (), ()),
+    "dynamic_update_slice": lambda ns, ks, i: ns.lax.dynamic_update_slice(ks, ks[:1], (i,)),
+    "dynamic_index_in_dim": lambda ns, ks, i: ns.lax.dynamic_index_in_dim(ks, i),
+    "select": lambda ns, ks, i: (ns.lax.select(PICK, ks, ks[::-1]), ns.lax.select(i > 0, ks, ks[::-1])),
+    "select_n": lambda ns, ks, i: (
+        ns.lax.select_n(np.array([0, 1, 2]), ks, ks[::-1], ns.numpy.zeros_like(ks)),
+        ns.lax.select_n(i, ks, ks[::-1], ks),
+    ),
+    "stop_gradient": lambda ns, ks, i: ns.lax.stop_gradient(ks),
+    "key_data": lambda ns, ks, i: ns.random.key_data(ks),
+    "wrap_key_data": lambda ns, ks, i: ns.random.wrap_key_data(ns.random.key_data(ks) + np.uint32(1)),
+    "other implementations": lambda ns, ks, i: [
+        ns.random.wrap_key_data(ns.numpy.ones((3, 4), "uint32"), impl=impl) for impl in ("rbg", "unsafe_rbg")
+    ],
+    "scan": lambda ns, ks, i: ns.lax.scan(lambda c, k: (k, (k, c)), ks[0], ks),
+    "scan backwards": lambda ns, ks, i: ns.lax.scan(lambda c, k: (k, c), ks[0], ks, reverse=True),
+    "scan unrolled": lambda ns, ks, i: ns.lax.scan(lambda c, k: (k, c), ks[0], ks, unroll=2),
+    "while_loop": lambda ns, ks, i: ns.lax.while_loop(
+        lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1][::-1]), (i - 1, ks)
+    ),
+    "while_loop that compares": lambda ns, ks, i: ns.lax.while_loop(
+        lambda c: (c != ks[2]).all(), lambda c: ks[::-1], ks
+    ),
+    "fori_loop": lambda ns, ks, i: ns.lax.fori_loop(0, i, lambda j, c: c[::-1], ks),
+    "cond": lambda ns, ks, i: ns.lax.cond(i > 0, lambda k: k[0], lambda k: k[1], ks),
+    "switch": lambda ns, ks, i: ns.lax.switch(i, [lambda k: k[0], lambda k: k[1]], ks),
+    "jit": lambda ns, ks, i: ns.jit(lambda k: k[0])(ks),
+    "checkpoint": lambda ns, ks, i: ns.checkpoint(lambda k: k[0])(ks),
+    "vmap": lambda ns, ks, i: ns.vmap(lambda k: (k, k == ks[0], ns.random.key_data(k)))(ks),
+    "vmap over another axis": lambda ns, ks, i: ns.vmap(lambda k: k, in_axes=1, out_axes=1)(ks[None]),
+    "vmap of words": lambda ns, ks, i: ns.vmap(ns.random.wrap_key_data, in_axes=1)(
+        ns.random.key_data(ks)[None].repeat(2, 0).astype("uint32")
+    ),
+    "vmap of select": lambda ns, ks, i: ns.vmap(lambda p, k: ns.lax.select(p, k, ks[0]))(PICK, ks),
+    "vmap of where": lambda ns, ks, i: ns.vmap(lambda p: ns.numpy.where(p, ks, ks[0]))(PICK),
+    "vmap of an index": lambda ns, ks, i: ns.vmap(lambda j: ks[j])(ns.numpy.arange(3)),
+    "vmap of an update": lambda ns, ks, i: ns.vmap(
+        lambda j: (ks.at[j].set(ks[0]), ns.lax.dynamic_update_slice(ks, ks[:1], (j,)))
+    )(ns.numpy.arange(3)),
+    "vmap of scan": lambda ns, ks, i: ns.vmap(lambda k: ns.lax.scan(lambda c, _: (c, c), k, None, length=2))(ks),
+    "vmap of while_loop": lambda ns, ks, i: ns.vmap(
+        lambda j, k: ns.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, ks[0]), (j, k))
+    )(ns.numpy.arange(3), ks),
+    "vmap of cond": lambda ns, ks, i: ns.vmap(lambda j, k: ns.lax.cond(j > 0, lambda k: k, lambda k: ks[0], k))(
+        ns.numpy.arange(3), ks
+    ),
+    "jvp": lambda ns, ks, i: ns.jvp(lambda x: (x * _word(ns, ks[0]), ks[::-1]), (_float(i),), (_float(i),))[0],
+    "grad": lambda ns, ks, i: ns.grad(lambda x, k: x * x * _word(ns, k))(1.5, ks[1]),
+    "linearize": lambda ns, ks, i: ns.linearize(lambda x, k: (x * 2, k), 1.0, ks[0])[0],
+    "grad of scan": lambda ns, ks, i: ns.grad(lambda x: ns.lax.scan(lambda c, k: (c * x + _word(ns, k), k), x, ks)[0])(
+        _float(i)
+    ),
+    "grad of cond": lambda ns, ks, i: ns.grad(
+        lambda x: ns.lax.cond(i > 0, lambda x, k: x * _word(ns, k), lambda x, k: x, x, ks[1])
+    )(1.5),
+    "grad of checkpoint": lambda ns, ks, i: ns.grad(ns.checkpoint(lambda x, k: ns.numpy.sin(x) * _word(ns, k)))(
+        1.5, ks[1]
+    ),
+    "custom_jvp": lambda ns, ks, i: _doubled(ns)(1.5 * i, ks[0])[1],
+    "grad of custom_jvp": lambda ns, ks, i: ns.grad(lambda x, k: _doubled(ns)(x, k)[0])(1.5, ks[0]),
+    "grad of custom_vjp": lambda ns, ks, i: ns.grad(_custom_vjp(ns))(1.5, ks[0]),
+}
+
+
+def keys(ns: Any) -> Any:
+    return ns.random.wrap_key_data(ns.numpy.asarray(WORDS))
+
+
+def shown(ns: Any, tree: Any) -> list[Any]:
+    """The leaves: their types, and their elements, of keys the words."""
+
+    def leaf(x: Any) -> Any:
+        x = x if hasattr(x, "dtype") else ns.numpy.asarray(x)
+        is_key = ns.numpy.issubdtype(x.dtype, ns.dtypes.prng_key)
+        return str(x.dtype), x.shape, np.asarray(ns.random.key_data(x) if is_key else x).tolist()
+
+    return [leaf(x) for x in ns.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_same_keys(name: str) -> None:
+    """The same values when evaluated, compiled and batched, and the same program."""
+    program = PROGRAMS[name]
+    ours, theirs = (lambda ks, i, ns=ns: program(ns, ks, i) for ns in (subject, oracle))
+    one, other = (ns.numpy.asarray(1) for ns in (subject, oracle))
+    expected = shown(oracle, theirs(keys(oracle), other))
+    assert shown(subject, ours(keys(subject), one)) == expected
+    assert shown(subject, subject.jit(ours)(keys(subject), one)) == expected
+
+    stacked = [ns.numpy.stack([keys(ns), keys(ns)[::-1]]) for ns in (subject, oracle)]
+    batched = shown(oracle, oracle.vmap(theirs, in_axes=(0, None))(stacked[1], other))
+    assert shown(subject, subject.vmap(ours, in_axes=(0, None))(stacked[0], one)) == batched
+    assert shown(subject, subject.jit(subject.vmap(ours, in_axes=(0, None)))(stacked[0], one)) == batched
+
+    closed, reference = subject.make_jaxpr(ours)(keys(subject), one), oracle.make_jaxpr(theirs)(keys(oracle), other)
+    typecheck_jaxpr(closed)
+    equations, expected_equations = normalise(closed), normalise(reference)
+    assert equations.graph() == expected_equations.graph()
+    # not where JAX's library jits a function by itself, or its derivatives of branches leave results that nobody reads
+    if equations.calls == expected_equations.calls and "empty2" not in str(reference):
+        assert str(closed) == str(without_sharding(reference, plain=True))
+    assert str(parse_jaxpr(str(closed), consts=closed.consts)) == str(closed)
