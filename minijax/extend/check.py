@@ -22,9 +22,11 @@ from minijax.api.custom_jvp import custom_jvp
 from minijax.config import enable_x64
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import ShapedArray, dtype_name, physical_aval
+from minijax.core.keys import is_key
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, abstract_eval
+from minijax.core.structural import random_unwrap_p, random_wrap_p
 from minijax.core.trace import pop_main, state
 from minijax.extend.differences import (
     Inconclusive,
@@ -90,7 +92,7 @@ def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> Rule
             f"check_rules expects a Primitive and example arguments, got {primitive!r} of type {type(primitive)}. Pass "
             "the primitive itself, not a function that binds it."
         )
-    return Subject(primitive, params).report([np.asarray(x, get_aval(x).dtype) for x in example_args])
+    return Subject(primitive, params, example_args).report(_values(example_args))
 
 
 def assert_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
@@ -102,12 +104,26 @@ class Skipped(Exception):
     """The check does not apply; the text is the reason."""
 
 
-class Subject:
-    """A primitive with its params, as a function of flat values to a flat list."""
+def _words(x: Any) -> Any:
+    """The words of keys; anything else as it is."""
+    return random_unwrap_p.bind(x) if is_key(getattr(x, "dtype", None)) else x
 
-    def __init__(self, primitive: Primitive, params: dict[str, Any]) -> None:
+
+def _values(args: Sequence[Any]) -> Values:
+    """NumPy arrays of the operands, of keys their words."""
+    return [np.asarray(x, get_aval(x).dtype) for x in map(_words, args)]
+
+
+class Subject:
+    """A primitive with its params, as a function of flat values to a flat list.
+
+    Keys are given to it, and come from it, as their words; ``keys`` says of which kind those operands are.
+    """
+
+    def __init__(self, primitive: Primitive, params: dict[str, Any], examples: Sequence[Any]) -> None:
         self.primitive = primitive
         self.params = params
+        self.keys = {i: get_aval(x).dtype.impl for i, x in enumerate(examples) if is_key(get_aval(x).dtype)}
         self.tables = columns()
         # the types of operands are those of the params' jaxprs: they can neither be widened nor cut
         self.fixed = not primitive.keeps_signatures or any(True for _ in subjaxprs(params))
@@ -115,8 +131,12 @@ class Subject:
         self.missing: dict[str, str] = {}
 
     def __call__(self, *args: Any) -> list[Any]:
-        out = self.primitive.bind(*args, **self.params)
-        return list(out) if self.primitive.multiple_results else [out]
+        out = self.primitive.bind(*self.with_keys(args), **self.params)
+        return [*map(_words, out if self.primitive.multiple_results else [out])]
+
+    def with_keys(self, args: Sequence[Any]) -> list[Any]:
+        """The operands, those that are words of keys as keys."""
+        return [random_wrap_p.bind(x, impl=self.keys[i]) if i in self.keys else x for i, x in enumerate(args)]
 
     def rule(self, interpreter: str) -> str:
         """The interpreter's rule and its place, '' if it has none."""
@@ -125,8 +145,11 @@ class Subject:
 
     def abstract(self, args: Sequence[Any]) -> list[ShapedArray]:
         """What abstract evaluation says of the results."""
-        out = abstract_eval(self.primitive, tuple(ShapedArray(np.shape(x), x.dtype) for x in args), self.params)
-        return list(out) if self.primitive.multiple_results else [out]
+        avals = [ShapedArray(np.shape(x), x.dtype) for x in args]
+        for i, impl in self.keys.items():
+            avals[i] = abstract_eval(random_wrap_p, (avals[i],), {"impl": impl})
+        out = abstract_eval(self.primitive, tuple(avals), self.params)
+        return [*map(physical_aval, out if self.primitive.multiple_results else [out])]
 
     def value(self, args: Sequence[Any]) -> Values:
         """The results, evaluated; by the compiled program for a primitive with no rule of evaluation."""
@@ -458,18 +481,19 @@ class FunctionSubject(Subject):
     def __init__(self, fun: CustomFunction, args: Sequence[Any], static: Sequence[int]) -> None:
         code = getattr(inspect.unwrap(fun.fun), "__code__", None)
         place = "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-        super().__init__(NamedFunction(fun.name, place), {})
+        leaves, self.tree = tree_flatten(tuple(x for i, x in enumerate(args) if i not in static))
+        super().__init__(NamedFunction(fun.name, place), {}, leaves)
         self.fun = fun
         self.static = {i: args[i] for i in static}
         self.forwards = isinstance(fun, custom_jvp)
-        leaves, self.tree = tree_flatten(tuple(x for i, x in enumerate(args) if i not in self.static))
-        self.leaves = [np.asarray(x, get_aval(x).dtype) for x in leaves]
+        self.leaves = _values(leaves)
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        dynamic = tree_unflatten(self.tree, leaves)
+        dynamic = tree_unflatten(self.tree, self.with_keys(leaves))
         given = iter(dynamic)
         count = len(dynamic) + len(self.static)
-        return tree_leaves(self.fun(*[self.static[i] if i in self.static else next(given) for i in range(count)]))
+        out = self.fun(*[self.static[i] if i in self.static else next(given) for i in range(count)])
+        return [*map(_words, tree_leaves(out))]
 
     def rule(self, interpreter: str) -> str:
         if interpreter == "jvp":

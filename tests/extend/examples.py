@@ -19,7 +19,9 @@ import minijax
 from minijax.ad_checkpoint import checkpoint_name
 from minijax.api.custom_jvp import custom_jvp
 from minijax.api.custom_vjp import custom_vjp
+from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.extend.rules import known_primitives
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
@@ -50,7 +52,7 @@ def calls_of(closed: ClosedJaxpr, args: Any) -> Iterator[Call]:
     env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
     for eqn in closed.jaxpr.eqns:
-        operands = tuple(v.val if type(v) is Literal else np.asarray(env[v]) for v in eqn.invars)
+        operands = tuple(v.val if type(v) is Literal else plain(env[v]) for v in eqn.invars)
         yield Call(eqn.primitive, operands, eqn.params)
         if eqn.primitive.name == "jit":
             yield from calls_of(eqn.params["jaxpr"], operands)
@@ -60,7 +62,12 @@ def calls_of(closed: ClosedJaxpr, args: Any) -> Iterator[Call]:
 
 def key(call: Call) -> Any:
     """What makes two calls worth checking both: the dtypes, and how the ranks compare."""
-    return call.primitive, tuple((np.asarray(x).dtype, np.ndim(x)) for x in call.args)
+    return call.primitive, tuple((plain(x).dtype, np.ndim(x)) for x in call.args)
+
+
+def plain(x: Any) -> Any:
+    """``x`` as a NumPy array; keys as they are."""
+    return x if is_key(get_aval(x).dtype) else np.asarray(x)
 
 
 def ordinary(primitive: Primitive) -> Call | None:
@@ -97,6 +104,8 @@ def programs() -> Iterator[Row]:
     yield Row("polygamma", lambda ns, x: ns.lax.polygamma(np.full(3, 2, np.float32), x), (vector**2,))
     yield Row("cumlogsumexp", lambda ns, x: ns.lax.cumlogsumexp(x, 0), (matrix,))
     yield Row("top_k", lambda ns, x: ns.lax.top_k(x, 2), (matrix.T,))
+    words = np.arange(6, dtype=np.uint32).reshape(3, 2)
+    yield Row("keys", lambda ns, x: ns.random.key_data(ns.random.wrap_key_data(x)), (words,))
     yield Row("name", lambda ns, x: checkpoint_name(x, "kept"), (vector,))
     yield Row("checkpoint", lambda ns, x, y: ns.checkpoint(lambda x, y: ns.numpy.sin(x) * y)(x, y), (vector, number))
     yield Row(
@@ -171,7 +180,7 @@ def examples() -> dict[Primitive, list[Call]]:
         if call.primitive in table:
             table[call.primitive].append(call)
     for p, calls in table.items():
-        calls.sort(key=lambda call: not any(np.asarray(x).dtype == np.float32 for x in call.args))
+        calls.sort(key=lambda call: not any(plain(x).dtype == np.float32 for x in call.args))
         del calls[CALLS:]
         if not calls:
             tried = ordinary(p)
