@@ -123,9 +123,7 @@ def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:
         if kind is tuple:
             return tuple(map(ours, value))
         if kind.__name__ in ("ClosedJaxpr", "Jaxpr") and kind.__module__.startswith("jax"):
-            closed = import_once(value)
-            closed.memo["theirs"] = value
-            return closed
+            return import_once(value)
         return value
 
     return {name: ours(value) for name, value in params.items()}

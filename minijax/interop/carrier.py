@@ -55,7 +55,6 @@ _PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, np.dtyp
 _NEUTRAL = ("numpy", "scipy")
 
 
-
 class _Copy:
     """The one copy of a pytree class, which the other library knows for good, and how it is taken apart now."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijax.api.flat import describe, fun_name
-from minijax.core.array import as_array, get_aval
+from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import AnyArray
 from minijax.core.named import NamedTuple
 from minijax.interop import effects as effects  # fills the table of import rules, as does special
@@ -52,26 +52,32 @@ originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class Signatures:
-    """What is known of one function: its programs by signature, and which of its arguments are numbers that vary."""
+    """What is known of one function: its programs by signature, and which of its arguments are numbers that vary.
 
-    __slots__ = ("programs", "numbers", "__weakref__")
+    A program comes with the positions of the leaves that it takes.
+    """
+
+    __slots__ = ("programs", "numbers", "traced_numbers", "__weakref__")
 
     def __init__(self) -> None:
-        self.programs: dict[Any, TracedByJax] = {}
-        # (tree, position of a leaf) -> the numbers met there; None: such a number is traced; (): it cannot be
-        self.numbers: dict[Any, Any] = {}
+        self.programs: dict[Any, tuple[TracedByJax, list[int]]] = {}
+        # (tree, position of a leaf, type) -> the numbers met there, None where one cannot be traced
+        self.numbers: dict[Any, set[Any] | None] = {}
+        # such places at which numbers are traced
+        self.traced_numbers: set[Any] = set()
 
-    def varies(self, place: Any, number: Any) -> bool:
-        """Whether the number at ``place`` is to be traced; it is remembered."""
-        met = self.numbers.setdefault(place, set())
-        if met is None:
-            return True
-        if met != ():
-            met.add(number)
-            if len(met) > MAX_NUMBERS:
-                self.numbers[place] = None
-                return True
-        return False
+    def vary(self, tree: Any, leaves: list[Any]) -> list[int]:
+        """The positions of numbers that have come to vary with this call, or had before."""
+        found = []
+        for i, leaf in enumerate(leaves):
+            if _is_number(leaf):
+                place = (tree, i, type(leaf))
+                met = self.numbers.setdefault(place, set())
+                if met is not None:
+                    met.add(_number_key(leaf))
+                    if len(met) > MAX_NUMBERS:
+                        found.append(i)
+        return found
 
 
 # The function that a cache belongs to, by its id: it need not have a hash, but must be able to be referred to weakly.
@@ -126,10 +132,9 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
     def imported(*args: Any, **kwargs: Any) -> Any:
         jax = jax_module()
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
-        arrays = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            return fun(*args, **kwargs)  # JAX is tracing
-        traced, positions = _signature(fun, known, leaves, arrays, tree)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):  # JAX is tracing
+            return fun(*args, **kwargs)
+        traced, positions = _signature(fun, known, leaves, tree)
         outs = iter(eval_closed(traced.program, *[_value(leaves[i]) for i in positions]))
         full = [_result(next(outs)) if static is None else _as_given(static[0]) for static in traced.statics]
         return jax.tree_util.tree_unflatten(traced.out_tree, full)
@@ -151,7 +156,9 @@ def _is_number(x: Any) -> bool:
 
 
 def _value(x: Any) -> Any:
-    return x if isinstance(x, AnyArray) else from_jax_value(x)
+    if isinstance(x, AnyArray):
+        return x
+    return from_jax_value(x) if isinstance(x, jax_module().Array) else as_array(x)
 
 
 def _result(x: Any) -> Any:
@@ -163,15 +170,6 @@ def _as_given(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def _type(x: Any) -> Any:
-    """What JAX is to take an array, or a number that varies, for."""
-    if isinstance(x, AnyArray) or type(x) in _NUMBERS:
-        return spec_of(get_aval(x))
-    if isinstance(x, (np.ndarray, np.generic)):
-        return spec_of(get_aval(x))
-    return spec_of(jax_module().typeof(x))
-
-
 def _number_key(x: Any) -> Any:
     """A number such that equal keys mean the same one: 0.0 is not -0.0, and NaN is itself."""
     if isinstance(x, (float, complex, np.inexact)):
@@ -179,71 +177,91 @@ def _number_key(x: Any) -> Any:
     return type(x), x
 
 
-def _static_key(x: Any) -> Any:
-    if _is_number(x):
-        return _number_key(x)
-    try:
-        hash(x)
-    except TypeError:
-        return id(x), _Same(x)  # by identity; the key keeps it alive
-    return type(x), x
+class _Static:
+    """What a leaf that is no array is in a signature: the same for equal leaves, or for one object without a hash."""
 
-
-class _Same:
-    """Stands for an object in a key: equal to that of the same object."""
-
-    __slots__ = ("x",)
+    __slots__ = ("key", "x")
 
     def __init__(self, x: Any) -> None:
         self.x = x
+        if _is_number(x):
+            self.key: Any = _number_key(x)
+            return
+        try:
+            hash(x)
+            self.key = (type(x), x)
+        except TypeError:
+            self.key = id(x)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.x is self.x
+        return type(other) is _Static and self.key == other.key
 
     def __hash__(self) -> int:
-        return id(self.x)
+        return hash(self.key)
 
 
-def _signature(
-    fun: Any, known: Signatures, leaves: list[Any], arrays: list[int], tree: Any
-) -> tuple[TracedByJax, list[int]]:
+def _kind(x: Any) -> Any:
+    """What a leaf is in a signature: the type of an array, else a ``_Static``."""
+    if isinstance(x, AnyArray) or is_array(x):
+        return get_aval(x)
+    return _Static(x)
+
+
+def _signature(fun: Any, known: Signatures, leaves: list[Any], tree: Any) -> tuple[TracedByJax, list[int]]:
     """What tracing ``fun`` at these arguments gives, and the leaves that its program takes."""
-    numbers = [i for i, leaf in enumerate(leaves) if _is_number(leaf)]
-    varied = [i for i in numbers if known.varies((tree, i, type(leaves[i])), _number_key(leaves[i]))]
-    if varied:
-        traced = [*arrays, *varied]
-        try:
-            return _known_signature(fun, known, leaves, traced, tree), traced
-        except jax_module("errors").JAXTypeError:
-            # the function needs the number itself: it stays a constant
-            for i in varied:
-                known.numbers[tree, i, type(leaves[i])] = ()
-    return _known_signature(fun, known, leaves, arrays, tree), arrays
-
-
-def _known_signature(fun: Any, known: Signatures, leaves: list[Any], traced: list[int], tree: Any) -> TracedByJax:
-    is_traced = set(traced)
-    specs = [_type(leaves[i]) for i in traced]
-    key: Any = (
-        settings(),
-        tree,
-        tuple(traced),
-        tuple([(t.shape, t.dtype, t.weak_type) for t in specs]),
-        tuple([_static_key(leaf) for i, leaf in enumerate(leaves) if i not in is_traced]),
-    )
+    kinds = [x.aval if type(x) is Array else _kind(x) for x in leaves]
+    for place in known.traced_numbers:
+        if place[0] == tree and type(leaves[place[1]]) is place[2]:
+            kinds[place[1]] = get_aval(leaves[place[1]])
+    key: Any = (settings(), tree, *kinds)
     try:
         found = known.programs.get(key)
     except TypeError:  # the tree holds something without a hash
-        return _trace(fun, leaves, traced, tree, specs)
+        found, key = None, None
     if found is None:
-        if len(known.programs) >= MAX_SIGNATURES:
-            known.programs.clear()
-        found = known.programs[key] = _trace(fun, leaves, traced, tree, specs)
+        found = _traced_at(fun, known, leaves, tree, kinds)
+        if key is not None and not any(place[0] == tree for place in known.traced_numbers):
+            _keep(known, key, found)
+        elif key is not None:
+            _keep(known, (settings(), tree, *_kinds_of(leaves, found[1])), found)
     return found
 
 
-def _trace(fun: Any, leaves: list[Any], traced: list[int], tree: Any, specs: list[Any]) -> TracedByJax:
+def _kinds_of(leaves: list[Any], positions: list[int]) -> list[Any]:
+    taken = set(positions)
+    return [get_aval(x) if i in taken else _Static(x) for i, x in enumerate(leaves)]
+
+
+def _keep(known: Signatures, key: Any, found: tuple[TracedByJax, list[int]]) -> None:
+    if len(known.programs) >= MAX_SIGNATURES:
+        known.programs.clear()
+    known.programs[key] = found
+
+
+def _traced_at(
+    fun: Any, known: Signatures, leaves: list[Any], tree: Any, kinds: list[Any]
+) -> tuple[TracedByJax, list[int]]:
+    """Trace ``fun``: with numbers that keep changing among its arrays, if it can do without their values."""
+    arrays = [i for i, kind in enumerate(kinds) if type(kind) is not _Static]
+    varying = known.vary(tree, leaves)
+    for wanted in [varying, *[[i] for i in varying]] if varying else ():
+        positions = sorted({*arrays, *wanted})
+        try:
+            found = _trace(fun, leaves, positions, tree)
+        except Exception:  # whatever the function says to an array where it had a number
+            if len(wanted) == 1:
+                known.numbers[tree, wanted[0], type(leaves[wanted[0]])] = None
+                known.traced_numbers.discard((tree, wanted[0], type(leaves[wanted[0]])))
+        else:
+            known.traced_numbers.update((tree, i, type(leaves[i])) for i in wanted)
+            return found, positions
+    positions = [i for i, x in enumerate(leaves) if is_array(x)]
+    return _trace(fun, leaves, positions, tree), positions
+
+
+def _trace(fun: Any, leaves: list[Any], traced: list[int], tree: Any) -> TracedByJax:
     jax = jax_module()
+    specs = [spec_of(get_aval(leaves[i])) for i in traced]
     found: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:

@@ -10,6 +10,7 @@ derived from JAX's.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -177,14 +178,15 @@ def jax_primitive(ours: Primitive) -> Any:
 _jax_primitives: dict[str, Any] = {}
 
 
-_imported: dict[int, tuple[Any, ClosedJaxpr]] = {}
+# id of one of JAX's -> our program for it, which keeps it alive, and so its id its own
+_imported: weakref.WeakValueDictionary[int, ClosedJaxpr] = weakref.WeakValueDictionary()
 
 
 def import_once(theirs: Any, name: str = "") -> ClosedJaxpr:
-    """Our program for one of JAX's, the same object each time: what is derived from it is kept with it."""
+    """Our program for one of JAX's, the same object as long as it lives: what is derived from it is kept with it."""
     found = _imported.get(id(theirs))
     if found is None:
-        if len(_imported) >= 4096:
-            _imported.clear()
-        found = _imported[id(theirs)] = theirs, import_closed(theirs, name)
-    return found[1]
+        found = import_closed(theirs, name)
+        found.memo["theirs"] = theirs
+        _imported[id(theirs)] = found
+    return found

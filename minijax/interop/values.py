@@ -6,6 +6,7 @@ allows it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -15,6 +16,7 @@ from minijax.core.array import Array
 from minijax.core.avals import ShapedArray
 
 
+@functools.cache
 def jax_module(name: str = "") -> Any:
     """``jax``, or its module ``name``, imported at the first use: it costs half a second."""
     return importlib.import_module(f"jax.{name}" if name else "jax")

@@ -1,5 +1,10 @@
 """Functions written for JAX, on minijax: values and derivatives beside JAX's own."""
 
+import functools
+import gc
+import traceback
+import weakref
+
 import jax
 import jax.numpy as rnp
 import numpy as np
@@ -8,6 +13,9 @@ import pytest
 import minijax as mj
 from minijax import numpy as jnp
 from minijax.interop import from_jax
+from minijax.interop.functions import signatures_of
+
+X = np.array([0.5, 1.5, -0.25], np.float32)
 
 
 def decay(x):
@@ -62,3 +70,145 @@ def test_values_and_derivatives_are_jaxs(fun):
     np.testing.assert_allclose(mj.jit(mine)(x), jax.jit(fun)(x), **near)
     np.testing.assert_allclose(mj.grad(mine)(jnp.asarray(x)), jax.grad(fun)(x), **near)
     np.testing.assert_allclose(mj.jit(mj.vmap(mj.grad(mine)))(xs), jax.vmap(jax.grad(fun))(np.asarray(xs)), **near)
+
+
+# ------------------------------------------------------------------------------------------------ arguments, results
+
+
+class Layer:
+    """A class that JAX knows as a pytree, and minijax does not; ``act`` is no leaf."""
+
+    def __init__(self, w, act):
+        self.w, self.act = w, act
+
+    def __call__(self, x):
+        return self.act(x @ self.w)
+
+
+jax.tree_util.register_pytree_node(Layer, lambda x: ((x.w,), x.act), lambda act, leaves: Layer(*leaves, act))
+
+
+def counted(fun):
+    """``fun``, and a list that is one longer each time it runs."""
+    runs = []
+
+    def counting(*args, **kwargs):
+        runs.append(args)
+        return fun(*args, **kwargs)
+
+    return counting, runs
+
+
+def test_trees_are_jaxs_and_may_hold_minijax_arrays():
+    def fun(layer, state, *, mode):
+        assert mode == "train"
+        assert state["none"] is None
+        return Layer(layer.w * 2, layer.act), {"y": layer(state["x"]), "mode": mode, "none": None, "n": 3}
+
+    w = np.arange(6.0, dtype=np.float32).reshape(3, 2)
+    x = np.ones(3, np.float32)
+    for wrap in (jnp.asarray, rnp.asarray, np.asarray):
+        layer, out = from_jax(fun)(Layer(wrap(w), rnp.tanh), {"x": wrap(x), "none": None}, mode="train")
+        assert isinstance(layer, Layer)
+        assert isinstance(layer.w, mj.Array)
+        assert (out["mode"], out["none"], out["n"]) == ("train", None, 3)
+        np.testing.assert_allclose(out["y"], np.tanh(x @ w), rtol=1e-6)
+    bound = jax.tree_util.Partial(lambda a, b: a * b, rnp.ones(3) * 2)
+    np.testing.assert_array_equal(from_jax(lambda p, x: p(x))(bound, jnp.ones(3)), [2, 2, 2])
+
+
+def test_a_leaf_without_a_hash_is_known_by_its_identity():
+    class Config:
+        __hash__ = None
+
+        def __init__(self, scale):
+            self.scale = scale
+
+    fun, runs = counted(lambda config, x: x * config.scale)
+    mine, two, three = from_jax(fun), Config(2), Config(3)
+    for config in (two, three, two, three):
+        np.testing.assert_array_equal(mine(config, X), X * config.scale)
+    assert len(runs) == 2
+
+
+def test_numbers_are_constants_until_they_keep_changing():
+    fun, runs = counted(lambda x, rate, n: x[:n] * rate)
+    mine = from_jax(fun)
+    for step in range(50):
+        np.testing.assert_allclose(mine(X, 0.5 / (step + 1), 2), X[:2] * np.float32(0.5 / (step + 1)), rtol=1e-6)
+    assert len(runs) < 8
+    # a number that must be known stays a constant, and the other is traced all the same
+    for step in range(20):
+        np.testing.assert_allclose(mine(X, 0.25 * step, step % 3 + 1), X[: step % 3 + 1] * np.float32(0.25 * step))
+    lengths, before = from_jax(fun), len(runs)
+    for n in range(8):
+        assert mj.numpy.shape(lengths(np.zeros(9), 1.0, n)) == (n,)
+    assert len(runs) - before < 20
+    signed = from_jax(lambda x, sign: x * rnp.copysign(1.0, sign))
+    assert (float(signed(np.float32(1), 0.0)), float(signed(np.float32(1), -0.0))) == (1, -1)
+
+
+def test_results_that_are_no_traced_arrays_are_given_as_they_are():
+    table = np.arange(3.0)
+    mine = from_jax(lambda x: (table, 2.5, None, "text", len, rnp.zeros(2)))
+    first, second = mine(X), mine(X)
+    assert first[1:5] == (2.5, None, "text", len)
+    assert isinstance(first[5], mj.Array)
+    first[0][:] = 7  # the caller's own
+    np.testing.assert_array_equal(second[0], [0, 1, 2])
+
+
+def test_a_function_and_its_programs_die_together():
+    class Model:
+        def __init__(self):
+            self.w = rnp.ones(3)
+
+        def apply(self, x):
+            return (x * self.w).sum()
+
+    def keeping():
+        weights = rnp.ones(3)
+        model = Model()
+        bound = functools.partial(lambda w, x: w * x, weights)
+        funs = [lambda x: x * weights, jax.jit(lambda x: x + weights), bound, model.apply]
+        for fun in funs:
+            from_jax(fun)(X)
+            assert len(signatures_of(fun).programs) == 1
+        assert signatures_of(model.apply) is signatures_of(model.apply)
+        return [weakref.ref(weights), weakref.ref(model)]
+
+    refs = keeping()
+    jax.clear_caches()
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
+def test_64_bits_and_jaxs_settings_make_another_program():
+    fun, runs = counted(lambda x: x * 2 + rnp.arange(3))
+    mine = from_jax(fun)
+    assert mine(X.astype(np.float64)).dtype == np.float32
+    with mj.enable_x64(True):
+        assert mine(X.astype(np.float64)).dtype == np.float64
+    with jax.numpy_dtype_promotion("strict"), pytest.raises(Exception, match="promot"):
+        mine(X)
+    assert mine(X.astype(np.float64)).dtype == np.float32
+    assert len(runs) == 3
+
+
+def test_a_value_that_is_needed_is_said_by_jaxs_error_with_one_thing_to_do():
+    def fun(x):
+        return x if x[0] > 0 else -x
+
+    with pytest.raises(jax.errors.TracerBoolConversionError) as caught:
+        from_jax(fun)(X)
+    message = str(caught.value)
+    assert f"from_jax traced fun at {__file__}" in message
+    assert "Python number" in message
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert __file__ in files
+
+
+def test_jax_tracing_an_imported_function_traces_the_function_itself():
+    mine = from_jax(factored)
+    x = rnp.asarray(X)
+    np.testing.assert_allclose(jax.jit(jax.grad(mine))(x), jax.grad(factored)(x), rtol=1e-6)
