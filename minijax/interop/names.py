@@ -27,7 +27,7 @@ PACKAGE, THEIRS = "minijax", "jax"
 
 # These read or write files, memory or settings: each call counts, and needs values.
 _ON_VALUES = frozenset(
-    "load save savez fromfile frombuffer from_dlpack array_repr array_str array2string fromiter fromstring".split()
+    "load save savez fromfile frombuffer from_dlpack array_repr array_str fromiter fromstring einsum_path".split()
 )
 # Indexed rather than called, to make arrays; ``s_`` and ``index_exp`` are NumPy's own.
 _INDEXERS = frozenset(("mgrid", "ogrid", "r_", "c_"))
