@@ -7,13 +7,10 @@ minijax as for JAX: what runs on several devices is tested on two. Golden files 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import gc
 import importlib
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,31 +62,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
 
 
-@contextlib.contextmanager
-def locked(name: str, exclusive: bool) -> Iterator[None]:
-    """A lock among the processes of one test run."""
-    with open(Path(tempfile.gettempdir()) / name, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-        yield
-
-
-@pytest.fixture(autouse=True)
-def machine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Under ``pytest -n``, a test marked ``timing`` waits until no other test runs, and runs alone."""
-    run = getattr(request.config, "workerinput", {}).get("testrunuid")
-    if run is None:
-        yield
-        return
-    timing = request.node.get_closest_marker("timing") is not None
-    with contextlib.ExitStack() as gate:
-        # whoever waits for the machine holds the gate, so that others cannot go on taking turns
-        gate.enter_context(locked(f"minijax-gate-{run}", exclusive=True))
-        if not timing:
-            gate.close()
-        with locked(f"minijax-machine-{run}", exclusive=timing):
-            yield
-
-
 def set_heap_aside() -> None:
     """The garbage collector sees what is made from now on alone, however much other tests have left."""
     gc.collect()
@@ -108,9 +80,9 @@ def small_heap() -> None:
     set_heap_aside()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def compiled_quickly() -> Iterator[None]:
-    """Neither library's programs are optimised: for modules that ask for values, which optimising may not change."""
+    """Neither library's programs are optimised: for tests that ask for values, which optimising may not change."""
     options_for = importlib.import_module("jax.extend.backend").get_compile_options
     quickly = importlib.import_module("tests.oracle.subject").QUICKLY
 

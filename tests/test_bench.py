@@ -46,7 +46,6 @@ def run(row: Row | Growth, subject: Any, reference: Any = None) -> Result:
 
 
 @pytest.mark.parametrize(("cost", "verdict"), [(1.0, measure.MEETS), (3.0, measure.CLOSE), (9.0, measure.MISSES)])
-@pytest.mark.timing
 def test_the_ratio_is_measured_and_judged(cost: float, verdict: str) -> None:
     result = run(Row("row", "row", 0.4, work), library(cost), library(5.0))
     assert result.figure == pytest.approx(cost / 5.0, rel=0.3)
@@ -65,7 +64,6 @@ def test_a_missing_feature_is_an_error() -> None:
     assert "AttributeError" in result.note
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize(("power", "verdict"), [(1, measure.MEETS), (2, measure.MISSES)])
 def test_growth_tells_linear_from_quadratic(power: int, verdict: str) -> None:
     row = Growth("growth", "growth", 1.03, lambda ns, n: lambda: spin(n**power / 100), small=10, large=100)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from importlib import metadata
@@ -15,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("jax", "jaxlib", "IPython", "prompt_toolkit", "pygments", "scipy")
 
-# CPU time of the importing thread, in one process: NumPy first, then what minijax adds to it. Other threads do not
+# CPU time of the importing thread, in one process: NumPy's, then what minijax adds to it. Other threads do not
 # count: those of NumPy's BLAS turn for a while after they have been started.
 TIMED_IMPORT = """
 import time
@@ -23,7 +22,7 @@ start = time.thread_time_ns()
 import numpy
 middle = time.thread_time_ns()
 import minijax
-print((time.thread_time_ns() - middle) / (middle - start))
+print(middle - start, time.thread_time_ns() - middle)
 """
 
 
@@ -42,12 +41,17 @@ def test_import_pulls_in_neither_jax_nor_a_front_end(module: str) -> None:
     assert json.loads(run(code)) == []
 
 
-@pytest.mark.timing
 def test_import_adds_little_to_numpys() -> None:
     """Budget: numpy and minijax together at most 0.20 of jax's import, of which numpy is about 0.14."""
     run(TIMED_IMPORT)  # the first import may compile bytecode
-    ratios = [float(run(TIMED_IMPORT)) for _ in range(5)]
-    assert statistics.median(ratios) < 0.6, ratios
+    # what else the machine does only adds to a time: the least of each are those of a quiet machine
+    taken: list[list[int]] = []
+    for attempt in range(20):
+        taken.append([int(nanoseconds) for nanoseconds in run(TIMED_IMPORT).split()])
+        numpys, ours = map(min, zip(*taken, strict=True))
+        if attempt >= 4 and ours < 0.6 * numpys:
+            return
+    pytest.fail(f"minijax adds {ours / numpys:.2f} of NumPy's import: {taken}")
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -27,6 +27,8 @@ from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.ops.sharded import ShardedArray
 from tests.oracle.normalise import normalise
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 

@@ -24,6 +24,8 @@ import minijax.numpy as jnp
 from minijax import errors
 from minijax.core.trace import stack_depth
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 X = np.arange(3, dtype=np.float32) + 1
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
 FLOAT0 = np.zeros((), jax.dtypes.float0)

@@ -146,7 +146,6 @@ def test_a_bind_that_raises_is_announced():
     assert seen.seen == [("add", "TypeError")]
 
 
-@pytest.mark.timing
 def test_nobody_listening_costs_nothing_measurable(monkeypatch):
     """The seam on bind is one truth test of a list: time a bind with it against one compiled without it."""
     import inspect
@@ -162,10 +161,10 @@ def test_nobody_listening_costs_nothing_measurable(monkeypatch):
     sin_p = lax.sin_p
 
     def clock(bind):
-        start = time.perf_counter_ns()
+        start = time.thread_time_ns()
         for _ in range(2000):
             bind(sin_p, x)
-        return time.perf_counter_ns() - start
+        return time.thread_time_ns() - start
 
     pairs = [(clock(Primitive.bind), clock(without)) for _ in range(61)]
     ratio = sorted(a / b for a, b in pairs)[len(pairs) // 2]

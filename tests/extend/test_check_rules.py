@@ -24,6 +24,8 @@ from minijax.test_util import RulesError, assert_rules, check_rules
 
 from .examples import Call, examples, ours
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 X = np.array([[0.5, -1.25, 2.0], [0.75, 1.5, -0.25]], np.float32)
 Y = X[::-1] + np.float32(0.1)
 

@@ -268,7 +268,6 @@ def test_variables_may_be_called_in_let_inf_and_nan():
     assert len(parse_jaxpr(flat).eqns) == 9_200
 
 
-@pytest.mark.timing
 def test_reading_takes_linear_time(small_heap: None):
     def seconds(n, width):
         text = format_jaxpr(straight_line(n), width=width)
@@ -278,8 +277,8 @@ def test_reading_takes_linear_time(small_heap: None):
 
     seconds(100, 80)
     for width in (80, 10**8):
-        small, large = (min(seconds(n, width) for _ in range(3)) for n in (1_000, 8_000))
-        assert large < 16 * small + 0.5
+        small = min(seconds(1_000, width) for _ in range(3))
+        assert any(seconds(8_000, width) < 16 * small + 0.5 for _ in range(3))
 
 
 def test_more_results_called_underscore_than_variables():

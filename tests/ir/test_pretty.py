@@ -466,7 +466,6 @@ def test_roles_cover_the_text():
     assert all(not text.strip() for text in by_role[""])
 
 
-@pytest.mark.timing
 def test_a_hundred_thousand_equations_print_in_linear_time(small_heap: None):
     def seconds(n):
         start = time.process_time()
@@ -475,8 +474,8 @@ def test_a_hundred_thousand_equations_print_in_linear_time(small_heap: None):
         return time.process_time() - start
 
     seconds(1000)
-    small, large = (min(seconds(n) for _ in range(3)) for n in (10_000, 100_000))
-    assert large < 20 * small + 0.5
+    small = min(seconds(10_000) for _ in range(3))
+    assert any(seconds(100_000) < 20 * small + 0.5 for _ in range(3))
     assert format_jaxpr(straight_line(10_000), style="tutorial").count("\n") == 10_001
 
 

@@ -237,7 +237,6 @@ def test_structure_of_what_jax_stages_is_accepted(name, forgotten):
         refused(closed, "not defined")
 
 
-@pytest.mark.timing
 def test_linear_time_and_each_jaxpr_once(small_heap: None):
     def seconds(n):
         xs = variables(n + 1)
@@ -248,8 +247,8 @@ def test_linear_time_and_each_jaxpr_once(small_heap: None):
         typecheck_jaxpr(jaxpr)
         return time.process_time() - start
 
-    small, large = (min(seconds(n) for _ in range(3)) for n in (10_000, 100_000))
-    assert large < 20 * small + 0.5
+    small = min(seconds(10_000) for _ in range(3))
+    assert any(seconds(100_000) < 20 * small + 0.5 for _ in range(3))
     jaxpr = negation()
     for _ in range(2000):  # each level calls the previous one twice; deeper than the recursion limit
         x, y, z = variables(3)

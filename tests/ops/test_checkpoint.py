@@ -60,6 +60,7 @@ def layers(ns: Any) -> Any:
     return f
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_policies_agree_with_jax(policy: Any) -> None:
     def program(ns: Any) -> Any:
@@ -217,6 +218,7 @@ def _scanned(ns: Any, w: Any, x: Any) -> Any:
 PROGRAMS = programs()
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_agree_with_jax(name: str) -> None:
     # without compiled parts inside, evaluation is cheap

@@ -24,6 +24,8 @@ from tests.oracle.test_jaxprs import check_same_equations
 from tests.oracle.test_values import run_jitted
 from tests.oracle.transforms import build, names
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 only_minijax = pytest.mark.skipif(SUBJECT_NAME == "jax", reason="JAX stands in for minijax: no such module")
 
 VECTOR = np.array([0.5, -1.5, 2.5], np.float32)

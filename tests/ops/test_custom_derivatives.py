@@ -27,6 +27,8 @@ from minijax.ir.jaxpr import subjaxprs
 from minijax.ir.typecheck import typecheck_jaxpr
 from tests.ops.agreement import NAMES, check_jaxprs, check_program
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 ONE = np.float32(1.25)
 VECTOR = np.array([0.5, -1.5, 2.5], np.float32)
 

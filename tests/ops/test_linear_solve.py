@@ -16,6 +16,8 @@ from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ir.typecheck import JaxprTypeError, typecheck_jaxpr
 from tests.ops.agreement import NAMES, check_jaxprs, check_program
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 A = np.array([[4.0, 1.0], [0.5, 3.0]], np.float32)
 B = np.array([1.0, -2.0], np.float32)
 

@@ -19,6 +19,8 @@ from minijax.core.trace import stack_depth
 from minijax.ir.typecheck import typecheck_jaxpr
 from tests.oracle.normalise import normalise
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 N = 4  # instances along the axis 'i'
 
 

@@ -32,6 +32,8 @@ from tests.oracle.test_jaxprs import difference, program
 from tests.oracle.test_values import run_jitted
 from tests.oracle.transforms import SECOND, build, names
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 N = 5
 
 

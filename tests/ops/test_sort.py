@@ -15,6 +15,8 @@ from ..oracle.normalise import normalise
 from ..oracle.subject import assert_same
 from .table import Row, bfloat16, transformations, values
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 SPECIAL = np.array([3.0, np.nan, -0.0, 0.0, np.inf, 3.0, -np.nan, -np.inf], np.float32)
 
 

@@ -17,6 +17,8 @@ from tests.oracle.normalise import normalise
 from tests.oracle.subject import MODES, QUICKLY, SUBJECT_NAME, assert_same, oracle, subject, x64_mode
 from tests.oracle.transforms import build
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 OURS = subject is not oracle
 CASES: dict[str, Case] = {}
 

@@ -23,12 +23,13 @@ importlib.import_module(SUBJECT_NAME + ".numpy")
 importlib.import_module(SUBJECT_NAME + ".lax")
 MODES = ("32", "64")
 
-# XLA need not optimise programs whose values are asked for: compiled with these options they take half of the time.
-# A module's fixture ``compiled_quickly`` gives them to all programs of both libraries.
+# XLA need not optimise programs whose values are asked for: compiled with these options, in one piece, they take a
+# fifth of the time. The fixture ``compiled_quickly`` gives them to all programs of both libraries.
 QUICKLY = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
 }
 
 

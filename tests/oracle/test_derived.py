@@ -15,6 +15,8 @@ from .case import tangent_leaf
 from .functions import CASES
 from .subject import MODES, QUICKLY, assert_same, oracle, subject, x64_mode
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 VECTOR = np.array([0.5, -1.25, 2.0])
 MATRIX = np.arange(6.0).reshape(2, 3) / 4 - 0.5
 

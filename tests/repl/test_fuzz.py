@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from minijax.config import config
 from tests.repl.fuzz import fuzz
 from tests.repl.fuzz_lines import Lines
 
 
-@pytest.mark.timing  # alone: its lines change settings of the whole process
 def test_generated_lines() -> None:
     before = dict(config.values)
     try:

@@ -300,7 +300,6 @@ def test_a_deep_tree_is_stepped_without_recursion():
     assert cursor.into() and cursor.moment.kind == END
 
 
-@pytest.mark.timing
 def test_a_step_costs_the_same_anywhere():
     """In a long recording, with a long jaxpr and many tracers, a state costs about what it costs in a short one."""
 

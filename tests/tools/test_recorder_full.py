@@ -356,7 +356,6 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.timing
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory of the process from /proc")
 def test_a_million_events_do_not_exhaust_memory():
     def spin(x):
@@ -373,7 +372,6 @@ def test_a_million_events_do_not_exhaust_memory():
     assert grown < 300e6, f"{grown / 1e6:.0f} MB"
 
 
-@pytest.mark.timing
 def test_the_time_of_recording_a_tree_is_taken_off_the_phases():
     """Tracing takes many times as long while a tree is recorded; what its phase says takes little longer than else."""
     call = minijax.make_jaxpr(minijax.jit(chain))
