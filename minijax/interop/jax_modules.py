@@ -15,8 +15,10 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
+
+import numpy as np
 
 import minijax
 from minijax import errors
@@ -49,20 +51,26 @@ class Missing:
         where = errors.source_line()
         raise ImportError(f"minijax has no {self._name}, which {where} uses.{near(module, name)}", name=self._name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if sys._getframe(1).f_code.co_flags & inspect.CO_OPTIMIZED:  # a function's
+    def _used_by(self, frame: FrameType) -> Missing:
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function, not the body of a module or class
             self._refuse()
         return Missing(self._name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._used_by(sys._getframe(1))
 
     def __getattr__(self, name: str) -> Any:
         if name[:2] == "__":
             raise AttributeError(name)
-        if sys._getframe(1).f_code.co_flags & inspect.CO_OPTIMIZED:
-            self._refuse()
-        return Missing(self._name)
+        return self._used_by(sys._getframe(1))
 
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
-        self._refuse()
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """A class on one that is missing can be defined; it has no instances."""
+
+        def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+            return self._used_by(sys._getframe(1))
+
+        return (type(self.__name__, (), {"__new__": new}),)
 
     def __bool__(self) -> bool:
         self._refuse()
@@ -219,6 +227,12 @@ def _version_info() -> tuple[int, ...]:
     return tuple(int(part) for part in _version().split(".")[:3])
 
 
+@functools.cache
+def registry(name: str) -> dict[type, Any]:
+    """A table into which packages put classes of theirs, and of which minijax knows nothing: it refuses such values."""
+    return {np.ndarray: None}
+
+
 def api_boundary(fun: Any, **options: Any) -> Any:
     """``fun``: what is above it in a traceback is not hidden here."""
     return fun
@@ -236,7 +250,11 @@ _VALUES: dict[str, Callable[[], Any]] = {
     "jax.version.__version_info__": _version_info,
     "jaxlib.__version__": _version,
     "jaxlib.version.__version__": _version,
+    "jax.core.pytype_aval_mappings": lambda: registry("pytype_aval_mappings"),
+    "jax.extend.source_info_util.register_exclusion": lambda: register_exclusion,
+    "jax.interpreters.xla.canonicalize_dtype_handlers": lambda: registry("canonicalize_dtype_handlers"),
     "jax._src.dispatch.wait_for_tokens": lambda: minijax.effects_barrier,
+    "jax._src.dtypes.DType": lambda: np.dtype,
     "jax._src.dtypes.TypePromotionError": lambda: dtypes.TypePromotionError,
     "jax._src.literals.TypedNdArray": lambda: LiteralArray,
     "jax._src.traceback_util.api_boundary": lambda: api_boundary,

@@ -10,6 +10,7 @@ compiled from its file as it stands, so tracebacks and ``inspect`` have nothing 
 from __future__ import annotations
 
 import builtins
+import importlib
 import importlib.util
 import os
 import sys
@@ -22,7 +23,7 @@ from importlib.machinery import (
     ModuleSpec,
     SourceFileLoader,
 )
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from minijax.interop import jax_modules
@@ -40,6 +41,23 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = own_builtins()
         super().exec_module(module)
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """As Python's own; the module's name, where its code says it, is the one that it has here."""
+        code, name = super().get_code(fullname), fullname.removeprefix(PREFIX)
+        return code if code is None or "." not in name else _renamed(code, name, fullname)
+
+
+def _renamed(code: CodeType, name: str, fullname: str) -> CodeType:
+    """``code`` with the string ``fullname`` in the place of ``name``: packages ask whose a class is."""
+    constants = tuple(
+        fullname if each == name and type(each) is str
+        else _renamed(each, name, fullname) if isinstance(each, CodeType)
+        else each
+        for each in code.co_consts
+    )
+    same = all(new is old for new, old in zip(constants, code.co_consts, strict=True))
+    return code if same else code.replace(co_consts=constants)
 
 
 class _Folder(FileFinder):
@@ -145,7 +163,7 @@ def replaced_import(
     except ModuleNotFoundError as error:
         raise _not_found(error) from None
     if not fromlist:
-        return sys.modules[PREFIX + top]
+        return importlib.import_module(PREFIX + top)
     if isinstance(module, jax_modules.JaxModule):
         module.check(fromlist)
     return module

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 
 JAX = ("jax", "jaxlib")
+# What packages on JAX register names in, once: the second copy of such a package has a second copy of it.
+_REGISTRIES = ("absl",)
 # minijax itself, and what says nothing of JAX's but is large: not worth reading.
 _NEVER = frozenset({"minijax", "numpy", "scipy", "pytest", "_pytest", "IPython", "__main__"} | sys.stdlib_module_names)
 _NAMES_JAX = re.compile(rb"^[ \t]*(?:import|from)[ \t]+jax(?:lib)?\b|^[ \t]*import[ \t].*,[ \t]*jax\b", re.MULTILINE)
@@ -33,7 +35,7 @@ def written_on_jax(name: str) -> bool:
     A package with extension modules is not: those cannot be loaded twice, and hold on to what they were built for.
     """
     if name not in _known:
-        _known[name] = name in JAX or _found(name, frozenset())
+        _known[name] = name in (*JAX, *_REGISTRIES) or _found(name, frozenset())
     return _known[name]
 
 

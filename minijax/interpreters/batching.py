@@ -2,7 +2,8 @@
 
 ``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: each argument has its batch axis
 at ``dims[i]``, or none where that is None (``not_mapped``). ``fancy_primitive_batchers[p] = rule`` is for a rule that
-must know the mapped axis: ``rule(axis_data, args, dims, **params)``. The ``def...`` functions give a primitive the
+must know the mapped axis: ``rule(axis_data, args, dims, **params)``; ``axis_primitive_batchers[p] = rule`` is for one
+that takes the axis apart: ``rule(size, axis_name, None, args, dims, **params)``. The ``def...`` functions give a primitive the
 rule that many have.
 """
 
@@ -28,9 +29,23 @@ from minijax.ops.nary import nary_batching
 primitive_batchers = batching_rules
 fancy_primitive_batchers = axis_rules
 
+
+class AxisPrimitiveBatchers:
+    """Where a rule is put that takes the axis apart, as JAX once called them all."""
+
+    def __setitem__(self, prim: Primitive, rule: Any) -> None:
+        def axis_batch(axis_data: AxisData, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
+            return rule(axis_data.size, axis_data.name, None, args, dims, **params)
+
+        axis_rules[prim] = axis_batch
+
+
+axis_primitive_batchers = AxisPrimitiveBatchers()
+
 __all__ = [
     "AxisData",
     "BatchTracer",
+    "axis_primitive_batchers",
     "bdim_at_front",
     "broadcast",
     "defbroadcasting",
