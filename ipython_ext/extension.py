@@ -13,7 +13,7 @@ from minijax import errors
 from minijax.core import missed
 from minijax.ipython_ext.completion import matcher
 from minijax.ipython_ext.display import EXPORTED, OBJECTS, Shown, bundle, html_formatter, text_formatter
-from minijax.ipython_ext.magics import MinijaxMagics
+from minijax.ipython_ext.magics import OWN, MinijaxMagics
 from minijax.ipython_ext.places import renamer
 from minijax.ipython_ext.tracebacks import Tracebacks
 from minijax.tools.documents.document import Document, document, text
@@ -61,6 +61,7 @@ class Extension:
             for name in names:
                 if name in present[kind]:
                     self.replaced[kind, name] = present[kind][name]
+        self.magics.pythons = {name: self.replaced["line", name] for name in OWN}
         self.shell.register_magics(self.magics)
 
     def _add_formatters(self) -> None:
@@ -86,7 +87,7 @@ class Extension:
             for name in names:
                 present[kind].pop(name, None)
         for (kind, name), function in self.replaced.items():
-            present[kind][name] = function
+            present[kind][name] = self.magics.pythons.get(name, function) if kind == "line" else function
         shell.magics_manager.registry.pop(type(self.magics).__name__, None)
         shell.configurables[:] = [each for each in shell.configurables if each is not self.magics]
         shell.Completer.custom_matchers[:] = [

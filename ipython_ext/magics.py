@@ -34,6 +34,8 @@ from minijax.tools.usage import UsageError
 PREFIX = "minijax_"
 # These would change IPython's own meaning of a word, or name what IPython's own magic does.
 TAKEN = ("config", "history", "time")
+# IPython's own magics that a command is another form of: it is meant where this option stands first.
+OWN = {"run": "--as-jax"}
 # The settings that have no effect here: IPython has its own colours, keys and history.
 WITHOUT = ("color", "keys", "history", "warm")
 # The methods' names begin so: a trait may be called like a command.
@@ -50,6 +52,8 @@ def _magic(command: Command) -> Callable[..., Any]:
 
     def run(self: Any, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Shown | None:
         __tracebackhide__ = True
+        if command.name in OWN and not line.lstrip().startswith(OWN[command.name]):
+            return self.pythons_own(command.name)(line)
         self.apply_traits()
         keep_typed(self.shell)
         # IPython silences the output for a semicolon, and leaves it in the line
@@ -81,6 +85,8 @@ def _magic(command: Command) -> Callable[..., Any]:
     run.__doc__ = f"{command.usage}\n\n{command.help}\n\nFor example::\n\n" + "\n".join(
         "    " + each for each in command.example.split("\n")
     )
+    if command.name in OWN:
+        run.__doc__ += f"\n\nWithout {OWN[command.name]} it is IPython's own %{command.name}."
     kind = line_cell_magic if command.cell and command.line else cell_magic if command.cell else line_magic
     marked: Any = output_can_be_silenced(no_var_expand(needs_local_scope(run)))
     return kind(name)(marked)
@@ -96,6 +102,8 @@ class _Traits(Magics):
     style = Enum(("jax", "tutorial"), "jax", help="How jaxprs are printed.").tag(config=True)
 
     def __init__(self, shell: Any) -> None:
+        # IPython's magics of the names in ``OWN``
+        self.pythons: dict[str, Callable[..., Any]] = {}
         # what the magics of the running cell have shown themselves
         self.shown: list[Shown] = []
         self.session = Session(find, shell.user_ns)
@@ -114,6 +122,14 @@ class _Traits(Magics):
             shell.configurables[:] = known
             shell.config.pop("MinijaxMagics", None)
             super().__init__(shell)
+
+    def pythons_own(self, name: str) -> Callable[..., Any]:
+        """IPython's own magic called ``name``."""
+        if type(self.pythons[name]).__name__ == "LazyMagic":
+            # what stands for a magic that is not loaded yet looks in the table in which ours is now
+            shell: Any = self.shell
+            self.pythons[name] = getattr(shell.magics_manager.registry["ExecutionMagics"], name)
+        return self.pythons[name]
 
     @validate("panels")
     def _known_panels(self, proposal: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shlex
 import sys
 import types
 import warnings
@@ -36,6 +37,7 @@ class Invocation:
     file: str | None = None
     code: str | None = None
     codes: list[str] | None = None
+    as_jax: list[str] | None = None
     json = False
     x64 = False
     panels: str | None = None
@@ -58,6 +60,12 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="run this file ('-' for standard input)")
     parser.add_argument("-c", dest="codes", action="append", metavar="CODE", help="run this code")
+    parser.add_argument(
+        "--as-jax",
+        nargs=argparse.REMAINDER,
+        metavar="FILE ...",
+        help="run this program, written for JAX, on minijax; what follows the file is its own",
+    )
     parser.add_argument("--json", action="store_true", help="write one JSON object for every input")
     parser.add_argument("--x64", action="store_true", help="keep 64-bit types")
     parser.add_argument("--panels", metavar="NAMES", help="the panels to show: on, off, or some, such as stack,jaxpr")
@@ -82,6 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.code = options.codes[0] if options.codes else None
     if options.code is not None and options.file is not None:
         arguments().error("give a file or -c CODE, not both")
+    if options.as_jax is not None:
+        if not options.as_jax or options.file is not None or options.code is not None:
+            arguments().error("--as-jax takes one file and its arguments, and no other file and no code is run then")
+        if "\n" in "".join(options.as_jax):
+            arguments().error("--as-jax cannot pass on a line break in an argument")
+        options.code = f"%run --as-jax {shlex.join(options.as_jax)}"
     try:
         return _main(options)
     except BrokenPipeError:  # whoever read our output has left

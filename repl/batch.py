@@ -123,7 +123,8 @@ def run(session: Session, code: str, page: Page, stop: bool) -> int:
         outcome = session.run_line(each)
         if isinstance(outcome.error, BrokenPipeError):
             raise outcome.error
-        _show(outcome, page)
+        if not isinstance(outcome.error, SystemExit):  # of that the exit code tells
+            _show(outcome, page)
         return outcome.error
 
     return each_input(code, step, stop)
@@ -140,6 +141,8 @@ def each_input(code: str, step: Callable[[str], BaseException | None], stop: boo
             error = step(each)
         except SystemExit as leaving:
             return exit_code(leaving)
+        if isinstance(error, SystemExit):  # a program's that was run
+            return exit_code(error)
         if isinstance(error, KeyboardInterrupt):
             return 130
         failed = failed or error is not None

@@ -51,8 +51,10 @@ class _Loader(SourceFileLoader):
 def _renamed(code: CodeType, name: str, fullname: str) -> CodeType:
     """``code`` with the string ``fullname`` in the place of ``name``: packages ask whose a class is."""
     constants = tuple(
-        fullname if each == name and type(each) is str
-        else _renamed(each, name, fullname) if isinstance(each, CodeType)
+        fullname
+        if each == name and type(each) is str
+        else _renamed(each, name, fullname)
+        if isinstance(each, CodeType)
         else each
         for each in code.co_consts
     )

@@ -3,8 +3,8 @@
 ``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: each argument has its batch axis
 at ``dims[i]``, or none where that is None (``not_mapped``). ``fancy_primitive_batchers[p] = rule`` is for a rule that
 must know the mapped axis: ``rule(axis_data, args, dims, **params)``; ``axis_primitive_batchers[p] = rule`` is for one
-that takes the axis apart: ``rule(size, axis_name, None, args, dims, **params)``. The ``def...`` functions give a primitive the
-rule that many have.
+that takes the axis apart: ``rule(size, axis_name, None, args, dims, **params)``. The ``def...`` functions give a
+primitive the rule that many have.
 """
 
 from __future__ import annotations

@@ -257,3 +257,31 @@ def test_packages_can_be_named(folder: Path) -> None:
         import plistlib_like  # type: ignore[import-not-found]
     assert plistlib_like.__name__ == "minijax.interop.replaced.plistlib_like"
     assert "plistlib_like" not in sys.modules
+
+
+@pytest.mark.parametrize("on_minijax", [True, False], ids=["minijax", "jax"])
+def test_a_rule_that_takes_the_axis_apart(on_minijax: bool) -> None:
+    """``axis_primitive_batchers``, in which packages put rules of an older form, as JAX takes them."""
+    if on_minijax:
+        with replacing_jax():
+            import jax
+            from jax.extend.core import Primitive
+            from jax.interpreters.batching import axis_primitive_batchers
+    else:
+        import jax
+        from jax.extend.core import Primitive
+        from jax.interpreters.batching import axis_primitive_batchers
+    triple_p = Primitive("triple")
+    triple_p.def_impl(lambda x: x * 3)
+    seen = []
+
+    def triple_batch(size: int, axis_name: Any, main_type: Any, args: Any, dims: Any) -> Any:
+        seen.append((size, axis_name, main_type, dims))
+        return triple_p.bind(*args), *dims
+
+    axis_primitive_batchers[triple_p] = triple_batch
+    x = jax.numpy.arange(6.0).reshape(2, 3)
+    assert jax.vmap(triple_p.bind, 1, 1, axis_name="i")(x).tolist() == (x * 3).tolist()
+    assert [(size, axis_name, main_type, list(dims)) for size, axis_name, main_type, dims in seen] == [
+        (3, "i", None, [1])
+    ]

@@ -159,6 +159,7 @@ def test_every_command_is_tried() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_example_in_the_help_works(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import jax, sys\nassert sys.argv[1:] == ['--steps', '10'], jax\n")
     command = COMMANDS[name]
     session = batch.new_session({})
     session.run_line("def f(x): return sin(x) * 2. - x")

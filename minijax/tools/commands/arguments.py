@@ -17,9 +17,9 @@ from minijax.tools.usage import UsageError, did_you_mean
 class Param(Frozen):
     """One parameter of a command.
 
-    ``kind`` is 'text' (everything that is no option: an expression, words), 'flag' (an option without a
-    value), 'int', 'ints' (``0`` or ``0,1``), 'expression' (a value in Python, evaluated by the command) or
-    'word' (in quotes if it holds spaces).
+    ``kind`` is 'text' (everything that is no option: an expression, words), 'program' (a text with which the options
+    end: what follows is the program's), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
+    'expression' (a value in Python, evaluated by the command) or 'word' (in quotes if it holds spaces).
     """
 
     name: str
@@ -28,6 +28,11 @@ class Param(Frozen):
     default: Any = None
     choices: tuple[str, ...] = ()
     required: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is written without an option's name."""
+        return self.kind in ("text", "program")
 
     @property
     def option(self) -> str:
@@ -45,8 +50,8 @@ def usage(name: str, params: tuple[Param, ...]) -> str:
     """``%grad EXPR [--argnums INT] [--check]``"""
     parts = [f"%{name}"]
     for param in params:
-        if param.kind == "text":
-            text = param.name.upper()
+        if param.is_text:
+            text = param.name.upper() + (" ..." if param.kind == "program" else "")
             parts.append(text if param.required else f"[{text}]")
         elif param.kind == "flag":
             parts.append(f"[{param.option}]")
@@ -65,10 +70,11 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
     """
     args = Arguments({param.name: param.default for param in params})
     args.cell = cell
-    options = {param.option: param for param in params if param.kind != "text"}
-    text_params = [param for param in params if param.kind == "text"]
+    options = {param.option: param for param in params if not param.is_text}
+    text_params = [param for param in params if param.is_text]
+    line, program = _program(line) if text_params and text_params[0].kind == "program" else (line, "")
     pieces = list(_split(line))
-    text = pieces[0][1].strip()
+    text = pieces[0][1].strip() or program
     for option, value in pieces[1:]:
         param = options.get(option)
         if param is None:
@@ -87,6 +93,15 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
     elif text:
         raise UsageError(f"%{name} does not understand {text!r}\n{usage(name, params)}")
     return args
+
+
+def _program(line: str) -> tuple[str, str]:
+    """The options at the beginning of a line, flags all, and the program with its arguments."""
+    options, rest = "", line.strip()
+    while rest.startswith("--"):
+        word, _, rest = rest.partition(" ")
+        options, rest = f"{options} {word}", rest.strip()
+    return options, rest
 
 
 def _value(name: str, param: Param, value: str) -> tuple[Any, str]:

@@ -57,7 +57,7 @@ def command_completions(session: Session, before: str) -> list[Completion]:
         return []
     words = rest.split(" ")
     word, previous = words[-1], words[-2] if len(words) > 1 else ""
-    options = {param.option: param for param in command.params if param.kind != "text"}
+    options = {param.option: param for param in command.params if not param.is_text}
     if word.startswith("--"):
         return _starting(word, (option for option in options if option not in words[:-1]), "option")
     if previous in options and options[previous].choices:

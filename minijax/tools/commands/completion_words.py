@@ -47,7 +47,7 @@ WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "x64": lambda before: () if before else ("on", "off"),
 }
 # Commands whose text is a file's name, and options that are.
-FILES = ("export", "--file")
+FILES = ("export", "run", "--file")
 
 
 def spec_words(word: str) -> Iterable[str]:

@@ -67,7 +67,7 @@ def _details(session: Session, command: Command) -> Document:
     if command.cell:
         blocks.insert(1, text(line(("keyword", f"%%{name} ..."), ("muted", " and a cell below it"))))
     for param in command.params:
-        label = param.name.upper() if param.kind == "text" else param.option
+        label = param.name.upper() if param.is_text else param.option
         said = param.help + (f" (one of {', '.join(param.choices)})" if param.choices else "")
         blocks.append(text(line(("param-name", f"  {label:<14}"), said), hanging=16))
     blocks.append(text(line(("heading", "For example"))))

@@ -11,6 +11,7 @@ from minijax.tools.commands import (
     panels,
     programs,
     rules,
+    run,
     session,
     step,
     tour,
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Command] = {
         *panels.COMMANDS,
         *export.COMMANDS,
         *tour.COMMANDS,
+        *run.COMMANDS,
         *session.commands(lambda: COMMANDS),
     )
 }

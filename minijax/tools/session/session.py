@@ -394,7 +394,9 @@ class Session:
 
     def _with_error(self, result: Result) -> Document:
         """What a result shows, and the exception that ended the user's call, if one did."""
-        return result.document if result.error is None else result.document + self.error_document(result.error)
+        if result.error is None or isinstance(result.error, SystemExit):  # of a program: the document tells
+            return result.document
+        return result.document + self.error_document(result.error)
 
     def _failed(self, number: int, error: BaseException, recorder: Recorder) -> Outcome:
         recording = recorder.recording

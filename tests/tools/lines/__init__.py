@@ -6,7 +6,7 @@ Each area's lines stand in a file of their own, which has the name of the comman
 
 from __future__ import annotations
 
-from tests.tools.lines import compile, explain, export, live, programs, recording, session, step, tour, transform
+from tests.tools.lines import compile, explain, export, live, programs, recording, run, session, step, tour, transform
 
 # What every session has run before: names the lines below use.
 SETUP = (
@@ -28,6 +28,7 @@ AREAS = {
     "tour": tour,
     "recording": recording,
     "session": session,
+    "run": run,
 }
 
 # area -> (line, texts that the output must hold), in the order in which one session runs them

@@ -1,0 +1,90 @@
+"""The command that runs a program: %run."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import linecache
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from minijax.interop.replacing import run_as_jax
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import document, text
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+
+def run_run(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    try:
+        path, *arguments = shlex.split(args["file"])
+    except ValueError as error:
+        raise UsageError(f"%run cannot take {args['file']!r} apart: {error}") from None
+    path = os.path.expanduser(path)
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        raise UsageError(f"%run cannot read {path}: {error.strerror or error}") from None
+    linecache.checkcache(path)
+    recorder = Recorder("summary", f"%run {args['file']}")
+    with _main_module(path, arguments) as names:
+        if args["as_jax"]:
+            run_as_jax(names)
+        try:
+            with recorder:
+                exec(compile(source, path, "exec", dont_inherit=True), names)
+        except SystemExit as leaving:
+            if leaving.code not in (None, 0):
+                said = document(text(f"{path} ended with exit code {leaving.code}", role="error"))
+                return Result(said, NOTHING, recorder.recording, error=leaving)
+        finally:
+            session.namespace.update((name, value) for name, value in names.items() if name[:2] != "__")
+    return Result(session.panels(recorder.recording), NOTHING, recorder.recording)
+
+
+@contextlib.contextmanager
+def _main_module(path: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
+    """The names of a ``__main__`` in which ``python path arguments`` runs: its own ``sys.argv`` and ``sys.path``."""
+    module = ModuleType("__main__")
+    names = vars(module)
+    names.update(__file__=os.path.abspath(path), __builtins__=builtins)
+    folder = os.path.dirname(os.path.realpath(path))
+    before = sys.argv, sys.modules.get("__main__")
+    sys.argv, sys.modules["__main__"] = [path, *arguments], module
+    sys.path.insert(0, folder)
+    try:
+        yield names
+    finally:
+        with contextlib.suppress(ValueError):  # the program may have taken it off
+            sys.path.remove(folder)
+        sys.argv = before[0]
+        if before[1] is not None:
+            sys.modules["__main__"] = before[1]
+
+
+COMMANDS = (
+    Command(
+        "run",
+        (
+            Param("file", "program", "a Python file, and what it finds in sys.argv", required=True),
+            Param("as_jax", "flag", "import jax means minijax, in the file and in what it imports", default=False),
+        ),
+        "Run a Python file as a program; its names are there afterwards.\n"
+        "With --as-jax a program that was written for JAX runs on minijax, and so do the packages on JAX that it "
+        "imports, such as Optax. Options stand before the file; what follows it is the program's own.",
+        "%run --as-jax train.py --steps 10",
+        run_run,
+        group="session",
+    ),
+)
