@@ -13,6 +13,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from minijax import errors
+from minijax.core import reached_jax
 from minijax.core.array import get_aval
 
 _MOST_OPERANDS = 6
@@ -26,8 +27,10 @@ def annotate(error: BaseException, tb: TracebackType | None = None, stack: Seque
 
     The note names the user's line, and each operand with its logical and physical type at every level. An error gets
     one such note, from the innermost interpreter that it leaves; ``stack`` is the stack then. Errors that the user's
-    own code raised get none, and neither does an error whose operands cannot be looked at.
+    own code raised get none, and neither does an error whose operands cannot be looked at. One of JAX's about a value
+    of ours says so.
     """
+    reached_jax.explain(error)
     if not isinstance(error, (TypeError, ValueError)) or isinstance(error, errors.JAXTypeError):
         return
     try:

@@ -110,17 +110,14 @@ def called(x: Any) -> str:
     public = JAX.name_of(x)
     if public:
         return public
+    if isinstance(x, types.MethodType) and not isinstance(x.__self__, type):
+        return f"{type(x.__self__).__qualname__}.{x.__name__}"
     name = getattr(x, "__qualname__", "") or getattr(x, "__name__", "")
-    module = getattr(x, "__module__", None) or ""
+    top = (getattr(x, "__module__", None) or "").partition(".")[0]
     if not name:
-        name, module = f"a {type(x).__qualname__}", type(x).__module__
-        return f"{name} of {module.partition('.')[0]}"
-    top = module.partition(".")[0]
-    return f"{top}.{name.rpartition('.')[2]}" if top and not _is_main(top) else name
-
-
-def _is_main(top: str) -> bool:
-    return top in ("__main__", "builtins")
+        return f"a {type(x).__qualname__} of {type(x).__module__.partition('.')[0]}"
+    name = name.replace(".<locals>", "")
+    return name if top in ("", "__main__", "builtins") else f"{top}.{name}"
 
 
 class Carrier:
@@ -136,7 +133,7 @@ class Carrier:
 
     Attributes:
       failed: names that a copied function lacks, and why.
-      kept: what is kept whole: its name -> why, empty for what is no program of the user's.
+      kept: what was kept whole when it was called: its name -> why, empty for what is no program of the user's.
     """
 
     def __init__(
@@ -178,6 +175,12 @@ class Carrier:
             self._done[id(x)] = (made, x)
         return self._done[id(x)][0]
 
+    def function(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """``fun``, which is to be called: an object of a third party's class is kept whole."""
+        if self.imports and self.whole and self._is_foreign(type(fun)):
+            return self.whole_function(fun)
+        return self(fun)  # type: ignore[no-any-return]
+
     def _keep(self, x: Any, made: Any) -> Any:
         self._done[id(x)] = (made, x)
         return made
@@ -187,7 +190,7 @@ class Carrier:
             return x.__dict__["carried from"][0]
         if isinstance(x, (types.FunctionType, type, types.ModuleType)) and x in originals:
             x = originals[x]
-            if self.home:
+            if self.home or not isinstance(x, (types.FunctionType, type, types.ModuleType)):
                 return x
         if isinstance(x, types.FunctionType) and x.__code__.co_filename in self._helpers:
             return self._copied(x)
@@ -233,9 +236,9 @@ class Carrier:
                 found = operator.attrgetter(name)(importlib.import_module(self.target.package + module))
             except (ImportError, AttributeError):
                 continue
-            return self._borrowed(x, imported=found) if self.imports and hasattr(found, "borrowed_from") else found
+            return self.whole_function(x, imported=found) if self.imports and hasattr(found, "borrowed_from") else found
         if self.imports and callable(x) and not isinstance(x, type):
-            return self._borrowed(x)
+            return self.whole_function(x)
         module, name = names[0]
         theirs = self.target.package + module
         raise Unmapped(f"{self.source.package}{module}.{name}: {theirs} has no such name")
@@ -268,21 +271,21 @@ class Carrier:
     def _call(self, x: Any, part: CallPart) -> Any:
         """What a public function returned for a function: the same of the target's, of the function inside."""
         if self.imports and not self._is_program(part.fun):
-            return self._borrowed(x)
+            return self.whole_function(x)
         make = operator.attrgetter(part.name)
         try:
             made = make(self._root)
         except AttributeError:
             made = None
         if self.imports and (made is None or hasattr(made, "borrowed_from")):
-            return self._borrowed(x)
+            return self.whole_function(x)
         if made is None:
             raise Unmapped(
                 f"{part.name}({getattr(part.fun, '__name__', part.fun)}): a function of {self.source.package}'s own "
                 f"that {self.target.package} has none like"
             )
         options = {name: self(value) for name, value in part.options.items()}
-        return made(self(part.fun), **options)
+        return made(self.function(part.fun), **options)
 
     def _is_program(self, fun: Any) -> bool:
         """Whether there is something of the user's in a function of JAX's making: else it is kept whole."""
@@ -302,9 +305,9 @@ class Carrier:
 
     def _custom(self, x: Any, part: CustomPart) -> Any:
         if self.imports and not self._is_program(part.fun):
-            return self._borrowed(x)
+            return self.whole_function(x)
         transformation = getattr(self._root, part.name)
-        made = self._keep(x, transformation(self(part.fun), nondiff_argnums=part.nondiff_argnums))
+        made = self._keep(x, transformation(self.function(part.fun), nondiff_argnums=part.nondiff_argnums))
         if part.define:
             getattr(made, part.define)(*map(self, part.rules), **part.options)
         return made
@@ -327,19 +330,28 @@ class Carrier:
 
     # ------------------------------------------------------------------------------------------ kept whole
 
-    def _borrowed(self, x: Callable[..., Any], why: str = "", imported: Any = None) -> Callable[..., Any]:
+    def whole_function(self, x: Callable[..., Any], why: str = "", imported: Any = None) -> Callable[..., Any]:
         """A function of JAX's, a third party's or the user's, ``imported`` when it is called."""
-        self.kept.setdefault(called(x), why)
         imported = from_jax(x) if imported is None else imported
 
         def borrowed(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
+            self.kept.setdefault(called(x), why)
             args, kwargs = self._back(args), self._back(kwargs)
-            return self(imported(*args, **kwargs))
+            return self._results(imported(*args, **kwargs))
 
         functools.update_wrapper(borrowed, x, updated=())
         originals[borrowed] = x
         return borrowed
+
+    @functools.cached_property
+    def _results(self) -> Carrier:
+        """What takes results of JAX's functions: functions among them are kept whole too."""
+        if self.whole:
+            return self
+        made = Carrier(self.source, self.target, self._helpers, whole=True)
+        made.kept = self.kept
+        return made
 
     @functools.cached_property
     def _back(self) -> Carrier:
@@ -374,13 +386,13 @@ class Carrier:
         cls = type(x)
         if self.source.owns(cls.__module__) and id(cls) not in self._public:
             if self.imports and callable(x):
-                return self._borrowed(x)
+                return self.whole_function(x)
             raise Unmapped(
                 f"{getattr(x, '__name__', '') or cls.__qualname__}: {self.target.package} has nothing to make it of"
             )
         if self.imports and self._is_foreign(cls):
             if hasattr(x, "__wrapped__") and callable(x):
-                return self._borrowed(x)
+                return self.whole_function(x)
             if self.source.node(cls) is None:
                 return Foreign(x, self)
             if self.whole:
@@ -420,7 +432,7 @@ class Carrier:
         if self.source.is_array(owner):
             return getattr(self(owner), method.__func__.__name__.lstrip("_"))
         if self.imports and not isinstance(owner, type) and self._is_foreign(type(owner)):
-            return self._borrowed(method)
+            return self.whole_function(method)
         return types.MethodType(self(method.__func__), self(owner))
 
     def _partial(self, fun: functools.partial[Any]) -> Any:
@@ -434,8 +446,8 @@ class Carrier:
             ours, theirs = self.source.package, self.target.package
             raise Unmapped(f"{fun.__qualname__}: a function of {ours}'s own that {theirs} has none like")
         if self.imports and (self.whole or computes_with_jax(home)):
-            return self._borrowed(fun)
-        if not _is_users(code.co_filename):
+            return self.whole_function(fun)
+        if not _is_users(code.co_filename) or (self.home and not _is_carried_scope(fun.__globals__)):
             return fun
         if self.imports and not jax_use(fun) and "__class__" not in code.co_freevars:  # super() is of a copied class
             return fun
@@ -457,7 +469,7 @@ class Carrier:
             if name in self.failed and name not in scope:
                 reason = reason or f"it names {name}: {self.failed[name]}"
         if reason and self.imports:
-            return self._borrowed(fun, reason)
+            return self.whole_function(fun, reason)
         for cell, old in zip(cells, fun.__closure__ or (), strict=True):
             try:
                 content = old.cell_contents
@@ -468,7 +480,7 @@ class Carrier:
             except Unmapped as error:
                 if not self.imports:
                     raise
-                return self._borrowed(fun, str(error))
+                return self.whole_function(fun, str(error))
         made.__defaults__ = None if fun.__defaults__ is None else tuple(map(self, fun.__defaults__))
         made.__kwdefaults__ = None if fun.__kwdefaults__ is None else dict(self(fun.__kwdefaults__))
         made.__qualname__, made.__doc__, made.__module__ = fun.__qualname__, fun.__doc__, fun.__module__
@@ -498,6 +510,8 @@ class Carrier:
             raise Unmapped(
                 f"{cls.__qualname__}: a class of {self.source.package}'s own that {self.target.package} has none like"
             )
+        if not self.imports and (self.home or self.target.node(cls) is not None):
+            return cls  # the target's own, also where it was used as it is
         if not _is_users_class(cls):
             if self.imports and computes_with_jax(cls.__module__) and not hasattr(cls, "_fields"):
                 raise Unmapped(f"{called(cls)} is kept whole")
@@ -579,6 +593,12 @@ def _is_users_class(cls: type) -> bool:
     return file is None or _is_users(file)
 
 
+def _is_carried_scope(scope: dict[str, Any]) -> bool:
+    """Whether these are the globals of a copied function, and of what is made in it."""
+    names = scope.get("__builtins__")
+    return isinstance(names, dict) and isinstance(getattr(names.get("__import__"), "__self__", None), Carrier)
+
+
 class Foreign:
     """An object of a third party's class that computes with JAX: its methods are imported when they are called."""
 
@@ -593,7 +613,7 @@ class Foreign:
         __tracebackhide__ = True
         original, carry = self.__dict__["carried from"]
         if "called" not in self.__dict__:
-            self.__dict__["called"] = carry._borrowed(original)
+            self.__dict__["called"] = carry.whole_function(original)
         return self.__dict__["called"](*args, **kwargs)
 
 

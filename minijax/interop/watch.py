@@ -6,15 +6,20 @@ says is what happened.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from minijax.config import x64_enabled
+from minijax.core.array import is_array_like
 from minijax.core.named import NamedTuple
-from minijax.interop.carrier import Carrier, called
-from minijax.interop.functions import from_jax
+from minijax.core.trace import state
+from minijax.interop.carrier import Carrier
+from minijax.interop.functions import originals
 from minijax.interop.libraries import JAX, MINIJAX, Unmapped
 from minijax.interop.values import jax_module
+from minijax.pytree import tree_map
 
 # Names of functions that a status lists.
 _MOST_NAMES = 3
@@ -27,7 +32,7 @@ class Unwatched(Exception):
 class Watched(NamedTuple):
     """A call on minijax: the function, its arguments, and how it came about.
 
-    ``kept`` is filled while the program runs too: names of functions that are kept whole, and why, if that is known.
+    ``kept`` is filled while the program runs: names of functions that are kept whole, and why, if that is known.
     """
 
     fun: Callable[..., Any]
@@ -64,19 +69,51 @@ def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         )
     carry = Carrier(JAX, MINIJAX)
     try:
-        return Watched(carry(fun), carry(args), carry(kwargs), carry.kept)
+        return Watched(_returning_arrays(carry(fun), fun, carry.kept), carry(args), carry(kwargs), carry.kept)
     except Unmapped as error:
         reason = str(error)
     whole = Carrier(JAX, MINIJAX, whole=True)
     try:
         try:
-            target = whole(fun)
+            target = whole.function(fun)
         except Unmapped:
-            target = from_jax(fun)
-            reason = reason or f"{called(fun)} is kept whole"
-        return Watched(target, whole(args), whole(kwargs), whole.kept, reason)
+            target = whole.whole_function(fun)
+        return Watched(_returning_arrays(target, fun, whole.kept), whole(args), whole(kwargs), whole.kept, reason)
     except Unmapped as error:
         raise Unwatched(str(error)) from None
+
+
+class _ArraysOnly:
+    """A function whose result may have leaves that are no arrays, such as a model's activation: without them when it is
+    staged, since no program returns such."""
+
+    def __init__(self, fun: Callable[..., Any], is_staged: Callable[[Any], bool], tree_map: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fun, updated=())
+        self._fun, self._is_staged, self._tree_map = fun, is_staged, tree_map
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        out = self._fun(*args, **kwargs)
+        if not self._is_staged(out):
+            return out
+        return self._tree_map(lambda leaf: leaf if is_array_like(leaf) else None, out)
+
+
+def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
+    """``fun``, made of ``original``, as one that can be staged although what is kept whole returns other things."""
+    if not isinstance(fun, FunctionType) or fun not in originals:
+        return fun  # a transformation's, which sees to it itself
+    tree_util = jax_module().tree_util
+    theirs = _ArraysOnly(original, lambda out: any(map(JAX.is_tracer, tree_util.tree_leaves(out))), tree_util.tree_map)
+    ours = _ArraysOnly(fun, lambda _: bool(kept) and bool(state.dynamic.level), tree_map)
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return ours(*args, **kwargs)
+
+    originals[call] = theirs
+    return call
 
 
 def at_home(x: Any) -> Any:

@@ -58,6 +58,8 @@ def run_time(session: Session, args: Arguments) -> Result:
     found = measure.measured(measure.ours(target), target.abstract, once)
     figures = {"minijax": found.seconds}
     notes = found.notes
+    if any(each.kept or each.reason for each in session.watched):
+        notes.append("JAX traces what is kept whole once, which the figures of minijax leave out")
     if not args["alone"]:
         try:
             figures["jax"] = measure.measured(measure.theirs(target), target.abstract, once).seconds

@@ -12,16 +12,13 @@ from minijax import errors
 from minijax.config import config
 from minijax.core import operands
 from minijax.core.trace import state
-from minijax.tools.documents.document import Document, Line, Text, document, text
+from minijax.tools.documents.document import Document, Line, Text, document
 
 if TYPE_CHECKING:
     import traceback
 
 # Frames that the user wrote; the rest is the engine's.
 _LONGEST = 40
-# How JAX refuses a value of another library's, and what to do about it.
-_REFUSED_BY_JAX = "is not a valid JAX type"
-INSTEAD_OF_JAX = "With minijax.numpy in place of jax.numpy, and minijax in place of jax, it is seen."
 # What runs the inputs of a session.
 _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py")
 
@@ -76,17 +73,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
         lines += _one(each, hide)
         if link:
             lines += [(), (("muted", link),), ()]
-    shown = document(Text(tuple(lines), wrap=False))
-    said = _about_jax(error)
-    return shown + document(text(said, role="warning")) if said else shown
-
-
-def _about_jax(error: BaseException) -> str:
-    """What to add to an error of JAX's that is about a value of minijax's; empty for any other."""
-    said = str(error)
-    if isinstance(error, TypeError) and _REFUSED_BY_JAX in said and "minijax." in said:
-        return f"A value of minijax reached a function of real JAX, which does not take it. {INSTEAD_OF_JAX}"
-    return ""
+    return document(Text(tuple(lines), wrap=False))
 
 
 def _one(error: BaseException, hide: bool) -> Iterator[Line]:

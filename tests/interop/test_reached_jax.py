@@ -1,0 +1,62 @@
+"""Values of minijax's that reach a function of real JAX: the error says where, and names ``from_jax``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as rnp
+import pytest
+
+import minijax
+from minijax.tools.commands import find
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "jitted": lambda x: rnp.sin(x),
+    "converted": lambda x: rnp.asarray(x) * 2,
+    "array of": lambda x: rnp.array([x, 1.0]).sum(),
+    "transformed": lambda x: jax.grad(lambda y: y * 2)(x),
+    "mapped": lambda x: jax.vmap(lambda y: y * 2)(x[None]).sum(),
+    "primitive": lambda x: jax.lax.sin(x),
+    "custom rule": lambda x: jax.nn.relu(x),
+    "control flow": lambda x: jax.lax.cond(True, lambda y: y, lambda y: y, x),
+    "checked": lambda x: rnp.where(x > 0, x, 1.0),
+    "updated": lambda x: rnp.arange(3.0).at[0].set(x).sum(),
+}
+
+
+@pytest.mark.parametrize("transform", [minijax.grad, minijax.jit], ids=["grad", "jit"])
+@pytest.mark.parametrize("name", CALLS)
+def test_the_error_names_from_jax_and_the_line(name: str, transform: Callable[..., Any]) -> None:
+    def users(x: Any) -> Any:
+        return CALLS[name](x)
+
+    with pytest.raises(TypeError) as caught:
+        transform(users)(2.0)
+    said = str(caught.value)
+    line = CALLS[name].__code__.co_firstlineno
+    assert f"reached a function of real JAX, which does not take it, at {__file__}:{line} (<lambda>)" in said
+    assert said.count("Call minijax.interop.from_jax(") == 1
+    assert float(minijax.interop.from_jax(users)(minijax.numpy.float32(2.0))) == float(users(rnp.float32(2.0)))
+
+
+def test_a_named_function_is_named_and_a_command_says_it_of_values_too() -> None:
+    def loss(x: Any) -> Any:
+        return rnp.sin(x)
+
+    with pytest.raises(TypeError, match=r"Call minijax\.interop\.from_jax\(loss\) in place"):
+        minijax.grad(loss)(2.0)
+    session = Session(find, {"loss": loss, "x": minijax.numpy.float32(2.0)})
+    assert "from_jax(loss)" in plain(session.run_line("loss(x)").shown, 1000)
+
+
+def test_other_errors_are_left_alone() -> None:
+    with pytest.raises(TypeError) as caught:
+        minijax.grad(lambda x: rnp.sin("text") + x)(2.0)
+    assert "from_jax" not in str(caught.value)
+    with pytest.raises(TypeError) as caught:
+        minijax.jit(lambda x: minijax.numpy.sin(object()))(2.0)
+    assert "from_jax" not in str(caught.value)

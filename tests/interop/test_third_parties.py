@@ -1,0 +1,157 @@
+"""Commands on programs that use packages built on JAX: what these make is kept whole, the user's functions are not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import pytest
+
+from minijax.interop import carrier
+from minijax.repl import batch
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
+
+# Of the shape of Flax (objects with methods), Equinox (modules that are pytrees, with functions as leaves; a jit of
+# their own) and Optax (named tuples of functions).
+PACKAGE = """\
+import dataclasses, functools
+from typing import NamedTuple
+import jax, jax.numpy as jnp
+
+class Layer:
+    def __init_subclass__(cls): dataclasses.dataclass(cls)
+    def apply(self, params, x): return self(params, x)
+
+class Module:
+    def __init_subclass__(cls):
+        dataclasses.dataclass(cls)
+        names = [each.name for each in dataclasses.fields(cls)]
+        jax.tree_util.register_dataclass(cls, data_fields=names, meta_fields=[])
+
+class Linear(Module):
+    w: jax.Array
+    activation: object
+    def __call__(self, x): return self.activation(jnp.dot(self.w, x))
+
+class filter_jit:
+    def __init__(self, fun):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+    def __call__(self, *args):
+        leaves, tree = jax.tree.flatten(args)
+        arrays = [x if hasattr(x, 'dtype') else None for x in leaves]
+        @jax.jit
+        def run(arrays):
+            full = [x if a is None else a for a, x in zip(arrays, leaves)]
+            out = self.fun(*jax.tree.unflatten(tree, full))
+            out_leaves, self.tree = jax.tree.flatten(out)
+            self.statics = [None if hasattr(x, 'dtype') else x for x in out_leaves]
+            return [x if hasattr(x, 'dtype') else None for x in out_leaves]
+        outs = run(arrays)
+        return jax.tree.unflatten(self.tree, [o if s is None else s for o, s in zip(outs, self.statics)])
+
+class Optimizer(NamedTuple):
+    init: object
+    update: object
+
+def sgd(rate):
+    def init(params): return jax.tree.map(jnp.zeros_like, params)
+    def update(grads, state): return jax.tree.map(lambda g, s: -rate * (g + 0.9 * s), grads, state)
+    return Optimizer(init, update)
+
+def total(x): return jnp.sum(x)
+"""
+
+PROGRAM = """\
+import jax, jax.numpy as jnp, layers_on_jax as lib
+class Dense(lib.Layer):
+    size: int
+    def __call__(self, params, x): return jnp.tanh(jnp.dot(params['w'], x)) * self.size
+class Own(lib.Module):
+    w: jax.Array
+    def __call__(self, x): return jnp.dot(self.w, x)
+x = jnp.arange(1.0, 4.0)
+params = {'w': x * 0.1}
+dense, linear, own, optimizer = Dense(2), lib.Linear(x, jax.nn.relu), Own(x), lib.sgd(0.1)
+state = optimizer.init(params)
+def loss(params, x): return lib.total(dense.apply(params, x)) ** 2
+@jax.jit
+def step(params, state, x):
+    grads = jax.grad(loss)(params, x)
+    updates = optimizer.update(grads, state)
+    return jax.tree.map(lambda p, u: p + u, params, updates), updates
+def of_model(model, x): return jnp.sum(model(x) ** 2)
+@lib.filter_jit
+def train(model, x): return jax.tree.map(lambda leaf: leaf * 2 if hasattr(leaf, 'dtype') else leaf, model)
+"""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    # a package counts as installed by where it is
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "layers_on_jax.py").write_text(PACKAGE)
+    folders = (*carrier._foreign_folders(), str(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(carrier, "_foreign_folders", lambda: folders)
+        patch.syspath_prepend(str(folder))
+        made = batch.new_session({})
+        outcome = made.run_line(PROGRAM)
+        assert outcome.error is None, plain(outcome.shown)
+        yield made
+    sys.modules.pop("layers_on_jax", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("loss(params, x)", "kept whole, and imported equation by equation: Dense.apply, layers_on_jax.total"),
+        ("jax.grad(loss)(params, x)", "Dense.apply"),
+        ("step(params, state, x)", "Dense.apply, layers_on_jax.total, layers_on_jax.sgd.update"),
+        ("optimizer.update(params, state)", "layers_on_jax.sgd.update"),
+        ("own(x)", "Own is a class that layers_on_jax.Module makes"),
+        ("jax.vmap(own)(jnp.ones((2, 3)))", "Own is a class that layers_on_jax.Module makes"),
+        ("jax.grad(of_model)(own, x)", "imported from JAX, equation by equation: Own is a class"),
+        ("of_model(linear, x)", "layers_on_jax.Linear is kept whole"),
+        ("train(linear, x)", "layers_on_jax.Linear is kept whole"),
+        ("[train(linear, x), loss(params, x)][1]", "it names"),
+    ],
+)
+def test_what_third_parties_make_is_kept_whole(session: Session, line: str, said: str) -> None:
+    expected = session.evaluate(compile(line, "<line>", "eval", 0x400).body, {})  # type: ignore[attr-defined]
+    outcome = session.run_line(f"%log {line}")
+    assert outcome.error is None, plain(outcome.shown)
+    assert said in plain(outcome.shown, 400).split("\n")[-1]
+    assert outcome.recording is not None and outcome.recording.events
+    assert jax.tree.structure(outcome.value) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(outcome.value), jax.tree.leaves(expected), strict=True):
+        assert a is b or isinstance(a, jax.Array)
+        if a is not b:
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("%jaxpr step(params, state, x)", "tanh"),
+        ("%jaxpr train(linear, x)", "mul"),
+        ("%hlo train(linear, x)", "stablehlo.multiply"),
+        ("%nan train(linear, x)", "result finite"),
+        ("%grad of_model(own, x)", "gradient model Own(w=Array([28., 56., 84.]"),
+        ("%vmap own(jnp.ones((2, 3)))", "mapped Array([6., 6.]"),
+        ("%diff loss(params, x) --by grad", "backward pass"),
+        ("%graph loss(params, x)", "tanh"),
+        ("%compare of_model(own, x)", "the same, to the last bit jaxpr the same"),
+        ("%compare train(linear, x)", "value the same, to the last bit"),
+        ("%time step(params, state, x)", "JAX traces what is kept whole once"),
+        ("%step step(params, state, x)", "at <minijax-1>"),
+    ],
+)
+def test_every_command_takes_them(session: Session, line: str, said: str) -> None:
+    outcome = session.run_line(line)
+    text = " ".join(plain(outcome.shown, 400).split())
+    assert outcome.error is None and said in text, text
+    assert "from JAX" in text
