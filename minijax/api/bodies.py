@@ -55,7 +55,7 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
             explain = functools.partial(_explain, fun, transform)
             begun = misses.announce("body", fun, key, None if body is None else body.closed, explain)
     if body is None:
-        flat = FlatFun(fun, in_tree, transform)
+        flat = FlatFun(fun, in_tree, transform, subject=subject)
         closed = stage(flat, avals, subject, label=transform)
         body = Body(closed, flat.out_tree)
         outer = [c for c in closed.consts if isinstance(c, Tracer)]

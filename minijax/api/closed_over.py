@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import dis
 import functools
+import itertools
 import weakref
-from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
@@ -65,31 +65,30 @@ class _Identity:
         return id(value) == self.id and (self.ref is None or self.ref() is value)
 
 
-Noted = tuple[_Noted, ...]
+# The fields of ``_Noted``: most are never looked at, and a plain tuple is made in a fifth of the time.
+Entry = tuple[Any, CodeType, int, str, str, Any]
+Noted = tuple[Entry, ...]
 
 
 def note(fun: Any) -> Noted:
     """What ``fun``, which is about to be traced, reads besides its arguments."""
     if type(fun) is FunctionType and not fun.__dict__ and _reads_nothing(fun):
         return ()
-    out: list[_Noted] = []
+    out: list[Entry] = []
     seen: set[int] = set()
     todo: list[Any] = [fun]
     while todo and len(seen) < MOST_FUNCTIONS and len(out) < MOST_NAMES:
         each = todo.pop()
-        call = getattr(type(each), "__call__", None)  # noqa: B004  (what it is, not whether it is)
-        if type(call) is FunctionType and "__wrapped__" not in _own(each):
-            each = MethodType(call, each)  # an instance that is called
-        if type(each) is MethodType:
-            out += _instance(each.__self__, each.__func__)
+        if type(each) is not FunctionType:
+            call = getattr(type(each), "__call__", None)  # noqa: B004  (what it is, not whether it is)
+            if type(call) is FunctionType and "__wrapped__" not in _own(each):
+                each = MethodType(call, each)  # an instance that is called
+            if type(each) is MethodType:
+                _note_instance(out, each.__self__, each.__func__)
         function = _plain(each)
-        if function is None or id(function) in seen:
-            continue
-        seen.add(id(function))
-        for entry, value in _names(function):
-            out.append(entry)
-            if callable(value):
-                todo.append(value)
+        if function is not None and id(function) not in seen:
+            seen.add(id(function))
+            _note_names(out, todo, function)
     return tuple(out[:MOST_NAMES])
 
 
@@ -109,6 +108,8 @@ def _reads_nothing(fun: FunctionType) -> bool:
 
 def _plain(fun: Any) -> FunctionType | None:
     """The user's function in a wrapper, method or partial; None if there is none."""
+    if type(fun) is FunctionType and not fun.__dict__:
+        return fun if _is_users(fun) else None
     for _ in range(20):
         if isinstance(fun, functools.partial):
             fun = fun.func
@@ -125,21 +126,24 @@ def _is_users(fun: FunctionType) -> bool:
     return is_user_file(fun.__code__.co_filename)
 
 
-def _names(function: FunctionType) -> Iterator[tuple[_Noted, Any]]:
-    """The names that a function closes over, and those globals that its code, or code within it, names."""
+def _note_names(out: list[Entry], todo: list[Any], function: FunctionType) -> None:
+    """Note what a function closes over, and those globals that its code, or code within it, names.
+
+    What can be called among them is put on ``todo``.
+    """
     holder, code = weakref.ref(function), function.__code__
     for i, name in enumerate(code.co_freevars):
         try:
             value = (function.__closure__ or ())[i].cell_contents
         except ValueError:  # not assigned yet
             continue
-        yield from _of(holder, code, i, name, value)
+        _note_name(out, todo, holder, code, i, name, value)
     space = function.__globals__
     for inner in _codes(code):
         for name in inner.co_names:
             value = space.get(name, _MISSING)
             if value is not _MISSING:
-                yield from _of(holder, inner, GLOBAL, name, value)
+                _note_name(out, todo, holder, inner, GLOBAL, name, value)
 
 
 def _codes(code: CodeType) -> list[CodeType]:
@@ -151,35 +155,39 @@ def _codes(code: CodeType) -> list[CodeType]:
     return found
 
 
-def _of(holder: Any, reader: CodeType, cell: int, name: str, value: Any) -> Iterator[tuple[_Noted, Any]]:
-    """A name, and those attributes of what it stands for that its reader names."""
-    if issubclass(type(value), (ModuleType, type, BuiltinFunctionType)):
-        return
-    yield _Noted(holder, reader, cell, name, "", value if _is_value(value) else _Identity(value)), value
-    if not callable(value):
-        for each in _attributes(holder, reader, cell, name, value):
-            yield each, None
+def _note_name(
+    out: list[Entry], todo: list[Any], holder: Any, reader: CodeType, cell: int, name: str, value: Any
+) -> None:
+    """Note a name, and those attributes of what it stands for that its reader names."""
+    if type(value) in _VALUES:
+        out.append((holder, reader, cell, name, "", value))
+    elif not issubclass(type(value), (ModuleType, type, BuiltinFunctionType)):
+        out.append((holder, reader, cell, name, "", _noted_form(value)))
+        if callable(value):
+            todo.append(value)
+        else:
+            _note_attributes(out, holder, reader, cell, name, value)
 
 
-def _instance(instance: Any, method: Any) -> list[_Noted]:
-    """The attributes of ``self`` that a method reads."""
+def _note_instance(out: list[Entry], instance: Any, method: Any) -> None:
+    """Note the attributes of ``self`` that a method reads."""
     code = getattr(method, "__code__", None)
     if not isinstance(code, CodeType) or not code.co_argcount:
-        return []
+        return
     try:
         holder = weakref.ref(instance)
     except TypeError:
-        return []
-    return list(_attributes(holder, code, SELF, code.co_varnames[0], instance))
+        return
+    _note_attributes(out, holder, code, SELF, code.co_varnames[0], instance)
 
 
-def _attributes(holder: Any, reader: CodeType, cell: int, name: str, value: Any) -> Iterator[_Noted]:
+def _note_attributes(out: list[Entry], holder: Any, reader: CodeType, cell: int, name: str, value: Any) -> None:
     held = _own(value)
     if held:
         for attribute in reader.co_names:
             inner = held.get(attribute, _MISSING)
             if inner is not _MISSING:
-                yield _Noted(holder, reader, cell, name, attribute, inner if _is_value(inner) else _Identity(inner))
+                out.append((holder, reader, cell, name, attribute, _noted_form(inner)))
 
 
 def _own(value: Any) -> dict[str, Any]:
@@ -191,11 +199,18 @@ def _own(value: Any) -> dict[str, Any]:
     return held if type(held) is dict else {}
 
 
+_VALUES = frozenset((int, float, complex, str, bytes, bool, NoneType))
+
+
 def _is_value(value: Any) -> bool:
     """Whether ``value`` is one of those that are noted as they are."""
     if type(value) is tuple:
         return len(value) <= _LONGEST_VALUE and all(map(_is_value, value))
-    return type(value) in (int, float, complex, str, bytes, bool, NoneType)
+    return type(value) in _VALUES
+
+
+def _noted_form(value: Any) -> Any:
+    return value if _is_value(value) else _Identity(value)
 
 
 # --- on a hit -----------------------------------------------------------------------------------------------------
@@ -204,7 +219,7 @@ def _is_value(value: Any) -> bool:
 def changes(noted: Noted) -> str:
     """What is not as it was noted, in words: the program goes on with what it was. Empty if nothing is known to be."""
     said = []
-    for entry in noted:
+    for entry in itertools.starmap(_Noted, noted):
         value = _now(entry)
         if value is _MISSING or _agree(entry.value, value) or not _is_read(entry):
             continue
@@ -221,7 +236,7 @@ def unknowable(noted: Noted) -> tuple[str, ...]:
     """The names of what could have changed inside without being seen: lists, dictionaries, arrays of NumPy's, ..."""
     names = [
         f"{entry.name}.{entry.attribute}" if entry.attribute else entry.name
-        for entry in noted
+        for entry in itertools.starmap(_Noted, noted)
         if type(entry.value) is _Identity and entry.value.kind in _CHANGE_INSIDE and _is_read(entry)
     ]
     return tuple(dict.fromkeys(names))

@@ -111,15 +111,17 @@ def _find_seen(fun: Any, cache: str) -> tuple[tuple[Any, ...], _Seen | None]:
     codes = _codes(fun)
     key = (cache, type(fun).__name__, *map(id, codes))
     seen = _seen.get(key)
-    if seen is not None and any([ref() is not code for ref, code in zip(seen.codes, codes, strict=True)]):
-        _seen.pop(key, None)  # another thread may have been faster
-        seen = None
+    if seen is not None:
+        for ref, code in zip(seen.codes, codes, strict=True):
+            if ref() is not code:
+                _seen.pop(key, None)  # another thread may have been faster
+                return key, None
     return key, seen
 
 
 def _named_key(fun: Any) -> tuple[int, str] | None:
     """For a function that a statement of a module defined, or an input at a prompt."""
-    if not isinstance(fun, FunctionType) or not fun.__qualname__.isidentifier():
+    if type(fun) is not FunctionType or not fun.__qualname__.isidentifier():
         return None
     return id(fun.__globals__), fun.__qualname__
 
@@ -140,8 +142,11 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
     return (file, line) if typed or getattr(module, "__dict__", None) is space else None
 
 
-def remember(fun: Any, cache: str) -> None:
-    """``fun`` was staged for the first time, as far as its ``cache`` ('jit', 'scan', ...) knows."""
+def remember(fun: Any, cache: str, seen_as: tuple[Any, ...] | None = None) -> None:
+    """``fun`` was staged for the first time, as far as its ``cache`` ('jit', 'scan', ...) knows.
+
+    ``seen_as`` is its key in ``_seen`` if it has been looked up already.
+    """
     history = _known_history(fun)
     if history is not None:
         history.cleared = False
@@ -149,10 +154,10 @@ def remember(fun: Any, cache: str) -> None:
         last: Callable[[], Any] = weakref.ref(fun)
     except TypeError:  # no weak reference, or no hash
         last = _nothing
-    if max(len(_seen), len(_named)) >= MOST_PLACES:
+    if len(_seen) >= MOST_PLACES or len(_named) >= MOST_PLACES:
         _seen.clear()
         _named.clear()
-    key, seen = _find_seen(fun, cache)
+    key, seen = _find_seen(fun, cache) if seen_as is None else (seen_as, _seen.get(seen_as))
     if seen is None:
         _seen[key] = _Seen(_codes(fun), last)
     elif seen.last() is not fun:  # the same one may come again: cleared, with other options, traced anew
@@ -171,9 +176,9 @@ def _nothing() -> None:
 Explain = Callable[[Any, bool], Miss]
 
 
-# A miss whose function is about to be traced: the entry that is kept of it, if one is, and what was noted of what the
-# function reads besides its arguments.
-Begun = tuple[missed.Missed | None, closed_over.Noted]
+# A miss whose function is about to be traced: the entry that is kept of it, if one is; what was noted of what the
+# function reads besides its arguments; and its key in ``_seen`` if that is known.
+Begun = tuple[missed.Missed | None, closed_over.Noted, tuple[Any, ...] | None]
 
 
 def announce_first(cache: str, kind: str, fun: Any, subject: str) -> Begun | None:
@@ -185,13 +190,13 @@ def announce_first(cache: str, kind: str, fun: Any, subject: str) -> Begun | Non
     if observe.on_cache or guards or _known_history(fun) is not None:
         return None
     reason: missed.Reason = _FIRST_MISS
-    _, seen = _find_seen(fun, kind)
+    seen_as, seen = _find_seen(fun, kind)
     if seen is not None and seen.last() is not fun:
         reason = functools.partial(_new_function_miss, type(fun).__name__, subject, seen.count + 1)
     elif _last_defined(fun) is not None:
         return None
     told = cache != "body" or " at " in subject
-    return missed.add(cache, fun_name(fun), subject, reason) if told else None, closed_over.note(fun)
+    return missed.add(cache, fun_name(fun), subject, reason) if told else None, closed_over.note(fun), seen_as
 
 
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
@@ -215,7 +220,7 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
     if guards:
         check("traced", fun_name(fun), lambda: reason)
     entry = missed.add(cache, fun_name(fun), subject, reason) if told and reason is not RETRACED else None
-    return entry, closed_over.note(fun)
+    return entry, closed_over.note(fun), None
 
 
 def stale(closed: ClosedJaxpr) -> str:
@@ -257,13 +262,13 @@ def store(
     was staged. Where there are ``most`` signatures already, the earliest makes room.
     """
     assert begun is not None  # nothing was found
-    entry, noted = begun
+    entry, noted, seen_as = begun
     if entry is not None:
         entry.traced()
         closed.memo["missed"] = entry
     closed.memo["noted"] = noted
     if not cache:
-        remember(fun, kind)
+        remember(fun, kind, seen_as)
     if outer:
         _note_closed_over(fun, key, outer)
         return

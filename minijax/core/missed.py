@@ -1,7 +1,8 @@
 """The latest misses of the caches of staged functions, kept whether or not anybody watches.
 
-A miss traces, and mostly compiles: noting it is little beside that. A hit knows nothing of this module. Only text and
-numbers are kept, so nothing of the user's lives longer for it. All misses are counted; of the entries the latest
+A miss traces, and mostly compiles: noting it is little beside that, and what is noted is put into words when somebody
+asks. A hit knows nothing of this module. Only text, numbers and the code that called are kept, so no function and no
+value of the user's lives longer for it. All misses are counted; of the entries the latest
 ``MOST_KEPT`` are there, and of the functions the first ``MOST_NAMES`` are counted one by one.
 """
 
@@ -35,7 +36,7 @@ class Missed:
 
     __slots__ = ("number", "cache", "name", "subject", "costs", "began", "_reason", "_place")
 
-    def __init__(self, number: int, cache: str, name: str, subject: str, reason: Reason, place: Place | None) -> None:
+    def __init__(self, number: int, cache: str, name: str, subject: str, reason: Reason, place: Place) -> None:
         self.number = number
         self.cache = cache
         self.name = name
@@ -54,8 +55,11 @@ class Missed:
 
     @property
     def place(self) -> str:
-        """The file, the line and the function, put together when asked for."""
-        return "<unknown>" if self._place is None else "{}:{} ({})".format(*self._place)
+        """The file, the line and the function: the line is counted when asked for, since that takes a while."""
+        if self._place is None:
+            return "<unknown>"
+        code = self._place[0]
+        return f"{code.co_filename}:{errors.position(self._place)[0]} ({code.co_qualname})"
 
     def traced(self) -> None:
         """Tracing, which began when this was made, has ended."""
@@ -78,8 +82,8 @@ class Missed:
 
 # The reason for a miss, or what makes it of what it keeps: text and numbers, nothing of the user's.
 Reason = str | Callable[[], str]
-# File, line and function.
-Place = tuple[str, int, str]
+# The user's code that made the call, and where in it; None if none of it was running.
+Place = errors.SourceInfo | None
 
 _lock = threading.Lock()
 _kept: deque[Missed] = deque(maxlen=MOST_KEPT)
@@ -90,8 +94,7 @@ _by_subject: dict[str, int] = {}
 def add(cache: str, name: str, subject: str, reason: Reason) -> Missed:
     """Keep a miss of this kind of ``cache``; the caller is about to trace or compile."""
     global _total
-    frame = errors.user_frame()
-    place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+    place = errors.source_info(2)
     with _lock:
         entry = Missed(_total, cache, name, subject, reason, place)
         _total += 1

@@ -155,8 +155,7 @@ def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, argu
     """What stands for each constant of ``closed`` in ``@main``: one of ``arguments``, or its value if it is used."""
     if not closed.consts:
         return []
-    read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
-    read.update(v for v in jaxpr.outvars if type(v) is not Literal)
+    read = set(jaxpr.outvars).union(*[eqn.invars for eqn in jaxpr.eqns])
     names, remaining = [], iter(arguments)
     for value, var, is_passed in zip(closed.consts, jaxpr.constvars, passed_consts(closed), strict=True):
         if is_passed:

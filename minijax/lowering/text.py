@@ -172,7 +172,10 @@ class FunctionWriter:
         self, args: Sequence[str], avals: Sequence[ShapedArray], shape: tuple[int, ...]
     ) -> Sequence[str]:
         """Elementwise operands, each brought to ``shape``: scalars and size-1 dimensions are repeated."""
-        if all(a.shape == shape for a in avals):
+        for a in avals:
+            if a.shape != shape:
+                break
+        else:
             return args
         return [
             x if a.shape == shape else self.broadcast(x, a, shape, range(a.ndim))

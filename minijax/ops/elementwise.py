@@ -250,15 +250,11 @@ _extremum_derivatives = [
 
 
 def _extremum_lower(op: str, direction: str) -> Callable[..., Any]:
-    usual = op_lowering(op)
-
     def extremum_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
-        if not dtypes.is_complex(avals[0].dtype):
-            return usual(ctx, avals, out_avals, x, y)
         x, y = ctx.broadcast_operands([x, y], avals, out_avals[0].shape)
         return complex_extremum_text(ctx, direction, x, y, out_avals[0])
 
-    return extremum_lower
+    return op_lowering(op, extremum_lower)
 
 
 def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: ShapedArray) -> str:
@@ -584,12 +580,9 @@ cbrt, cbrt_p = unary(
 
 def _circular_lower(op: str, is_sine: bool) -> Callable[..., Any]:
     """The op for real operands; of complex ones by parts, where a real part of zero leaves a part of zero."""
-    usual = op_lowering(op)
 
     def circular_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
         (aval,) = avals
-        if aval.dtype.kind != "c":
-            return usual(ctx, avals, out_avals, x)
         parts = aval.update(dtype=dtypes.real_dtype(aval.dtype))
         ty, part = mlir_type(aval), mlir_type(parts)
         flag = mlir_type(aval.update(dtype=np.dtype(bool)))
@@ -612,7 +605,7 @@ def _circular_lower(op: str, is_sine: bool) -> Callable[..., Any]:
         whole, exact = (ctx.emit(f"stablehlo.complex {p}, {q} : {ty}") for p, q in ((re, im), short))
         return ctx.emit(f"stablehlo.select {on_axis}, {exact}, {whole} : {flag}, {ty}")
 
-    return circular_lower
+    return op_lowering(op, circular_lower)
 
 
 sin, sin_p = unary(

@@ -187,23 +187,26 @@ def zero_jvp(primitive: Primitive) -> Callable[..., Any]:
     return constant_jvp
 
 
-def _op_text(op: str, args: Sequence[str], operand: str, result: str) -> str:
-    joined = ", ".join(args)
-    if op.startswith("chlo."):
-        return f"{op} {joined} : {', '.join([operand] * len(args))} -> {result}"
-    if operand == result:
-        return f"stablehlo.{op} {joined} : {result}"
-    return f"stablehlo.{op} {joined} : ({', '.join([operand] * len(args))}) -> {result}"
+def op_lowering(op: str, of_complex: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The lowering of an elementwise primitive that is one StableHLO (or ``chlo.``) op.
 
-
-def op_lowering(op: str) -> Callable[..., Any]:
-    """The lowering of an elementwise primitive that is one StableHLO (or ``chlo.``) op."""
+    ``of_complex`` is the rule for complex operands where they take more than that op.
+    """
+    is_chlo = op.startswith("chlo.")
+    op = op if is_chlo else f"stablehlo.{op}"
 
     def nary_lower(ctx: Any, avals: Any, out_avals: Any, *args: str, **params: Any) -> str:
-        (out,) = out_avals
-        names = ctx.broadcast_operands(args, avals, out.shape)
-        operand = mlir_type(out) if avals[0].dtype == out.dtype else mlir_type(out.update(dtype=avals[0].dtype))
-        return ctx.emit(_op_text(op, names, operand, mlir_type(out)))
+        (out,), dtype = out_avals, avals[0].dtype
+        if of_complex is not None and dtype.kind == "c":
+            return of_complex(ctx, avals, out_avals, *args, **params)
+        joined = ", ".join(ctx.broadcast_operands(args, avals, out.shape))
+        result = mlir_type(out)
+        operand = result if dtype == out.dtype else mlir_type(out.update(dtype=dtype))
+        if is_chlo:
+            return ctx.emit(f"{op} {joined} : {', '.join([operand] * len(args))} -> {result}")
+        if operand == result:
+            return ctx.emit(f"{op} {joined} : {result}")
+        return ctx.emit(f"{op} {joined} : ({', '.join([operand] * len(args))}) -> {result}")
 
     return nary_lower
 

@@ -809,4 +809,4 @@ def test_what_is_noted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     space = {"f0": None}
     for i in range(10):
         exec(f"def f{i + 1}(x): return f{i}(x)", space)
-    assert [entry.name for entry in closed_over.note(space["f10"])] == ["f9", "f8", "f7"]
+    assert [name for _, _, _, name, _, _ in closed_over.note(space["f10"])] == ["f9", "f8", "f7"]

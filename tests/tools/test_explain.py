@@ -12,7 +12,7 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax import grad, jit, lax, vmap
+from minijax import errors, grad, jit, lax, vmap
 from minijax.core import missed
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
@@ -347,7 +347,7 @@ def test_a_miss_within_a_miss_is_counted_once(session: Session) -> None:
     shown = plain(session.run_line("%why").shown)
     assert "<lambda> was traced ×2" in shown and f"cost     trace {seconds_text(trace.own)} " in shown
 
-    entries = [missed.Missed(i, "staging", "f", "f", "first call", ("here.py", 1, "f")) for i in range(4)]
+    entries = [missed.Missed(i, "staging", "f", "f", "first call", errors.source_info(0)) for i in range(4)]
     for entry, began, took in zip(entries, (1.0, 1.25, 1.5, 3.0), (1.5, 1.0, 0.25, 1.0), strict=True):
         entry.began = began  # the third within the second within the first, the fourth after them
         entry.took("trace", took)
