@@ -14,7 +14,7 @@ import numpy as np
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import AnyArray, ShapedArray, dtype_name
-from minijax.core.keys import KeyType, is_key, keys_of, words_of
+from minijax.core.keys import KeyType, impl_of, is_key, keys_of, words_of
 
 # Set by the backend, whose buffers these are: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
@@ -464,7 +464,10 @@ def _protocol(x: Any) -> Any:
         return method()
     if is_foreign(x):
         # immutable, as ours are: on a processor without a copy
-        value, aval = np.asarray(x), _foreign_aval(x)
+        aval = _foreign_aval(x)
+        if is_key(aval.dtype):
+            return Array(keys_of(np.asarray(x._base_array), aval.dtype), aval)
+        value = np.asarray(x)
         return Array(value if value.dtype == aval.dtype else value.astype(aval.dtype), aval)
     raise not_an_array(x)
 
@@ -486,8 +489,9 @@ def is_foreign(x: Any) -> bool:
 
 
 def _foreign_aval(x: Any) -> ShapedArray:
-    # its dtype may be none of NumPy's, such as that of random keys
-    dtype = x.dtype if isinstance(x.dtype, np.dtype) else np.asarray(x).dtype
+    dtype = x.dtype
+    if not isinstance(dtype, np.dtype):  # of random keys, or another that NumPy does not know
+        dtype = impl_of(dtype._impl).dtype if hasattr(dtype, "_impl") else np.asarray(x).dtype
     dtypes.check_valid_dtype(dtype, x)
     return ShapedArray(x.shape, _canonical(dtype), getattr(x, "weak_type", False))
 

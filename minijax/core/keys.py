@@ -28,16 +28,18 @@ class prng_key(extended):  # noqa: N801
 class PRNGImpl:
     """A way of making random bits, by name: ``name``, the ``tag`` in types, and the ``key_shape`` of a key's words.
 
-    There is one object for each (name, key_shape, tag). What it computes is registered in ``ops.random``.
+    There is one object for each (name, key_shape, tag). What it computes is registered in ``ops.random``; ``theirs`` is
+    JAX's own of that name, if it was met, which may be of a user's making.
     """
 
-    __slots__ = ("name", "key_shape", "tag", "dtype")
+    __slots__ = ("name", "key_shape", "tag", "dtype", "theirs")
     known: dict[tuple[Any, ...], PRNGImpl] = {}
 
     name: str
     key_shape: tuple[int, ...]
     tag: str
     dtype: KeyType
+    theirs: Any
 
     def __new__(cls, name: str, key_shape: Any, tag: str) -> PRNGImpl:
         key = (name, tuple(map(int, key_shape)), tag)
@@ -45,6 +47,7 @@ class PRNGImpl:
         if self is None:
             self = object.__new__(cls)
             self.name, self.key_shape, self.tag = key
+            self.theirs = None
             self.dtype = object.__new__(KeyType)
             self.dtype.impl = self
             self = cls.known.setdefault(key, self)
@@ -120,6 +123,13 @@ class KeyType:
 THREEFRY = PRNGImpl("threefry2x32", (2,), "fry")
 RBG = PRNGImpl("rbg", (4,), "rbg")
 UNSAFE_RBG = PRNGImpl("unsafe_rbg", (4,), "urbg")
+
+
+def impl_of(theirs: Any) -> PRNGImpl:
+    """Our implementation for one of JAX's, which is the same or borrowed from it."""
+    ours = PRNGImpl(theirs.name, theirs.key_shape, theirs.tag)
+    ours.theirs = theirs
+    return ours
 
 
 def is_key(dtype: Any) -> bool:

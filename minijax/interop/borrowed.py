@@ -33,7 +33,7 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.lowering import bindings
 from minijax.lowering.foreign import lowering_platform
-from minijax.lowering.lower import ModuleWriter, lowering_rules
+from minijax.lowering.lower import ModuleWriter, lowering_rules, lowers_keys
 from minijax.lowering.text import FunctionWriter, mlir_type
 from minijax.ops.call import compiled
 
@@ -155,6 +155,7 @@ def borrowed(theirs: Any) -> BorrowedPrimitive:
         abstract_rules[found] = DerivedRule(found, borrowed_abstract, abstract_rule)
         impl_rules[found] = DerivedRule(found, borrowed_impl, lowering_rule)
         lowering_rules[found] = DerivedRule(found, borrowed_lower, lowering_rule)
+        lowers_keys.add(found)
         jvp_rules[found] = DerivedRule(found, borrowed_jvp, jvp_rule)
         transpose_rules[found] = DerivedRule(found, borrowed_transpose, transpose_rule)
         axis_rules[found] = DerivedRule(found, borrowed_batch, batching_rule)

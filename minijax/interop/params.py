@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minijax import lax
+from minijax.core.keys import impl_of
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
@@ -73,6 +74,10 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
         return value
     if kind.__name__ in ("ClosedJaxpr", "Jaxpr"):
         return import_jaxpr(value)
+    if kind.__name__ == "PRNGImpl":
+        return impl_of(value)
+    if kind.__name__ == "KeyTy":
+        return impl_of(value._impl).dtype
     ours = getattr(lax, kind.__name__, None)
     if ours is None:
         raise _Unknown

@@ -14,6 +14,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
 
 
 @functools.cache
@@ -22,34 +23,56 @@ def jax_module(name: str = "") -> Any:
     return importlib.import_module(f"jax.{name}" if name else "jax")
 
 
-def is_key_type(dtype: Any) -> bool:
-    """Whether a dtype of JAX's is one of random keys, or another that NumPy does not know."""
-    jax = jax_module()
-    return jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
+def impl_of_jax(ours: PRNGImpl) -> Any:
+    """JAX's implementation of random bits for one of ours."""
+    if ours.theirs is None:
+        ours.theirs = jax_module("random").key_dtype(ours.name)._impl
+    return ours.theirs
+
+
+def dtype_of(theirs: Any) -> Any:
+    """Our element type for one of JAX's: that of keys, or NumPy's."""
+    if isinstance(theirs, np.dtype):
+        return theirs
+    dtypes = jax_module("dtypes")
+    if dtypes.issubdtype(theirs, dtypes.prng_key):
+        return impl_of(theirs._impl).dtype
+    if dtypes.issubdtype(theirs, dtypes.extended):
+        raise NotImplementedError(f"a value of type {theirs}: there are no such values here")
+    return np.dtype(theirs)
+
+
+def dtype_of_jax(ours: Any) -> Any:
+    """JAX's element type for one of ours, or of JAX's."""
+    return jax_module("random").key_dtype(impl_of_jax(ours.impl)) if is_key(ours) else ours
 
 
 def aval_of(theirs: Any) -> ShapedArray:
     """Our type for a type of JAX's (an aval, a ``ShapeDtypeStruct``)."""
-    if is_key_type(theirs.dtype):
-        raise NotImplementedError(f"a value of type {theirs.dtype}: random keys of JAX's are not taken over yet")
-    return ShapedArray(tuple(theirs.shape), np.dtype(theirs.dtype), bool(getattr(theirs, "weak_type", False)))
+    return ShapedArray(tuple(theirs.shape), dtype_of(theirs.dtype), bool(getattr(theirs, "weak_type", False)))
 
 
 def spec_of(aval: Any) -> Any:
     """JAX's ``ShapeDtypeStruct`` for a type of ours or of JAX's."""
-    return jax_module().ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
+    weak = bool(getattr(aval, "weak_type", False))
+    return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak)
 
 
 def from_jax_value(x: Any) -> Array:
     """The minijax array of a JAX array, NumPy array or number; it shares the memory of one that lies on the host."""
-    if hasattr(x, "dtype") and is_key_type(x.dtype):
-        raise NotImplementedError(f"a value of type {x.dtype}: random keys of JAX's are not taken over yet")
+    dtype = getattr(x, "dtype", None)
+    if dtype is not None and not isinstance(dtype, np.dtype):
+        aval = aval_of(x)
+        return Array(keys_of(np.asarray(jax_module("random").key_data(x)), aval.dtype), aval)
     value = np.asarray(x)
     return Array(value, ShapedArray(value.shape, value.dtype, bool(getattr(x, "weak_type", False))))
 
 
 def to_jax_value(x: Array) -> Any:
-    """The JAX array of a minijax array, of a weak type if that is."""
+    """The JAX array of a minijax array, of a weak type if that is; of keys, keys."""
+    if is_key(x.aval.dtype):
+        words = jax_module("numpy").asarray(words_of(x._value(), x.aval.dtype))
+        return jax_module("random").wrap_key_data(words, impl=impl_of_jax(x.aval.dtype.impl))
     made = jax_module("numpy").asarray(np.asarray(x))
     if not x.aval.weak_type:
         return made

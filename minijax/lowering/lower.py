@@ -7,7 +7,8 @@ A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (
 writes text through ``ctx``, a ``FunctionWriter``.
 
 Arrays of keys are arrays of words in the module. A rule is given their physical types, and most can then do what they
-always do; those whose parameters speak of dimensions have a rule of their own for words in ``physical_rules``.
+always do; those whose parameters speak of dimensions have a rule of their own for words in ``physical_rules``. What
+works on keys themselves (``lowers_keys``) is given the types of keys.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ lowering_rules = RuleTable(
 
 # primitive -> rule like those, for keys, where its own would not do the right thing to their words: see ``ops.declare``
 physical_rules: dict[Primitive, Rule] = {}
+# Primitives whose rule is to know which operands are keys: it is given their types as they are.
+lowers_keys: set[Primitive] = set()
 
 
 class ModuleWriter:
@@ -129,7 +132,7 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
         rule = lowering_rules.get(primitive)
         if rule is not None:
             in_avals, out_avals = [v.aval for v in eqn.invars], [v.aval for v in eqn.outvars]
-            if keyed and any(is_key(a.dtype) for a in (*in_avals, *out_avals)):
+            if keyed and primitive not in lowers_keys and any(is_key(a.dtype) for a in (*in_avals, *out_avals)):
                 rule = physical_rules.get(primitive, rule)
                 in_avals, out_avals = [*map(physical_aval, in_avals)], [*map(physical_aval, out_avals)]
             out = rule(ctx, in_avals, out_avals, *names, **eqn.params)

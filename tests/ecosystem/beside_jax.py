@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import minijax
+from minijax.core.keys import is_key
 from tests.ecosystem.programs import NEEDS
 
 # Evaluated operation by operation on NumPy, and compiled as one program.
@@ -68,5 +69,7 @@ def assert_near(ours: Any, theirs: Any, error: float) -> None:
 
 def bits_of(leaf: Any) -> np.ndarray:
     """The values of an array; of a key, its bits."""
-    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    if isinstance(leaf, minijax.Array):
+        return np.asarray(minijax.random.key_data(leaf) if is_key(leaf.dtype) else leaf)
+    of_jax = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if of_jax else leaf)
