@@ -16,7 +16,7 @@ from IPython.utils.capture import capture_output
 import minijax
 from minijax import errors
 from minijax.core.trace import stack_depth
-from minijax.ipython_ext.magics import magic_name
+from minijax.ipython_ext.magics import OWN, magic_name
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session.session import MOST_RECORDINGS
 from tests.tools.lines import SETUP
@@ -113,8 +113,21 @@ def test_no_magic_of_ipythons_is_replaced(bare):
     before = registered(bare)["magics"]
     bare.run_line_magic("load_ext", "minijax")
     ours = registered(bare)["ours"]
-    assert "grad" in ours and not set(ours) & {*before["line"], *before["cell"]}
+    assert "grad" in ours and set(ours) & {*before["line"], *before["cell"]} == set(OWN)
     bare.run_line_magic("unload_ext", "minijax")
+
+
+def test_run_is_ipythons_own_without_as_jax(bare, tmp_path):
+    """Before the extension, with it and after it; IPython may not have loaded its own when ours takes the name."""
+    program = tmp_path / "program.py"
+    program.write_text("import jax, sys\nmade_by = (jax.jit.__module__[:3], sys.argv[1:])\n")
+    bare.run_line_magic("load_ext", "minijax")
+    for option, wanted in (("", "jax"), ("--as-jax ", "min"), ("-i ", "jax")):
+        bare.run_line_magic("run", f"{option}{program} --steps 3")
+        assert bare.user_ns["made_by"] == (wanted, ["--steps", "3"])
+    bare.run_line_magic("unload_ext", "minijax")
+    bare.run_line_magic("run", f"{program} 4")
+    assert bare.user_ns["made_by"] == ("jax", ["4"])
 
 
 def test_one_magic_for_each_row(shell):
