@@ -56,6 +56,8 @@ class Primitive:
     keeps_signatures: bool = True
     # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
     effectful: bool = False
+    # The library whose primitive this one stands for, and whose rules its rules are derived from: see interop.borrowed.
+    borrowed_from: str = ""
 
     def __init__(self, name: str, multiple_results: bool = False) -> None:
         self.name = name

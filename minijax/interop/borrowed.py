@@ -44,6 +44,7 @@ MAX_SIGNATURES = 1024
 class BorrowedPrimitive(AxisPrimitive):
     """A primitive of JAX's among ours; ``theirs`` is JAX's own."""
 
+    borrowed_from = "JAX"
     # types depend on the precision that JAX computes with, and params may hold programs: see ``calls``
     keeps_signatures = False
 
@@ -140,7 +141,7 @@ class DerivedRule:
         self.derive = derive
         self.theirs = theirs
 
-    def __call__(self, *args: Any, **params: Any) -> Any:
+    def __call__(self, /, *args: Any, **params: Any) -> Any:
         return self.derive(self.primitive, *args, **params)
 
 
@@ -171,11 +172,11 @@ def borrow_eqn(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> 
 set_borrowing(borrow_eqn)
 
 
-def borrowed_abstract(p: BorrowedPrimitive, *avals: Any, **params: Any) -> Any:
+def borrowed_abstract(p: BorrowedPrimitive, /, *avals: Any, **params: Any) -> Any:
     return p.given(p.call(avals, params).out_avals)
 
 
-def borrowed_impl(p: BorrowedPrimitive, *args: Any, **params: Any) -> Any:
+def borrowed_impl(p: BorrowedPrimitive, /, *args: Any, **params: Any) -> Any:
     call = p.called(args, params)
     try:
         program, _ = call.memo["program"]
@@ -243,7 +244,7 @@ def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
     return _rule_program(call, ("jvp", perturbed), jvp_rule_of_jax, specs)
 
 
-def borrowed_jvp(p: BorrowedPrimitive, primals: Any, tangents: Any, **params: Any) -> Any:
+def borrowed_jvp(p: BorrowedPrimitive, primals: Any, tangents: Any, /, **params: Any) -> Any:
     call = p.called(primals, params)
     perturbed = tuple([type(t) is not Zero and dtypes.is_inexact(get_aval(t).dtype) for t in tangents])
     results = eval_closed(jvp_program(call, perturbed), *primals, *itertools.compress(tangents, perturbed))
@@ -253,7 +254,7 @@ def borrowed_jvp(p: BorrowedPrimitive, primals: Any, tangents: Any, **params: An
     return p.given(results[:n]), p.given(out_tangents)
 
 
-def borrowed_transpose(p: BorrowedPrimitive, cts: Any, *args: Any, **params: Any) -> list[Any]:
+def borrowed_transpose(p: BorrowedPrimitive, cts: Any, /, *args: Any, **params: Any) -> list[Any]:
     call = p.called(args, params)
     cts = cts if p.multiple_results else [cts]
     linear = tuple([type(a) is UndefinedPrimal for a in args])
@@ -280,7 +281,7 @@ def borrowed_transpose(p: BorrowedPrimitive, cts: Any, *args: Any, **params: Any
     return [next(found) if lin else None for lin in linear]
 
 
-def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, **params: Any) -> Any:
+def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /, **params: Any) -> Any:
     avals = [get_aval(a) for a in args]
     each = [
         a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :]) for a, d in zip(avals, dims, strict=True)
@@ -305,7 +306,7 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, *
 
 
 def borrowed_lower(
-    p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, *names: str, **params: Any
+    p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, /, *names: str, **params: Any
 ) -> Any:
     symbol = _function(ctx.module, p.call(avals, params))
     ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))

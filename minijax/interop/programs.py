@@ -153,8 +153,10 @@ def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
 
 @functools.cache
 def our_primitives() -> dict[str, Primitive]:
-    """Our primitives by name: those that can be evaluated or compiled."""
-    return {p.name: p for p in abstract_rules if p in lowering_rules or p in impl_rules}
+    """Our own primitives by name, neither borrowed nor a user's: those that can be evaluated or compiled."""
+    known = [p for p in abstract_rules if p in lowering_rules or p in impl_rules]
+    ours = [p for p in known if not p.borrowed_from and errors.is_own_file(p.defined_at.rpartition(":")[0])]
+    return {p.name: p for p in ours}
 
 
 def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
