@@ -22,18 +22,11 @@ from minijax.core.named import NamedTuple
 from minijax.interop import effects as effects  # fills the table of import rules, as does special
 from minijax.interop import special as special
 from minijax.interop.programs import import_closed
+from minijax.interop.traces import Static, traces_of
 from minijax.interop.tracing import make_jaxpr, settings
-from minijax.interop.values import from_jax_value, jax_module, spec_of
+from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
-
-# Beyond this many signatures of one function, all are forgotten.
-MAX_SIGNATURES = 1024
-# A number is a constant of the program, as it is for JAX called eagerly. A position that has had more different numbers
-# than this is traced: else a loop over learning rates would never stop tracing.
-MAX_NUMBERS = 4
-
-_NUMBERS = (bool, int, float, complex)
 
 
 class TracedByJax(NamedTuple):
@@ -49,59 +42,6 @@ class TracedByJax(NamedTuple):
 
 # copy of a user's function, class or module with other names in it, or what was imported -> the user's own
 originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-
-
-class Signatures:
-    """What is known of one function: its programs by signature, and which of its arguments are numbers that vary.
-
-    A program comes with the positions of the leaves that it takes.
-    """
-
-    __slots__ = ("programs", "numbers", "traced_numbers", "__weakref__")
-
-    def __init__(self) -> None:
-        self.programs: dict[Any, tuple[TracedByJax, list[int]]] = {}
-        # (tree, position of a leaf, type) -> the numbers met there, None where one cannot be traced
-        self.numbers: dict[Any, set[Any] | None] = {}
-        # such places at which numbers are traced
-        self.traced_numbers: set[Any] = set()
-
-    def vary(self, tree: Any, leaves: list[Any]) -> list[int]:
-        """The positions of numbers that have come to vary with this call, or had before."""
-        found = []
-        for i, leaf in enumerate(leaves):
-            if _is_number(leaf):
-                place = (tree, i, type(leaf))
-                met = self.numbers.setdefault(place, set())
-                if met is not None:
-                    met.add(_number_key(leaf))
-                    if len(met) > MAX_NUMBERS:
-                        found.append(i)
-        return found
-
-
-# The function that a cache belongs to, by its id: it need not have a hash, but must be able to be referred to weakly.
-# A bound method is found by its instance, since each look-up of ``x.method`` is another object.
-_known: dict[int, tuple[weakref.ref[Any], dict[Any, Signatures]]] = {}
-
-
-def signatures_of(fun: Any) -> Signatures:
-    """What is known of ``fun``; it is forgotten when that dies. New each time if it cannot be known when that is."""
-    owner, part = (fun.__self__, fun.__func__) if type(fun) is types.MethodType else (fun, None)
-    found = _known.get(id(owner))
-    if found is None:
-        try:
-            ref = weakref.ref(owner, functools.partial(_forget, id(owner)))
-        except TypeError:
-            return Signatures()
-        found = _known.setdefault(id(owner), (ref, {}))
-    return found[1].setdefault(part, Signatures())
-
-
-def _forget(key: int, ref: weakref.ref[Any]) -> None:
-    found = _known.get(key)
-    if found is not None and found[0] is ref:
-        del _known[key]
 
 
 def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +66,7 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         return import_closed(fun)  # type: ignore[return-value]
     if not callable(fun):
         raise TypeError(f"from_jax expects a function or a ClosedJaxpr of JAX's, got {fun!r}.")
-    known = signatures_of(fun)
+    known = traces_of(fun, "from_jax")
 
     @functools.wraps(fun)
     def imported(*args: Any, **kwargs: Any) -> Any:
@@ -134,7 +74,9 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):  # JAX is tracing
             return fun(*args, **kwargs)
-        traced, positions = _signature(fun, known, leaves, tree)
+        kinds = [x.aval if type(x) is Array else _kind(x) for x in leaves]
+        trace = functools.partial(_trace, fun, leaves, tree)
+        traced, positions = known.find(leaves, tree, kinds, settings(), trace)
         outs = iter(eval_closed(traced.program, *[_value(leaves[i]) for i in positions]))
         full = [_result(next(outs)) if static is None else _as_given(static[0]) for static in traced.statics]
         return jax.tree_util.tree_unflatten(traced.out_tree, full)
@@ -149,10 +91,6 @@ def is_array(x: Any) -> bool:
     if isinstance(x, np.ndarray):
         return x.dtype.kind not in "OSUT"
     return isinstance(x, jax_module().Array)
-
-
-def _is_number(x: Any) -> bool:
-    return type(x) in _NUMBERS or isinstance(x, np.generic)
 
 
 def _value(x: Any) -> Any:
@@ -170,98 +108,16 @@ def _as_given(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def _number_key(x: Any) -> Any:
-    """A number such that equal keys mean the same one: 0.0 is not -0.0, and NaN is itself."""
-    if isinstance(x, (float, complex, np.inexact)):
-        return type(x), repr(x)
-    return type(x), x
-
-
-class _Static:
-    """What a leaf that is no array is in a signature: the same for equal leaves, or for one object without a hash."""
-
-    __slots__ = ("key", "x")
-
-    def __init__(self, x: Any) -> None:
-        self.x = x
-        if _is_number(x):
-            self.key: Any = _number_key(x)
-            return
-        try:
-            hash(x)
-            self.key = (type(x), x)
-        except TypeError:
-            self.key = id(x)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _Static and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
 def _kind(x: Any) -> Any:
-    """What a leaf is in a signature: the type of an array, else a ``_Static``."""
-    if isinstance(x, AnyArray) or is_array(x):
-        return get_aval(x)
-    return _Static(x)
+    """What a leaf is in a signature: the type of an array, or a ``Static``."""
+    if isinstance(x, (AnyArray, np.ndarray)):
+        return get_aval(x) if is_array(x) else Static(x)
+    return aval_of(jax_module().typeof(x)) if isinstance(x, jax_module().Array) else Static(x)
 
 
-def _signature(fun: Any, known: Signatures, leaves: list[Any], tree: Any) -> tuple[TracedByJax, list[int]]:
-    """What tracing ``fun`` at these arguments gives, and the leaves that its program takes."""
-    kinds = [x.aval if type(x) is Array else _kind(x) for x in leaves]
-    for place in known.traced_numbers:
-        if place[0] == tree and type(leaves[place[1]]) is place[2]:
-            kinds[place[1]] = get_aval(leaves[place[1]])
-    key: Any = (settings(), tree, *kinds)
-    try:
-        found = known.programs.get(key)
-    except TypeError:  # the tree holds something without a hash
-        found, key = None, None
-    if found is None:
-        found = _traced_at(fun, known, leaves, tree, kinds)
-        if key is not None and not any(place[0] == tree for place in known.traced_numbers):
-            _keep(known, key, found)
-        elif key is not None:
-            _keep(known, (settings(), tree, *_kinds_of(leaves, found[1])), found)
-    return found
-
-
-def _kinds_of(leaves: list[Any], positions: list[int]) -> list[Any]:
-    taken = set(positions)
-    return [get_aval(x) if i in taken else _Static(x) for i, x in enumerate(leaves)]
-
-
-def _keep(known: Signatures, key: Any, found: tuple[TracedByJax, list[int]]) -> None:
-    if len(known.programs) >= MAX_SIGNATURES:
-        known.programs.clear()
-    known.programs[key] = found
-
-
-def _traced_at(
-    fun: Any, known: Signatures, leaves: list[Any], tree: Any, kinds: list[Any]
-) -> tuple[TracedByJax, list[int]]:
-    """Trace ``fun``: with numbers that keep changing among its arrays, if it can do without their values."""
-    arrays = [i for i, kind in enumerate(kinds) if type(kind) is not _Static]
-    varying = known.vary(tree, leaves)
-    for wanted in [varying, *[[i] for i in varying]] if varying else ():
-        positions = sorted({*arrays, *wanted})
-        try:
-            found = _trace(fun, leaves, positions, tree)
-        except Exception:  # whatever the function says to an array where it had a number
-            if len(wanted) == 1:
-                known.numbers[tree, wanted[0], type(leaves[wanted[0]])] = None
-                known.traced_numbers.discard((tree, wanted[0], type(leaves[wanted[0]])))
-        else:
-            known.traced_numbers.update((tree, i, type(leaves[i])) for i in wanted)
-            return found, positions
-    positions = [i for i, x in enumerate(leaves) if is_array(x)]
-    return _trace(fun, leaves, positions, tree), positions
-
-
-def _trace(fun: Any, leaves: list[Any], traced: list[int], tree: Any) -> TracedByJax:
+def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedByJax:
     jax = jax_module()
-    specs = [spec_of(get_aval(leaves[i])) for i in traced]
+    specs = [spec_of(aval_of(leaves[i]) if isinstance(leaves[i], jax.Array) else get_aval(leaves[i])) for i in traced]
     found: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:

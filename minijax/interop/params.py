@@ -1,4 +1,4 @@
-"""Parameters of JAX's equations in our classes.
+"""Parameters of JAX's equations in our classes, and of ours in JAX's.
 
 In: the params of an equation of JAX's, and our primitive of that name. Out: the same in our classes, without those that
 say nothing; None if one of them says something that our primitive does not know: then the equation is none of ours.
@@ -6,6 +6,7 @@ say nothing; None if one of them says something that our primitive does not know
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 from collections.abc import Callable
@@ -14,9 +15,11 @@ from typing import Any
 from minijax import lax
 from minijax.core.keys import impl_of
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
+from minijax.interop.values import jax_module
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, batching_rules
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.lowering.lower import lowering_rules
 
 _TABLES: tuple[Any, ...] = (
@@ -89,3 +92,43 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
     if hasattr(value, "name"):
         return ours[value.name]
     raise _Unknown
+
+
+# ------------------------------------------------------------------------------------------------ the other way
+
+_OF_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
+# What JAX's primitives take besides, by name, saying nothing.
+_JAX_ONLY: dict[str, dict[str, Any]] = {
+    **{name: {"accuracy": None} for name in _OF_ACCURACY},
+    **{name: {"sharding": None} for name in ("broadcast_in_dim", "convert_element_type", "iota", "reshape")},
+    **{name: {"out_sharding": None} for name in ("dot_general", "reduce_sum")},
+    "mul": {"out_dtype": None},
+}
+
+
+def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: Callable[[Any], Any]) -> dict[str, Any]:
+    """The params of an equation of ours in JAX's classes, for JAX's primitive of the same name."""
+
+    def theirs(value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is tuple or kind is list:
+            return kind(map(theirs, value))
+        if kind is ClosedJaxpr:
+            return export_closed(value)
+        if kind is Jaxpr:
+            return export_closed(ClosedJaxpr(value)).jaxpr
+        if not kind.__module__.startswith("minijax"):
+            return value
+        counterpart = getattr(jax_module("lax"), kind.__name__)
+        if hasattr(value, "_fields"):
+            return counterpart(*map(theirs, value))
+        if isinstance(value, enum.Enum):
+            return counterpart[value.name]
+        return counterpart(**{name: theirs(item) for name, item in vars(value).items()})
+
+    made = {**{name: theirs(value) for name, value in params.items()}, **_JAX_ONLY.get(primitive.name, {})}
+    if primitive.name == "empty2":
+        made["memory_space"] = jax_module("core").ShapedArray((), bool).memory_space
+    return made

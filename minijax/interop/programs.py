@@ -170,10 +170,14 @@ def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
 
 def jax_primitive(ours: Primitive) -> Any:
     """JAX's primitive for one that came of it, or of its name; None if JAX has none."""
-    theirs = getattr(ours, "theirs", None)
+    theirs = getattr(ours, "theirs", None) or _jax_primitives.get(ours.name)
     if theirs is not None:
         return theirs
-    return _jax_primitives.get(ours.name) or getattr(jax_module("extend.core.primitives"), f"{ours.name}_p", None)
+    attribute = f"{ours.name.replace('-', '_')}_p".replace("remat2_p", "remat_p")
+    for module in ("extend.core.primitives", "lax"):
+        if hasattr(jax_module(module), attribute):
+            return getattr(jax_module(module), attribute)
+    return None
 
 
 # JAX's primitives met so far, by name

@@ -1,0 +1,210 @@
+"""``to_jax``: a function of minijax, as one that JAX can trace, jit, differentiate and batch.
+
+In: a function of minijax, or a ``ClosedJaxpr``. Out: the same for JAX. The function is staged here, and its program
+evaluated by JAX, equation by equation: each primitive by JAX's of the same name, or as what it was borrowed from, or,
+if a user made it, as a new primitive of JAX's with the rules that were registered for it here. Control flow, calls and
+custom rules are made anew. It is the inverse of ``interop.programs``; what is in ``export_rules`` is not bound by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.api.flat import describe
+from minijax.config import enable_x64, x64_enabled
+from minijax.core.array import Array, get_aval
+from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.named import NamedTuple
+from minijax.core.primitive import Primitive
+from minijax.core.trace import Tracer
+from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
+from minijax.interop.carrier import Carrier
+from minijax.interop.functions import is_array
+from minijax.interop.libraries import JAX, MINIJAX
+from minijax.interop.params import params_for_jax
+from minijax.interop.programs import jax_primitive
+from minijax.interop.traces import Static, traces_of
+from minijax.interop.tracing import settings
+from minijax.interop.values import aval_of, jax_module, spec_of, to_jax_value
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+
+# rule(eqn, operands of JAX's) -> list of results of JAX's. Filled here and by ``interop.exported_calls``.
+ExportRule = Callable[[JaxprEqn, list[Any]], list[Any]]
+export_rules: dict[str, ExportRule] = {}
+
+
+class StagedForJax(NamedTuple):
+    """What staging gave: the program, and how its results are put together; as ``functions.TracedByJax``."""
+
+    program: ClosedJaxpr
+    out_tree: Any
+    statics: Sequence[Any]
+
+
+def to_jax(fun: Any) -> Any:
+    """``fun``, written for minijax, as a function of JAX's arrays that JAX can transform.
+
+    Args:
+      fun: a function of minijax, also one that a transformation made; a ``ClosedJaxpr``. Its arguments and results are
+        pytrees in JAX's sense, leaves that are no arrays are given to it as they are, numbers as by ``from_jax``.
+
+    Returns:
+      A function with the same arguments, whose results are JAX's arrays in the same trees. JAX differentiates it by its
+      own rules, but for the custom rules of ``fun``, and primitives that a user made, which keep theirs. Of a
+      ``ClosedJaxpr``: JAX's.
+
+    Raises (when it is called):
+      NotImplementedError: the program has a primitive that JAX lacks.
+    """
+    if isinstance(fun, ClosedJaxpr):
+        return jax_closed(fun)
+    if not callable(fun):
+        raise TypeError(f"to_jax expects a function or a ClosedJaxpr of minijax, got {fun!r}.")
+    known = traces_of(fun, "to_jax")
+
+    @functools.wraps(fun)
+    def exported(*args: Any, **kwargs: Any) -> Any:
+        jax = jax_module()
+        leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
+        if any(isinstance(leaf, Tracer) for leaf in leaves):  # minijax is tracing
+            return fun(*args, **kwargs)
+        trace = functools.partial(_stage, fun, leaves, tree)
+        with _precision_of_jax():
+            kinds = [_kind(x) for x in leaves]
+            staged, positions = known.find(leaves, tree, kinds, settings(), trace)
+            outs = iter(eval_by_jax(staged.program, *[_value(leaves[i]) for i in positions]))
+        full = [next(outs) if static is None else static[0] for static in staged.statics]
+        return jax.tree_util.tree_unflatten(staged.out_tree, full)
+
+    return exported
+
+
+def _precision_of_jax() -> Any:
+    """Staging makes what JAX is asked for."""
+    wide = bool(jax_module().config.jax_enable_x64)
+    return contextlib.nullcontext() if wide == x64_enabled() else enable_x64(wide)
+
+
+def _kind(x: Any) -> Any:
+    if is_array(x):
+        return get_aval(x) if isinstance(x, (AnyArray, np.ndarray)) else aval_of(jax_module().typeof(x))
+    return Static(x)
+
+
+def _value(x: Any) -> Any:
+    return to_jax_value(x) if isinstance(x, Array) else x
+
+
+def _stage(fun: Callable[..., Any], leaves: list[Any], tree: Any, taken: list[int]) -> StagedForJax:
+    tree_util = jax_module("tree_util")
+    found: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        full = list(leaves)
+        for i, x in zip(taken, values, strict=True):
+            full[i] = x
+        args, kwargs = tree_util.tree_unflatten(tree, full)
+        outs, out_tree = tree_util.tree_flatten(fun(*args, **kwargs))
+        statics = [None if isinstance(x, AnyArray) else (x,) for x in outs]
+        found[:] = [out_tree, statics]
+        return [x for x, static in zip(outs, statics, strict=True) if static is None]
+
+    kinds = [_kind(leaves[i]) for i in taken]
+    avals = [kind if type(kind) is ShapedArray else get_aval(leaves[i]) for i, kind in zip(taken, kinds, strict=True)]
+    return StagedForJax(stage(flat, avals, describe(fun), label="to_jax"), *found)
+
+
+# ------------------------------------------------------------------------------------------------ evaluation
+
+
+def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
+    """The outputs of ``closed`` on JAX's ``args``: each equation bound by JAX, whatever it is doing."""
+    jaxpr = closed.jaxpr
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, _consts(closed), strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        operands = [_literal(v) if type(v) is Literal else env[v] for v in eqn.invars]
+        with _scopes(eqn.source):
+            outs = _bound(eqn, operands)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [_literal(v) if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def _consts(closed: ClosedJaxpr) -> list[Any]:
+    """The constants as JAX's arrays: the same ones each time, so that JAX knows its own programs again."""
+    if "consts of jax" not in closed.memo:
+        # made now, also while JAX is tracing
+        with jax_module().ensure_compile_time_eval():
+            closed.memo["consts of jax"] = [to_jax_value(x) for x in closed.consts]
+    found: list[Any] = closed.memo["consts of jax"]
+    return found
+
+
+def _literal(v: Literal) -> Any:
+    return v.val if v.aval.weak_type else np.asarray(v.val, v.aval.dtype)[()]
+
+
+@contextlib.contextmanager
+def _scopes(source: Any) -> Iterator[None]:
+    """The named scopes that an equation was recorded in; of the transformations around it JAX keeps account itself."""
+    names = source[2] if source is not None and len(source) > 2 else ()
+    with contextlib.ExitStack() as stack:
+        for name, is_transformation in names:
+            if not is_transformation:
+                stack.enter_context(jax_module().named_scope(name))
+        yield
+
+
+def _bound(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    """The results of one equation of ours."""
+    primitive = eqn.primitive
+    if isinstance(primitive, BorrowedPrimitive):
+        theirs, params = primitive.theirs, params_of_jax(eqn.params)
+    else:
+        rule = export_rules.get(primitive.name)
+        if rule is not None and primitive.defined_at.startswith(errors._PACKAGE):
+            return rule(eqn, operands)
+        theirs = _counterpart(primitive)
+        params = params_for_jax(primitive, eqn.params, jax_closed)
+    out = theirs.bind(*operands, **params)
+    return list(out) if primitive.multiple_results else [out]
+
+
+@functools.cache
+def _counterpart(primitive: Primitive) -> Any:
+    """JAX's primitive for one of ours, or of a user's."""
+    if not errors.is_user_file(primitive.defined_at.rpartition(":")[0]):
+        found = jax_primitive(primitive)
+        if found is None:
+            raise NotImplementedError(f"{primitive.name}: a primitive of minijax's own, which JAX lacks.")
+        return found
+    return Carrier(MINIJAX, JAX)(primitive)
+
+
+# ------------------------------------------------------------------------------------------------ programs
+
+
+def jax_closed(closed: ClosedJaxpr) -> Any:
+    """JAX's ``ClosedJaxpr`` for one of ours, the same object each time."""
+    key = ("closed of jax", settings())
+    if key not in closed.memo:
+        fun = named(functools.partial(eval_by_jax, closed), closed.jaxpr.debug_name)
+        closed.memo[key] = jax_module().make_jaxpr(fun)(*map(spec_of, closed.in_avals))
+    return closed.memo[key]
+
+
+def named(fun: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``fun``, called ``name`` in what JAX makes of it."""
+
+    def called(*args: Any) -> Any:
+        return fun(*args)
+
+    called.__name__ = called.__qualname__ = name or "program"
+    return called

@@ -1,0 +1,295 @@
+"""How equations of ours are exported that hold programs or functions: JAX's own functions make them anew.
+
+The inverse of ``interop.special`` and ``interop.effects``: each rule is ``rule(eqn, operands) -> results``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import dtypes
+from minijax.core.lists import split_list
+from minijax.core.named import Frozen
+from minijax.errors import UnexpectedTracerError
+from minijax.interop.effects import JaxCallback
+from minijax.interop.exported import eval_by_jax, export_rules, jax_closed, named
+from minijax.interop.programs import jax_primitive, our_primitives
+from minijax.interop.special import ImportedPolicy
+from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of, to_jax_value
+from minijax.interpreters import recompute
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ops.callback import ORDERED
+from minijax.ops.custom_derivatives import Closed, closed_over_message
+from minijax.pytree import tree_unflatten
+
+# ------------------------------------------------------------------------------------------------ calls, control flow
+
+
+def _function(closed: ClosedJaxpr, name: str) -> Callable[..., Any]:
+    """The program as a function of JAX's arrays: the same object each time, so that JAX traces it once."""
+    key = ("function of jax", name)
+    if key not in closed.memo:
+        closed.memo[key] = named(lambda *args: eval_by_jax(closed, *args), name)
+    found: Callable[..., Any] = closed.memo[key]
+    return found
+
+
+def export_jit(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    closed, name = eqn.params["jaxpr"], eqn.params["name"]
+    options = {key: eqn.params[key] for key in ("keep_unused", "inline") if eqn.params.get(key)}
+    key = ("jitted by jax", name, *options)
+    if key not in closed.memo:
+        closed.memo[key] = jax_module().jit(_function(closed, name), **options)
+    outs: list[Any] = closed.memo[key](*operands)
+    return outs
+
+
+def _with_programs(*names: str) -> Any:
+    """The rule for a primitive whose params ``names`` are programs, and which JAX has with the same params."""
+
+    def rule(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+        params = dict(eqn.params)
+        for name in names:
+            value = params[name]
+            params[name] = tuple(map(jax_closed, value)) if isinstance(value, tuple) else jax_closed(value)
+        return list(jax_primitive(eqn.primitive).bind(*operands, **params))
+
+    return rule
+
+
+def export_linear_solve(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+    *consts, b = split_list(operands, *lengths)
+
+    def closing(closed: Any, own: Sequence[Any]) -> Any:
+        return None if closed is None else lambda *xs: eval_by_jax(closed, *own, *xs)
+
+    matvec, vecmat, solve, transpose_solve = map(closing, jaxprs, consts)
+    n = len(b)
+
+    def solving(inner: Any) -> Any:
+        def of(_: Any, rhs: Any) -> Any:
+            outs = inner(*rhs)
+            return (outs[:n], outs[n:])
+
+        return None if inner is None else of
+
+    has_aux = len(jaxprs.solve.out_avals) > n
+    found = jax_module("lax").custom_linear_solve(
+        lambda xs: matvec(*xs),
+        b,
+        solving(solve) if has_aux else lambda _, rhs: solve(*rhs),
+        (solving(transpose_solve) if has_aux else lambda _, rhs: transpose_solve(*rhs)) if transpose_solve else None,
+        symmetric=jaxprs.matvec is jaxprs.vecmat,
+        has_aux=has_aux,
+    )
+    return [*found[0], *found[1]] if has_aux else list(found)
+
+
+def export_checkpoint(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    params = {**eqn.params, "policy": policy_for_jax(eqn.params["policy"]), "jaxpr": _opened(eqn.params["jaxpr"])}
+    return list(jax_primitive(eqn.primitive).bind(*operands, **params))
+
+
+def _opened(closed: ClosedJaxpr) -> Any:
+    found = jax_closed(closed)
+    assert not found.consts
+    return found.jaxpr
+
+
+def policy_for_jax(policy: Any) -> Any:
+    """JAX's checkpoint policy for one of ours."""
+    if policy is None:
+        return None
+    if isinstance(policy, ImportedPolicy):
+        return policy.theirs
+    policies = jax_module().checkpoint_policies
+    kind = type(policy).__name__
+    if kind == "DotsSaveable":
+        return policies.dots_with_no_batch_dims_saveable if policy.only_if_no_batch_dims else policies.dots_saveable
+    if kind == "SaveOnlyTheseNames":
+        return policies.save_only_these_names(*policy.saveable_names)
+    if kind == "SaveAnyNamesButThese":
+        return policies.save_any_names_but_these(*policy.names)
+    return getattr(policies, getattr(policy, "__name__", ""), None) or ExportedPolicy(policy)
+
+
+class ExportedPolicy(Frozen):
+    """A checkpoint policy of a user of minijax: it is asked about our primitives and types."""
+
+    ours: Callable[..., Any]
+
+    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> Any:
+        """The answer in JAX's classes."""
+        answer = self.ours(our_primitives().get(primitive.name, primitive), *map(aval_of, avals), **params)
+        kind: Any = answer if isinstance(answer, type) else type(answer)
+        return {recompute.Saveable: True, recompute.Recompute: False}.get(kind, answer)
+
+
+# ------------------------------------------------------------------------------------------------ custom rules
+
+
+def _evaluated(staged: Closed, values: Sequence[Any]) -> list[Any]:
+    """The results of a rule of ours that was staged, on JAX's values."""
+    return eval_by_jax(staged.jaxpr, *map(to_jax_value, staged.consts), *values)
+
+
+def _zeros(tangents: Sequence[Any]) -> tuple[bool, ...]:
+    """Which (co)tangents JAX says are zero: symbolically, or because they are an integer's."""
+    symbolic = jax_module("custom_derivatives").SymbolicZero
+    return tuple([isinstance(t, symbolic) or t.dtype == dtypes.float0 for t in tangents])
+
+
+def _nonzero(tangents: Sequence[Any], zeros: Sequence[bool]) -> list[Any]:
+    return [t for t, zero in zip(tangents, zeros, strict=True) if not zero]
+
+
+def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
+    """How many operands are closed over, for which there is no rule. UnexpectedTracerError if one is differentiated.
+
+    They are arguments of JAX's call: its rules may run when what they would close over is gone.
+    """
+    n: int = eqn.params["num_consts"]
+    if any(perturbed[:n]):
+        raise UnexpectedTracerError(closed_over_message(eqn.params["call_jaxpr"].jaxpr.debug_name, kind))
+    return n
+
+
+def export_custom_jvp(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    jax = jax_module()
+    closed, rule = eqn.params["call_jaxpr"], eqn.params["jvp_jaxpr_fun"]
+    symbolic = eqn.params["symbolic_zeros"] or bool(eqn.params["num_consts"])
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        zeros = _zeros(tangents)
+        n = _closed_over(eqn, [not zero for zero in zeros], "jvp")
+        zeros, tangents = zeros[n:], tangents[n:]
+        given = [a.to_tangent_aval() for a, zero in zip(closed.in_avals[n:], zeros, strict=True) if not zero]
+        staged = rule.close(zeros, [*closed.in_avals, *given])
+        results = _evaluated(staged, [*primals, *_nonzero(tangents, zeros)])
+        outs, nonzero = results[: len(staged.side)], iter(results[len(staged.side) :])
+        zero_of = functools.partial(jax.custom_derivatives.zero_from_primal, symbolic_zeros=symbolic)
+        return outs, [zero_of(x) if zero else next(nonzero) for x, zero in zip(outs, staged.side, strict=True)]
+
+    jvp.__name__ = rule.about.name
+    fun = jax.custom_jvp(_function(closed, closed.jaxpr.debug_name))
+    fun.defjvp(jvp, symbolic_zeros=symbolic)
+    return list(fun(*operands))
+
+
+def export_custom_vjp(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    jax = jax_module()
+    closed, forward, backward = (eqn.params[key] for key in ("call_jaxpr", "fwd_jaxpr_thunk", "bwd"))
+    symbolic = eqn.params["symbolic_zeros"] or bool(eqn.params["num_consts"])
+
+    def fwd(*args: Any) -> Any:
+        perturbed = [x.perturbed for x in args] if symbolic else []
+        n = _closed_over(eqn, perturbed, "vjp")
+        staged = forward.close(tuple(perturbed[n:]) if eqn.params["symbolic_zeros"] else None, closed.in_avals)
+        results = _evaluated(staged, [x.value for x in args] if symbolic else args)
+        n_res = staged.side.n_res
+        return results[n_res:], jax.tree_util.Partial(_Side(staged.side), *results[:n_res])
+
+    def bwd(residuals: Any, cts: Any) -> Any:
+        zeros = _zeros(cts)
+        values = [*residuals.args, *_nonzero(cts, zeros)]
+        avals = [aval_of(jax.typeof(x)) for x in values]
+        staged = backward.close((residuals.func.side, zeros), avals)
+        found = iter(_evaluated(staged, values))
+        return (*[None] * eqn.params["num_consts"], *[None if zero else next(found) for zero in staged.side])
+
+    fwd.__name__, bwd.__name__ = forward.about.name, backward.about.name
+    fun = jax.custom_vjp(_function(closed, closed.jaxpr.debug_name))
+    fun.defvjp(fwd, bwd, symbolic_zeros=symbolic)
+    return list(fun(*operands))
+
+
+class _Side:
+    """What a forward pass says on the side: the static part of its residuals."""
+
+    def __init__(self, side: Any) -> None:
+        self.side = side
+
+    def __call__(self) -> None:
+        """Of a ``Partial`` the function, which nobody calls."""
+
+
+# ------------------------------------------------------------------------------------------------ callbacks
+
+
+def _callback(ours: Any) -> tuple[Callable[..., Any], Any]:
+    """The function that JAX is to call back, and JAX's tree of its arguments, or None if it takes leaves."""
+    if isinstance(ours, JaxCallback):
+        theirs = ours.theirs
+        return getattr(theirs, "callback_func", theirs), getattr(theirs, "in_tree", None)
+
+    def call(*leaves: Any) -> list[Any]:
+        return ours(*map(from_jax_value, leaves))
+
+    call.__name__ = getattr(getattr(ours, "callback_func", ours), "__name__", "callback")
+    return call, None
+
+
+def _called_back(eqn: JaxprEqn, operands: list[Any], through: Callable[..., Any], **options: Any) -> list[Any]:
+    callback, tree = _callback(eqn.params["callback"])
+    args, kwargs = (operands, {}) if tree is None else jax_module("tree_util").tree_unflatten(tree, operands)
+    specs = list(map(spec_of, eqn.params["result_avals"]))
+    if tree is None:
+        return list(through(callback, specs, *args, **options))
+    found = through(lambda *a, **k: jax_module("tree_util").tree_leaves(callback(*a, **k)), specs, *args, **options)
+    return list(found)
+
+
+def export_pure_callback(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    return _called_back(eqn, operands, jax_module().pure_callback, vmap_method=eqn.params["vmap_method"])
+
+
+def export_io_callback(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    return _called_back(eqn, operands, jax_module("experimental").io_callback, ordered=eqn.params["ordered"])
+
+
+def export_debug_callback(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    callback, _ = _callback(eqn.params["callback"])
+    jax_module().debug.callback(callback, *operands, ordered=eqn.params["effect"] == ORDERED)
+    return []
+
+
+def export_debug_print(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    static, given = dict(eqn.params["static_args"]), iter(operands)
+    leaves = [static[i] if i in static else next(given) for i in range(len(static) + len(operands))]
+    args, kwargs = tree_unflatten(eqn.params["in_tree"], leaves)
+    jax_module().debug.print(eqn.params["fmt"], *args, ordered=eqn.params["ordered"], **kwargs)
+    return []
+
+
+# ------------------------------------------------------------------------------------------------ keys, axes
+
+
+def export_random_wrap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    return [jax_module("random").wrap_key_data(*operands, impl=eqn.params["impl"].name)]
+
+
+def export_random_unwrap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    return [jax_module("random").key_data(*operands)]
+
+
+export_rules.update(
+    {
+        "jit": export_jit,
+        "scan": _with_programs("jaxpr"),
+        "while": _with_programs("cond_jaxpr", "body_jaxpr"),
+        "cond": _with_programs("branches"),
+        "remat2": export_checkpoint,
+        "custom_linear_solve": export_linear_solve,
+        "custom_jvp_call": export_custom_jvp,
+        "custom_vjp_call": export_custom_vjp,
+        "pure_callback": export_pure_callback,
+        "io_callback": export_io_callback,
+        "debug_callback": export_debug_callback,
+        "debug_print": export_debug_print,
+        "random_wrap": export_random_wrap,
+        "random_unwrap": export_random_unwrap,
+    }
+)

@@ -1,0 +1,203 @@
+"""Functions of minijax on JAX, and there and back again."""
+
+import functools
+
+import jax
+import jax.ad_checkpoint
+import jax.numpy as rnp
+import numpy as np
+import pytest
+
+import minijax as mj
+from minijax import lax
+from minijax import numpy as jnp
+from minijax.ad_checkpoint import checkpoint_name
+from minijax.extend.core import Primitive
+from minijax.interop import from_jax, to_jax
+from minijax.interpreters import ad, batching
+
+from ..ops.table import ROWS
+from ..oracle.control_flow import PROGRAMS
+from ..oracle.functions import CASES
+from ..oracle.normalise import normalise
+from .test_from_jax import PROGRAMS as OF_JAX
+
+X = np.array([0.5, 1.5, -0.25], np.float32)
+NEAR = {"rtol": 2e-6, "atol": 2e-6}
+
+
+def test_programs_there_and_back_are_the_same_equations():
+    rows = [*CASES.values(), *PROGRAMS.values(), *ROWS.values()]
+    wrong, compared = [], 0
+    for row in rows:
+        for derivative in (False, True):
+            fun = functools.partial(row.function, jax)
+            if derivative:
+                fun = lambda *args, f=fun: jax.vjp(f, *args)[0]  # noqa: E731
+            try:
+                theirs = jax.make_jaxpr(fun)(*row.args)
+            except (TypeError, NotImplementedError):  # no derivative
+                continue
+            if normalise(to_jax(from_jax(theirs))).lines != normalise(theirs).lines:
+                wrong.append((row.name, derivative))
+            compared += 1
+    assert not wrong
+    assert compared > 800
+
+
+@pytest.mark.parametrize("fun", OF_JAX, ids=lambda fun: fun.__name__)
+def test_an_imported_function_goes_back_with_its_derivatives(fun):
+    back, x, xs = to_jax(from_jax(fun)), rnp.asarray(X), rnp.stack([X, X + 1])
+    assert normalise(jax.make_jaxpr(back)(x)).lines == normalise(jax.make_jaxpr(fun)(x)).lines
+    np.testing.assert_allclose(back(x), fun(x), **NEAR)
+    np.testing.assert_allclose(jax.jit(jax.grad(back))(x), jax.grad(fun)(x), **NEAR)
+    np.testing.assert_allclose(jax.vmap(jax.grad(jax.jit(back)))(xs), jax.vmap(jax.grad(fun))(xs), **NEAR)
+
+
+# ------------------------------------------------------------------------------------------------ written here
+
+
+def of_sums(x):
+    def step(c, a):
+        c = lax.cond(a > 0, lambda c: c * a, lambda c: c - a, c)
+        return c, jnp.sin(c)
+
+    c, ys = lax.scan(step, 1.0, x)
+    return mj.jit(lambda y: y * 2)(ys).sum() + lax.while_loop(lambda v: v < 10, lambda v: v * 2, jnp.abs(c) + 1)
+
+
+@mj.custom_jvp
+def doubled(x):
+    return x * 2
+
+
+@doubled.defjvp
+def doubled_jvp(primals, tangents):
+    return primals[0] * 2, tangents[0] * 7
+
+
+@mj.custom_vjp
+def tripled(x, y):
+    return x * 3, y
+
+
+tripled.defvjp(lambda x, y: ((x * 3, y), jnp.sin(x)), lambda res, cts: (cts[0] * res, cts[1] * 5))
+
+
+def with_own_rules(x):
+    scale = jnp.cos(x[0])
+    inner = mj.custom_jvp(lambda y: y * lax.stop_gradient(scale))
+    inner.defjvp(lambda primals, tangents: (inner(primals[0]), tangents[0] * 11))
+    a, b = tripled(x, x)
+    return (doubled(x) + a + b).sum() + mj.checkpoint(lambda x: jnp.sin(jnp.sin(x)))(x).sum()
+
+
+multiply_p = Primitive("multiply_of_a_user")
+multiply_p.def_impl(lambda x, y: x * y)
+multiply_p.def_abstract_eval(lambda x, y: mj.core.ShapedArray(x.shape, x.dtype))
+ad.primitive_jvps[multiply_p] = lambda primals, tangents: (
+    multiply_p.bind(*primals),
+    primals[1] * ad.instantiate_zeros(tangents[0]) * 13,
+)
+batching.primitive_batchers[multiply_p] = lambda args, dims: (multiply_p.bind(*args), dims[0])
+
+
+def with_a_primitive(x):
+    return multiply_p.bind(x, x)
+
+
+@pytest.mark.parametrize("fun", [of_sums, with_own_rules], ids=lambda fun: fun.__name__)
+def test_jax_transforms_what_is_written_here(fun):
+    theirs, x, xs = to_jax(fun), rnp.asarray(X), rnp.stack([X, X + 1])
+    assert isinstance(theirs(x), jax.Array)
+    expected = np.asarray(mj.grad(fun)(X) if fun is with_own_rules else mj.jacfwd(fun)(X))
+    derivative = jax.grad(theirs) if fun is with_own_rules else jax.jacfwd(theirs)
+    np.testing.assert_allclose(theirs(x), fun(jnp.asarray(X)), **NEAR)
+    np.testing.assert_allclose(jax.jit(theirs)(x), fun(jnp.asarray(X)), **NEAR)
+    np.testing.assert_allclose(derivative(x), expected, **NEAR)
+    np.testing.assert_allclose(jax.jit(derivative)(x), expected, **NEAR)
+    np.testing.assert_allclose(jax.vmap(theirs)(xs), mj.vmap(fun)(jnp.asarray(xs)), **NEAR)
+
+
+def test_a_primitive_of_the_users_goes_along_with_its_rules():
+    theirs, x = to_jax(with_a_primitive), rnp.asarray(X)
+    np.testing.assert_allclose(theirs(x), X * X)
+    np.testing.assert_allclose(jax.vmap(theirs)(x), X * X)
+    np.testing.assert_allclose(jax.jvp(theirs, (x,), (x,))[1], X * X * 13)
+    assert jax.make_jaxpr(theirs)(x).eqns[0].primitive.name == "multiply_of_a_user"
+
+
+def test_what_is_closed_over_has_no_rule_and_is_not_forgotten():
+    def fun(x, y):
+        inner = mj.custom_jvp(lambda a: a * y)
+        inner.defjvp(lambda primals, tangents: (primals[0] * 2, tangents[0] * 3))
+        return inner(x)
+
+    theirs = to_jax(mj.jit(fun))
+    np.testing.assert_allclose(jax.jit(jax.grad(theirs))(2.0, 5.0), 3.0)
+    with pytest.raises(mj.errors.UnexpectedTracerError, match="closed-over value"):
+        jax.grad(theirs, 1)(2.0, 5.0)
+
+
+def test_callbacks_and_prints_of_minijax_run_under_jax(capfd):
+    seen = []
+
+    def host(x):
+        seen.append(type(x).__module__.partition(".")[0])
+        return np.asarray(x) * 2
+
+    def fun(x):
+        y = mj.pure_callback(host, mj.ShapeDtypeStruct((3,), np.float32), x, vmap_method="sequential")
+        mj.debug.print("first {} of {n}", x[0], n=3)
+        mj.debug.callback(lambda v: seen.append(float(v)), x[1])
+        return y
+
+    for run in (to_jax(fun), jax.jit(to_jax(fun)), jax.jit(to_jax(from_jax(to_jax(fun))))):
+        seen.clear()
+        np.testing.assert_allclose(run(X), X * 2)
+        jax.effects_barrier()
+        assert sorted(map(str, seen)) == ["1.5", "minijax"]
+        assert capfd.readouterr().out == "first 0.5 of 3\n"
+
+
+def test_numbers_trees_and_64_bits_are_as_jax_has_them():
+    def fun(params, rate, *, mode):
+        return {"w": params["w"] * rate, "mode": mode, "none": None}
+
+    theirs, w = to_jax(fun), rnp.asarray(X)
+    for rate in (0.5, 2, 0.25):
+        out = theirs({"w": w}, rate, mode="train")
+        assert (out["mode"], out["none"], out["w"].dtype) == ("train", None, np.float32)
+        np.testing.assert_allclose(out["w"], X * rate)
+    with jax.enable_x64(True):
+        assert theirs({"w": np.arange(3.0)}, 0.5, mode="").get("w").dtype == np.float64
+    assert jax.jit(lambda w, rate: theirs({"w": w}, rate, mode="x")["w"])(w, 0.5).dtype == np.float32
+
+
+def test_a_function_of_minijax_is_itself_where_minijax_traces():
+    theirs = to_jax(of_sums)
+    np.testing.assert_allclose(mj.jit(theirs)(X), of_sums(jnp.asarray(X)), **NEAR)
+
+
+def test_named_scopes_go_along():
+    def fun(x):
+        with mj.named_scope("inside"):
+            return jnp.sin(x)
+
+    (eqn,) = jax.make_jaxpr(to_jax(fun))(X).eqns
+    assert str(eqn.source_info.name_stack) == "inside"
+
+
+def test_policies_of_checkpoint_go_along():
+    def own(primitive, *avals, **params):
+        return primitive is lax.dot_general_p
+
+    def inside(x):
+        return jnp.sin(checkpoint_name(jnp.sin(x), "kept") @ jnp.eye(3)).sum()
+
+    policies = mj.checkpoint_policies
+    for policy in (None, policies.dots_saveable, policies.save_only_these_names("kept"), own):
+        fun = mj.checkpoint(inside, policy=policy)
+        ours, theirs = mj.make_jaxpr(mj.grad(fun))(X), jax.make_jaxpr(jax.grad(to_jax(fun)))(X)
+        assert str(ours).count(" sin ") == str(theirs).count(" sin "), policy
+        assert str(ours).count("dot_general[") == str(theirs).count("dot_general["), policy
