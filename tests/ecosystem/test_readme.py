@@ -1,0 +1,48 @@
+"""README's example of a program of the user's own: what it shows is what the program shows.
+
+``pytest --update-golden`` writes the answers into README.md anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+INPUT = re.compile(r"^in \[\d+\]: (.*)$", re.MULTILINE)
+
+
+def blocks() -> tuple[str, str]:
+    """The program, and the session under it."""
+    section = README.read_text(encoding="utf-8").partition("### Watch your own program")[2]
+    program, session = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("python", "text"))
+    assert program is not None and session is not None
+    return program[1], session[1]
+
+
+def replayed(program: str, inputs: list[str], folder: Path) -> str:
+    """The session as the terminal program shows it, in a folder with the program in it."""
+    (folder / "train.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "minijax", "--json", "--no-config", "--panels", "off"]
+    ran = subprocess.run(command, input="\n".join(inputs), cwd=folder, capture_output=True, text=True, timeout=300)
+    answers = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(answers) == len(inputs) and not any(answer["error"] for answer in answers), ran
+    lines = []
+    for number, (line, answer) in enumerate(zip(inputs, answers, strict=True), 1):
+        lines += [f"in [{number}]: {line}", *answer["shown"].rstrip().splitlines()]
+    return "\n".join(line.rstrip() for line in lines).replace(f"{folder}/", "") + "\n"
+
+
+def test_watch_your_own_program(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("flax")
+    program, session = blocks()
+    found = replayed(program, INPUT.findall(session), tmp_path)
+    if request.config.getoption("--update-golden"):
+        README.write_text(README.read_text(encoding="utf-8").replace(session, found), encoding="utf-8")
+        return
+    assert found == session
