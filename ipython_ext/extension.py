@@ -111,6 +111,7 @@ class Extension:
             return
         self.magics.session.unwatched = not self.magics.watch
         self.magics.session.first_miss = missed.total()
+        self.magics.session.jax.begin()
         if self.magics.watch:
             self.recorder = Recorder("summary", info.raw_cell or "")
             self.recorder.__enter__()
@@ -167,6 +168,7 @@ class Extension:
             self.shell.display_pub.publish(bundle(self.shell, assigned + grown, EXPORTED))
 
     def _stop(self) -> Recorder | None:
+        self.magics.session.jax.end()
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
             recorder.__exit__(None, None, None)

@@ -30,7 +30,6 @@ from minijax.interop.functions import from_jax, originals
 from minijax.interop.libraries import (
     JAX,
     MINIJAX,
-    ArrayPart,
     CallPart,
     CustomPart,
     Library,
@@ -38,6 +37,7 @@ from minijax.interop.libraries import (
     PrimitivePart,
     Registration,
     Unmapped,
+    ValuePart,
     jax_flatten,
     jax_unflatten,
 )
@@ -236,7 +236,8 @@ class Carrier:
                 found = operator.attrgetter(name)(importlib.import_module(self.target.package + module))
             except (ImportError, AttributeError):
                 continue
-            return self.whole_function(x, imported=found) if self.imports and hasattr(found, "borrowed_from") else found
+            is_borrowed = isinstance(found, types.FunctionType) and hasattr(found, "borrowed_from")
+            return self.whole_function(x, imported=found) if is_borrowed else found
         if self.imports and callable(x) and not isinstance(x, type):
             return self.whole_function(x)
         module, name = names[0]
@@ -259,7 +260,7 @@ class Carrier:
 
     def _made(self, x: Any, part: LibraryPart) -> Any:
         """What the target makes of a part."""
-        if isinstance(part, ArrayPart):
+        if isinstance(part, ValuePart):
             return part.value
         if isinstance(part, CallPart):
             return self._call(x, part)

@@ -21,6 +21,7 @@ from minijax.core.array import Array
 from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.core.trace import Tracer
+from minijax.interop.borrowed import borrowed
 from minijax.interop.values import from_jax_value, jax_module, to_jax_value
 from minijax.interpreters import ad, batching
 from minijax.lowering.foreign import AuthorsRule
@@ -43,8 +44,8 @@ class LibraryPart(Frozen):
     """What something of a library's is, in words that both libraries have."""
 
 
-class ArrayPart(LibraryPart):
-    """An array, as the other library's."""
+class ValuePart(LibraryPart):
+    """An array, a type or a primitive, as the other library's."""
 
     value: Any
 
@@ -210,9 +211,9 @@ class Minijax(Library):
     def part(self, x: Any) -> LibraryPart | None:
         root = sys.modules[self.package]
         if isinstance(x, Array):
-            return ArrayPart(to_jax_value(x))
+            return ValuePart(to_jax_value(x))
         if isinstance(x, root.ShapeDtypeStruct):
-            return ArrayPart(jax_module().ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(x.weak_type)))
+            return ValuePart(jax_module().ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(x.weak_type)))
         if isinstance(x, JitFunction):
             options = {name: getattr(x, name) for name in _JIT_OPTIONS if getattr(x, name)}
             return CallPart("jit", x.fun, options)
@@ -290,12 +291,14 @@ class Jax(Library):
         jax = jax_module()
         if isinstance(x, jax.Array):
             try:
-                return ArrayPart(from_jax_value(x))
+                return ValuePart(from_jax_value(x))
             except NotImplementedError as error:
                 raise Unmapped(str(error)) from None
         if isinstance(x, jax.ShapeDtypeStruct):
             weak = bool(getattr(x, "weak_type", False))
-            return ArrayPart(sys.modules["minijax"].ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak))  # type: ignore[attr-defined]
+            return ValuePart(sys.modules["minijax"].ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak))  # type: ignore[attr-defined]
+        if isinstance(x, jax_module("extend.core").Primitive):
+            return ValuePart(borrowed(x))
         # functools.wraps copies what a jitted function remembers onto functions made of it
         if type(x).__module__ == "jaxlib._jax" and hasattr(x, "__wrapped__") and hasattr(x, "_jit_info"):
             return self._jitted(x)

@@ -116,6 +116,14 @@ def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
     return call
 
 
+def counterpart(x: Any) -> Any:
+    """What minijax has in place of something of JAX's, such as a primitive; ``x`` itself where it has nothing."""
+    try:
+        return Carrier(JAX, MINIJAX)(x)
+    except Unmapped:
+        return x
+
+
 def at_home(x: Any) -> Any:
     """A result of a watched call as a program of JAX's has it: arrays, and what is made of arrays, are JAX's."""
     return Carrier(MINIJAX, JAX, home=True)(x)

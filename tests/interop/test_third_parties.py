@@ -94,9 +94,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     # a package counts as installed by where it is
     folder = tmp_path_factory.mktemp("installed")
     (folder / "layers_on_jax.py").write_text(PACKAGE)
-    folders = (*carrier._foreign_folders(), str(folder))
+    folders = (*carrier.foreign_folders(), str(folder))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(carrier, "_foreign_folders", lambda: folders)
+        patch.setattr(carrier, "foreign_folders", lambda: folders)
         patch.syspath_prepend(str(folder))
         made = batch.new_session({})
         outcome = made.run_line(PROGRAM)

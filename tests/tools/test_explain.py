@@ -17,6 +17,7 @@ from minijax.core import missed
 from minijax.core.guards import guards
 from minijax.core.trace import stack_depth
 from minijax.errors import RecompilationError
+from minijax.repl import batch
 from minijax.tools import explain_cache_miss, explain_misses, no_recompile
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
@@ -376,16 +377,31 @@ def test_misses_that_nobody_watched_are_told(session: Session) -> None:
     assert "7 earlier misses were counted: the engine keeps the latest 1,000" in text
 
 
-def test_calls_of_real_jax_are_said_not_to_be_seen(session: Session) -> None:
-    jax = pytest.importorskip("jax")
-    session.namespace["other"] = jax.jit(scaled)
-    for line in ("other(1.0, 2.0)", "1 + 1"):
+def test_real_jax_says_why_it_traced(caplog: pytest.LogCaptureFixture) -> None:
+    session = batch.new_session({})
+    shown(session, "import jax, jax.numpy as rnp", "f = jax.jit(lambda x, n=1: rnp.sin(x) * n, static_argnums=1)")
+    for line, said in (
+        ("f(1.0)", "<lambda> was traced (jax) why JAX had not seen this function before at <minijax-3>:1"),
+        ("f(1.0)", "asked no cache of minijax, and real JAX traced nothing new in it; it tells no hits"),
+        ("f(rnp.ones(3)); f(rnp.ones(4))", "why x: f32[3] became f32[4] at <minijax-7>:1"),
+        ("jit(jnp.sin)(1.0), f(rnp.ones(5))", "why first call"),
+        ("for i in range(2): jax.jit(lambda p: p)(1.0)", "advice Define the function once"),
+    ):
         text = " ".join(shown(session, line, "%why").split())
-        assert "called no jitted function" in text and "Calls of real JAX (jax.jit) are not seen here" in text
-    text = " ".join(shown(session, "%why other(1.0, 2.0)").split())
-    assert "%why cannot tell about other: it is scaled, a function made by JAX. Calls of real JAX" in text
-    del session.namespace["other"]
-    assert "real JAX" not in shown(session, "1 + 1", "%why")
+        assert said in text, text
+    assert "x: f32[3] became f32[5]" in shown(session, "%why --history")
+    text = shown(session, "%why f(2.0)")
+    assert "whether JAX would trace this call of f" in text and "f32[3] became f32[4]" in text
+    session.run_line("g = jax.jit(lambda x: x)")
+    assert "JAX has not traced g while it was watched" in shown(session, "%why g(2.0)")
+    # what a command traced is not the last line's, and what JAX logs is the user's to switch on
+    assert "JAX" not in shown(session, "%log jit(jnp.cos)(1.0)", "%why") and not caplog.records
+    jax = session.namespace["jax"]
+    with jax.explain_cache_misses(True):
+        shown(session, "g(1.0)")
+    assert "TRACING CACHE MISS" in caplog.text and not jax.config.jax_explain_cache_misses
+    del session.namespace["f"], session.namespace["g"], session.namespace["jax"], session.namespace["rnp"]
+    assert "JAX" not in shown(session, "1 + 1", "%why")
 
 
 def test_why_about_programs_that_transformations_made(session: Session) -> None:

@@ -79,6 +79,14 @@ def pulled(x):
 def told(x): return jnp.einsum('i,i->', x, x, precision=lax.Precision.HIGHEST)
 _, pull = jax.vjp(g, 2.0)
 policy = jax.checkpoint_policies.dots_saveable
+from jax.extend.core import Primitive
+from jax.interpreters import ad, mlir
+cube_p = Primitive('cube')
+cube_p.def_impl(lambda x: x ** 3)
+cube_p.def_abstract_eval(lambda x: jax.core.ShapedArray(x.shape, x.dtype))
+mlir.register_lowering(cube_p, mlir.lower_fun(lambda x: x ** 3, multiple_results=False))
+ad.defjvp(cube_p, lambda t, x: 3.0 * x * x * t)
+def cube(x): return cube_p.bind(x)
 """
 
 
@@ -179,6 +187,11 @@ def test_a_program_of_jaxs_gives_what_jax_gives(session: Session, line: str) -> 
         ("%jvp fast(3.0)", "tangent Array(-1.979985"),
         ("%linearize g(2.0)", "1 equation, 1 residual held"),
         ("%jit fast(weights)", "StableHLO ops"),
+        ("%check safe(0.5)", "safe_jvp at <minijax-1>"),
+        ("%check jax.nn.relu", "relu at f32[3]"),
+        ("%jaxpr cube(2.0)", "cube a"),
+        ("%grad cube(2.0)", "gradient x Array(12."),
+        ("%jaxpr jax.random.normal(jax.random.key(0), (3,)) --static 1", "random_bits"),
         ("%%jaxpr x=f32[3]\ny = jnp.sin(x)\ny * scale\n", "sin b"),
         ("%%hlo x=weights\njnp.sin(x) * scale\n", "stablehlo.sine"),
     ],
@@ -187,6 +200,12 @@ def test_commands_watch_programs_of_jaxs(session: Session, line: str, said: str)
     outcome = session.run_line(line)
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and said in text and text.endswith("carried over from JAX") or "kept whole" in text
+
+
+@pytest.mark.parametrize("name", ["jax.lax.sin_p", "lax.linalg.cholesky_p", "cube_p"])
+def test_rules_of_jaxs_primitives_are_listed(session: Session, name: str) -> None:
+    text = shown(session, f"%rules {name}")
+    assert name.rpartition(".")[2].removesuffix("_p") in text and "● jvp" in text
 
 
 def test_what_is_kept_whole_is_named(session: Session) -> None:

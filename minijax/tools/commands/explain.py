@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import ast
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minijax.core import missed
 from minijax.core.trace import Tracer
+from minijax.interop import jax_misses
 from minijax.interop.uses import jax_use
 from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
-from minijax.tools.explain.caches import answer_document, explain_cache_miss, kept_document, why_document
+from minijax.tools.explain.caches import (
+    answer_document,
+    explain_cache_miss,
+    kept_document,
+    miss_sections,
+    why_document,
+)
+from minijax.tools.recording.records import CacheRecord
 from minijax.tools.session import specs, targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from minijax.tools.explain.leaks import Leak
     from minijax.tools.session.session import Session
@@ -28,25 +36,27 @@ if TYPE_CHECKING:
 
 _UNWATCHED = "the last cell was not watched: misses are kept all the same, hits are counted after %panels on"
 _NO_MISS = "no cache of minijax missed in it"
-_REAL_JAX = (
-    "Calls of real JAX (jax.jit) are not seen here, neither hits nor misses: JAX logs its own after "
-    'jax.config.update("jax_explain_cache_misses", True).'
-)
+_NO_JAX_MISS = "the last line asked no cache of minijax, and real JAX traced nothing new in it; it tells no hits"
+_JAX_UNSEEN = "JAX was not there when the last line began: what it traced in it was not watched"
 
 
 def run_why(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     everything = args["all"]
     if args["history"]:
-        return Result(_kept(0, everything, f"no cache has missed so far: nothing was traced. {_ASK}"))
+        entries = jax_misses.since()
+        nothing = "" if entries else f"no cache has missed so far: nothing was traced. {_ASK}"
+        return Result(_kept(0, everything, nothing) + _jax_document(entries))
     if args["expr"]:
         return Result(_would_be(session, args["expr"]))
     if session.unwatched or session.recording is None:
         notice = (_UNWATCHED, "warning") if session.unwatched else ("nothing has been recorded yet", "muted")
         shown = document(text(notice[0], role=notice[1])) + _kept(session.first_miss, everything, f"{_NO_MISS}. {_ASK}")
-        return Result(shown + _unseen_jax(session))
-    shown = why_document(session.recording, everything)
-    return Result(shown if session.recording.caches else shown + _unseen_jax(session))
+        return Result(shown + _of_jax(session, missed.total() > session.first_miss))
+    jax = _of_jax(session, bool(session.recording.caches))
+    if jax and not session.recording.caches:
+        return Result(jax)  # it may have called a jitted function, of JAX's
+    return Result(why_document(session.recording, everything) + jax)
 
 
 _ASK = "%why f(3.0) tells what a call would find now"
@@ -56,18 +66,32 @@ def _kept(first: int, everything: bool, nothing: str) -> Document:
     """The misses that the engine kept, from number ``first`` on."""
     entries, made = missed.since(first), missed.total() - first
     shown = kept_document(entries, made, everything)
-    if not made:
+    if not made and nothing:
         shown = document(text(nothing, role="muted"))
     earlier = text(f"{first:,} misses before that: %why --history tells those that are kept", role="muted")
     return shown + document(earlier) if first else shown
 
 
-def _unseen_jax(session: Session) -> Document:
-    """That calls of real JAX are not seen, where the user's names hold some of it."""
+def _of_jax(session: Session, asked: bool) -> Document:
+    """What real JAX traced in the last line; if that ``asked`` no cache of ours, and the user's names hold some of JAX,
+    that it traced nothing.
+    """
+    entries = jax_misses.since(session.jax.first)
+    if entries or asked:
+        return _jax_document(entries)
     names = [value for name, value in list(session.namespace.items()) if not name.startswith("_")]
     modules = [value.__name__ for value in names if isinstance(value, ModuleType)]
     uses = "jax" in [name.partition(".")[0] for name in modules] or any(map(jax_use, filter(callable, names)))
-    return document(text(_REAL_JAX, role="warning")) if uses else Document()
+    return document(text(_NO_JAX_MISS if session.jax.seen else _JAX_UNSEEN, role="muted")) if uses else Document()
+
+
+def _jax_document(entries: Sequence[jax_misses.JaxMiss]) -> Document:
+    """What real JAX traced, and why, in its own words."""
+    records = [
+        CacheRecord(each.number, "jax", each.name, False, each.reason, each.advice, place=each.place)
+        for each in entries
+    ]
+    return Document(tuple(miss_sections([(record, ()) for record in records], False)))
 
 
 def _would_be(session: Session, expression: str) -> Document:
@@ -78,12 +102,22 @@ def _would_be(session: Session, expression: str) -> Document:
         raise UsageError(f"%why needs a call of a jitted function, such as f(3.0), not {expression!r}")
     fun, values, named = targets.captured(session, node)
     if not hasattr(fun, "explain_cache_miss"):
-        if use := jax_use(fun):
-            raise UsageError(f"%why cannot tell about {ast.unparse(node.func)}: it is {use}. {_REAL_JAX}")
+        if jax_misses.is_jitted(fun):
+            return _of_jax_function(fun, ast.unparse(node.func))
         raise UsageError(
             f"%why needs a call of a jitted function, and {ast.unparse(node.func)} is none: write jit(f)(x)"
         )
     return answer_document(explain_cache_miss(fun, *values, **named))
+
+
+def _of_jax_function(fun: Any, called: str) -> Document:
+    """What is known of a function that JAX jitted: why it was traced so far."""
+    entries = jax_misses.of(fun)
+    said = f"whether JAX would trace this call of {called}: it tells when the call is made; %why after that says why"
+    unknown = Row("unknown", (line(("muted", said)),))
+    if not entries:
+        return document(unknown, text(f"JAX has not traced {called} while it was watched", role="muted"))
+    return document(unknown) + _jax_document(entries)
 
 
 def run_nan(session: Session, args: Arguments) -> Result:
@@ -184,7 +218,8 @@ COMMANDS = (
         "Why the last line was traced or compiled again: what differs from the nearest earlier call, by argument.\n\n"
         "It says too what that cost and what to change. What was found in a cache is counted. "
         "Misses are kept by the engine, so that nothing need have been watched. "
-        "With a call such as f(x), what that call would find now.",
+        "With a call such as f(x), what that call would find now. Of functions that the real JAX jitted it says why "
+        "JAX traced them, as JAX explains it.",
         "%why",
         run_why,
         group="watch",

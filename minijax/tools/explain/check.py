@@ -9,7 +9,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from minijax.tools.documents.words import plural, seconds_text, shortened
 from minijax.tools.explain import check_examples
 from minijax.tools.explain.rules import primitive_named, short_path
 from minijax.tools.recording import preview
+from minijax.tools.session import real_jax
 from minijax.tools.session.specs import expression_text
 from minijax.tools.usage import UsageError
 
@@ -49,11 +50,13 @@ def custom_function(session: Session, text: str) -> tuple[CustomFunction, tuple[
     fun = session.lookup(first)
     for part in rest:
         fun = getattr(fun, part, None)
-    if not isinstance(fun, CustomFunction):
+    if not isinstance(real_jax.counterpart(fun), CustomFunction):
         return None
+    args, kwargs = ((), {}) if inner is None else _evaluated(session, inner)
+    watched, args, kwargs = session.watchable("check", text.strip(), fun, args, kwargs)
+    fun = cast(CustomFunction, watched)
     if inner is None:
         return fun, _ordinary_arguments(fun, name)
-    args, kwargs = _evaluated(session, inner)
     try:
         args = fun._resolve(args, kwargs)
         static = fun._static(args)

@@ -33,6 +33,7 @@ from minijax.tools.documents.document import (
     line,
 )
 from minijax.tools.documents.words import plural
+from minijax.tools.session import real_jax
 from minijax.tools.session.source import parse_expression
 from minijax.tools.usage import UsageError, did_you_mean
 
@@ -80,7 +81,7 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
     """
     __tracebackhide__ = True
     text = text.strip()
-    value = session.lookup(text)
+    value = real_jax.counterpart(session.lookup(text))
     if isinstance(value, Primitive):
         return value
     known = primitives(session)
@@ -93,7 +94,7 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
     if text.isidentifier() and not session.has(text):
         hint = did_you_mean(text.removesuffix("_p"), names)
         raise UsageError(f"there is no primitive {text}.{hint} %rules lists all")
-    value = session.evaluate(parse_expression(command, text, "a primitive"), {})
+    value = real_jax.counterpart(session.evaluate(parse_expression(command, text, "a primitive"), {}))
     if isinstance(value, Primitive):
         return value
     if callable(value):

@@ -31,6 +31,15 @@ def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: d
         raise UsageError(f"%{command} sees what minijax computes, and cannot watch {title}: {error}") from None
 
 
+def counterpart(x: Any) -> Any:
+    """What minijax has in place of ``x``, if that is JAX's; else ``x``."""
+    if not jax_use(x):
+        return x
+    from minijax.interop import watch
+
+    return watch.counterpart(x)
+
+
 def answer(result: Result, programs: list[Watched]) -> Result:
     """What a command gave for programs of JAX's: with a line on how they were watched, its value JAX's again."""
     from minijax.interop import watch

@@ -17,6 +17,7 @@ import numpy as np
 from minijax.core import missed
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
+from minijax.interop.jax_misses import Watching
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Document, Highlighter, Printout, document, line, text
@@ -123,6 +124,8 @@ class Session:
         self.unwatched = False
         # the number of the first miss of a cache that the last input could have made (see ``core.missed``)
         self.first_miss = missed.total()
+        # the same of real JAX, which tells of its misses while it is watched
+        self.jax = Watching()
         # the input that an exception ended last, if nothing has been recorded since
         self.failed: FailedInput | None = None
         self.inputs: list[str] = [""]
@@ -308,7 +311,7 @@ class Session:
         # ``from __future__ import`` counts for the rest of the session, as at Python's own prompt
         self._flags |= source.future_flags(statements)
         self.first_miss = missed.total()
-        with recorder:
+        with self.jax, recorder:
             if statements is not None:
                 exec(statements, self.namespace)
             value = NOTHING if expression is None else eval(expression, self.namespace)
@@ -354,6 +357,7 @@ class Session:
             self.restore()  # after an interrupt
         if result.recording is not None:
             self.remember(result.recording)
+            self.jax.skip()
         return result
 
     def run_inner(self, code: str) -> Outcome:
