@@ -8,7 +8,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"minijax", "minijax.r
 
 import gc
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if gc.isenabled():
     # What modules make while they are imported is kept: to look for garbage among it took a tenth of the time.
@@ -22,7 +22,10 @@ if gc.isenabled():
             gc.unfreeze()
         gc.enable()
 
-from minijax import custom_derivatives, debug, distributed, lax, nn, numpy, random, tree, tree_util
+if TYPE_CHECKING:  # see _LATE
+    from minijax import custom_derivatives, debug, distributed, nn, random
+
+from minijax import lax, numpy, tree, tree_util
 from minijax.api import (
     block_until_ready,
     device_get,
@@ -145,10 +148,14 @@ def unload_ipython_extension(ipython: Any) -> None:
 
 # Modules that few programs use: each is imported when it is asked for.
 _LATE = (
+    "custom_derivatives",
+    "debug",
+    "distributed",
     "flatten_util",
     "image",
     "interop",
     "monitoring",
+    "nn",
     "ops",
     "random",
     "scipy",

@@ -5,7 +5,6 @@ The names are known without jax; ``interop.names``, which imports it, is asked w
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.util
@@ -31,6 +30,8 @@ def borrowing(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable
         if name.startswith("_"):  # Python and its tools ask every module for these
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         if name not in names_of(module):
+            import difflib  # 2 ms, and only mistakes need it
+
             near = difflib.get_close_matches(name, {*namespace, *names_of(module)}, _MOST_NEAR)
             instead = f" Did you mean {' or '.join(near)}?" if near else ""
             raise AttributeError(
