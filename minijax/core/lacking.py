@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,10 +70,25 @@ def public_names() -> dict[str, tuple[str, ...]]:
 
 def _module(whole: str) -> ModuleType:
     """Our module ``whole`` if there is a file of it, else one that borrows all of JAX's (``scipy.stats.norm``)."""
-    parent = sys.modules[whole.rpartition(".")[0]]
-    if hasattr(parent, "__path__") and importlib.util.find_spec(whole) is not None:
-        return importlib.import_module(whole)
+    if whole in sys.modules:
+        return sys.modules[whole]
+    return importlib.import_module(whole) if _has_file(whole) else _made(whole)
+
+
+def make_modules_below(package: str) -> None:
+    """Make the modules below ``package`` that JAX has and that are no files here: they can be imported then."""
+    for module in public_names():
+        whole = f"minijax.{module}"
+        if whole.startswith(f"{package}.") and not _has_file(whole):
+            _made(whole)
+
+
+def _has_file(whole: str) -> bool:
+    path = Path(__file__).parents[1].joinpath(*whole.split(".")[1:])
+    return path.with_suffix(".py").exists() or path.is_dir()
+
+
+def _made(whole: str) -> ModuleType:
     made = ModuleType(whole, "Borrowed from JAX, name by name.")
     vars(made)["__getattr__"], vars(made)["__dir__"] = borrowing(vars(made))
-    vars(parent)[whole.rpartition(".")[2]] = made
     return sys.modules.setdefault(whole, made)

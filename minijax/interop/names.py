@@ -19,6 +19,7 @@ from minijax.core.array import Array
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.borrowed import borrowed
+from minijax.interop.exported import to_jax
 from minijax.interop.functions import from_jax
 from minijax.interop.values import from_jax_value, jax_module, to_jax_value
 from minijax.numpy.types import ScalarMeta
@@ -137,12 +138,47 @@ def _for_jax(x: Any) -> Any:
 
 
 def _function_for_jax(fun: types.FunctionType) -> Any:
-    """A public function of ours (``lax.add``, for a reduction) as JAX's of that name."""
+    """A public function of ours (``lax.add``, for a reduction) as JAX's of that name; the user's as one of JAX's."""
     if not errors.is_user_file(fun.__code__.co_filename):
         for module in (lax, numpy):
             if getattr(module, fun.__name__, None) is fun:
                 return getattr(jax_module(module.__name__.removeprefix(f"{PACKAGE}.")), fun.__name__)
-    return fun
+    cells = [cell for cell in fun.__closure__ or () if _is_set(cell) and _has_tracers(cell.cell_contents)]
+    if cells:  # JAX is to trace them as well: a Partial's arguments are leaves
+        return jax_module("tree_util").Partial(to_jax(_rebound(fun, cells)), *[cell.cell_contents for cell in cells])
+    return _exported(fun)
+
+
+def _is_set(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _has_tracers(x: Any) -> bool:
+    leaves = jax_module("tree_util").tree_leaves(x, is_leaf=lambda leaf: isinstance(leaf, Tracer))
+    return any(isinstance(leaf, Tracer) for leaf in leaves)
+
+
+def _rebound(fun: types.FunctionType, cells: list[types.CellType]) -> Callable[..., Any]:
+    """``fun`` with what it closes over in ``cells`` as its first arguments."""
+
+    def rebound(*args: Any, **kwargs: Any) -> Any:
+        made = {id(cell): types.CellType(x) for cell, x in zip(cells, args, strict=False)}
+        closure = tuple([made.get(id(cell), cell) for cell in fun.__closure__ or ()])
+        copy = types.FunctionType(fun.__code__, fun.__globals__, fun.__name__, fun.__defaults__, closure)
+        copy.__kwdefaults__ = fun.__kwdefaults__
+        return copy(*args[len(cells) :], **kwargs)
+
+    return functools.update_wrapper(rebound, fun, ("__name__", "__qualname__", "__module__"), ())
+
+
+@functools.lru_cache(maxsize=128)
+def _exported(fun: types.FunctionType) -> Any:
+    """The same function of JAX's each time: it keeps what JAX traced. Rules may call it after the borrowed call."""
+    return to_jax(fun)
 
 
 def _made_here(out: Any, module: str) -> Any:

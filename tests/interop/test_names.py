@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as rnp
+import jax.scipy.sparse.linalg
 import numpy as np
 import pytest
 
@@ -52,6 +53,8 @@ def test_names_are_known_without_jax() -> None:
         import sys
         import minijax.numpy as jnp
         import minijax.interop, minijax.scipy.special, minijax.nn.initializers, minijax.random, minijax.lax.linalg
+        import minijax.scipy.stats.norm as norm, minijax.scipy.sparse.linalg
+        assert norm is minijax.scipy.stats.norm and "logpdf" in dir(norm)
         assert {"unique", "sin", "fft"} <= set(dir(jnp)) and "cholesky" in dir(minijax.lax.linalg)
         for name, near in (("sinn", "sin or sinh"), ("uniqe", "unique"), ("xyzzy", "")):
             try:
@@ -118,6 +121,19 @@ def test_what_must_know_values_says_so_where_they_are_not() -> None:
     with pytest.raises(jax.errors.ConcretizationTypeError, match="size"):
         mj.jit(jnp.unique)(jnp.asarray(X))
     assert mj.jit(lambda x: jnp.unique(x, size=3))(jnp.asarray(X)).shape == (3,)
+
+
+def test_functions_of_the_users_may_close_over_what_is_differentiated() -> None:
+    def ours(scale: Any) -> Any:
+        return mj.scipy.sparse.linalg.cg(lambda x: jnp.asarray(SQUARE) @ x * scale, jnp.asarray(X[:2]))[0].sum()
+
+    def theirs(scale: Any) -> Any:
+        return jax.scipy.sparse.linalg.cg(lambda x: SQUARE @ x * scale, X[:2])[0].sum()
+
+    np.testing.assert_allclose(mj.grad(ours)(2.0), jax.grad(theirs)(2.0), rtol=1e-5)
+    np.testing.assert_allclose(mj.jit(ours)(2.0), theirs(2.0), rtol=1e-5)
+    found = mj.scipy.optimize.minimize(lambda x: jnp.sum((x - 1.0) ** 2), jnp.zeros(2), method="BFGS")
+    np.testing.assert_allclose(found.x, np.ones(2), atol=1e-4)
 
 
 def test_indexers_functions_of_functions_and_classes() -> None:
