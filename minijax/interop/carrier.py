@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax import errors, tree_util
+from minijax import errors
 from minijax.interop.functions import from_jax, originals
 from minijax.interop.libraries import (
     JAX,
@@ -44,7 +44,6 @@ from minijax.interop.libraries import (
 from minijax.interop.lines import foreign_folders
 from minijax.interop.uses import jax_use
 from minijax.pytree import nodes as pytree_nodes
-from minijax.pytree.core import kinds
 
 # Set on the type object of a class that a ``class`` statement made.
 _HEAP_TYPE = 1 << 9
@@ -403,7 +402,6 @@ class Carrier:
             return x
         values = {name: self(value) for name, value in vars(x).items()}
         if carried is cls and all(values[name] is value for name, value in vars(x).items()):
-            self._make_known(cls)
             return x
         try:
             made = object.__new__(carried)
@@ -414,7 +412,6 @@ class Carrier:
 
     def _node(self, x: Any, cls: type) -> Any:
         """An instance of a third party's pytree class with the arrays in it carried over."""
-        self._make_known(cls)
         children, structure = jax_flatten(x)
         return jax_unflatten(structure, [self(child) for child in children])
 
@@ -522,7 +519,6 @@ class Carrier:
                 base = next(each for each in (*cls.__mro__, type(cls)) if computes_with_jax(each.__module__))
                 raise Unmapped(f"{cls.__qualname__} is a class that {called(base)} makes, which is kept whole")
             if not any(jax_use(base) for base in cls.__mro__):
-                self._make_known(cls)
                 return cls
         if type(cls) not in (type, abc.ABCMeta) or ("__slots__" in vars(cls) and not hasattr(cls, "_fields")):
             if not self.imports:
@@ -565,11 +561,6 @@ class Carrier:
             return _as_instance(node.unflatten(aux, children), made)
 
         return flatten, unflatten
-
-    def _make_known(self, cls: type) -> None:
-        """A class that is used as it is is a pytree for minijax too, if it is one for JAX."""
-        if self.imports and kinds[cls] is None and (node := self.source.node(cls)) is not None:
-            tree_util.register_pytree_node(cls, node.flatten, node.unflatten)
 
 
 def _empty(cls: type, bases: tuple[type, ...]) -> Any:

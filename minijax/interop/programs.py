@@ -110,12 +110,19 @@ class Importing:
 
 
 def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
-    """Our program for a ``ClosedJaxpr`` of JAX's, or an open one without constvars, called ``name`` or as JAX does."""
-    opened, values = (theirs.jaxpr, theirs.consts) if hasattr(theirs, "consts") else (theirs, [])
+    """Our program for a ``ClosedJaxpr`` of JAX's, called ``name`` or as JAX does; of an open one, closed.
+
+    What an open one takes as constants are the leading inputs.
+    """
     program = Importing()
-    program.consts = list(map(from_jax_value, values))
-    program.constvars = list(map(program.variable, opened.constvars))
-    invars = list(map(program.variable, opened.invars))
+    if hasattr(theirs, "consts"):
+        opened = theirs.jaxpr
+        program.constvars = list(map(program.variable, opened.constvars))
+        program.consts = list(map(from_jax_value, theirs.consts))
+        invars = list(map(program.variable, opened.invars))
+    else:
+        opened = theirs
+        invars = list(map(program.variable, [*opened.constvars, *opened.invars]))
     eqns = [ours for eqn in opened.eqns for ours in program.equations(eqn)]
     outs = list(map(program.atom, opened.outvars))
     called = name or getattr(opened.debug_info, "func_name", "")
@@ -146,9 +153,8 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
 
 def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
     """A jaxpr among the params of JAX's, as ours has it there: open or closed as JAX's is."""
-    if hasattr(theirs, "consts"):
-        return import_once(theirs)
-    return import_once(theirs).jaxpr
+    ours = import_once(theirs)
+    return ours if hasattr(theirs, "consts") else ours.jaxpr
 
 
 @functools.cache

@@ -2,7 +2,8 @@
 
 The meaning is that of ``jax.tree_util`` (https://docs.jax.dev/en/latest/pytrees.html); this is a
 pure Python implementation of it. A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or
-an instance of a registered class; only the exact type counts, never a base class. Anything else is a leaf.
+an instance of a registered class; only the exact type counts, never a base class. Anything else is a leaf. A class
+that is registered with JAX alone counts as registered, once JAX is loaded.
 
 How it is made fast. Most containers hold nothing but leaves, and programs flatten the same few kinds of them
 over and over. The types of a container's children, ``tuple(map(type, children))``, therefore lead through a
@@ -286,13 +287,15 @@ class _Kinds(dict[type, "Node | None"]):
             self.clear()
             self.update(_registered)
         kind = _registered.get(cls)
-        if kind is None and issubclass(cls, tuple) and hasattr(cls, "_fields"):
-            kind = NAMEDTUPLE
+        if kind is None:
+            kind = NAMEDTUPLE if issubclass(cls, tuple) and hasattr(cls, "_fields") else _adopt(cls)
         self[cls] = kind
         return kind
 
 
 _registered: dict[type, Node] = {tuple: TUPLE, list: LIST, dict: DICT, _NoneType: NONE}
+# The classes among them that only JAX was told of: models of Equinox, states of Flax.
+_adopted: set[type] = set()
 kinds = _Kinds(_registered)
 NONE_DEF = make_treedef(_NoneType, None, ())
 EMPTY_DICT_DEF = make_treedef(dict, (), ())
@@ -466,12 +469,35 @@ TUPLE.run, LIST.run, DICT.run, NONE.run = _flatten_tuple, _flatten_list, _flatte
 NAMEDTUPLE.run = _flatten_other
 
 
+def _adopt(cls: type) -> Node | None:
+    """The kind of a class that is registered with JAX, if that is loaded: what is a node there is one here."""
+    theirs: Any = sys.modules.get("jax.tree_util")
+    if not hasattr(theirs, "default_registry") or not theirs.is_tree_node(cls):
+        return None
+    registry, leaf = theirs.default_registry, theirs.tree_structure(0)
+
+    def unflatten(aux: Any, children: Any) -> Any:
+        made = type(leaf).from_node_data_and_children(registry, (cls, aux), [leaf] * len(children))
+        return made.unflatten(children)
+
+    node = Node(cls.__name__, theirs.flatten_one_level, unflatten, theirs.flatten_one_level_with_keys)
+    node.run = _flatten_other
+    with _intern_lock:
+        if cls not in _registered:
+            _registered[cls] = node
+            _adopted.add(cls)
+            for follow in _followers:
+                follow(cls, node)
+    return _registered[cls]
+
+
 def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
     """Makes instances of ``nodetype`` nodes; ``what`` is what the error calls it when they are already."""
     if not isinstance(nodetype, type):
         raise TypeError(f"Only a class can be registered as a pytree node, got {nodetype!r}.")
     with _intern_lock:
-        if nodetype in _registered:
+        is_new = nodetype not in _registered
+        if not is_new and nodetype not in _adopted:
             raise ValueError(f"Duplicate custom {what} type registration for {nodetype}.")
         node.run = _flatten_other
         _registered[nodetype] = node
@@ -479,7 +505,8 @@ def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
         # The fast tables may know the class as a leaf.
         for table in (_tuple_table, _list_table, _dict_table, _known):
             table.clear()
-        for follow in _followers:
+        _adopted.discard(nodetype)
+        for follow in _followers if is_new else ():
             follow(nodetype, node)
 
 
