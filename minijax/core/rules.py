@@ -6,6 +6,7 @@ each other, so the matrix primitive x interpreter can be shown.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -43,12 +44,49 @@ class RuleTable(dict):  # type: ignore[type-arg]
         return f"{text}{why}\n  {primitive.name} was defined at {primitive.defined_at}\n  {self.remedy}"
 
 
+class DerivedRule:
+    """A rule that is derived from one of another library's, which is what to show of it.
+
+    Attributes:
+      library: the other library's name.
+      find: gives that library's rule, a function, or None if it has no such rule (using this one then says so).
+    """
+
+    def __init__(self, library: str, find: Callable[[], Rule | None]) -> None:
+        self.library = library
+        self.find = find
+
+    @property
+    def lacking(self) -> str:
+        """Why it is no rule: the library has none; '' if it has one."""
+        return "" if self.find() is not None else f"{self.library} has no such rule"
+
+    @property
+    def said(self) -> str:
+        """What is said of it where its name is shown."""
+        return self.lacking or f"borrowed from {self.library}"
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        raise NotImplementedError
+
+
+def shown_rule(rule: Any) -> Any:
+    """The function to show for ``rule``: what a partial application applies, what a derived rule is derived from."""
+    while True:
+        if isinstance(rule, functools.partial):
+            rule = rule.func
+        elif isinstance(rule, DerivedRule) and not rule.lacking:
+            rule = rule.find()
+        else:
+            return rule
+
+
 def bad_result(table: RuleTable, primitive: Any, result: Any, expected: str, error: Exception) -> Exception:
     """``error``, which taking the result of a rule apart raised, in words for the author of the rule.
 
     ``expected`` is what the rule must return.
     """
-    rule = table.get(primitive)
+    rule = shown_rule(table.get(primitive))
     code = getattr(rule, "__code__", None)
     at = "" if code is None else f"\n  the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"
     text = f"The {table.name} rule of '{primitive.name}' must return {expected}, but returned {result!r}: {error}"

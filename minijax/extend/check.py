@@ -126,7 +126,8 @@ class Subject:
         self.keys = {i: get_aval(x).dtype.impl for i, x in enumerate(examples) if is_key(get_aval(x).dtype)}
         self.tables = columns()
         # the types of operands are those of the params' jaxprs: they can neither be widened nor cut
-        self.fixed = not primitive.keeps_signatures or any(True for _ in subjaxprs(params))
+        holds_programs = not primitive.keeps_signatures and not primitive.borrowed_from
+        self.fixed = holds_programs or any(True for _ in subjaxprs(params))
         # error text of a missing rule -> the check that reported it
         self.missing: dict[str, str] = {}
 

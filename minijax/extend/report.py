@@ -10,7 +10,7 @@ import numpy as np
 from minijax.core.avals import dtype_name
 from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Rule
+from minijax.core.rules import DerivedRule, Rule, shown_rule
 from minijax.lowering.foreign import AuthorsRule
 
 PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
@@ -130,11 +130,13 @@ def value_text(x: Any) -> str:
 
 
 def rule_text(rule: Rule | None) -> str:
-    """``sin_jvp at file.py:12``: where the author finds it."""
+    """``sin_jvp at file.py:12``: where the author finds it; ``borrowed from JAX`` if it is derived from JAX's."""
     if isinstance(rule, AuthorsRule):
         rule = rule.example
     if rule is None:
         return ""
-    code = getattr(rule, "__code__", None)
-    name = getattr(rule, "__name__", type(rule).__name__)
-    return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code is not None else name
+    shown = shown_rule(rule)
+    code = getattr(shown, "__code__", None)
+    name = getattr(shown, "__name__", type(shown).__name__)
+    place = f"{name} at {code.co_filename}:{code.co_firstlineno}" if code is not None else name
+    return f"{place}, {rule.said}" if isinstance(rule, DerivedRule) else place

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.rules import Rule, RuleTable
+from minijax.core.rules import DerivedRule, Rule, RuleTable
 
 # Tables of which one entry is enough: the interpreter takes either.
 EITHER = {"numpy": "evaluate", "vmap (axis)": "vmap"}
@@ -49,6 +49,8 @@ def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
     """What ``tables``, those of one interpreter, say of ``primitive``."""
     for table in tables:
         rule = table.get(primitive)
+        if isinstance(rule, DerivedRule) and rule.lacking:
+            return Cell(NONE, rule.lacking)
         if rule is not None:
             return Cell(YES, rule=rule)
     reasons = [table.holes[primitive] for table in tables if primitive in table.holes]
@@ -60,7 +62,10 @@ def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
 
 
 class RuleMatrix:
-    """``rows[primitive][interpreter]`` is a ``Cell``; ``str`` of it is a table, with the reasons below."""
+    """``rows[primitive][interpreter]`` is a ``Cell``; ``str`` of it is a table, with the reasons below.
+
+    Of a borrowed primitive it names the library that the rules come from.
+    """
 
     def __init__(self, primitives: Iterable[Primitive]) -> None:
         tables = columns()
@@ -81,7 +86,7 @@ class RuleMatrix:
                 if c.status == NONE:
                     marks.append(f"- [{notes.setdefault(c.reason, len(notes) + 1)}]")
                 else:
-                    marks.append({YES: "yes", DEFAULT: "", MISSING: "MISSING"}[c.status])
+                    marks.append({YES: p.borrowed_from or "yes", DEFAULT: "", MISSING: "MISSING"}[c.status])
             lines.append([p.name, *marks])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = ["  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip() for line in lines]

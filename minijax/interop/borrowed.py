@@ -8,6 +8,7 @@ stands for the equation whose rule it is, and what it does is ascribed to that o
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Sequence
@@ -18,10 +19,17 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.lists import partition
 from minijax.core.primitive import abstract_rules, impl_rules
-from minijax.core.rules import Rule
+from minijax.core.rules import DerivedRule, Rule
 from minijax.core.structural import UndefinedPrimal, Zero, zero_of
 from minijax.core.trace import state
-from minijax.interop.origins import abstract_rule, batching_rule, jvp_rule, lowering_rule, transpose_rule
+from minijax.interop.origins import (
+    abstract_rule,
+    batching_rule,
+    jvp_rule,
+    lowering_rule,
+    made_at,
+    transpose_rule,
+)
 from minijax.interop.programs import import_closed, import_once, set_borrowing
 from minijax.interop.signature import Axes, JaxCall, primitive_call
 from minijax.interop.values import aval_of, jax_module, spec_of
@@ -52,6 +60,11 @@ class BorrowedPrimitive(AxisPrimitive):
         super().__init__(theirs.name, theirs.multiple_results)
         self.theirs = theirs
         self.calls: dict[Any, JaxCall] = {}
+
+    @property
+    def defined_at(self) -> str:
+        """Where JAX, or the third party, made it."""
+        return made_at(self.theirs) or super().defined_at
 
     def call(self, avals: Sequence[Any], params: dict[str, Any]) -> JaxCall:
         """The call on operands of types ``avals``, with all that was derived for it; the same for the same types."""
@@ -133,16 +146,34 @@ def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ rules
 
 
-class DerivedRule:
-    """A rule of a borrowed primitive's: ``derive`` applied to it, shown as ``theirs``, which finds JAX's rule."""
+class BorrowedRule(DerivedRule):
+    """A rule of a borrowed primitive's: ``derive`` applied to it. ``find`` finds JAX's rule for JAX's primitive."""
 
-    def __init__(self, primitive: BorrowedPrimitive, derive: Rule, theirs: Callable[[Any], Any]) -> None:
+    def __init__(self, primitive: BorrowedPrimitive, derive: Rule, find: Callable[[Any], Any]) -> None:
+        super().__init__(primitive.borrowed_from, functools.partial(find, primitive.theirs))
         self.primitive = primitive
         self.derive = derive
-        self.theirs = theirs
 
     def __call__(self, /, *args: Any, **params: Any) -> Any:
-        return self.derive(self.primitive, *args, **params)
+        try:
+            return self.derive(self.primitive, *args, **params)
+        except Exception as error:
+            explain(error, self.primitive, self.find())
+            raise
+
+
+def explain(error: Exception, primitive: BorrowedPrimitive, rule: Any) -> None:
+    """Have ``error``, which a rule of JAX's raised, say whose it is; what JAX adds about its own stack is dropped."""
+    notes = getattr(error, "__notes__", [])
+    if any("is borrowed from JAX" in note for note in notes):
+        return
+    code = getattr(rule, "__code__", None)
+    where = f"; the rule is {code.co_qualname} at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    where = "; JAX has no such rule for it" if rule is None else where
+    # JAX's notes are of its own stack, which is not shown
+    error.__notes__ = [note for note in notes if "JAX_TRACEBACK" not in note and note.strip("-")]
+    error.add_note(f"{primitive.name} is borrowed from JAX (defined at {primitive.defined_at}){where}")
+    error.__cause__, error.__suppress_context__ = None, True
 
 
 _borrowed: dict[Any, BorrowedPrimitive] = {}
@@ -153,13 +184,13 @@ def borrowed(theirs: Any) -> BorrowedPrimitive:
     found = _borrowed.get(theirs)
     if found is None:
         found = _borrowed[theirs] = BorrowedPrimitive(theirs)
-        abstract_rules[found] = DerivedRule(found, borrowed_abstract, abstract_rule)
-        impl_rules[found] = DerivedRule(found, borrowed_impl, lowering_rule)
-        lowering_rules[found] = DerivedRule(found, borrowed_lower, lowering_rule)
+        abstract_rules[found] = BorrowedRule(found, borrowed_abstract, abstract_rule)
+        impl_rules[found] = BorrowedRule(found, borrowed_impl, lowering_rule)
+        lowering_rules[found] = BorrowedRule(found, borrowed_lower, lowering_rule)
         lowers_keys.add(found)
-        jvp_rules[found] = DerivedRule(found, borrowed_jvp, jvp_rule)
-        transpose_rules[found] = DerivedRule(found, borrowed_transpose, transpose_rule)
-        axis_rules[found] = DerivedRule(found, borrowed_batch, batching_rule)
+        jvp_rules[found] = BorrowedRule(found, borrowed_jvp, jvp_rule)
+        transpose_rules[found] = BorrowedRule(found, borrowed_transpose, transpose_rule)
+        axis_rules[found] = BorrowedRule(found, borrowed_batch, batching_rule)
         axis_users[found] = found.names_axes
     return found
 

@@ -243,6 +243,8 @@ class Minijax(Library):
 
 
 def _authors(p: Primitive) -> PrimitivePart | None:
+    if p.borrowed_from:
+        raise Unmapped(f"{p.name}: a primitive that is borrowed from {p.borrowed_from}")
     if not errors.is_user_file(p.defined_at.rpartition(":")[0]):
         raise Unmapped(f"{p.name}: a primitive of minijax's own")
     tables: dict[tuple[str, str], Any] = {

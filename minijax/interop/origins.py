@@ -8,6 +8,8 @@ operand); what they wrap, or are applied to, was written for the primitive.
 from __future__ import annotations
 
 import functools
+import linecache
+import re
 import sys
 from collections.abc import Iterator
 from types import FunctionType
@@ -23,7 +25,9 @@ def jvp_rule(primitive: Any) -> Any:
 
 def transpose_rule(primitive: Any) -> Any:
     """JAX's rule of reverse mode."""
-    return telling(jax_module("interpreters.ad").primitive_transposes.get(primitive))
+    ad = jax_module("interpreters.ad")
+    fancy = getattr(sys.modules.get("jax._src.interpreters.ad"), "fancy_transposes", {})
+    return telling(ad.primitive_transposes.get(primitive) or fancy.get(primitive))
 
 
 def batching_rule(primitive: Any) -> Any:
@@ -43,6 +47,22 @@ def lowering_rule(primitive: Any) -> Any:
     tables = [platforms.get("cpu", {}), getattr(mlir, "_lowerings", {}), *platforms.values()]
     entries = [table[primitive] for table in tables if primitive in table]
     return telling(getattr(entries[0], "rule", entries[0])) if entries else None
+
+
+@functools.lru_cache(1024)
+def made_at(primitive: Any) -> str:
+    """``file.py:12``, where a module binds a name to ``primitive``; that of one of its rules if none does."""
+    finders = (abstract_rule, lowering_rule, batching_rule, jvp_rule)
+    rules = [rule for rule in (find(primitive) for find in finders) if rule is not None]
+    usual = [name for name, module in [*sys.modules.items()] if vars(module).get(f"{primitive.name}_p") is primitive]
+    for module in dict.fromkeys([*usual, *[rule.__module__ for rule in rules]]):
+        names = [name for name, value in vars(sys.modules[module]).items() if value is primitive]
+        file = getattr(sys.modules[module], "__file__", None)
+        for number, text in enumerate(linecache.getlines(file) if names and file else (), 1):
+            if re.match(rf"({'|'.join(names)})\b[^=\n]*=", text):
+                return f"{file}:{number}"
+    codes = [rule.__code__ for rule in rules]
+    return f"{codes[0].co_filename}:{codes[0].co_firstlineno}" if codes else ""
 
 
 def telling(rule: Any) -> Any:

@@ -6,7 +6,6 @@ Everything is read out of the rule tables when it is shown, so a primitive made 
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import linecache
 import os
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from minijax import errors
 from minijax.core.primitive import Primitive, abstract_rules
-from minijax.core.rules import Rule
+from minijax.core.rules import DerivedRule, Rule, shown_rule
 from minijax.extend.rules import DEFAULT, MISSING, NONE, YES, Cell, RuleMatrix, known_primitives
 from minijax.lowering.foreign import AuthorsRule
 from minijax.tools.documents.document import (
@@ -40,14 +39,23 @@ from minijax.tools.usage import UsageError, did_you_mean
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
+# what has a rule that is derived from another library's
+BORROWED = "borrowed"
 # status -> its mark in the matrix
 MARKS: dict[str, Segment] = {
     YES: ("good", "●"),
+    BORROWED: ("good", "○"),
     DEFAULT: ("muted", "·"),
     NONE: ("muted", "–"),
     MISSING: ("error", "✗"),
 }
-_MEANINGS = {YES: "has a rule", DEFAULT: "needs none", NONE: "none, for a reason", MISSING: "missing"}
+_MEANINGS = {
+    YES: "has a rule",
+    BORROWED: "borrowed from JAX",
+    DEFAULT: "needs none",
+    NONE: "none, for a reason",
+    MISSING: "missing",
+}
 # interpreter -> its heading on narrower pages; those that are not listed are cut
 SHORT = {
     "evaluate": ("eval", "E"),
@@ -134,11 +142,11 @@ def _matrix_lines(made: RuleMatrix, width: int) -> Iterator[Line]:
     for p, row in made.rows.items():
         cells: list[Segment] = [("primitive", p.name), ("", " " * (first + 1 - len(gap) - len(p.name)))]
         for name, head in zip(made.columns, heads, strict=True):
-            role, mark = MARKS[row[name].status]
+            role, mark = MARKS[_shown_status(p, row[name])]
             left = (len(head) - 1) // 2
             cells += [("", gap + " " * left), (role, mark), ("", " " * (len(head) - left - 1))]
         yield tuple(cells)
-    seen = {c.status for row in made.rows.values() for c in row.values()}
+    seen = {_shown_status(p, c) for p, row in made.rows.items() for c in row.values()}
     legend = [(MARKS[status], meaning) for status, meaning in _MEANINGS.items() if status in seen]
     out: list[Segment] = [("muted", f"{plural(len(made.rows), 'primitive')}   ")]
     for each, meaning in legend:
@@ -147,6 +155,10 @@ def _matrix_lines(made: RuleMatrix, width: int) -> Iterator[Line]:
     if heads != made.columns:
         pairs = [f"{head}:{name}" for head, name in zip(heads, made.columns, strict=True) if head != name]
         yield line(("muted", "  ".join(pairs)))
+
+
+def _shown_status(primitive: Primitive, cell: Cell) -> str:
+    return BORROWED if cell.status == YES and primitive.borrowed_from else cell.status
 
 
 def holes(rows: Iterable[Primitive]) -> Document:
@@ -209,6 +221,8 @@ def _rule(name: str, cell: Cell, full: bool) -> Iterator[Block]:
         return
     fun, place = located(cell.rule)
     head = line(mark, " ", ("heading", name), "  ", ("function", fun))
+    if isinstance(cell.rule, DerivedRule):
+        head = line(*head, ("muted", f"  {cell.rule.said}"))
     if place is None:
         yield Text((line(*head, ("muted", "  (compiled, no Python source)")),))
         return
@@ -237,10 +251,7 @@ def located(rule: Rule | None) -> tuple[str, tuple[str, int] | None]:
     """What a rule is called, and its file and line if it is written in Python."""
     if isinstance(rule, AuthorsRule):
         rule = rule.example
-    fun: Any = rule
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    fun = inspect.unwrap(fun)
+    fun: Any = inspect.unwrap(shown_rule(rule))
     fun = getattr(fun, "__func__", fun)
     code = getattr(fun, "__code__", None)
     if code is None and not isinstance(fun, type) and not inspect.isbuiltin(fun):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import linecache
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from types import CodeType
 from typing import Any
 
 from minijax import errors
+from minijax.core.rules import DerivedRule, shown_rule
 from minijax.core.trace import state
 from minijax.tools.recording.copy import printed
 from minijax.tools.recording.records import SourceRecord
@@ -84,13 +84,13 @@ class Sources:
     def rule(self, rule: Callable[..., Any]) -> tuple[str, str, int]:
         """The name, file and first line of a rule, as far as it has them; its source is wanted.
 
-        A rule that ``f`` made is called ``f.rule``.
+        A rule that ``f`` made is called ``f.rule``; one that is derived from JAX's, as JAX's, and that it is borrowed.
         """
-        while isinstance(rule, functools.partial):
-            rule = rule.func
-        rule = inspect.unwrap(rule)
-        name = printed(getattr(rule, "__qualname__", type(rule).__name__)).replace(".<locals>.", ".")
-        code = getattr(rule, "__code__", None)
+        shown = inspect.unwrap(shown_rule(rule))
+        name = printed(getattr(shown, "__qualname__", type(shown).__name__)).replace(".<locals>.", ".")
+        if isinstance(rule, DerivedRule):
+            name = f"{name} ({rule.said})"
+        code = getattr(shown, "__code__", None)
         if not isinstance(code, CodeType):
             return name, "", 0
         if id(code) not in self.rules:
