@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.repl.test_batch import repl
+from tests.tools.lines import real_jax
 
 FIELDS = {"format", "number", "input", "value", "shown", "printed", "error", "panels"}
 
@@ -67,3 +68,12 @@ def test_odd_values():
 @pytest.mark.parametrize("given", ["", "\n\n", "# nothing"])
 def test_nothing_in_nothing_out(given: str):
     assert objects(given=given) == ([], 0)
+
+
+def test_programs_of_real_jax_are_watched():
+    lines = real_jax.GOOD
+    found, _ = objects(given="".join(f"{line}\n" for line, _ in lines))
+    assert len(found) == len(lines)
+    wrong = [(each["input"], said) for each, (_, expected) in zip(found, lines, strict=True) for said in expected
+             if said not in " ".join(each["shown"].split())]
+    assert not wrong

@@ -233,9 +233,11 @@ def test_results_are_jaxs_again_and_nothing_of_the_users_is_changed(session: Ses
 
 def test_a_program_of_other_precision_is_refused(session: Session) -> None:
     with jax.enable_x64(True):
-        assert "%jaxpr sees what minijax computes, and cannot watch g(2.0): JAX computes with 64 bits" in shown(
-            session, "%jaxpr g(2.0)"
-        )
+        text = shown(session, "%jaxpr g(2.0)")
+        assert "%jaxpr sees what minijax computes, and cannot watch g(2.0): JAX computes with 64 bits" in text
+        assert 'Write minijax.config.update("jax_enable_x64", True).' in text
+        with minijax.enable_x64(True):
+            assert "a:f64[]" in shown(session, "%jaxpr g(2.0)")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,26 @@
 """Command lines for every row of the table, good and bad, with what each must say in every front end.
 
 Each area's lines stand in a file of their own, which has the name of the commands' module of that area; those of
-``rules`` and ``compare`` are in ``programs``, those of ``panels`` in ``recording``.
+``rules`` and ``compare`` are in ``programs``, those of ``panels`` in ``recording``. Programs of the real JAX are an
+area of their own.
 """
 
 from __future__ import annotations
 
-from tests.tools.lines import compile, explain, export, live, programs, recording, run, session, step, tour, transform
+from tests.tools.lines import (
+    compile,
+    explain,
+    export,
+    live,
+    programs,
+    real_jax,
+    recording,
+    run,
+    session,
+    step,
+    tour,
+    transform,
+)
 
 # What every session has run before: names the lines below use.
 SETUP = (
@@ -29,6 +43,7 @@ AREAS = {
     "recording": recording,
     "session": session,
     "run": run,
+    "real_jax": real_jax,
 }
 
 # area -> (line, texts that the output must hold), in the order in which one session runs them
