@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import minijax
-from minijax.interop import from_jax
-from tests.ecosystem.beside_jax import COMPILED, EAGER, assert_near, expected, program
-from tests.ecosystem.programs import ALL, NOT_YET, PROGRAMS
+from minijax.interop import from_jax, replacing_jax
+from minijax.tools import Recording, record
+from minijax.tools.recording.records import BindRecord
+from tests.ecosystem.beside_jax import COMPILED, EAGER, assert_leaves_near, assert_near, expected, program
+from tests.ecosystem.programs import ALL, NOT_YET, PROGRAMS, REPLACED
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -22,22 +28,64 @@ def named(name: str) -> object:
 
 @pytest.mark.parametrize("name", list(map(named, ALL)))
 def test_value_gradient_and_batch_are_jaxs(name: str) -> None:
-    """Evaluated operation by operation, and compiled."""
+    """Evaluated operation by operation, and compiled; a recording of it has the lines of the program."""
     fun, wanted = program(name), expected(name)
     example, mine = fun.example, from_jax(fun)
     arguments = example.arguments()
-    assert_near(mine(*arguments), wanted.value, EAGER)
+    value, recording = record(mine, *arguments)
+    assert_near(value, wanted.value, EAGER)
     if not example.whole:
         assert_near(minijax.jit(mine)(*arguments), wanted.value, COMPILED)
     if example.grad is not None:
         gradient = minijax.grad(mine, example.grad)
-        assert_near(gradient(*arguments), wanted.grad, EAGER)
+        found, recording = record(gradient, *arguments)
+        assert_near(found, wanted.grad, EAGER)
         assert_near(minijax.jit(gradient)(*arguments), wanted.grad, COMPILED)
     if example.batch is not None:
         batch, axes = example.batched()
         mapped = minijax.vmap(mine, axes)
         assert_near(mapped(*batch), wanted.vmap, EAGER)
         assert_near(minijax.jit(mapped)(*batch), wanted.vmap, COMPILED)
+    assert places(recording) & lines_of(fun)
+
+
+def places(recording: Recording) -> set[str]:
+    """The lines that the recorded operations are ascribed to."""
+
+    def of(nodes: Any) -> Iterator[str]:
+        for node in nodes:
+            if isinstance(node, BindRecord):
+                yield node.place.partition(" (")[0]
+            yield from of(getattr(node, "children", ()))
+
+    return set(of(recording.tree))
+
+
+def lines_of(fun: Any) -> set[str]:
+    """The lines of the file of ``fun``, from where its decorators begin to where it ends."""
+    lines, first = inspect.getsourcelines(fun)
+    return {f"{fun.__code__.co_filename}:{first + i}" for i in range(len(lines))}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_program_of_replaced_libraries_is_jaxs(name: str) -> None:
+    program(name)  # or skip
+    wanted, fun = expected(name), getattr(replaced(name.split(".")[0]), name.split(".")[1])
+    example = fun.example
+    leaves = minijax.tree.leaves(fun(*example.arguments()))
+    assert all(isinstance(leaf, minijax.Array) or callable(leaf) for leaf in leaves)
+    assert_leaves_near(leaves, wanted.value, EAGER)
+    if example.grad is not None:
+        gradient = minijax.jit(minijax.grad(fun, example.grad))(*example.arguments())
+        assert_leaves_near(minijax.tree.leaves(gradient), wanted.grad, EAGER)
+
+
+def replaced(file: str) -> ModuleType:
+    """The module of programs, on minijax: code that belongs to no module may replace what it imports."""
+    names: dict[str, Any] = {}
+    with replacing_jax():
+        exec(f"from tests.ecosystem.programs import {file}", names)
+    return names[file]
 
 
 @pytest.mark.parametrize("file", PROGRAMS)

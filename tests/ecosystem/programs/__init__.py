@@ -50,20 +50,32 @@ PROGRAMS = {
 ALL = tuple(f"{file}.{name}" for file, names in PROGRAMS.items() for name in names)
 
 # What is not JAX's yet, and why.
+_TREES = "trees that JAX alone knows are no arguments of minijax's transformations yet"
+_CALLBACK = "a third party's primitive whose lowering calls Python is not taken over yet"
 NOT_YET = {
-    "decisions.ott_sinkhorn": "a program among the params of a borrowed primitive has constants",
-    "equinox.mlp": "pytrees that JAX alone knows are no arguments of minijax's transformations yet",
-    "equinox.conv_net": "pytrees that JAX alone knows are no arguments of minijax's transformations yet",
-    "equinox.gru": "pytrees that JAX alone knows are no arguments of minijax's transformations yet",
-    "flax.nnx_model": "pytrees that JAX alone knows are no arguments of minijax's transformations yet",
-    "jaxopt.lbfgs": "a borrowed rule is not derived yet",
-    "jaxopt.projected_gradient": "a borrowed rule is not derived yet",
-    "kidger.ode": "callbacks are borrowed",
-    "kidger.sde": "its lowering holds a sharding constraint",
-    "kidger.linear_solve": "a borrowed rule is not derived yet",
-    "kidger.root": "a borrowed rule is not derived yet",
-    "kidger.least_squares": "a borrowed rule is not derived yet",
-    "kidger.conjugate_gradients": "a borrowed rule is not derived yet",
-    "pure.linear_algebra": "a borrowed rule is not derived yet",
-    "pure.decompositions": "a borrowed rule is not derived yet",
+    **dict.fromkeys(("equinox.mlp", "equinox.conv_net", "equinox.gru", "flax.nnx_model"), _TREES),
+    **dict.fromkeys(("kidger.linear_solve", "kidger.root", "kidger.least_squares"), _CALLBACK),
+    **dict.fromkeys(("kidger.conjugate_gradients", "decisions.ott_sinkhorn"), _CALLBACK),
+    "kidger.ode": "a batching rule of a third party's gives results without a batch, which are given one",
+    "kidger.sde": "a lowering of JAX's says where keys lie",
 }
+
+# What runs, value and gradient, where its libraries have been replaced: their import statements mean minijax.
+REPLACED = (
+    "distributions.mixture",
+    "distributions.flow",
+    "equinox.mlp",
+    "equinox.filtered_gradient",
+    "equinox.conv_net",
+    "equinox.gru",
+    "optax.adam",
+    "optax.adamw_with_schedule",
+    "optax.lbfgs",
+    "probability.gaussian_process",
+    "probability.numpyro_density",
+    "probability.numpyro_hmc",
+    "probability.blackjax_nuts",
+    "pure.random_draws",
+    "pure.custom_rules",
+    "pure.nested_transformations",
+)
