@@ -9,6 +9,7 @@ import numpy as np
 from minijax.backend import fastcall, pjrt
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array
+from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
 from minijax.ops.call import to_buffer
 from minijax.ops.sharded import ShardedArray, placed
@@ -36,10 +37,10 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """The arrays of ``x`` as NumPy arrays; leaves that are none (numbers, tracers) as they are."""
+    """The arrays of ``x`` as NumPy arrays; leaves that are none (numbers, tracers, random keys) as they are."""
 
     def get(leaf: Any) -> Any:
-        if isinstance(leaf, Tracer) or not hasattr(leaf, "__array__"):
+        if isinstance(leaf, Tracer) or not hasattr(leaf, "__array__") or is_key(getattr(leaf, "dtype", None)):
             return leaf
         return np.asarray(leaf)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from minijax import errors
 from minijax.core import observe
+from minijax.core.keys import is_key
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, raise_dead, state
 
@@ -54,6 +55,8 @@ class Primitive:
     multiple_results: bool = False
     # False for primitives with subjaxprs: a table of signatures would keep them, and their constants, alive.
     keeps_signatures: bool = True
+    # True for those of ours that compute with numbers, which random keys are not: see ``ops.declare``.
+    refuses_keys: bool = False
     # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
     effectful: bool = False
     # The library whose primitive this one stands for, and whose rules its rules are derived from: see interop.borrowed.
@@ -184,6 +187,8 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
     except TypeError:  # a parameter has no hash
         keeps = False
     # not within the handlers: what the rule raises has nothing to do with the look-up
+    if primitive.refuses_keys:
+        _check_no_keys(primitive, avals)
     out = abstract_rules[primitive](*avals, **params)
     if out is None:
         expected = "a list of ShapedArrays" if primitive.multiple_results else "a ShapedArray"
@@ -193,6 +198,17 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
             primitive.signatures.clear()
         primitive.signatures[key] = out
     return out
+
+
+def _check_no_keys(primitive: Primitive, avals: tuple[Any, ...]) -> None:
+    """TypeError if one of the operands is an array of random keys."""
+    for i, aval in enumerate(avals):
+        if is_key(aval.dtype):
+            where = f" at position {i}" if len(avals) > 1 else ""
+            raise TypeError(
+                f"{primitive.name} does not accept dtype {aval.dtype.name}{where}: random keys are rearranged and "
+                "compared, nothing else. Compute with their words, random.key_data(keys), if that is meant."
+            )
 
 
 def _definition_site() -> tuple[CodeType, int]:

@@ -22,7 +22,7 @@ from minijax.core.named import Frozen
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.core.trace import Tracer
 from minijax.interop.borrowed import borrowed
-from minijax.interop.values import from_jax_value, jax_module, to_jax_value
+from minijax.interop.values import dtype_of, from_jax_value, jax_module, spec_of, to_jax_value
 from minijax.interpreters import ad, batching
 from minijax.lowering.foreign import AuthorsRule
 from minijax.lowering.lower import lowering_rules
@@ -213,7 +213,7 @@ class Minijax(Library):
         if isinstance(x, Array):
             return ValuePart(to_jax_value(x))
         if isinstance(x, root.ShapeDtypeStruct):
-            return ValuePart(jax_module().ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(x.weak_type)))
+            return ValuePart(spec_of(x))
         if isinstance(x, JitFunction):
             options = {name: getattr(x, name) for name in _JIT_OPTIONS if getattr(x, name)}
             return CallPart("jit", x.fun, options)
@@ -297,8 +297,8 @@ class Jax(Library):
             except NotImplementedError as error:
                 raise Unmapped(str(error)) from None
         if isinstance(x, jax.ShapeDtypeStruct):
-            weak = bool(getattr(x, "weak_type", False))
-            return ValuePart(sys.modules["minijax"].ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak))  # type: ignore[attr-defined]
+            weak, dtype = bool(getattr(x, "weak_type", False)), dtype_of(x.dtype)
+            return ValuePart(sys.modules["minijax"].ShapeDtypeStruct(x.shape, dtype, weak_type=weak))  # type: ignore[attr-defined]
         if isinstance(x, jax_module("extend.core").Primitive):
             return ValuePart(borrowed(x))
         # functools.wraps copies what a jitted function remembers onto functions made of it

@@ -16,12 +16,13 @@ import numpy as np
 
 from minijax import errors, lax, numpy
 from minijax.core.array import Array
+from minijax.core.keys import is_key
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.borrowed import borrowed
 from minijax.interop.exported import to_jax
 from minijax.interop.functions import from_jax
-from minijax.interop.values import from_jax_value, jax_module, to_jax_value
+from minijax.interop.values import dtype_of_jax, from_jax_value, jax_module, spec_of, to_jax_value
 from minijax.numpy.types import ScalarMeta
 
 PACKAGE, THEIRS = "minijax", "jax"
@@ -130,8 +131,10 @@ def _for_jax(x: Any) -> Any:
         return type(x)(map(_for_jax, x))
     if isinstance(x, ScalarMeta):
         return x.dtype
+    if is_key(x):
+        return dtype_of_jax(x)
     if isinstance(x, ShapeDtypeStruct):
-        return jax_module().ShapeDtypeStruct(x.shape, x.dtype)
+        return spec_of(x)
     if isinstance(x, enum.Enum) and type(x) is getattr(lax, type(x).__name__, None):
         return getattr(jax_module("lax"), type(x).__name__)[x.name]
     return _function_for_jax(x) if isinstance(x, types.FunctionType) else x

@@ -32,6 +32,7 @@ from minijax.core.array import (
     not_an_array,
     uncommitted,
 )
+from minijax.core.keys import is_key
 from minijax.core.primitive import MAX_SIGNATURES, Primitive, abstract_eval, impl_rules
 from minijax.core.rules import Rule, RuleTable
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
@@ -241,6 +242,8 @@ def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
 def _extremes(x: Any) -> str:
     """``f32[3]: from -1.0 to 1.0``; the type alone of what can no longer be read."""
     kind = get_aval(x).str_short()
+    if is_key(get_aval(x).dtype):
+        return kind
     try:
         value = np.asarray(as_array(x)._value())
     except RuntimeError:  # it was donated

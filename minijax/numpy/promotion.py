@@ -139,6 +139,8 @@ def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> Litera
 
     An integer that ``dtype`` cannot hold is taken modulo its range: what a user gives as an operand is checked before.
     """
+    if is_key(dtype):
+        raise ValueError(f"Cannot convert_element_type from {dtype_name(get_aval(value).dtype)} to {dtype_name(dtype)}")
     found = np.asarray(value)
     # an integer beyond 64 bits is an array of objects, which converts by its own rules
     converted = found.astype(dtype) if found.dtype.kind == "O" else convert_numpy(found, dtype)

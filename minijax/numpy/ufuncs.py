@@ -16,6 +16,7 @@ from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, as_array, check_int, scalar_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import is_key
 from minijax.numpy.promotion import (
     BOOL,
     SCALARS,
@@ -44,7 +45,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     else None.
     """
     kind = type(value)
-    if aval.dtype == dtypes.float0:
+    if aval.dtype == dtypes.float0 or is_key(aval.dtype):
         return None
     own = scalar_aval(kind)
     if kind is int:

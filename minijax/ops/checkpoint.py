@@ -50,7 +50,9 @@ def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
     return name_p.bind(primals[0], name=name), tangents[0]
 
 
-name_p = declare("name", abstract=same_aval, numpy=unchanged, lower=operand_lower, jvp=_name_jvp)
+name_p = declare(
+    "name", abstract=same_aval, numpy=unchanged, lower=operand_lower, jvp=_name_jvp, takes_keys=True
+)
 transpose_rules.holes[name_p] = "tangents carry no name"
 
 
@@ -84,6 +86,7 @@ declare(
     lower=_barrier_lower,
     batch=lambda args, dims: (optimization_barrier_p.bind(*args), dims),
     jvp=_barrier_jvp,
+    takes_keys=True,
 )
 
 

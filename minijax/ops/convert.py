@@ -131,6 +131,7 @@ convert_element_type_p = declare(
     lower=_convert_lower,
     transpose=_convert_transpose,
     jvp=_convert_jvp,
+    takes_keys=True,
 )
 
 
@@ -312,6 +313,7 @@ declare(
     numpy=unchanged,
     lower=operand_lower,
     transpose=lambda ct, x: [copy_p.bind(ct)],
+    takes_keys=True,
 )
 
 

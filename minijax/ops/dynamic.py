@@ -171,6 +171,7 @@ dynamic_slice_p = declare(
     lower=_dynamic_slice_lower,
     batch=_dynamic_slice_batch,
     jvp=_dynamic_slice_jvp,
+    takes_keys=True,
 )
 transpose_rules[dynamic_slice_p] = _dynamic_slice_transpose
 transpose_rules.holes.pop(dynamic_slice_p)
@@ -263,6 +264,7 @@ dynamic_update_slice_p = declare(
     lower=_dynamic_update_slice_lower,
     batch=_dynamic_update_slice_batch,
     jvp=_dynamic_update_slice_jvp,
+    takes_keys=True,
 )
 transpose_rules[dynamic_update_slice_p] = _dynamic_update_slice_transpose
 transpose_rules.holes.pop(dynamic_update_slice_p)

@@ -50,7 +50,13 @@ def _wrap_batch(args: Sequence[Any], dims: Sequence[int], *, impl: PRNGImpl) -> 
 
 
 declare(
-    random_wrap_p, abstract=_wrap_abstract, numpy=_wrap_numpy, lower=operand_lower, batch=_wrap_batch, derivative=ZERO
+    random_wrap_p,
+    abstract=_wrap_abstract,
+    numpy=_wrap_numpy,
+    lower=operand_lower,
+    batch=_wrap_batch,
+    derivative=ZERO,
+    takes_keys=True,
 )
 
 
@@ -81,6 +87,7 @@ declare(
     lower=operand_lower,
     batch=axis_stays(random_unwrap_p),
     derivative=ZERO,
+    takes_keys=True,
 )
 
 # -------------------------------------------------------------------------------- comparing keys

@@ -240,6 +240,7 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
     p = _declare(name, _named, _reduce_abstract, reduction_batch, reduction_lower, transpose)
     # with names it is refused by abstract evaluation, which comes first
     numpy_rules[p] = reduction_numpy
+    p.refuses_keys = True
     return p
 
 
@@ -576,6 +577,7 @@ reduce_scatter_p = _declare(
     reduce_scatter_lower,
     reduce_scatter_transpose,
 )
+reduce_scatter_p.refuses_keys = True
 
 
 # ------------------------------------------------------------------------------------------------ all_to_all

@@ -168,6 +168,7 @@ declare(
     lower=_select_lower,
     batch=_select_batch,
     jvp=_select_jvp,
+    takes_keys=True,
 )
 transpose_rules[select_n_p] = _select_transpose
 transpose_rules.holes.pop(select_n_p)

@@ -422,6 +422,7 @@ declare(
     lower=_squeeze_lower,
     batch=_squeeze_batch,
     transpose=_squeeze_transpose,
+    takes_keys=True,
 )
 
 
@@ -541,6 +542,7 @@ rev_p = declare(
     lower=_rev_lower,
     batch=_rev_batch,
     transpose=_rev_transpose,
+    takes_keys=True,
 )
 
 

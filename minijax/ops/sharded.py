@@ -14,6 +14,7 @@ import numpy as np
 from minijax.backend import pjrt
 from minijax.core.array import Array, CommittedArray, as_array, device_array
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import is_key, keys_of
 from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer
 from minijax.ops.call import to_buffer
@@ -97,10 +98,11 @@ class ShardedArray(Array):
     def _gather(self) -> np.ndarray:
         parts = pjrt.shards(self.pieces)
         if self.layout.axis is None:
-            return pjrt.to_numpy(parts[0])
-        value = np.stack([pjrt.to_numpy(part) for part in parts], self.layout.axis)
-        value.flags.writeable = False
-        return value
+            value = pjrt.to_numpy(parts[0])
+        else:
+            value = np.stack([pjrt.to_numpy(part) for part in parts], self.layout.axis)
+            value.flags.writeable = False
+        return keys_of(value, self.aval.dtype) if is_key(self.aval.dtype) else value
 
     @property
     def on_host(self) -> bool:
@@ -184,7 +186,8 @@ def place_shards(x: Any, axis: int | None, devices: Sequence[Any], inner: Shaped
     """
     if isinstance(x, ShardedArray) and repeat == 1 and x.layout == (tuple(devices), axis):
         return x.pieces
-    value = np.asarray(x._value() if isinstance(x, Array) and x.on_host else x)
+    known = isinstance(x, Array) and (x.on_host or is_key(x.aval.dtype))
+    value = np.asarray(x._value() if known else x)
     count = sum(map(pjrt.is_local, devices))
     if axis is None:
         return pjrt.put_shards([value] * count, devices, aval=inner, owned=True)

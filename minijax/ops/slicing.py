@@ -419,6 +419,7 @@ concatenate_p = declare(
     lower=_concatenate_lower,
     batch=_concatenate_batch,
     transpose=_concatenate_transpose,
+    takes_keys=True,
 )
 
 
@@ -490,6 +491,7 @@ split_p = declare(
     batch=_split_batch,
     transpose=_split_transpose,
     multiple_results=True,
+    takes_keys=True,
 )
 
 
@@ -550,6 +552,7 @@ stack_p = declare(
     lower=_stack_lower,
     batch=_stack_batch,
     transpose=_stack_transpose,
+    takes_keys=True,
 )
 
 
@@ -607,6 +610,7 @@ declare(
     lower=_unstack_lower,
     batch=_unstack_batch,
     transpose=_unstack_transpose,
+    takes_keys=True,
 )
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
+import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -181,3 +185,160 @@ def test_same_keys(name: str) -> None:
     if equations.calls == expected_equations.calls and "empty2" not in str(reference):
         assert str(closed) == str(without_sharding(reference, plain=True))
     assert str(parse_jaxpr(str(closed), consts=closed.consts)) == str(closed)
+
+
+# Expressions of keys ``ks`` of shape (3,), a key ``k`` and one ``r`` of another kind, with the same repr in both.
+ANSWERS = """
+k
+ks
+str(ks)
+ks.reshape(3, 1)
+[*ks]
+r
+ks.dtype, ks.dtype.name, ks.dtype.itemsize, ks.dtype == k.dtype, k.dtype == r.dtype, hash(k.dtype) == hash(ks.dtype)
+str(ks.aval), repr(ks.aval), ks.aval.str_short(True), ns.typeof(k)
+ks.shape, ks.size, ks.ndim, ks.nbytes, ks.itemsize, len(ks)
+pickle.loads(pickle.dumps(ks)), pickle.loads(pickle.dumps(ks)).dtype == ks.dtype
+copy.copy(k), copy.deepcopy(ks), k.copy()
+copy.deepcopy(ks.dtype) == ks.dtype, pickle.loads(pickle.dumps(ks.dtype)) == ks.dtype
+k.devices(), k.device, k.block_until_ready(), k.is_deleted(), k.committed, k in [k]
+ks == ks, ks != ks, ks == ks[1], ks[0] == k
+format(k)
+isinstance(k, ns.Array)
+ns.numpy.issubdtype(k.dtype, ns.dtypes.prng_key), ns.numpy.issubdtype(k.dtype, ns.dtypes.extended)
+ns.numpy.issubdtype(k.dtype, np.generic), ns.numpy.issubdtype(k.dtype, np.integer)
+ns.numpy.issubdtype(np.float32, ns.dtypes.prng_key), ns.numpy.issubdtype(k.dtype, k.dtype)
+ns.numpy.issubdtype(ns.dtypes.prng_key, ns.dtypes.extended), ns.numpy.issubdtype(r.dtype, k.dtype)
+ns.numpy.result_type(k), ns.numpy.result_type(ks, k), ns.numpy.isscalar(k)
+ns.numpy.ndim(k), ns.numpy.shape(ks), ns.numpy.size(ks)
+ns.random.key_data(ks), ns.random.key_impl(ks), ns.random.key_impl(r)
+[ns.random.wrap_key_data(ns.random.key_data(r), **given) for given in ({"impl": "rbg"}, {"dtype": r.dtype})]
+ns.random.key_data(np.arange(2, dtype="uint32")), ns.random.key_impl(np.arange(2, dtype="uint32"))
+ns.tree.leaves({"a": k}), ns.tree.structure({"a": k}), ns.tree.map(lambda x: x.shape, {"a": ks})
+ns.device_put(ks, ns.devices()[0]), ns.device_get(ks), ns.device_put(ks, ns.devices()[1])[1:].devices()
+ns.jit(lambda k: k[0])(ns.device_put(ks, ns.devices()[1])).devices()
+ns.eval_shape(lambda k: k[0], ks), ns.ShapeDtypeStruct((3,), k.dtype)
+ns.grad(lambda k: 1.0, allow_int=True)(k).dtype, ns.vjp(lambda x, k: x * 2.0, 1.0, k)[1](1.0)[1].dtype
+[f(k) for f in 3 * [ns.jit(lambda k: k)]], [f(k, np.float32(1)) for f in 3 * [ns.jit(lambda k, x: (k, x))]]
+[f(donated(k)) for f in 2 * [ns.jit(lambda k: k, donate_argnums=0)]]
+ns.jit(lambda: ks[1])(), ns.jit(lambda: ns.random.wrap_key_data(LARGE)[5000])()
+[ns.jit(lambda k: k[0]).lower(given).compile()(ks) for given in (ks, ns.ShapeDtypeStruct((3,), k.dtype))]
+ns.pmap(lambda k: (k, ns.random.key_data(k), ns.lax.ppermute(k, "i", [(0, 1)])), "i")(ks[:2])
+ns.lax.optimization_barrier(k), ns.ad_checkpoint.checkpoint_name(k, "name")
+"""
+
+
+class Both:
+    """A name of each library as an expression finds it, and what the expressions of ``ANSWERS`` and ``REFUSED`` use."""
+
+    def __init__(self, ns: Any) -> None:
+        importlib.import_module(f"{ns.__name__}.ad_checkpoint")
+        ks = keys(ns)
+        r = ns.random.wrap_key_data(ns.numpy.arange(4, dtype="uint32"), impl="rbg")
+        self.names = {"ns": ns, "ks": ks, "k": ks[0], "r": r, "np": np, "pickle": pickle, "copy": copy, "WORDS": WORDS}
+        self.names |= {"LARGE": ns.numpy.arange(40_000, dtype="uint32").reshape(-1, 2), "donated": ns.jit(lambda k: k)}
+
+    def __call__(self, expression: str) -> Any:
+        return eval(expression, self.names)
+
+
+BOTH: dict[Any, Both] = {}
+
+
+def evaluated(ns: Any, expression: str) -> Any:
+    if ns not in BOTH:
+        BOTH[ns] = Both(ns)
+    return BOTH[ns](expression)
+
+
+@pytest.mark.parametrize("expression", ANSWERS.strip().splitlines())
+def test_same_answers(expression: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # jax.pmap
+        assert repr(evaluated(subject, expression)) == repr(evaluated(oracle, expression))
+
+
+# Expressions that are refused by both, and words that both say: "" where JAX's say nothing of the matter, None where
+# its error is of a kind of no use (an abstract method, an assertion, XLA's verifier).
+REFUSED = {
+    "len(k)": "len() of unsized object",
+    "[*k]": "iteration over a 0-d",
+    "bool(k)": "key array cannot be converted to boolean.",
+    "int(k)": "",
+    "float(k)": "",
+    "complex(k)": "",
+    "k.__index__()": None,
+    "k.item()": None,
+    "k.tolist()": None,
+    "k.sum()": None,
+    "k.astype('float32')": None,
+    "ks.view('uint32')": None,
+    "np.asarray(k)": "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(",
+    "np.array(ks)": "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(",
+    "np.dtype(k.dtype)": "Cannot interpret 'key<fry>' as a data type",
+    "np.zeros(3, k.dtype)": "Cannot interpret 'key<fry>' as a data type",
+    "hash(k)": "unhashable type",
+    "format(k, '.2f')": "unsupported format string passed to",
+    "ks + 1": "add does not accept dtypes key<fry>, int32.",
+    "1 + ks": "add does not accept dtypes int32, key<fry>.",
+    "ks + ks": "add does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are subtypes of",
+    "-ks": "neg does not accept dtype key<fry>. Accepted dtypes are subtypes of",
+    "abs(k)": "abs does not accept dtype key<fry>. Accepted dtypes are subtypes of",
+    "ks == 1": "equal does not accept dtypes key<fry>, int32.",
+    "ks == r": "equal does not accept dtypes key<fry>, key<rbg>.",
+    "k < k": "lt does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are subtypes of",
+    "k ** 2": "",
+    "ks.at[0].add(k)": "",
+    "ns.numpy.sin(k)": "",
+    "ns.numpy.sum(ks)": "",
+    "ns.numpy.add(k, k)": "add does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are",
+    "ns.numpy.pad(ks, 1)": "Cannot convert_element_type from int32 to key<fry>",
+    "ns.numpy.sort(ks)": "",
+    "ns.numpy.argsort(ks)": "",
+    "ns.numpy.where(True, k, r)": "> is not a valid dtype for JAX type promotion.",
+    "ns.numpy.full((2,), k, r.dtype)": None,
+    "ns.lax.add(k, k)": "add does not accept dtype key<fry> at position 0. Accepted dtypes at position 0 are",
+    "ns.lax.sort(ks)": "",
+    "ns.lax.sort((ns.numpy.arange(3), ks), num_keys=1)": None,
+    "ns.lax.pad(ks, k, [(1, 1, 0)])": None,
+    "ns.lax.convert_element_type(k, np.uint32)": "Cannot convert_element_type from key<fry> to uint32",
+    "ns.lax.convert_element_type(1, k.dtype)": "Cannot convert_element_type from int32 to key<fry>",
+    "ns.lax.bitcast_convert_type(k, np.uint32)": None,
+    "ns.lax.clamp(k, k, k)": "clamp does not accept dtype key<fry> at position 0",
+    "ns.lax.reduce_max(ks, (0,))": None,
+    "ns.lax.argmax(ks, 0, np.int32)": None,
+    "ns.lax.cumsum(ks)": "",
+    "ns.lax.dot(ks, ks)": None,
+    "ns.lax.select(k, k, k)": None,
+    "ns.vmap(lambda k: ns.lax.psum(k, 'i'), axis_name='i')(ks)": "",
+    "ns.vmap(lambda k: ns.lax.pmax(k, 'i'), axis_name='i')(ks)": None,
+    "ns.grad(lambda k: 1.0)(k)": "grad requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+    "np.inexact), but got key<fry>.",
+    "ns.jvp(lambda x, k: x, (1.0, k), (1.0, k))": "primal and tangent arguments to ",
+    "ns.jit(lambda k: 1, static_argnums=0)(k)": "",
+    "ns.random.wrap_key_data(ns.numpy.zeros((3, 3), 'uint32'))": "JAX encountered invalid PRNG key data: expected "
+    "key_data.shape to end with (2,); got shape=(3, 3)",
+    "ns.random.wrap_key_data(ns.numpy.zeros((3, 2), 'int32'))": "JAX encountered invalid PRNG key data: expected "
+    "key_data.dtype = uint32; got dtype=int32",
+    "ns.random.wrap_key_data(np.uint32(3))": "JAX encountered invalid PRNG key data: expected key_data.ndim >= 1; got",
+    "ns.random.wrap_key_data(k)": "JAX encountered invalid PRNG key data",
+    "ns.random.wrap_key_data(WORDS, impl='foo')": 'unrecognized PRNG implementation "foo". Did you mean one of: ',
+    "ns.random.wrap_key_data(WORDS, impl=3)": "unrecognized type <class 'int'> for specifying PRNG implementation.",
+    "ns.random.wrap_key_data(WORDS, impl='rbg', dtype=r.dtype)": "Cannot specify both `impl` and `dtype` arguments to",
+    "ns.random.key_data('key')": "",
+    "ns.lax.scan(lambda c, x: (ns.random.key_data(c), x), k, ks)": "",
+    "ns.lax.cond(True, lambda: k, lambda: ns.random.key_data(k))": "",
+}
+
+
+@pytest.mark.parametrize("expression", REFUSED)
+def test_same_refusals(expression: str) -> None:
+    """Refused by both: with the same kind of error, unless None stands there, and in JAX's words where they help."""
+    words = REFUSED[expression]
+    with pytest.raises(Exception) as theirs:
+        evaluated(oracle, expression)
+    with pytest.raises((TypeError, ValueError)) as ours:
+        evaluated(subject, expression)
+    if words is not None:
+        assert isinstance(ours.value, (type(theirs.value), TypeError))
+        assert words in str(theirs.value) and words in str(ours.value)

@@ -18,8 +18,10 @@ from minijax.api.custom_derivatives import CustomFunction
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.stand_ins import ShapeDtypeStruct
+from minijax.core.structural import random_wrap_p
 from minijax.core.trace import Tracer
 from minijax.extend.check import check_custom_rules, check_rules
 from minijax.extend.report import FAILED, PASSED, RuleOutcome, RulesReport, call_text
@@ -82,6 +84,11 @@ def _example(seed: int, x: Any) -> Any:
     return random_values(x, seed) if isinstance(x, ShapeDtypeStruct) else x
 
 
+def _plain(x: Any, aval: Any) -> Any:
+    """An operand as a NumPy array; keys as they are."""
+    return x if is_key(aval.dtype) else np.asarray(x, aval.dtype)
+
+
 def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[str, Any]]:
     """The primitive, operands and parameters of ``mul(2.0, f32[3])``, ``mul 2.0, f32[3]`` or ``mul``.
 
@@ -106,7 +113,7 @@ def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[
             aval = None
         if aval is None or isinstance(x, Tracer):
             raise UsageError(f"%check needs arrays, numbers or types as operands; operand {i} is {shortened(repr(x))}")
-        values.append(random_values(aval, i) if isinstance(x, ShapeDtypeStruct) else np.asarray(x, aval.dtype))
+        values.append(random_values(aval, i) if isinstance(x, ShapeDtypeStruct) else _plain(x, aval))
     _check_taken(primitive, values, params)
     return primitive, tuple(values), params
 
@@ -204,8 +211,11 @@ def _end(text: str, node: ast.expr) -> int:
     return len(text.encode()[: node.end_col_offset].decode())
 
 
-def random_values(aval: Any, seed: int) -> np.ndarray:
-    """Ordinary values of a type: between 0.15 and 0.85, different and in no order; small integers."""
+def random_values(aval: Any, seed: int) -> Any:
+    """Ordinary values of a type: between 0.15 and 0.85, different and in no order; small integers; keys."""
+    if is_key(aval.dtype):
+        words = aval.update(shape=(*aval.shape, *aval.dtype.impl.key_shape), dtype=np.dtype(np.uint32))
+        return random_wrap_p.bind(random_values(words, seed), impl=aval.dtype.impl)
     random = np.random.default_rng(seed)
     shape, dtype = aval.shape, aval.dtype
     if dtype == np.bool_:

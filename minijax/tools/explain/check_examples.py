@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minijax import lax
+from minijax import lax, random
 from minijax import numpy as jnp
 from minijax.api import jit, make_jaxpr
+from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
@@ -19,6 +20,7 @@ _VECTOR = np.array([0.5, -1.25, 2.0], np.float32)
 _MATRIX = np.array([[0.3, 1.7, -0.4], [0.9, -1.1, 0.6]], np.float32)
 _FLAGS = np.array([True, False, True])
 _WHOLE = np.array([3, 1, 2], np.int32)
+_WORDS = np.arange(6, dtype=np.uint32).reshape(3, 2)
 _AT = np.array([2, 0], np.int32)
 
 # primitive's name -> a program that uses it, and what it is run with
@@ -65,6 +67,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scatter-min": (lambda x, i, y: x.at[i].min(y), (_VECTOR, _AT, 3 * _VECTOR[:2])),
     "scatter-mul": (lambda x, i, y: x.at[i].multiply(y), (_VECTOR, _AT, _VECTOR[:2])),
     "slice": (lambda x: lax.slice(x, (1,), (3,)), (_VECTOR,)),
+    "random_unwrap": (lambda x: random.key_data(random.wrap_key_data(x)), (_WORDS,)),
+    "random_wrap": (lambda x: random.wrap_key_data(x), (_WORDS,)),
     "sort": (lambda x: jnp.sort(x), (_VECTOR,)),
     "split": (lambda x: lax.split(x, (1, 2)), (_VECTOR,)),
     "squeeze": (lambda x: jnp.squeeze(x), (_VECTOR[None],)),
@@ -86,12 +90,17 @@ def call_of(primitive: Primitive) -> Call | None:
     return next((call for p, call in _calls(make_jaxpr(fun)(*args), args) if p is primitive), None)
 
 
+def _plain(x: Any) -> Any:
+    """``x`` as a NumPy array; keys as they are."""
+    return x if is_key(x.dtype) else np.asarray(x)
+
+
 def _calls(closed: ClosedJaxpr, args: Sequence[Any]) -> Iterator[tuple[Primitive, Call]]:
     """What ``closed`` binds at ``args``, evaluated equation by equation; jitted functions are entered."""
     env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
     for eqn in closed.jaxpr.eqns:
-        operands = tuple(v.val if type(v) is Literal else np.asarray(env[v]) for v in eqn.invars)
+        operands = tuple(v.val if type(v) is Literal else _plain(env[v]) for v in eqn.invars)
         yield eqn.primitive, (operands, eqn.params)
         if eqn.primitive.name == "jit":
             yield from _calls(eqn.params["jaxpr"], operands)

@@ -21,7 +21,8 @@ from minijax import errors
 from minijax.api import vjp
 from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import dtypes, observe
-from minijax.core.array import as_array, get_aval
+from minijax.core.array import Array, as_array, get_aval
+from minijax.core.keys import is_key
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer, state
 from minijax.interpreters import transpose
@@ -437,15 +438,17 @@ class _JaxprWalk:
 
 def _kept(goes: np.ndarray, new: Any, old: Any) -> Any:
     """``new`` where a batched loop goes on, ``old`` where it has ended."""
-    new, old = as_array(new), np.asarray(as_array(old))
+    new, old = as_array(new), as_array(old)
     mask = goes.reshape(goes.shape + (1,) * (old.ndim - goes.ndim))
-    return as_array(np.where(mask, np.asarray(new), old))
+    return Array(np.where(mask, new._value(), old._value()), new.aval)
 
 
 def _floats(x: Any) -> np.ndarray | None:
     """The value of ``x`` as something that NumPy can look for NaNs in; None if there are none in its type."""
-    value = np.asarray(as_array(x)) if x is not None and not isinstance(x, np.ndarray) else x
-    if value is None or value.dtype.kind in "biuO" or not hasattr(value, "dtype"):
+    if x is None or is_key(getattr(x, "dtype", None)):
+        return None
+    value = x if isinstance(x, np.ndarray) else np.asarray(as_array(x))
+    if value.dtype.kind in "biuO" or not hasattr(value, "dtype"):
         return None
     if value.dtype.kind not in "fc":
         try:
@@ -472,6 +475,8 @@ def number(x: Any) -> str:
 def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, bad: Callable[..., Any] | None = None) -> Operand:
     """What is to be said of ``x``; the element is the first one that is ``bad``, or the one ``at``."""
     kind = get_aval(x).str_short()
+    if is_key(get_aval(x).dtype):
+        return Operand(name, kind, "", "", None, "", 0, 0)
     value = _floats(x)
     plain = np.asarray(as_array(x)) if x is not None else np.zeros(())
     wrong = np.zeros(plain.shape, bool) if value is None else (bad or _unfinite)(value)

@@ -15,6 +15,7 @@ import numpy as np
 
 from minijax import errors
 from minijax.core.array import Array, get_aval
+from minijax.core.keys import KeyType, PRNGImpl, is_key
 from minijax.core.structural import Zero
 from minijax.core.trace import Tracer
 from minijax.interpreters.jvp import JVPTracer
@@ -94,7 +95,8 @@ def value_text(value: Any, fetch: bool = False) -> str:
     if isinstance(value, Tracer):
         return f"{level_text(value)} {aval_text(value.aval)}"
     if isinstance(value, Array):
-        held = host_value(value, fetch) if value.aval.size <= MOST_ELEMENTS else None
+        few = value.aval.size <= MOST_ELEMENTS and not is_key(value.aval.dtype)
+        held = host_value(value, fetch) if few else None
         return aval_text(value.aval) if held is None else shortened(_elements(np.asarray(held)))
     if isinstance(value, (np.ndarray, np.generic)):
         return shortened(_elements(np.asarray(value))) if value.size <= MOST_ELEMENTS else type_text(value)
@@ -133,7 +135,7 @@ def nonfinite(value: Any) -> bool:
     if isinstance(value, Tracer):
         return any(map(nonfinite, held(value)))
     if isinstance(value, Array):
-        if value.aval.dtype.kind in "biuO" or value.nbytes > MOST_BYTES:
+        if value.aval.dtype.kind in "biukO" or value.nbytes > MOST_BYTES:
             return False
         value = host_value(value, fetch=True)
     if type(value) is np.float32 or isinstance(value, float):  # np.float64 is one too; most results are scalars
@@ -155,7 +157,7 @@ def parameter_text(value: Any) -> str:
         if len(value) > 8:
             return f"{type(value).__name__} of {len(value)}"
         return shortened("(" + ", ".join(map(value_text, value)) + ("," if len(value) == 1 else "") + ")")
-    if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype)):
+    if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype, KeyType, PRNGImpl)):
         return shortened(str(value))
     if isinstance(value, Function):
         return shortened(value.about.name)

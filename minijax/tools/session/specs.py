@@ -7,7 +7,7 @@ import operator
 import re
 from typing import Any
 
-from minijax.core import dtypes
+from minijax.core import dtypes, keys
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.tools.usage import UsageError
 
@@ -28,10 +28,13 @@ DTYPES = (
     "c128",
     "bool",
 )
-_SPEC = rf"\s*({'|'.join(DTYPES)})\[([\d\s,]*)\]\s*"
+# The types of random keys, by the names that stand for them in Python: key<fry>[3] would compare.
+KEYS = {f"key_{impl.tag}_": impl.dtype.name for impl in (keys.THREEFRY, keys.RBG, keys.UNSAFE_RBG)}
+_SPEC = rf"\s*({'|'.join((*DTYPES, *KEYS.values()))})\[([\d\s,]*)\]\s*"
 # a string, in one of Python's four kinds of quotes, or a comment
 _LITERAL_TEXT = r"""(?s:('''|\"\"\"|'|")(?:\\.|(?!\1).)*\1)|#[^\n]*"""
-_EMPTY_SPEC = rf"\b({'|'.join(DTYPES)})\[\s*\]"
+_EMPTY_SPEC = rf"\b({'|'.join((*DTYPES, *KEYS))})\[\s*\]"
+_KEY = rf"\b({'|'.join(KEYS.values())})(?=\[)"
 
 
 class SpecType:
@@ -50,7 +53,9 @@ class SpecType:
         return f"<type {self.name}; write {self.name}[3] for an array of it>"
 
 
-SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"}
+SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"} | {
+    name: SpecType(dtype) for name, dtype in KEYS.items()
+}
 # ``bool`` stays Python's own: only where a command's expression subscribes it is it a type, under this name,
 # which nothing of the user's can hide.
 BOOL = "bool the type"
@@ -78,7 +83,12 @@ def spec(text: str) -> ShapeDtypeStruct | None:
 
 
 def expression_text(text: str) -> str:
-    """``text`` with the types of scalars, ``f32[]``, in Python's grammar; strings and comments stay as they are."""
+    """``text`` with the types of scalars, ``f32[]``, and of keys, ``key<fry>[3]``, in Python's grammar.
+
+    Strings and comments stay as they are.
+    """
+    names = {dtype: name for name, dtype in KEYS.items()}
+    text = re.sub(f"{_LITERAL_TEXT}|{_KEY}", lambda m: m[0] if m[2] is None else names[m[2]], text)
     return re.sub(f"{_LITERAL_TEXT}|{_EMPTY_SPEC}", lambda m: m[0] if m[2] is None else f"{m[2]}[()]", text)
 
 

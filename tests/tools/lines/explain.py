@@ -22,6 +22,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%nan", "needs EXPR"),
     ("%nan f", "f is a function: give it arguments"),
     ("%nan jnp.sum(bool[3])", "an argument that is only a type"),
+    ("%nan minijax.random.key_data(key<fry>[3])", "needs values to run with"),
     ("%nan f(f32[3])", "needs values to run with"),
     ("%nan f(3) --grad", "no floating-point argument"),
     ("%nan f(3.0) --gard", "Did you mean --grad?"),

@@ -16,6 +16,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%rules --missing", ("transpose", "not linear")),
     ("%check neg(0.5)", ("✓ jvp", "right")),
     ("%check neg f32[2]", ("f32[2] [", "right")),
+    ("%check eq key<fry>[3], key<fry>[3]", ("eq at key<fry>[3]", "✓ lower", "right")),
+    ("%check random_wrap", ("random_wrap at u32[3,2]", "✓ vmap", "right")),
     ("%time f(3.0) --alone", ("trace", "compile", "first run", "each call", "eager", "█")),
     ("%compare f(3.0)", ("the same · 3 equations", "Array(-2.71776", "jax", "each call")),
 )
