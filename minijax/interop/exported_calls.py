@@ -275,6 +275,18 @@ def export_random_unwrap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return [jax_module("random").key_data(*operands)]
 
 
+def export_pmap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    params = eqn.params
+    mapped = jax_module().pmap(
+        named(lambda *args: tuple(eval_by_jax(params["jaxpr"], *args)), params["name"]),
+        axis_name=params["axis_name"],
+        in_axes=params["in_axes"],
+        out_axes=params["out_axes"],
+        axis_size=params["axis_size"],
+    )
+    return list(mapped(*operands))
+
+
 export_rules.update(
     {
         "jit": export_jit,
@@ -289,6 +301,7 @@ export_rules.update(
         "io_callback": export_io_callback,
         "debug_callback": export_debug_callback,
         "debug_print": export_debug_print,
+        "pmap": export_pmap,
         "random_wrap": export_random_wrap,
         "random_unwrap": export_random_unwrap,
     }

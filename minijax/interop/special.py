@@ -23,11 +23,13 @@ from minijax.interop.signature import JaxCall, equation_call
 from minijax.interop.values import aval_of, jax_module, spec_of
 from minijax.interpreters import recompute
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from minijax.ops.call import jit_p
 from minijax.ops.custom_derivatives import About, Function
 from minijax.ops.linear_solve import _LinearSolveTuple as LinearSolveTuple
 from minijax.ops.linear_solve import linear_solve_p
+from minijax.ops.pmap import bound_axes
+from minijax.ops.shape import reshape_p
 from minijax.ops.subjaxprs import hoist_consts, join_consts
 
 Equations = list[JaxprEqn] | None
@@ -147,6 +149,67 @@ class ImportedPolicy(Frozen):
         return {"SaveableType": recompute.Saveable, "RecomputeType": recompute.Recompute}.get(name, answer)
 
 
+# ------------------------------------------------------------------------------------------------ pmap
+
+
+def import_shard_map(eqn: Any, site: Site) -> Equations:
+    """What JAX makes of ``pmap``: a program for each part of its operands along one axis of devices."""
+    params = eqn.params
+    axes = dict(params["mesh"].shape)
+    specs = [*params["in_specs"], *params["out_specs"]]
+    dims = [[d for d, names in enumerate(spec) if names is not None] for spec in specs]
+    if params["check_vma"] or len(axes) != 1 or any(len(found) > 1 for found in dims):
+        raise site.refusal(
+            "shard_map divides a program among devices, which minijax does for pmap alone. Map the function by pmap."
+        )
+    ((name, size),) = axes.items()
+    with bound_axes([(name, size)]):
+        closed, consts = hoist_consts(import_once(params["jaxpr"]))
+    along = [found[0] if found else None for found in dims]
+    n = len(params["in_specs"])
+    parts, cut = _in_parts(site.invars, along[:n], size, site)
+    outs = [
+        Var(v.aval) if d is None else Var(_divided(v.aval, d, size))
+        for v, d in zip(site.outvars, along[n:], strict=True)
+    ]
+    joined = [
+        JaxprEqn(reshape_p, [part], {"new_sizes": v.aval.shape, "dimensions": None}, [v], site.source)
+        for part, v, d in zip(outs, site.outvars, along[n:], strict=True)
+        if d is not None
+    ]
+    outs = [v if d is None else part for part, v, d in zip(outs, site.outvars, along[n:], strict=True)]
+    own = {
+        "axis_name": name,
+        "axis_size": size,
+        "global_axis_size": size,
+        "in_axes": (None,) * len(consts) + tuple(along[:n]),
+        "out_axes": tuple(along[n:]),
+        "jaxpr": closed,
+        "name": closed.jaxpr.debug_name,
+        "devices": None,
+        "donated_invars": (False,) * (len(consts) + n),
+    }
+    mapped = JaxprEqn(our_primitives()["pmap"], [*map(site.program.constant, consts), *parts], own, outs, site.source)
+    return [*cut, mapped, *joined]
+
+
+def _in_parts(atoms: list[Any], along: list[Any], size: int, site: Site) -> tuple[list[Any], list[JaxprEqn]]:
+    """``atoms`` with an axis more where they are divided, and the equations that make it."""
+    parts, eqns = [], []
+    for v, d in zip(atoms, along, strict=True):
+        part = v if d is None else Var(_divided(v.aval, d, size))
+        if d is not None:
+            sizes = {"new_sizes": part.aval.shape, "dimensions": None}
+            eqns.append(JaxprEqn(reshape_p, [v], sizes, [part], site.source))
+        parts.append(part)
+    return parts, eqns
+
+
+def _divided(aval: Any, dim: int, size: int) -> Any:
+    """The type of an array cut into ``size`` parts along ``dim``."""
+    return aval.update(shape=(*aval.shape[:dim], size, aval.shape[dim] // size, *aval.shape[dim + 1 :]))
+
+
 # ------------------------------------------------------------------------------------------------ refused
 
 
@@ -158,7 +221,6 @@ def _refusing(why: str) -> Any:
 
 
 _NO_REFERENCES = "{} works on a mutable reference of JAX's, which minijax lacks. Return the new value instead."
-_NO_SHARDS = "{} divides the program among devices, which minijax does for pmap only. Map the function by minijax.pmap."
 
 
 # ------------------------------------------------------------------------------------------------ custom rules
@@ -332,7 +394,7 @@ import_rules.update(
         "custom_jvp_call": import_custom_jvp,
         "custom_vjp_call": import_custom_vjp,
         "custom_linear_solve": import_linear_solve,
-        "shard_map": _refusing(_NO_SHARDS),
+        "shard_map": import_shard_map,
     }
 )
 for _name in ("new_ref", "empty_ref", "free_ref", "freeze", "get", "swap", "addupdate", "run_state"):

@@ -14,7 +14,7 @@ import minijax as mj
 from minijax import errors
 from minijax import numpy as jnp
 from minijax.core.names import names_of
-from minijax.interop import from_jax
+from minijax.interop import from_jax, to_jax
 from minijax.interop.borrowed import BorrowedPrimitive
 from minijax.interop.params import known_params, translated
 from minijax.interop.programs import import_closed, our_primitives
@@ -185,6 +185,24 @@ def test_collectives_find_the_axes_that_minijax_names():
         mine(X)
 
 
+def test_pmap_is_taken_over_and_goes_back():
+    n = jax.local_device_count()
+    mapped = jax.pmap(
+        lambda x, y: (jax.lax.psum(x * y, "i"), x + jax.lax.axis_index("i")),
+        axis_name="i",
+        in_axes=(1, None),
+        out_axes=(None, 0),
+    )
+    x, y = np.arange(3.0 * n, dtype=np.float32).reshape(3, n), X
+    mine = from_jax(mapped)
+    assert named(mj.make_jaxpr(mine)(x, y), "pmap").params["axis_size"] == n
+    for run in (mine, mj.jit(mine), to_jax(mine), jax.jit(to_jax(from_jax(to_jax(mine))))):
+        for found, wanted in zip(run(x, y), mapped(x, y), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    gradient = jax.grad(lambda x: mapped(x, y)[1].sum())(x)
+    np.testing.assert_allclose(mj.grad(lambda x: mine(x, y)[1].sum())(x), gradient, rtol=1e-6)
+
+
 def test_linear_solves_are_ours():
     def fun(b):
         return jax.scipy.sparse.linalg.cg(lambda v: 3 * v + v[::-1], b)[0].sum()
@@ -205,7 +223,7 @@ def sharded(x):
 
 
 @pytest.mark.parametrize(
-    ("fun", "reason"), [(new_reference, "mutable reference"), (sharded, "divides the program among devices")]
+    ("fun", "reason"), [(new_reference, "mutable reference"), (sharded, "divides a program among devices")]
 )
 def test_what_cannot_be_taken_over_is_refused_with_the_reason_and_the_line(fun, reason):
     with pytest.raises(NotImplementedError, match=f"(?s){reason}.*{__file__}"):
