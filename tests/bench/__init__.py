@@ -2,6 +2,7 @@
 
 - ``libraries``: the libraries measured, each behind JAX's names;
 - ``workloads``: the table of rows, every workload written once over such a namespace;
+- ``importing``: rows about functions that were written for JAX;
 - ``startup``: rows measured on fresh processes;
 - ``measure``: clocks, the interleaved comparison, verdicts;
 - ``__main__``: the command line and the printed table.

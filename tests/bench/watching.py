@@ -71,7 +71,7 @@ WORK: dict[str, tuple[str, Prepare]] = {
 
 
 @dataclass(frozen=True)
-class _AgainstItself:
+class AgainstItself:
     """A workload of minijax in two ways: ``samplers`` gives what measures each once, and what to say of them."""
 
     key: str
@@ -101,7 +101,7 @@ class _AgainstItself:
 
 
 @dataclass(frozen=True)
-class Watched(_AgainstItself):
+class Watched(AgainstItself):
     """A workload with a recorder of this level watching, against the same unwatched."""
 
     level: str
@@ -128,7 +128,7 @@ class Watched(_AgainstItself):
 
 
 @dataclass(frozen=True)
-class Unwatched(_AgainstItself):
+class Unwatched(AgainstItself):
     """A workload that nobody watches, against an engine without the seam."""
 
     work: str
