@@ -466,8 +466,10 @@ class Carrier:
                     self.failed[name] = str(error)
             if name in self.failed and name not in scope:
                 reason = reason or f"it names {name}: {self.failed[name]}"
-        if reason and self.imports:
-            return self.whole_function(fun, reason)
+        if self.imports:
+            reason = reason or self._unmapped_path(fun)
+            if reason:
+                return self.whole_function(fun, reason)
         for cell, old in zip(cells, fun.__closure__ or (), strict=True):
             try:
                 content = old.cell_contents
@@ -483,6 +485,23 @@ class Carrier:
         made.__kwdefaults__ = None if fun.__kwdefaults__ is None else dict(self(fun.__kwdefaults__))
         made.__qualname__, made.__doc__, made.__module__ = fun.__qualname__, fun.__doc__, fun.__module__
         return made
+
+    def _unmapped_path(self, fun: types.FunctionType) -> str:
+        """Why something that ``fun`` names as part of a module (``diffrax.ODETerm``) cannot be carried over, if so.
+
+        Otherwise it would turn out when the copy runs, too late to keep the function whole.
+        """
+        for first, *attributes in _paths(fun.__code__):
+            value = fun.__globals__.get(first)
+            for attribute in attributes:
+                if not isinstance(value, types.ModuleType):
+                    break
+                value = getattr(value, attribute, None)
+            try:
+                self(value)
+            except Unmapped as error:
+                return f"it names {first}.{'.'.join(attributes)}: {error}"
+        return ""
 
     def _scope(self, fun: types.FunctionType) -> dict[str, Any]:
         """The globals of a function's copy, one dict for all functions of one module."""
@@ -505,6 +524,8 @@ class Carrier:
         if not cls.__flags__ & _HEAP_TYPE:
             return cls
         if self.source.owns(cls.__module__):
+            if self.imports and hasattr(cls, "_fields"):
+                return cls  # a tuple of results with names
             raise Unmapped(
                 f"{cls.__qualname__}: a class of {self.source.package}'s own that {self.target.package} has none like"
             )
@@ -620,6 +641,25 @@ class _CarriedModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         module, carry = self.__dict__["carried from"]
         return carry(getattr(module, name))
+
+
+def _paths(code: types.CodeType) -> list[tuple[str, ...]]:
+    """The global names that a function and the functions in it read attributes of, each with the attributes."""
+    out: list[list[str]] = []
+    is_open = False
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            out.append([instruction.argval])
+            is_open = True
+        elif is_open and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            out[-1].append(instruction.argval)
+        else:
+            is_open = False
+    found = [tuple(path) for path in out if len(path) > 1]
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found += _paths(const)
+    return list(dict.fromkeys(found))
 
 
 def _names(code: types.CodeType) -> list[str]:

@@ -84,6 +84,12 @@ def step(params, state, x):
     updates = optimizer.update(grads, state)
     return jax.tree.map(lambda p, u: p + u, params, updates), updates
 def of_model(model, x): return jnp.sum(model(x) ** 2)
+def makes_model(x):
+    def of(w): return jnp.sum(lib.Linear(w, jnp.tanh)(x))
+    return of(x) + jnp.sin(x[0])
+def spectrum(x):
+    values, vectors = jnp.linalg.eigh(jnp.outer(x, x))
+    return jnp.sum(jax.lax.reduce_window(values, -jnp.inf, jax.lax.max, (2,), (1,), "VALID"))
 @lib.filter_jit
 def train(model, x): return jax.tree.map(lambda leaf: leaf * 2 if hasattr(leaf, 'dtype') else leaf, model)
 """
@@ -117,6 +123,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         ("jax.grad(of_model)(own, x)", "imported from JAX, equation by equation: Own is a class"),
         ("of_model(linear, x)", "layers_on_jax.Linear is kept whole"),
         ("train(linear, x)", "layers_on_jax.Linear is kept whole"),
+        ("makes_model(x)", "makes_model (it names lib.Linear: layers_on_jax.Linear is kept whole)"),
+        ("spectrum(x)", "jax.numpy.linalg.eigh, jax.lax.reduce_window"),
         ("[train(linear, x), loss(params, x)][1]", "it names"),
     ],
 )
