@@ -143,3 +143,79 @@ def test_devices_have_a_class_and_libraries_a_version(library: Any) -> None:
     version = importlib.import_module(f"{library.__name__}.version")
     assert ".".join(map(str, library.__version_info__)) == version.__version__ == library.__version__
     assert version.__version_info__ == library.__version_info__
+
+
+# --- what libraries ask of types and traces -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ns", BOTH, ids=["minijax", "jax"])
+def test_the_state_of_traces(ns: Any) -> None:
+    """Equal while no transformation begins or ends; libraries of modules keep it with what they make."""
+    state = importlib.import_module(f"{ns.__name__}.extend.core").get_opaque_trace_state
+    outside = state(convention="of a library")
+    seen = []
+
+    def inner(x: Any) -> Any:
+        seen.append(state())
+        assert state() == seen[-1]
+        return x * 2.0
+
+    @ns.jit
+    def staged(x: Any) -> Any:
+        before = state()
+        with ns.ensure_compile_time_eval():
+            assert state() == before
+        return inner(x)
+
+    def outer(x: Any) -> Any:
+        before = state()
+        out = ns.vmap(inner)(x)
+        assert state() == before
+        return out.sum()
+
+    x = ns.numpy.arange(3.0)
+    inner(x)
+    assert seen[-1] == outside == state() and seen[-1] != "another" and not (seen[-1] != outside)
+    for transformed in (staged, ns.grad(lambda x: inner(x).sum()), ns.vmap(inner), ns.grad(outer)):
+        transformed(x)
+        assert seen[-1] != outside
+    ns.grad(outer)(x)
+    assert seen[-1] != seen[-2] and state() == outside
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(outside)
+
+
+def test_types_say_nothing_of_devices() -> None:
+    """Where JAX's stand-ins say None too; what is given is refused and not forgotten."""
+    assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
+    assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
+    aval = minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=None)
+    assert aval.sharding is None and isinstance(aval, minijax.core.AbstractValue)
+    mesh = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    for make in (minijax.ShapeDtypeStruct, minijax.core.ShapedArray):
+        with pytest.raises(NotImplementedError, match="say nothing of devices"):
+            make((2,), np.dtype("float32"), sharding=mesh)
+
+
+@pytest.mark.parametrize(
+    "subscripts", ["ij,jk->ik", "ij,kj->ki", "ij,ij->ij", "ij,jk,kl->il", "i...,i...->...", "ij->i"]
+)
+def test_einsum_with_a_product_of_its_own(subscripts: str) -> None:
+    """``_dot_general``, which Flax's layers pass, is called as JAX calls it."""
+    shapes = {"ij": (2, 3), "jk": (3, 4), "kj": (4, 3), "kl": (4, 2), "i...": (2, 3)}
+    arrays = [
+        np.sin(np.arange(np.prod(shapes[term]), dtype="f4")).reshape(shapes[term])
+        for term in subscripts.partition("->")[0].split(",")
+    ]
+    found = []
+    for ns in BOTH:
+        calls: list[Any] = []
+
+        def dot_general(*args: Any, ns: Any = ns, calls: list[Any] = calls, **options: Any) -> Any:
+            calls.append((*(x.shape for x in args[:2]), *map(str, args[2:]), {k: str(v) for k, v in options.items()}))
+            return ns.lax.dot_general(*args, **options)
+
+        out = ns.numpy.einsum(subscripts, *arrays, _dot_general=dot_general, precision="highest")
+        found.append((calls, np.asarray(out)))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)

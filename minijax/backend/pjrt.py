@@ -563,9 +563,8 @@ def _parse_module(module_text: str | bytes) -> Any:
     """The module as an MLIR object: only as such is it accepted together with host callbacks."""
     ir = importlib.import_module("jaxlib.mlir.ir")
     extension = importlib.import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext")
-    dialects = importlib.import_module("jaxlib.mlir.dialects.stablehlo"), importlib.import_module(
-        "jaxlib.mlir.dialects.chlo"
-    )
+    # Shardy's is met in rules that are borrowed from JAX
+    dialects = [importlib.import_module(f"jaxlib.mlir.dialects.{name}") for name in ("stablehlo", "chlo", "sdy")]
     context = ir.Context()
     registry = ir.DialectRegistry()
     extension.register_dialects(registry)

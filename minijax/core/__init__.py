@@ -8,4 +8,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Trace, Tracer
 
-__all__ = ["Primitive", "ShapedArray", "Trace", "Tracer", "get_aval"]
+# There is one kind of type.
+AbstractValue = ShapedArray
+
+__all__ = ["AbstractValue", "Primitive", "ShapedArray", "Trace", "Tracer", "get_aval"]

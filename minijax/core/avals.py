@@ -42,8 +42,12 @@ class ShapedArray:
     size: int
     zero: Any  # the symbolic ``Zero`` of this type, made at first need
     mlir: str | None  # 'tensor<8xf32>', made at first need
+    # JAX's types say how an array is laid out over devices; these do not.
+    sharding = None
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: None = None) -> ShapedArray:
+        if sharding is not None:
+            raise NotImplementedError(f"ShapedArray: minijax's types say nothing of devices, got {sharding!r}")
         key = (shape, dtype, weak_type)
         try:
             self = _interned.get(key)

@@ -13,13 +13,21 @@ from minijax.core.avals import ShapedArray, dtype_name
 
 
 class ShapeDtypeStruct:
-    """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts."""
+    """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts.
+
+    ``sharding`` is None, as JAX's is where none was given.
+    """
 
     __slots__ = ("shape", "dtype", "weak_type")
+    sharding = None
 
-    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False) -> None:
+    def __init__(self, shape: Any, dtype: Any, *, sharding: None = None, weak_type: bool = False) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        if sharding is not None:
+            raise NotImplementedError(
+                f"ShapeDtypeStruct: minijax's types say nothing of devices, so it takes no sharding, got {sharding!r}"
+            )
         self.shape = tuple(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.weak_type = weak_type

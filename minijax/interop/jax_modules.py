@@ -15,7 +15,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable
-from types import FrameType, ModuleType
+from types import FrameType, MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,21 +25,27 @@ from minijax import errors
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray
 from minijax.interop.written_on_jax import spec_of
+from minijax.ir.evaluate import eval_jaxpr
+from minijax.pytree import core as pytree_core
 
 # Packages of minijax's own that are called like none or another of JAX's.
 _INTERNAL = frozenset(
     {"api", "backend", "interop", "ipython_ext", "ir", "jacobians", "lowering", "pytree", "repl", "tools"}
 )
 _PUBLIC = re.compile(
-    r"\b([A-Za-z]\w*) as \1\b|^(?:def|class) ([A-Za-z]\w*)|^([A-Za-z]\w*)(?:: [\w.\[\], ]+)? = ", re.MULTILINE
+    r"\b([A-Za-z]\w*) as \1\b|^(?:def|class) ([A-Za-z]\w*)|^([A-Za-z]\w*)(?: ?: [\w.\[\], ]+)? = ", re.MULTILINE
 )
+
+
+# Stands for no value where None is one (``jax.numpy.newaxis``).
+_NOTHING = object()
 
 
 class Missing:
     """A name of JAX's that minijax lacks: whoever uses it is told so.
 
-    The body of a module may name it in an annotation, decorate with it and call it: what it makes of it is as missing
-    as the name, so that the rest of the module can be used.
+    While a module is imported it may name it in an annotation, decorate with it and call it: what it makes of it is as
+    missing as the name, so that the rest of the module can be used.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,7 +58,7 @@ class Missing:
         raise ImportError(f"minijax has no {self._name}, which {where} uses.{near(module, name)}", name=self._name)
 
     def _used_by(self, frame: FrameType) -> Missing:
-        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function, not the body of a module or class
+        if not getattr(frame.f_globals.get("__spec__"), "_initializing", False):
             self._refuse()
         return Missing(self._name)
 
@@ -80,6 +86,9 @@ class Missing:
 
     def __instancecheck__(self, x: Any) -> bool:
         return False  # nothing of minijax's is what minijax does not have
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return False
 
     def __getitem__(self, item: Any) -> Missing:
         return self
@@ -119,8 +128,8 @@ class JaxModule(ModuleType):
         if full in _VALUES:
             return _VALUES[full]()
         if name[:2] != "__":
-            value = getattr(self._twin, name, None)
-            if value is not None and not isinstance(value, ModuleType):
+            value = getattr(self._twin, name, _NOTHING)
+            if value is not _NOTHING and not isinstance(value, ModuleType):
                 return value
             if exists(full):
                 return importlib.import_module(f"{self.__name__}.{name}")
@@ -242,6 +251,23 @@ def register_exclusion(path: str) -> None:
     """Nothing: no file is left out of tracebacks here."""
 
 
+def include_frame(frame: FrameType) -> bool:
+    """Whether a frame is the user's, or a library's of the user's."""
+    return errors.is_user_file(frame.f_code.co_filename)
+
+
+def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argnames: Any) -> Any:
+    """Positions and names of arguments of which one or the other is given: those that belong together."""
+    positional = [name for name, p in signature.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    numbers = () if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    if argnames is None:
+        names = tuple(positional[number] for number in numbers if number < len(positional))
+    if argnums is None:
+        numbers = tuple(number for number, name in enumerate(positional) if name in names)
+    return numbers, names
+
+
 # What minijax has in another module, or only as a package sees it. Of JAX's private names those that packages import.
 _VALUES: dict[str, Callable[[], Any]] = {
     "jax.__version__": _version,
@@ -250,13 +276,17 @@ _VALUES: dict[str, Callable[[], Any]] = {
     "jax.version.__version_info__": _version_info,
     "jaxlib.__version__": _version,
     "jaxlib.version.__version__": _version,
+    "jax.core.eval_jaxpr": lambda: eval_jaxpr,
     "jax.core.pytype_aval_mappings": lambda: registry("pytype_aval_mappings"),
     "jax.extend.source_info_util.register_exclusion": lambda: register_exclusion,
     "jax.interpreters.xla.canonicalize_dtype_handlers": lambda: registry("canonicalize_dtype_handlers"),
+    "jax._src.api_util.infer_argnums_and_argnames": lambda: infer_argnums_and_argnames,
     "jax._src.dispatch.wait_for_tokens": lambda: minijax.effects_barrier,
     "jax._src.dtypes.DType": lambda: np.dtype,
     "jax._src.dtypes.TypePromotionError": lambda: dtypes.TypePromotionError,
     "jax._src.literals.TypedNdArray": lambda: LiteralArray,
+    "jax._src.tree_util._registry": lambda: MappingProxyType(pytree_core._registered),
     "jax._src.traceback_util.api_boundary": lambda: api_boundary,
+    "jax._src.traceback_util.include_frame": lambda: include_frame,
     "jax._src.traceback_util.register_exclusion": lambda: register_exclusion,
 }

@@ -165,7 +165,7 @@ def replaced_import(
     except ModuleNotFoundError as error:
         raise _not_found(error) from None
     if not fromlist:
-        return importlib.import_module(PREFIX + top)
+        return sys.modules.get(PREFIX + top) or importlib.import_module(PREFIX + top)
     if isinstance(module, jax_modules.JaxModule):
         module.check(fromlist)
     return module
@@ -180,11 +180,16 @@ def _not_found(error: ModuleNotFoundError) -> ModuleNotFoundError:
     return ModuleNotFoundError(jax_modules.no_module(name), name=name)
 
 
-def import_module(name: str, package: str | None = None) -> ModuleType:
-    """``importlib.import_module`` with minijax for JAX."""
+def import_module(name: str, package: str | None = None, python: Any = None) -> ModuleType:
+    """``importlib.import_module`` with minijax for JAX; ``python`` is what imports everything else."""
+    python = python or importlib.import_module
     if name.startswith(".") or not written_on_jax(name.partition(".")[0]):
-        return importlib.import_module(name, package)
-    replaced_import(name)
+        module: ModuleType = python(name, package)
+        return module
+    try:
+        python(PREFIX + name)
+    except ModuleNotFoundError as error:
+        raise _not_found(error) from None
     return sys.modules[PREFIX + name]
 
 

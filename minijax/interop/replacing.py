@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import sys
 import threading
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-from minijax.interop.replaced import own_builtins, replaced_import
+from minijax.interop.replaced import import_module, own_builtins, replaced_import
 from minijax.interop.written_on_jax import also
 
 _lock = threading.Lock()
 # The names of the modules that opened the blocks that are open here, as their global names. Of this thread and task.
 _open: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("minijax_replacing", default=())
-# How many blocks are open on all threads, and Python's own import function while there are any.
+# How many blocks are open on all threads, and Python's own import functions while there are any.
 _count = 0
 _python_import: Any = builtins.__import__
+_python_import_module: Any = importlib.import_module
 
 
 class replacing_jax:
@@ -30,8 +32,8 @@ class replacing_jax:
     What is replaced is JAX and every package or module that imports it, at whatever depth, if it is pure Python.
     It is another copy of the package: ``sys.modules["optax"]`` and code that holds the real one stay as they are, and
     its own module name is ``minijax.interop.replaced.optax``, by which its classes are pickled. Import statements
-    count that stand in the file (or at the prompt) that opens the block, or in code that belongs to no module, on the
-    same thread.
+    (and calls of ``importlib.import_module``) count that stand in the file, or at the prompt, that opens the block, or
+    in code that belongs to no module, on the same thread.
 
     Args:
       packages: further packages to replace, which do not import JAX but take what it gives.
@@ -42,10 +44,11 @@ class replacing_jax:
         self._names = sys._getframe(1).f_globals
 
     def __enter__(self) -> None:
-        global _count, _python_import
+        global _count, _python_import, _python_import_module
         with _lock:
             if not _count:
                 _python_import, builtins.__import__ = builtins.__import__, _import
+                _python_import_module, importlib.import_module = importlib.import_module, _import_module
             _count += 1
         _open.set((*_open.get(), self._names))
 
@@ -63,14 +66,28 @@ class replacing_jax:
             _count -= 1
             if not _count and builtins.__import__ is _import:
                 builtins.__import__ = _python_import
+            if not _count and importlib.import_module is _import_module:
+                importlib.import_module = _python_import_module
+
+
+def _is_of_a_block(names: Any) -> bool:
+    """Whether code with these global names stands in a block that is open here."""
+    blocks = _open.get()
+    return bool(blocks) and (names.get("__spec__") is None or any(each is names for each in blocks))
 
 
 def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
     """``builtins.__import__`` while a block is open: the blocks' own imports are replaced, all others are Python's."""
-    blocks = _open.get()
-    if blocks and globals is not None and (globals.get("__spec__") is None or any(each is globals for each in blocks)):
+    if _is_of_a_block(sys._getframe(1).f_globals if globals is None else globals):
         return replaced_import(name, globals, locals, fromlist, level, _python_import)
     return _python_import(name, globals, locals, fromlist, level)
+
+
+def _import_module(name: str, package: str | None = None) -> Any:
+    """``importlib.import_module`` while a block is open."""
+    if _is_of_a_block(sys._getframe(1).f_globals):
+        return import_module(name, package, _python_import_module)
+    return _python_import_module(name, package)
 
 
 def run_as_jax(namespace: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,14 @@ def einsum(
     optimize: Any = "auto",
     precision: Any = None,
     preferred_element_type: Any = None,
+    _dot_general: Callable[..., Any] = lax.dot_general,
 ) -> Any:
     """The sum of products that ``subscripts`` ('ij,jk->ik') describes.
 
     The form with alternating operands and lists of axis numbers is accepted as well. ``optimize`` is an order, as pairs
     of positions, or opt_einsum's name of a way to find one; False takes the first two each time, results going to the
-    end. Raises ValueError for subscripts that do not fit the operands.
+    end. ``_dot_general``, which libraries of layers pass, is called for each product in ``lax.dot_general``'s place.
+    Raises ValueError for subscripts that do not fit the operands.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
@@ -52,7 +54,7 @@ def einsum(
         if len(parts) == 1:
             made, found = _single(parts[0], names[0], result, wanted[0])
         else:
-            made, found = _pair(parts, names, result, precision, wanted[0])
+            made, found = _pair(parts, names, result, precision, wanted[0], _dot_general)
         if found != result:
             made = lax.transpose(made, tuple(found.index(n) for n in result))
         arrays.append(made)
@@ -218,7 +220,12 @@ def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, s
 
 
 def _pair(
-    parts: list[Any], terms: list[str], result: str, precision: Any, dtype: np.dtype
+    parts: list[Any],
+    terms: list[str],
+    result: str,
+    precision: Any,
+    dtype: np.dtype,
+    dot_general: Callable[..., Any],
 ) -> tuple[Any, str]:
     (x, y), (left, right) = parts, terms
     contracted = sorted(set(left + right) - set(result))
@@ -238,5 +245,5 @@ def _pair(
         x, y, left, right, free_left, free_right = y, x, right, left, free_right, free_left
     contract = (tuple(left.index(n) for n in contracted), tuple(right.index(n) for n in contracted))
     batch = (tuple(left.index(n) for n in shared), tuple(right.index(n) for n in shared))
-    made = lax.dot_general(x, y, (contract, batch), precision=precision, preferred_element_type=dtype)
+    made = dot_general(x, y, (contract, batch), precision, preferred_element_type=dtype)
     return made, names + free_left + free_right

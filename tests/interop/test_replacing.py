@@ -285,3 +285,56 @@ def test_a_rule_that_takes_the_axis_apart(on_minijax: bool) -> None:
     assert [(size, axis_name, main_type, list(dims)) for size, axis_name, main_type, dims in seen] == [
         (3, "i", None, [1])
     ]
+
+
+def test_what_is_missing_says_so_at_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that names what minijax lacks can be imported, and the rest of it used; no use gives a wrong answer."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "partly.py").write_text(
+        "import jax\n"
+        "import jax.sharding as shd\n"
+        "from jax._src import compiler\n"
+        "maker = shd.make_single_device_sharding\n"
+        "made = maker(1).spec\n"  # what is made of it while the module is imported
+        "class Mine(maker):\n    field: maker | None = None\n"
+        "def use(x: maker[int] | None = None):\n    return maker(1)\n"
+        "def has(x):\n    return isinstance(x, maker) or isinstance(x, jax.Array | maker)\n"
+        "def good(x):\n    return jax.numpy.sin(x)[jax.numpy.newaxis]\n"
+    )
+    with replacing_jax():
+        import partly  # type: ignore[import-not-found]
+    assert partly.good(1.0) == minijax.numpy.sin(1.0)
+    assert partly.has(minijax.numpy.ones(1)) and not partly.has(1)
+    for use in (partly.use, partly.Mine, partly.made, lambda: partly.maker.spec, lambda: bool(partly.made)):
+        with pytest.raises(ImportError, match="minijax has no jax.sharding.make_single_device_sharding") as caught:
+            use()
+        assert caught.value.name == "jax.sharding.make_single_device_sharding"
+    with pytest.raises(ImportError, match=f"which {tmp_path}/partly.py:9 "):
+        partly.use()
+    assert "minijax lacks" in repr(partly.made)
+    with pytest.raises(AttributeError, match="compiler.backend_compile cannot be changed"):
+        partly.compiler.backend_compile = None
+
+
+def test_modules_by_name(ours: Any) -> None:
+    """``importlib.import_module`` and ``__import__`` in a block, as in a module."""
+    with replacing_jax():
+        assert importlib.import_module("overjax.layers") is ours.layers
+        assert __import__("overjax") is ours
+        assert importlib.import_module("jax.numpy").sin is minijax.numpy.sin
+        with pytest.raises(ModuleNotFoundError, match="No module named 'overjax.nothing'"):
+            importlib.import_module("overjax.nothing")
+    assert importlib.import_module("overjax.layers") is not ours.layers
+
+
+def test_a_modules_own_name_is_its_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages compare the module of a class with its name; other strings stay as they are."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named/__init__.py").write_text("import jax\n")
+    (tmp_path / "named/kinds.py").write_text(
+        "class Kind: pass\ndef is_own(): return Kind.__module__ == 'named.kinds'\nother = 'named', 'named.kind'\n"
+    )
+    with replacing_jax():
+        import named.kinds as kinds  # type: ignore[import-not-found]
+    assert kinds.is_own() and kinds.other == ("named", "named.kind")
