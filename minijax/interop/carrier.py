@@ -50,6 +50,7 @@ _HEAP_TYPE = 1 << 9
 # What a copied class has of its own from the beginning.
 _KEPT = ("__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "_abc_impl")
 _PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, np.dtype)
+_NOTHING = object()
 # These look for JAX's arrays among their arguments, and compute nothing with JAX.
 _NEUTRAL = ("numpy", "scipy")
 
@@ -133,6 +134,7 @@ class Carrier:
     Attributes:
       failed: names that a copied function lacks, and why.
       kept: what was kept whole when it was called: its name -> why, empty for what is no program of the user's.
+      fixed: whether nothing was copied that the user can change in place.
     """
 
     def __init__(
@@ -148,6 +150,13 @@ class Carrier:
         self.whole, self.home, self.values = whole, home, values
         self.failed: dict[str, str] = {}
         self.kept: dict[str, str] = {}
+        self.fixed = True
+        # what the copied functions read: globals with a name, or a cell, and what was there
+        self._read: list[tuple[Any, str, Any]] = []
+        # containers and objects that were copied: the copy, the original, the parts of both by place
+        self._copies: list[tuple[Any, Any, dict[Any, tuple[Any, Any]]]] = []
+        # names that copied functions assign: their globals, the user's, the name, and what was there
+        self._stored: list[tuple[dict[str, Any], dict[str, Any], str, Any]] = []
         self._helpers = {pytree_nodes.__file__, *helpers}
         self._root = importlib.import_module(target.package)
         # id -> (what it stands for, the original, which keeps the id its own)
@@ -173,6 +182,55 @@ class Carrier:
                 made = x
             self._done[id(x)] = (made, x)
         return self._done[id(x)][0]
+
+    @property
+    def holds(self) -> bool:
+        """Whether functions that are carried over again are what they were: all that they read is."""
+        return self.fixed and all(_at(place, name) is value for place, name, value in self._read)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Both carried over; what may change in them concerns no function."""
+        fixed = self.fixed
+        given: tuple[tuple[Any, ...], dict[str, Any]] = self(args), self(kwargs)
+        self.fixed = fixed
+        return given
+
+    def forget_values(self) -> None:
+        """Keep the functions that were carried over, and nothing else of the user's."""
+        kept = (types.FunctionType, types.ModuleType)
+        self._done = {
+            key: pair for key, pair in self._done.items() if isinstance(pair[1], kept) or hasattr(pair[1], "_jit_info")
+        }
+        self._copies = []
+
+    def settle(self) -> None:
+        """What the program wrote into copies of the user's objects and names is written into those.
+
+        Tracers are not: that a command stages the program is none of its doing.
+        """
+        home = Carrier(self.target, self.source, self._helpers, home=True)
+        for scope, names, name, was in self._stored:
+            if scope.get(name, was) is not was and not self.target.is_tracer(scope[name]):
+                names[name] = home(scope[name])
+        for made, original, parts in self._copies:
+            if isinstance(made, list):
+                known = {id(now): was for was, now in parts.values()}
+                if len(made) != len(parts) or any(parts[i][1] is not x for i, x in enumerate(made)):
+                    values = [x for x in made if not self.target.is_tracer(x)]
+                    original[:] = [known[id(x)] if id(x) in known else home(x) for x in values]
+                continue
+            made, original = (made, original) if isinstance(made, dict) else (vars(made), vars(original))
+            for name in parts.keys() - made.keys():
+                original.pop(name, None)
+            for name, now in made.items():
+                if (name not in parts or parts[name][1] is not now) and not self.target.is_tracer(now):
+                    original[name] = home(now)
+
+    def _note_copy(self, made: Any, original: Any, parts: dict[Any, tuple[Any, Any]]) -> Any:
+        """``made`` stands for something that the user can change."""
+        self.fixed = False
+        self._copies.append((made, original, parts))
+        return made
 
     def function(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """``fun``, which is to be called: an object of a third party's class is kept whole."""
@@ -308,6 +366,7 @@ class Carrier:
             return self.whole_function(x)
         transformation = getattr(self._root, part.name)
         made = self._keep(x, transformation(self.function(part.fun), nondiff_argnums=part.nondiff_argnums))
+        self.fixed = False  # its rules can be defined anew
         if part.define:
             getattr(made, part.define)(*map(self, part.rules), **part.options)
         return made
@@ -369,14 +428,21 @@ class Carrier:
             return x if same else made(*items)
         if cls not in (list, tuple, set, frozenset):
             return self._object(x)
-        return x if all(map(operator.is_, items, x)) else cls(items)
+        self.fixed = self.fixed and cls in (tuple, frozenset)
+        if all(map(operator.is_, items, x)):
+            return x
+        made = cls(items)
+        return self._note_copy(made, x, dict(enumerate(zip(x, items, strict=True)))) if cls is list else made
 
     def _dict(self, x: dict[Any, Any]) -> Any:
         if type(x) is not dict:
             return self._object(x)
+        self.fixed = False
         made = self._keep(x, {})
         made.update((self(key), self(value)) for key, value in x.items())
-        return x if all(made[key] is value for key, value in x.items() if key in made) and len(made) == len(x) else made
+        if len(made) == len(x) and all(made[key] is value for key, value in x.items() if key in made):
+            return x
+        return self._note_copy(made, x, {key: (x.get(key), value) for key, value in made.items()})
 
     def _member(self, x: enum.Enum) -> Any:
         cls = self(type(x))
@@ -400,6 +466,7 @@ class Carrier:
         carried = self(cls)
         if not hasattr(x, "__dict__"):
             return x
+        self.fixed = False
         values = {name: self(value) for name, value in vars(x).items()}
         if carried is cls and all(values[name] is value for name, value in vars(x).items()):
             return x
@@ -408,7 +475,7 @@ class Carrier:
         except TypeError:  # made in C, such as NumPy's functions, which take JAX's arrays
             return x
         made.__dict__.update(values)
-        return made
+        return self._note_copy(made, x, {name: (vars(x)[name], value) for name, value in values.items()})
 
     def _node(self, x: Any, cls: type) -> Any:
         """An instance of a third party's pytree class with the arrays in it carried over."""
@@ -459,6 +526,7 @@ class Carrier:
         originals[made] = fun
         reason = ""
         for name in _names(code):
+            self._read.append((fun.__globals__, name, fun.__globals__.get(name, _NOTHING)))
             if name in fun.__globals__ and name not in scope:
                 try:
                     scope[name] = self(fun.__globals__[name])
@@ -475,12 +543,16 @@ class Carrier:
                 content = old.cell_contents
             except ValueError:  # the cell is empty
                 continue
+            self._read.append((old, "", content))
             try:
                 cell.cell_contents = self(content)
             except Unmapped as error:
                 if not self.imports:
                     raise
                 return self.whole_function(fun, str(error))
+        for name in _names(code, "STORE_GLOBAL"):
+            self._stored.append((scope, fun.__globals__, name, scope.get(name, _NOTHING)))
+            self.fixed = False
         made.__defaults__ = None if fun.__defaults__ is None else tuple(map(self, fun.__defaults__))
         made.__kwdefaults__ = None if fun.__kwdefaults__ is None else dict(self(fun.__kwdefaults__))
         made.__qualname__, made.__doc__, made.__module__ = fun.__qualname__, fun.__doc__, fun.__module__
@@ -548,6 +620,7 @@ class Carrier:
         return self._copied_class(cls)
 
     def _copied_class(self, cls: type) -> Any:
+        self.fixed = False
         bases = tuple(map(self, cls.__bases__))
         known = self.target.copies.get(cls)
         made = self._keep(cls, _empty(cls, bases) if known is None else known.cls)
@@ -662,10 +735,21 @@ def _paths(code: types.CodeType) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(found))
 
 
-def _names(code: types.CodeType) -> list[str]:
-    """The global names that a function and the functions in it read."""
-    out = [i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+def _at(place: Any, name: str) -> Any:
+    """What stands under a name, or in a cell."""
+    if isinstance(place, dict):
+        return place.get(name, _NOTHING)
+    try:
+        return place.cell_contents
+    except ValueError:  # it has been emptied
+        return _NOTHING
+
+
+def _names(code: types.CodeType, *does: str) -> list[str]:
+    """The global names that a function and the functions in it read, or what else instructions of these kinds do."""
+    kinds_of = does or ("LOAD_GLOBAL", "LOAD_NAME")
+    out = [i.argval for i in dis.get_instructions(code) if i.opname in kinds_of]
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            out += _names(const)
+            out += _names(const, *does)
     return list(dict.fromkeys(out))

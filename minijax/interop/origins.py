@@ -55,7 +55,8 @@ def made_at(primitive: Any) -> str:
     finders = (abstract_rule, lowering_rule, batching_rule, jvp_rule)
     rules = [rule for rule in (find(primitive) for find in finders) if rule is not None]
     usual = [name for name, module in [*sys.modules.items()] if vars(module).get(f"{primitive.name}_p") is primitive]
-    for module in dict.fromkeys([*usual, *[rule.__module__ for rule in rules]]):
+    # what is typed at a prompt may be of no module
+    for module in dict.fromkeys([*usual, *[rule.__module__ for rule in rules if rule.__module__ in sys.modules]]):
         names = [name for name, value in vars(sys.modules[module]).items() if value is primitive]
         file = getattr(sys.modules[module], "__file__", None)
         for number, text in enumerate(linecache.getlines(file) if names and file else (), 1):

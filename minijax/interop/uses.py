@@ -17,6 +17,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from minijax import errors
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -25,6 +27,9 @@ _LIBRARIES = ("jax", "jaxlib")
 _NEUTRAL = ("numpy", "scipy")
 # What these modules make of JAX's functions runs on minijax.
 _CARRYING = ("minijax.interop.functions", "minijax.interop.names")
+# Set on the type object of a class that a ``class`` statement made.
+_HEAP_TYPE = 1 << 9
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic)
 # Functions that are read: a program that reaches more of its own than this is a library.
 _MOST_FUNCTIONS = 500
 
@@ -162,6 +167,8 @@ def _is_read(value: Any) -> bool:
         own = file is not None and errors.is_user_file(file)
         return own and value.__name__.partition(".")[0] not in (*_LIBRARIES, *_NEUTRAL)
     kind = value if isinstance(value, type) else type(value)
+    if kind.__module__ == "builtins":  # as is a class that is made where there is no module
+        return bool(kind.__flags__ & _HEAP_TYPE)
     return kind.__module__.partition(".")[0] not in ("builtins", "minijax", *_LIBRARIES, *_NEUTRAL)
 
 
@@ -171,17 +178,20 @@ def _inside(x: Any) -> list[Any]:
         return [x.func, *x.args, *x.keywords.values()]
     if type(x) in (list, tuple, dict):
         parts = x.values() if type(x) is dict else x
-        return [part for part in itertools.islice(parts, _MOST_FUNCTIONS) if callable(part)]
+        return [part for part in itertools.islice(parts, _MOST_FUNCTIONS) if not isinstance(part, _PLAIN)]
     if isinstance(x, types.FunctionType):
         wrapped = getattr(x, "__wrapped__", None)
         cells = [value for _, value in _named(x) if isinstance(value, types.FunctionType)] if wrapped is None else []
         return [wrapped] if wrapped is not None else [f for f in cells if errors.is_user_file(f.__code__.co_filename)]
     if isinstance(x, type):
-        return [method for method in vars(x).values() if isinstance(method, types.FunctionType)]
+        parts = [getattr(part, "fget", getattr(part, "__func__", part)) for part in vars(x).values()]
+        return [part for part in parts if isinstance(part, types.FunctionType) or _is_jaxs(type(part).__module__)]
     if isinstance(x, types.MethodType):
-        return [x.__func__]
+        return [x.__func__, x.__self__]
     wrapped = getattr(x, "__wrapped__", None)
     if wrapped is not None:
         return [wrapped]
     call = type(x).__call__ if callable(x) else None
-    return [call] if isinstance(call, types.FunctionType) else []
+    own = vars(x).values() if hasattr(x, "__dict__") and _is_read(x) else ()
+    held = [part for part in itertools.islice(own, _MOST_FUNCTIONS) if not isinstance(part, _PLAIN)]
+    return [*([call] if isinstance(call, types.FunctionType) else []), *held]

@@ -7,6 +7,7 @@ says is what happened.
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -21,6 +22,8 @@ from minijax.interop.libraries import JAX, MINIJAX, Unmapped
 from minijax.interop.values import jax_module
 from minijax.pytree import tree_map
 
+# The carrier of the last program, if nothing of it can change unseen.
+_last: deque[Carrier] = deque(maxlen=1)
 # Names of functions that a status lists.
 _MOST_NAMES = 3
 
@@ -33,12 +36,14 @@ class Watched(NamedTuple):
     """A call on minijax: the function, its arguments, and how it came about.
 
     ``kept`` is filled while the program runs: names of functions that are kept whole, and why, if that is known.
+    ``settle`` is called after it: what it wrote into objects and names of the user's is written there.
     """
 
     fun: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     kept: dict[str, str]
+    settle: Callable[[], None]
     reason: str = ""
 
     @property
@@ -68,9 +73,12 @@ def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
             f"{has} computes with 64 bits here and {lacks} does not, so that its numbers are not what would be seen. "
             f'Write minijax.config.update("jax_enable_x64", {wide}).'
         )
-    carry = Carrier(JAX, MINIJAX)
+    carry = _carrier()
     try:
-        return Watched(_returning_arrays(carry(fun), fun, carry.kept), carry(args), carry(kwargs), carry.kept)
+        target = _returning_arrays(carry(fun), fun, carry.kept)
+        if carry.fixed:
+            _last.append(carry)
+        return Watched(target, *carry.arguments(args, kwargs), carry.kept, functools.partial(_settle, carry))
     except Unmapped as error:
         reason = str(error)
     whole = Carrier(JAX, MINIJAX, whole=True)
@@ -79,9 +87,25 @@ def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
             target = whole.function(fun)
         except Unmapped:
             target = whole.whole_function(fun)
-        return Watched(_returning_arrays(target, fun, whole.kept), whole(args), whole(kwargs), whole.kept, reason)
+        target = _returning_arrays(target, fun, whole.kept)
+        return Watched(target, *whole.arguments(args, kwargs), whole.kept, whole.settle, reason)
     except Unmapped as error:
         raise Unwatched(str(error)) from None
+
+
+def _carrier() -> Carrier:
+    """The last one, as long as the functions that it carried are what they were: then their copies, and what was traced
+    of these, are those of the last command. Arguments do not count.
+    """
+    last = _last.pop() if _last else None
+    if last is not None and last.holds and not last.kept:  # a trace that is cached calls none of what is kept whole
+        return last
+    return Carrier(JAX, MINIJAX)
+
+
+def _settle(carry: Carrier) -> None:
+    carry.settle()
+    carry.forget_values()
 
 
 class _ArraysOnly:

@@ -78,6 +78,10 @@ def pulled(x):
     return pull(y)[0]
 def told(x): return jnp.einsum('i,i->', x, x, precision=lax.Precision.HIGHEST)
 _, pull = jax.vjp(g, 2.0)
+@dataclasses.dataclass
+class Config:
+    act: object
+def configured(x, config=Config(jnp.tanh)): return config.act(x)
 policy = jax.checkpoint_policies.dots_saveable
 from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
@@ -145,6 +149,7 @@ def shown(session: Session, line: str) -> str:
         "(lambda q: {'a': [g(q['b']), 1.0], 'c': None})({'b': scale})",
         "np.sum(weights)",
         "powers(scale, 3)",
+        "configured(weights)",
         "(lambda x: minijax.interop.from_jax(g)(x) * jnp.sin(x))(2.0)",
     ],
 )
@@ -186,7 +191,7 @@ def test_a_program_of_jaxs_gives_what_jax_gives(session: Session, line: str) -> 
         ("%vmap g(weights)", "mapped Array([0."),
         ("%jvp fast(3.0)", "tangent Array(-1.979985"),
         ("%linearize g(2.0)", "1 equation, 1 residual held"),
-        ("%jit fast(weights)", "StableHLO ops"),
+        ("%jit fast(weights)", "a call, the best of"),
         ("%check safe(0.5)", "safe_jvp at <minijax-1>"),
         ("%check jax.nn.relu", "relu at f32[3]"),
         ("%jaxpr cube(2.0)", "cube a"),
@@ -229,6 +234,42 @@ def test_results_are_jaxs_again_and_nothing_of_the_users_is_changed(session: Ses
     changed = {name for name, x in names.items() if session.namespace[name] is not x}
     assert changed <= {"_", "__", "___", "In", "Out"}
     assert isinstance(session.namespace["model"].w, jax.Array)
+
+
+def test_what_a_program_writes_is_written_where_it_would_be(session: Session) -> None:
+    for code in (
+        "count, held, notes = 0, {'last': weights}, [weights]",
+        "class Layer:\n    n = 0\n    def __call__(self, x): self.n += 1; self.seen = jnp.sin(x); return self.seen",
+        "layer = Layer()",
+        "def counted(x, p):\n    global count\n    count += 1; held['last'] = jnp.cos(x); notes.append(x)\n"
+        "    p['new'] = x\n    return layer(x)",
+        "given = {'old': weights}",
+    ):
+        assert session.run_line(code).error is None
+    names = session.namespace
+    kept = names["notes"][0], names["given"]["old"], names["layer"]
+    for command in ("%log", "%nan"):
+        assert session.run_line(f"{command} counted(weights, given)").error is None
+    assert names["count"] == names["layer"].n == 2 and len(names["notes"]) == 3
+    assert set(names["given"]) == {"old", "new"}
+    written = names["held"]["last"], names["layer"].seen, *names["notes"], *names["given"].values()
+    assert all(isinstance(x, jax.Array) for x in written) and names["notes"][0] is kept[0]
+    assert names["given"]["old"] is kept[1] and names["layer"] is kept[2] and type(kept[2]) is names["Layer"]
+
+
+def test_a_jitted_function_is_the_same_for_the_next_command(session: Session) -> None:
+    session.run_line("again = jax.jit(lambda x: jnp.sin(x) * scale)")
+    for line, said in (
+        ("%log again(2.0)", "miss: first call"),
+        ("%log again(3.0)", "staging cache of <lambda>: hit"),
+        ("%log jax.grad(again)(weights[0])", "miss: x: weak_type f32[] became f32[]"),
+        ("%log again(weights)", "became f32[3]"),
+    ):
+        text = shown(session, line)
+        assert said in text or "became" in said and "became" in text, text
+    session.run_line("scale = jnp.float32(3.0)")
+    assert float(session.run_line("%log again(2.0)").value) == pytest.approx(3 * np.sin(2.0))
+    session.run_line("scale = jnp.float32(2.0)")
 
 
 def test_a_program_of_other_precision_is_refused(session: Session) -> None:

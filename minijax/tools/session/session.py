@@ -352,6 +352,8 @@ class Session:
             if self.watched:
                 result = real_jax.answer(result, self.watched)
         finally:
+            for program in self.watched:
+                program.settle()
             self.local_names, self.watched = {}, around
         if result.error is not None:
             self.restore()  # after an interrupt
