@@ -43,7 +43,7 @@ from minijax.lowering import bindings
 from minijax.lowering.foreign import lowering_platform
 from minijax.lowering.lower import ModuleWriter, lowering_rules, lowers_keys
 from minijax.lowering.text import FunctionWriter, mlir_type
-from minijax.ops.call import compiled
+from minijax.ops.call import compiled, jit_p
 
 # Beyond this many signatures of one primitive, what was derived for them is forgotten, all at once.
 MAX_SIGNATURES = 1024
@@ -294,17 +294,14 @@ def borrowed_transpose(p: BorrowedPrimitive, cts: Any, /, *args: Any, **params: 
 
     def transpose_rule_of_jax(*values: Any) -> Any:
         jax = jax_module()
-        fixed, ct_values = values[: len(known)], iter(values[len(known) :])
+        fixed, ct_values = values[: len(known)], list(values[len(known) :])
 
         def of(*unknowns: Any) -> list[Any]:
             rest, varied = iter(fixed), iter(unknowns)
-            return call.fun(*[next(varied) if lin else next(rest) for lin in linear])
+            outs = call.fun(*[next(varied) if lin else next(rest) for lin in linear])
+            return list(itertools.compress(outs, given))
 
-        full = [
-            next(ct_values) if there else jax.numpy.zeros(spec.shape, spec.dtype)
-            for there, spec in zip(given, call.out_specs, strict=True)
-        ]
-        return jax.linear_transpose(of, *unknown)(full)
+        return jax.linear_transpose(of, *unknown)(ct_values)
 
     specs = [*known, *itertools.compress(call.out_specs, given)]
     program = _rule_program(call, ("transpose", linear, given), transpose_rule_of_jax, specs)
@@ -321,16 +318,27 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
     # a name that the call does not use makes no other program
     named = {"axis_name": axis.name} if axis.name in p.names_axes(params) else {}
 
-    def batching_rule_of_jax(*values: Any) -> list[Any]:
-        jax = jax_module()
-        # the axis has its size also where no operand has it
-        along = jax.numpy.zeros(axis.size, bool)
-        return jax.vmap(lambda _, *xs: call.fun(*xs), in_axes=(0, *dims), **named)(along, *values)
+    def mapped(out_axes: Any, seen: list[bool]) -> Callable[..., list[Any]]:
+        def of(_: Any, *xs: Any) -> list[Any]:
+            outs = call.fun(*xs)
+            seen[:] = [getattr(x, "batch_dim", None) is not None for x in outs]
+            return outs
 
+        return jax_module().vmap(of, in_axes=(0, *dims), out_axes=out_axes, **named)
+
+    def batching_rule_of_jax(*values: Any) -> list[Any]:
+        # the axis has its size also where no operand has it
+        along = jax_module().numpy.zeros(axis.size, bool)
+        seen: list[bool] = []
+        jax_module().eval_shape(mapped(0, seen), along, *values)
+        batched[:] = seen
+        return mapped([0 if each else None for each in batched], [])(along, *values)
+
+    batched: list[bool] = []
     key = ("vmap", tuple(dims), axis.size, *named.values())
     program = _rule_program(call, key, batching_rule_of_jax, list(map(spec_of, avals)))
-    outs = eval_closed(program, *args)
-    return p.given(outs), p.given([0] * len(outs))
+    out_dims = call.derived(("batched", key), lambda: [0 if each else None for each in batched])
+    return p.given(eval_closed(program, *args)), p.given(out_dims)
 
 
 # ------------------------------------------------------------------------------------------------ lowering
@@ -339,16 +347,40 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
 def borrowed_lower(
     p: BorrowedPrimitive, ctx: FunctionWriter, avals: Any, out_avals: Any, /, *names: str, **params: Any
 ) -> Any:
-    symbol = _function(ctx.module, p.call(avals, params))
+    call = p.call(avals, params)
+    if _lowered(call, lowering_platform(ctx.module)) is None:
+        within = {"jaxpr": inside(call), "name": p.name, "donated_invars": (False,) * len(names)}
+        return p.given(lowering_rules[jit_p](ctx, avals, out_avals, *names, **within))
+    symbol = _function(ctx.module, call)
     ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
     return p.given(ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals)))
+
+
+def inside(call: JaxCall) -> ClosedJaxpr:
+    """The program of a primitive whose evaluation JAX can trace: what is lowered where its lowering calls Python.
+
+    JAX's text of such a lowering refers to a table of functions that only JAX's own compilation fills.
+    """
+
+    def trace() -> ClosedJaxpr:
+        try:
+            traced = call.traced(call.evaluated, call.specs)
+        except Exception as error:
+            raise NotImplementedError(
+                f"{call.name} calls Python when it runs: JAX's lowering holds a callback, which cannot be taken over. "
+                "Use minijax.pure_callback."
+            ) from error
+        return without_sources(import_closed(traced, call.name))
+
+    found: ClosedJaxpr = call.derived("inside", trace)
+    return found
 
 
 def _function(module: ModuleWriter, call: JaxCall) -> str:
     """The symbol of the private function that JAX's lowering of ``call`` is in ``module``; written at the first use."""
     known = module.authored.get(call)
     if known is None:
-        functions = _lowered(call, lowering_platform(module))
+        functions = _lowered(call, lowering_platform(module)) or []
         symbols = {mark: module.unique(name) for mark, name, _ in functions}
         for _, _, text in functions:
             module.functions.append(re.sub(_MARK, lambda found: symbols[found[0]], text))
@@ -362,22 +394,39 @@ _MARK = r"\bborrowed_\d+_function\b"
 _INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
 
 
-def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]]:
-    """JAX's lowering of ``call``: its functions, the called one first; of each its mark, its name and its text."""
+def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
+    """JAX's lowering of ``call``: its functions, the called one first; of each its mark, its name and its text.
 
-    def lower() -> list[tuple[str, str, str]]:
+    None if it calls Python: see ``inside``.
+    """
+
+    def lower() -> list[tuple[str, str, str]] | None:
         # unused operands would vanish from the signature otherwise
         traced = jax_module().jit(call.fun, keep_unused=True).trace(*call.specs)
         module = traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
         text = module.operation.get_asm(enable_debug_info=False)
-        if _INTO_PYTHON.search(text):
-            raise NotImplementedError(
-                f"{call.name} calls Python when it runs: JAX's lowering holds a callback, which cannot be taken over. "
-                "Use minijax.pure_callback."
-            )
-        return _functions(call.name, text)
+        return None if _INTO_PYTHON.search(text) else _functions(call.name, text)
 
     return call.derived(("lowered", platform), lower)
+
+
+def _without_shardings(module: Any) -> None:
+    """Take out what says where values are to be on several devices."""
+    ir = bindings.ir()
+    found: list[Any] = []
+
+    def note(op: Any) -> Any:
+        if op.name.startswith("sdy."):
+            found.append(op)
+        for name in [each for each in op.attributes if each.startswith("sdy.")]:
+            del op.attributes[name]
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    for op in found:
+        for result, operand in zip(op.results, op.operands, strict=False):
+            result.replace_all_uses_with(operand)
+        op.erase()
 
 
 def _functions(name: str, text: str) -> list[tuple[str, str, str]]:
@@ -385,6 +434,7 @@ def _functions(name: str, text: str) -> list[tuple[str, str, str]]:
     found = []
     with bindings.make_context():
         module = ir.Module.parse(text)
+        _without_shardings(module)
         for i, op in enumerate(module.body.operations):
             symbol, mark = ir.StringAttr(op.attributes["sym_name"]).value, f"borrowed_{i}_function"
             ir.SymbolTable.replace_all_symbol_uses(symbol, mark, module.operation)

@@ -6,6 +6,7 @@ any rule that is derived from JAX's needs. ``interop.borrowed`` keeps each signa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,12 +27,21 @@ class JaxCall:
       specs: the types of the operands, as JAX's ``ShapeDtypeStruct``.
       axes: the mapped axes that the call may name.
       x64: whether JAX computes with 64 bits here.
+      evaluated: the same as ``fun``, as the primitive is evaluated: a function that JAX may be able to trace.
       memo: what was derived: programs of rules by (rule, how the operands are transformed), the lowering.
     """
 
-    def __init__(self, name: str, fun: Callable[..., list[Any]], specs: Sequence[Any], axes: Axes = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        fun: Callable[..., list[Any]],
+        specs: Sequence[Any],
+        axes: Axes = (),
+        evaluated: Callable[..., list[Any]] | None = None,
+    ) -> None:
         self.name = name
         self.fun = fun
+        self.evaluated = evaluated or fun
         self.specs = list(specs)
         self.axes = list(axes)
         # an operand of 64 bits may have been made while they were enabled; JAX would narrow it
@@ -75,11 +85,12 @@ def is_wide(dtype: Any) -> bool:
 def primitive_call(primitive: Any, params: dict[str, Any], avals: Sequence[Any], axes: Axes = ()) -> JaxCall:
     """The call of ``primitive``, JAX's, with ``params`` on operands of types ``avals``."""
 
-    def fun(*arrays: Any) -> list[Any]:
-        out = primitive.bind(*arrays, **params)
+    def applied(apply: Callable[..., Any], *arrays: Any) -> list[Any]:
+        out = apply(*arrays, **params)
         return list(out) if primitive.multiple_results else [out]
 
-    return JaxCall(primitive.name, fun, list(map(spec_of, avals)), axes)
+    fun, evaluated = functools.partial(applied, primitive.bind), functools.partial(applied, primitive.impl)
+    return JaxCall(primitive.name, fun, list(map(spec_of, avals)), axes, evaluated)
 
 
 def equation_call(eqn: Any, axes: Axes = ()) -> JaxCall:

@@ -5,6 +5,8 @@ import inspect
 
 import jax
 import jax.ad_checkpoint
+import jax.extend
+import jax.interpreters.mlir
 import jax.numpy as rnp
 import numpy as np
 import pytest
@@ -233,3 +235,44 @@ def test_what_cannot_be_taken_over_is_refused_with_the_reason_and_the_line(fun, 
 def test_closed_jaxprs_are_taken():
     closed = from_jax(jax.make_jaxpr(lambda x: rnp.sin(x) * 2)(X))
     assert str(closed) == str(mj.make_jaxpr(lambda x: jnp.sin(x) * 2)(X))
+
+
+# ------------------------------------------------------------------------------------------------ lowerings
+
+
+def checked(x):
+    """What a third party's primitive may be evaluated by: a check in Python, a constraint for several devices."""
+    mesh = jax.make_mesh((1,), ("d",))
+    y = jax.lax.with_sharding_constraint(x * 2, jax.sharding.NamedSharding(mesh, jax.P()))
+    jax.debug.callback(SEEN.append, y.sum())
+    return [y, rnp.argmax(y)]
+
+
+SEEN = []
+checked_p = jax.extend.core.Primitive("checked")
+checked_p.multiple_results = True
+checked_p.def_impl(checked)
+checked_p.def_abstract_eval(lambda x: [x, jax.core.ShapedArray((), np.int32)])
+jax.interpreters.mlir.register_lowering(checked_p, jax.interpreters.mlir.lower_fun(checked, multiple_results=True))
+jax.interpreters.batching.primitive_batchers[checked_p] = lambda args, dims: (
+    checked_p.bind(args[0].sum(dims[0])),
+    [None, None],
+)
+jax.interpreters.ad.primitive_jvps[checked_p] = lambda primals, tangents: (
+    checked_p.bind(*primals),
+    [checked_p.bind(tangents[0])[0], np.zeros((), jax.dtypes.float0)],
+)
+jax.interpreters.ad.primitive_transposes[checked_p] = lambda cts, x: [checked_p.bind(cts[0])[0]]
+
+
+def test_a_lowering_that_calls_python_is_that_of_what_the_primitive_is_evaluated_by():
+    x = np.array([1.0, 3.0, 2.0], np.float32)
+    mine = from_jax(lambda x: checked_p.bind(x)[0])
+    for run in (mine, mj.jit(mine)):
+        SEEN.clear()
+        np.testing.assert_array_equal(run(x), 2 * x)
+        mj.effects_barrier()
+        assert list(map(float, SEEN)) == [12.0]
+    # its integer result has no cotangent, and JAX's batching rule gives results without the axis
+    np.testing.assert_array_equal(mj.grad(lambda x: mine(x)[1])(x), [0, 2, 0])
+    np.testing.assert_array_equal(mj.vmap(mine, out_axes=None)(np.stack([x, x])), 4 * x)
