@@ -5,18 +5,32 @@ The names that this module does not have are borrowed from JAX when they are use
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from minijax.config import x64_enabled
+from minijax.core import dtypes
 from minijax.core.array import is_foreign
 from minijax.core.avals import AnyArray
 from minijax.core.keys import THREEFRY, KeyType, PRNGImpl, is_key
-from minijax.core.lacking import borrowing
+from minijax.core.lacking import borrow, borrowing
+from minijax.numpy.creation import asarray
 from minijax.numpy.promotion import OPERANDS
 from minijax.ops.keys import random_unwrap_p, random_wrap_p
+from minijax.ops.random import (
+    IMPLEMENTATIONS,
+    random_bits_p,
+    random_clone_p,
+    random_fold_in_p,
+    random_seed_p,
+    random_split_p,
+)
+from minijax.ops.shape import canonical_shape
 
-__all__ = ["key_data", "key_impl", "wrap_key_data"]
+__all__ = ["PRNGKey", "bits", "clone", "fold_in", "key", "key_data", "key_impl", "split", "wrap_key_data"]
 
 __getattr__, __dir__ = borrowing(globals())
 
@@ -84,3 +98,86 @@ def key_data(keys: Any) -> Any:
 def key_impl(keys: Any) -> str:
     """The name of the implementation that ``keys`` are for."""
     return _typed_keys("key_impl", keys, batched=True)[0].dtype.impl.name
+
+
+# -------------------------------------------------------------------------------- making keys
+
+
+def _seeded(name: str, seed: Any, impl: PRNGImpl) -> Any:
+    if is_key(getattr(seed, "dtype", None)):
+        raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key.")
+    if np.ndim(seed):
+        raise TypeError(
+            f"{name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != (). Use jax.vmap for "
+            "batching"
+        )
+    if isinstance(seed, int):  # beyond 32 bits it is taken modulo 2**32, as every NumPy integer
+        seed = np.int64(seed)
+    return random_seed_p.bind(asarray(seed), impl=impl)
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """A key made of the integer ``seed``, for the implementation ``impl`` (or ``dtype``), by default 'threefry2x32'.
+
+    Raises TypeError for a seed that is no integer scalar.
+    """
+    chosen = _chosen("key", impl, dtype)
+    if chosen not in IMPLEMENTATIONS:
+        return borrow(__name__, "key")(seed, impl=chosen.name)
+    return _seeded("key", seed, chosen)
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802, as JAX names it
+    """The words of the key that ``key(seed)`` makes, as an array of uint32, which random functions take too."""
+    chosen = _implementation(impl)
+    if chosen not in IMPLEMENTATIONS:
+        return borrow(__name__, "PRNGKey")(seed, impl=chosen.name)
+    return random_unwrap_p.bind(_seeded("PRNGKey", seed, chosen))
+
+
+def _as_given(keys: Any, raw: bool) -> Any:
+    """``keys``, as words if the user gave words."""
+    return random_unwrap_p.bind(keys) if raw else keys
+
+
+def split(key: Any, num: int | Sequence[int] = 2) -> Any:
+    """``num`` new keys made of one: an array of that size, or of that shape."""
+    keys, raw = _typed_keys("split", key)
+    if keys.dtype.impl not in IMPLEMENTATIONS:
+        return borrow(__name__, "split")(key, num)
+    shape = tuple(num) if isinstance(num, Sequence) else (num,)
+    return _as_given(random_split_p.bind(keys, shape=tuple(map(operator.index, shape))), raw)
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key made of one and an integer ``data`` of 32 bits. OverflowError beyond that."""
+    keys, raw = _typed_keys("fold_in", key)
+    if keys.dtype.impl not in IMPLEMENTATIONS:
+        return borrow(__name__, "fold_in")(key, data)
+    if np.ndim(data):
+        raise TypeError(
+            f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). Use jax.vmap for "
+            "batching."
+        )
+    return _as_given(random_fold_in_p.bind(keys, asarray(data, np.uint32)), raw)
+
+
+def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Uniformly random bits: unsigned integers of ``dtype`` (by default uint32, with x64 uint64) in ``shape``.
+
+    ValueError for a type that is no unsigned integer.
+    """
+    keys, _ = _typed_keys("bits", key)
+    default = np.dtype(np.uint64 if x64_enabled() else np.uint32)
+    chosen = default if dtype is None else dtypes.check_user_dtype(dtype, "bits", x64_enabled())
+    if not dtypes.is_unsigned(chosen):
+        raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {dtypes.as_dtype(dtype)}")
+    implementation = IMPLEMENTATIONS.get(keys.dtype.impl)
+    if implementation is None or implementation.bits is None:
+        return borrow(__name__, "bits")(key, shape, dtype)
+    return random_bits_p.bind(keys, bit_width=8 * chosen.itemsize, shape=canonical_shape(shape))
+
+
+def clone(key: Any) -> Any:
+    """``key`` as another key, for those who watch that no key is used twice: it may be used again on purpose."""
+    return random_clone_p.bind(asarray(key))

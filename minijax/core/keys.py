@@ -120,9 +120,11 @@ class KeyType:
         return self
 
 
+# Those that JAX has, in its order.
+PHILOX2, PHILOX4 = PRNGImpl("philox2x32", (1,), "phx2"), PRNGImpl("philox4x32", (2,), "phx4")
 THREEFRY = PRNGImpl("threefry2x32", (2,), "fry")
-RBG = PRNGImpl("rbg", (4,), "rbg")
-UNSAFE_RBG = PRNGImpl("unsafe_rbg", (4,), "urbg")
+RBG, UNSAFE_RBG = PRNGImpl("rbg", (4,), "rbg"), PRNGImpl("unsafe_rbg", (4,), "urbg")
+THREEFRY4 = PRNGImpl("threefry4x32", (4,), "fry4")
 
 
 def impl_of(theirs: Any) -> PRNGImpl:

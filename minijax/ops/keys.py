@@ -60,12 +60,12 @@ declare(
 )
 
 
-def _impl_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+def impl_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
     """The implementation of which a printed jaxpr tells the tag, from the type of the result."""
     return {**params, "impl": out_avals[0].dtype.impl}
 
 
-parse_rules[random_wrap_p] = _impl_read
+parse_rules[random_wrap_p] = impl_read
 
 # -------------------------------------------------------------------------------- keys to words
 

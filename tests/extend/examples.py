@@ -26,6 +26,7 @@ from minijax.core.primitive import Primitive, abstract_eval
 from minijax.extend.rules import known_primitives
 from minijax.interop.borrowed import BorrowedPrimitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
+from minijax.ops.random import threefry2x32_p
 
 from ..ops import index_rows
 from ..ops.table import ROWS, Row
@@ -108,6 +109,12 @@ def programs() -> Iterator[Row]:
     yield Row("top_k", lambda ns, x: ns.lax.top_k(x, 2), (matrix.T,))
     words = np.arange(6, dtype=np.uint32).reshape(3, 2)
     yield Row("keys", lambda ns, x: ns.random.key_data(ns.random.wrap_key_data(x)), (words,))
+    yield Row("seed", lambda ns, x: ns.random.key_data(ns.random.key(x)), (np.int32(7),))
+    yield Row("split", lambda ns, x: ns.random.split(ns.random.wrap_key_data(x), (2, 3)), (words[1],))
+    yield Row("fold_in", lambda ns, x: ns.random.fold_in(ns.random.wrap_key_data(x), 5), (words[2],))
+    yield Row("bits", lambda ns, x: ns.random.bits(ns.random.wrap_key_data(x), (3, 2), "uint16"), (words[1],))
+    yield Row("clone", lambda ns, x: ns.random.clone(ns.random.wrap_key_data(x)), (words[1],))
+    yield Row("threefry2x32", lambda ns, x: threefry2x32_p.bind(x[0, 0], x[0, 1], x, x[::-1]), (words,))
     yield Row("name", lambda ns, x: checkpoint_name(x, "kept"), (vector,))
     yield Row("checkpoint", lambda ns, x, y: ns.checkpoint(lambda x, y: ns.numpy.sin(x) * y)(x, y), (vector, number))
     yield Row(

@@ -19,6 +19,8 @@ from tests.ir.jax_jaxprs import without_sharding
 from .normalise import normalise
 from .subject import oracle, subject
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 WORDS = np.arange(6, dtype=np.uint32).reshape(3, 2)
 PICK = np.array([True, False, True])
 

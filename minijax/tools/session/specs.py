@@ -29,7 +29,7 @@ DTYPES = (
     "bool",
 )
 # The types of random keys, by the names that stand for them in Python: key<fry>[3] would compare.
-KEYS = {f"key_{impl.tag}_": impl.dtype.name for impl in (keys.THREEFRY, keys.RBG, keys.UNSAFE_RBG)}
+KEYS = {f"key_{impl.tag}_": impl.dtype.name for impl in tuple(keys.PRNGImpl.known.values())}
 _SPEC = rf"\s*({'|'.join((*DTYPES, *KEYS.values()))})\[([\d\s,]*)\]\s*"
 # a string, in one of Python's four kinds of quotes, or a comment
 _LITERAL_TEXT = r"""(?s:('''|\"\"\"|'|")(?:\\.|(?!\1).)*\1)|#[^\n]*"""

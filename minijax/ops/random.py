@@ -1,0 +1,423 @@
+"""Random bits from keys: ``random_seed``, ``random_split``, ``random_fold_in``, ``random_bits``; and Threefry.
+
+What a key becomes is computed from its words by the functions of its implementation (``PRNG``): in NumPy when
+evaluated, and as a program of words, a function of its own in the module, when compiled; bit for bit JAX's, with its
+setting ``jax_threefry_partitionable``. Implementations that stand for others of JAX's have none here: their
+primitives are borrowed.
+
+Threefry is that of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.keys import RBG, THREEFRY, WORD, KeyType, PRNGImpl, is_key, keys_of, words_of
+from minijax.core.named import NamedTuple
+from minijax.core.primitive import Primitive
+from minijax.core.structural import full, zero_tangent
+from minijax.interpreters.evaluate import by_type
+from minijax.interpreters.program import program
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ir.pretty import parse_rules
+from minijax.lowering.lower import lowers_keys
+from minijax.lowering.text import mlir_type
+from minijax.ops.convert import convert
+from minijax.ops.declare import axis_stays, declare, operand_lower, same_aval, unchanged
+from minijax.ops.elementwise import (
+    add_p,
+    and_p,
+    lt_p,
+    or_p,
+    shift_left_p,
+    shift_right_logical_p,
+    sub_p,
+    xor_p,
+)
+from minijax.ops.keys import impl_read
+from minijax.ops.nary import ZERO, broadcast_shape, maybe_broadcast, nary_batching
+from minijax.ops.shape import iota, reshape, shape_of
+from minijax.ops.slicing import concatenate, index_in_dim, stack
+from minijax.ops.while_loop import while_p
+
+__all__ = [
+    "random_bits_p",
+    "random_clone_p",
+    "random_fold_in_p",
+    "random_seed_p",
+    "random_split_p",
+    "threefry2x32_p",
+]
+
+add: Callable[..., Any] = add_p.bind
+xor: Callable[..., Any] = xor_p.bind
+Program = Callable[..., Sequence[Any]]
+
+# -------------------------------------------------------------------------------- Threefry
+
+# Rotations of the rounds, four at a time; between these the key is mixed in.
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_GROUPS = 5
+_PARITY, _MASK = 0x1BD11BDA, 0xFFFFFFFF
+# Up to so many numbers are hashed one by one.
+_FEW = 16
+
+
+def _threefry_abstract(*avals: ShapedArray) -> list[ShapedArray]:
+    if any(a.dtype != WORD for a in avals):
+        found = ", ".join(a.str_short() for a in avals)
+        raise TypeError(f"Arguments to threefry2x32 must have uint32 type, got {found}")
+    return [ShapedArray(broadcast_shape("threefry2x32", [a.shape for a in avals]), WORD)] * 2
+
+
+def _threefry_numpy(*operands: Any) -> list[Any]:
+    shape = np.broadcast_shapes(*map(np.shape, operands))
+    words = [np.broadcast_to(x, shape) for x in operands]
+    if words[0].size > _FEW:
+        return _hash_many(*words)
+    hashed = [_hash_one(*row) for row in zip(*[w.ravel().tolist() for w in words], strict=True)]
+    parts = np.array(hashed, WORD).reshape(-1, 2)
+    return [parts[:, i].reshape(words[0].shape) for i in (0, 1)]
+
+
+def _hash_one(key1: int, key2: int, x: int, y: int) -> tuple[int, int]:
+    """The hash in Python's integers, which is quicker than NumPy for a few numbers."""
+    keys = (key1, key2, key1 ^ key2 ^ _PARITY)
+    x, y = (x + key1) & _MASK, (y + key2) & _MASK
+    for group in range(_GROUPS):
+        for r in _ROTATIONS[group % 2]:
+            x = (x + y) & _MASK
+            y = ((y << r & _MASK) | y >> 32 - r) ^ x
+        x = (x + keys[(group + 1) % 3]) & _MASK
+        y = (y + keys[(group + 2) % 3] + group + 1) & _MASK
+    return x, y
+
+
+def _hash_many(key1: Any, key2: Any, x: Any, y: Any) -> list[Any]:
+    keys = (key1, key2, key1 ^ key2 ^ np.uint32(_PARITY))
+    x, y = x + key1, y + key2
+    shifted = np.empty_like(x)
+    for group in range(_GROUPS):
+        for r in _ROTATIONS[group % 2]:
+            np.add(x, y, out=x)
+            np.left_shift(y, np.uint32(r), out=shifted)
+            np.right_shift(y, np.uint32(32 - r), out=y)
+            np.bitwise_or(y, shifted, out=y)
+            np.bitwise_xor(y, x, out=y)
+        np.add(x, keys[(group + 1) % 3], out=x)
+        np.add(y, keys[(group + 2) % 3], out=y)
+        np.add(y, np.uint32(group + 1), out=y)
+    return [x, y]
+
+
+def _rotated(x: Any, by: Any) -> Any:
+    """The words ``x`` with their bits rotated to the left."""
+    back = shift_right_logical_p.bind(x, sub_p.bind(np.uint32(32), by))
+    return or_p.bind(shift_left_p.bind(x, by), back)
+
+
+def _threefry(key1: Any, key2: Any, x1: Any, x2: Any) -> list[Any]:
+    """The hash as a loop over groups of rounds: written out, XLA takes long to compile it."""
+    wide = broadcast_shape("threefry2x32", [shape_of(k) for k in (key1, key2)])
+    keys = [maybe_broadcast(wide, k) for k in (key1, key2, xor(xor(key1, key2), np.uint32(_PARITY)))]
+    shape = broadcast_shape("threefry2x32", [shape_of(v) for v in (key1, key2, x1, x2)])
+    x, y = (maybe_broadcast(shape, add(v, k)) for v, k in ((x1, keys[0]), (x2, keys[1])))
+    state = [np.int32(0), x, y, keys[1], keys[2], keys[0], *(np.array(r, WORD) for r in _ROTATIONS)]
+    avals = [get_aval(v) for v in state]
+    cond, body = _words_program(_more_groups, avals), _words_program(_group, avals)
+    outs = while_p.bind(*state, cond_jaxpr=cond, cond_nconsts=0, body_jaxpr=body, body_nconsts=0)
+    return [outs[1], outs[2]]
+
+
+def _more_groups(i: Any, *rest: Any) -> list[Any]:
+    return [lt_p.bind(i, np.int32(_GROUPS))]
+
+
+def _group(i: Any, x: Any, y: Any, first: Any, second: Any, third: Any, now: Any, then: Any) -> list[Any]:
+    """Four rounds with the rotations ``now``, and two of the three words of the key mixed in; all take turns."""
+    for j in range(len(_ROTATIONS[0])):
+        x = add(x, y)
+        y = xor(_rotated(y, index_in_dim(now, j, 0, keepdims=False)), x)
+    following = add(i, np.int32(1))
+    y = add(add(y, second), convert(following, WORD))
+    return [following, add(x, first), y, second, third, first, then, now]
+
+
+def _threefry_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[str]:
+    return _called(ctx, _threefry, avals, names)
+
+
+def _threefry_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    outs, dim = nary_batching(threefry2x32_p)(args, dims)
+    return outs, [dim] * 2
+
+
+def _threefry_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    outs = threefry2x32_p.bind(*primals)
+    return outs, [zero_tangent(x) for x in outs]
+
+
+# -------------------------------------------------------------------------------- programs of words
+
+
+@functools.lru_cache(maxsize=1024)
+def _staged(compute: Program, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+    """``compute``, a function of words, as a program; the same for the same types."""
+    return _words_program(compute, tuple(map(physical_aval, avals)))
+
+
+def _words_program(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
+    """The program of ``compute``, whose equations have no lines: they stand for the one that calls them."""
+    closed = stage(compute, avals, getattr(compute, "func", compute).__name__.strip("_"))
+    bare = closed.jaxpr.replace(eqns=[eqn.replace(source=None) for eqn in closed.eqns])
+    return ClosedJaxpr(bare, closed.consts)
+
+
+def _called(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Write a call of ``compute``, which becomes a function of the module."""
+    closed = _staged(compute, tuple(avals))
+    symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
+    ins, outs = (", ".join(map(mlir_type, types)) for types in (closed.in_avals, closed.out_avals))
+    count = len(closed.out_avals)
+    found: list[str] = ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", count)
+    return found
+
+
+def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Callable[..., Any]:
+    """``compute`` as a function of NumPy values, keys among them as they are kept; ``out``: its result are keys."""
+    run = program(_staged(compute, tuple(avals)))
+    kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
+
+    def evaluate(*values: Any) -> Any:
+        words = [np.asarray(v) if kind is None else words_of(v, kind) for v, kind in zip(values, kinds, strict=True)]
+        (result,) = run(*words)
+        return result if out is None else keys_of(result, out)
+
+    return evaluate
+
+
+# -------------------------------------------------------------------------------- implementations
+
+
+class PRNG(NamedTuple):
+    """What an implementation computes, of arrays of words and by the operations of this package.
+
+    ``seed(seeds)``, ``split(words, shape)`` and ``fold_in(words, data)`` give words, ``bits(words, width, shape)``
+    unsigned integers; the dimensions of the operands stand before those that are new. ``bits`` may be missing.
+    """
+
+    seed: Callable[..., Any]
+    split: Callable[..., Any]
+    fold_in: Callable[..., Any]
+    bits: Callable[..., Any] | None
+
+
+def _seed_fry(seeds: Any) -> Any:
+    """The 64 bits of an integer, upper ones first; those of 32-bit integers are 0."""
+    aval = get_aval(seeds)
+    low = seeds
+    if aval.dtype.itemsize == 8:
+        unsigned = convert(seeds, np.dtype(np.uint64))
+        high = convert(shift_right_logical_p.bind(unsigned, np.uint64(32)), WORD)
+        low = and_p.bind(unsigned, np.uint64(_MASK))
+    else:
+        high = full(aval.shape, 0, WORD)
+    return stack([high, convert(low, WORD)], len(aval.shape))
+
+
+def _key_words(words: Any, new: int) -> list[Any]:
+    """Both words of Threefry's keys, with ``new`` dimensions of size 1 at the end."""
+    lead = shape_of(words)[:-1]
+    return [reshape(index_in_dim(words, i, len(lead), keepdims=False), (*lead, *[1] * new)) for i in (0, 1)]
+
+
+def _counted(words: Any, shape: tuple[int, ...]) -> list[Any]:
+    """The hashes of 0, 1, 2, ... in ``shape``, for each key."""
+    size = math.prod(shape)
+    if size > 1 << 32:
+        raise NotImplementedError(f"random arrays of more than 2**32 elements for a key, such as one of shape {shape}")
+    first, second = _key_words(words, len(shape))
+    lead = (1,) * (len(shape_of(words)) - 1)
+    counts = reshape(iota(WORD, size), (*lead, *shape))
+    return threefry2x32_p.bind(first, second, full((1,) * len(shape_of(counts)), 0, WORD), counts)
+
+
+def _split_fry(words: Any, shape: tuple[int, ...]) -> Any:
+    parts = _counted(words, shape)
+    return stack(parts, len(shape_of(parts[0])))
+
+
+def _fold_in_fry(words: Any, data: Any) -> Any:
+    first, second = _key_words(words, 0)
+    parts = threefry2x32_p.bind(first, second, full((1,) * len(shape_of(data)), 0, WORD), data)
+    return stack(parts, len(shape_of(parts[0])))
+
+
+def _bits_fry(words: Any, width: int, shape: tuple[int, ...]) -> Any:
+    high, low = _counted(words, shape)
+    dtype = np.dtype(f"uint{width}")
+    if width == 64:
+        return or_p.bind(shift_left_p.bind(convert(high, dtype), np.uint64(32)), convert(low, dtype))
+    return convert(xor(high, low), dtype)
+
+
+def _halves(words: Any) -> tuple[Any, Any]:
+    """Four words as the two keys of Threefry that an rbg key is."""
+    shape = shape_of(words)
+    pairs = reshape(words, (*shape[:-1], 2, 2))
+    return tuple(index_in_dim(pairs, i, len(shape) - 1, keepdims=False) for i in (0, 1))  # type: ignore[return-value]
+
+
+def _of_halves(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """What ``compute`` makes of both halves of keys, side by side."""
+
+    def each(words: Any, *args: Any) -> Any:
+        parts = [compute(half, *args) for half in _halves(words)]
+        return concatenate(parts, len(shape_of(parts[0])) - 1)
+
+    return each
+
+
+def _seed_rbg(seeds: Any) -> Any:
+    half = _seed_fry(seeds)
+    return concatenate([half, half], len(shape_of(half)) - 1)
+
+
+IMPLEMENTATIONS: dict[PRNGImpl, PRNG] = {
+    THREEFRY: PRNG(_seed_fry, _split_fry, _fold_in_fry, _bits_fry),
+    # its bits come from XLA's own generator, which JAX calls
+    RBG: PRNG(_seed_rbg, _of_halves(_split_fry), _of_halves(_fold_in_fry), None),
+}
+
+
+def _implementation(name: str, impl: PRNGImpl, bits: bool = False) -> PRNG:
+    found = IMPLEMENTATIONS.get(impl)
+    if found is None or (bits and found.bits is None):
+        raise NotImplementedError(f"{name} of {impl.dtype.name} is borrowed from JAX: call minijax.random's functions")
+    return found
+
+
+# -------------------------------------------------------------------------------- the primitives
+
+
+def _keys_of(name: str, keys: ShapedArray) -> PRNGImpl:
+    if not is_key(keys.dtype):
+        raise TypeError(f"{name} takes random keys, got {keys.str_short()}. random.key(seed) makes one.")
+    return keys.dtype.impl
+
+
+def _seed_abstract(seeds: ShapedArray, *, impl: PRNGImpl) -> ShapedArray:
+    _implementation("random_seed", impl)
+    if dtypes.kind(seeds.dtype) not in "biu":
+        raise TypeError(f"PRNG key seed must be an integer; got {seeds.str_short()}")
+    return ShapedArray(seeds.shape, impl.dtype)
+
+
+def _seed(seeds: Any, impl: PRNGImpl) -> list[Any]:
+    return [IMPLEMENTATIONS[impl].seed(seeds)]
+
+
+def _split_abstract(keys: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray:
+    _implementation("random_split", _keys_of("random_split", keys))
+    return ShapedArray(keys.shape + shape, keys.dtype)
+
+
+def _split(words: Any, impl: PRNGImpl, shape: tuple[int, ...]) -> list[Any]:
+    return [IMPLEMENTATIONS[impl].split(words, shape)]
+
+
+def _fold_in_abstract(keys: ShapedArray, data: ShapedArray) -> ShapedArray:
+    _implementation("random_fold_in", _keys_of("random_fold_in", keys))
+    if data.dtype != WORD:
+        raise TypeError(f"random_fold_in takes data of type uint32, got {data.str_short()}")
+    return ShapedArray(broadcast_shape("random_fold_in", [keys.shape, data.shape]), keys.dtype)
+
+
+def _fold_in(words: Any, data: Any, impl: PRNGImpl) -> list[Any]:
+    return [IMPLEMENTATIONS[impl].fold_in(words, data)]
+
+
+def _bits_abstract(keys: ShapedArray, *, bit_width: int, shape: tuple[int, ...]) -> ShapedArray:
+    _implementation("random_bits", _keys_of("random_bits", keys), bits=True)
+    if bit_width not in (8, 16, 32, 64):
+        raise TypeError(f"random_bits requires 8-, 16-, 32- or 64-bit field width, got {bit_width}.")
+    return ShapedArray(keys.shape + shape, np.dtype(f"uint{bit_width}"))
+
+
+def _bits(words: Any, impl: PRNGImpl, width: int, shape: tuple[int, ...]) -> list[Any]:
+    return [IMPLEMENTATIONS[impl].bits(words, width, shape)]  # type: ignore[misc]
+
+
+# The same function for the same types, since its program is kept by it.
+
+
+@functools.lru_cache(maxsize=1024)
+def _seed_program(seeds: Any, *, impl: PRNGImpl) -> Program:
+    return functools.partial(_seed, impl=impl)
+
+
+@functools.lru_cache(maxsize=1024)
+def _split_program(keys: Any, *, shape: tuple[int, ...]) -> Program:
+    return functools.partial(_split, impl=keys.dtype.impl, shape=shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _fold_in_program(keys: Any, data: Any) -> Program:
+    return functools.partial(_fold_in, impl=keys.dtype.impl)
+
+
+@functools.lru_cache(maxsize=1024)
+def _bits_program(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> Program:
+    return functools.partial(_bits, impl=keys.dtype.impl, width=bit_width, shape=shape)
+
+
+def _declare(name: str, abstract: Any, compute: Callable[..., Program], batch: Any = None) -> Primitive:
+    """A primitive that is ``compute(*avals, **params)`` of the words of its operands."""
+    p = Primitive(name)
+
+    def choose(*avals: Any, **params: Any) -> Callable[..., Any]:
+        out = p.abstract_eval(*avals, **params).dtype
+        return _evaluated(compute(*avals, **params), avals, out if is_key(out) else None)
+
+    def random_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> str:
+        return _called(ctx, compute(*avals, **params), avals, names)[0]
+
+    lowers_keys.add(p)
+    return declare(
+        p,
+        abstract=abstract,
+        numpy=by_type(choose),
+        lower=random_lower,
+        batch=batch(p) if batch is not None else axis_stays(p),
+        derivative=ZERO,
+        takes_keys=True,
+    )
+
+
+threefry2x32_p = declare(
+    "threefry2x32",
+    abstract=_threefry_abstract,
+    numpy=_threefry_numpy,
+    lower=_threefry_lower,
+    batch=_threefry_batch,
+    jvp=_threefry_jvp,
+    multiple_results=True,
+)
+random_seed_p = _declare("random_seed", _seed_abstract, _seed_program)
+random_split_p = _declare("random_split", _split_abstract, _split_program)
+random_fold_in_p = _declare("random_fold_in", _fold_in_abstract, _fold_in_program, nary_batching)
+random_bits_p = _declare("random_bits", _bits_abstract, _bits_program)
+parse_rules[random_seed_p] = impl_read
+
+random_clone_p = declare(
+    "random_clone", abstract=same_aval, numpy=unchanged, lower=operand_lower, derivative=ZERO, takes_keys=True
+)
