@@ -12,8 +12,8 @@ printed. It looks again when another thread has had the interpreter's lock; so o
 
 from __future__ import annotations
 
-import _thread
 import contextlib
+import signal
 import sys
 import threading
 import time
@@ -90,8 +90,10 @@ def session() -> Iterator[threading.Event]:
 
     def unraisable(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            # not at once: that would be in here, and dropped again
-            again = threading.Timer(AGAIN, _thread.interrupt_main)
+            # not at once: that would be in here, and dropped again; as a signal, for it ends a sleep too
+            main = threading.main_thread().ident
+            assert main is not None
+            again = threading.Timer(AGAIN, signal.pthread_kill, (main, signal.SIGINT))
             again.daemon = True
             again.start()
         else:

@@ -95,6 +95,16 @@ def compiled_quickly() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def tracebacks_whole() -> Iterator[None]:
+    """To shorten a traceback takes JAX most of the time of an error: for modules that look at what it says alone."""
+    config = importlib.import_module("jax").config
+    before = config.jax_traceback_filtering
+    config.update("jax_traceback_filtering", "off")
+    yield
+    config.update("jax_traceback_filtering", before)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """``golden(name, text)``: fail unless ``text`` is exactly the content of ``tests/golden/<name>``."""

@@ -15,6 +15,8 @@ from minijax import numpy as jnp
 from minijax.interop import from_jax
 from minijax.interop.traces import traces_of
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 X = np.array([0.5, 1.5, -0.25], np.float32)
 
 

@@ -12,6 +12,8 @@ from minijax.core.keys import PRNGImpl, impl_of
 from minijax.interop import from_jax
 from minijax.interop.values import aval_of, from_jax_value, impl_of_jax, spec_of, to_jax_value
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg", "philox2x32", "threefry4x32")
 
 
@@ -56,12 +58,16 @@ def drawn(key, scale):
 def test_numbers_are_jaxs(name):
     key, mine = jax.random.key(3, impl=name), from_jax(drawn)
     ours, scale = from_jax_value(key), np.float32(1.5)
-    wanted, grad = drawn(key, scale), jax.grad(lambda s: drawn(key, s).sum())(scale)
+    keys = jax.random.split(key, 4)
+
+    @jax.jit
+    def transformed(key, keys, scale):
+        return jax.grad(lambda s: drawn(key, s).sum())(scale), jax.vmap(drawn, (0, None))(keys, scale)
+
+    wanted, (grad, batched) = drawn(key, scale), transformed(key, keys, scale)
     np.testing.assert_array_equal(mine(ours, scale), wanted)
     np.testing.assert_allclose(mj.jit(mine)(ours, scale), wanted, rtol=1e-6)
     np.testing.assert_allclose(mj.grad(lambda s: mine(ours, s).sum())(scale), grad, rtol=1e-6)
-    keys = jax.random.split(key, 4)
-    batched = jax.vmap(drawn, (0, None))(keys, scale)
     np.testing.assert_allclose(mj.vmap(mine, (0, None))(from_jax_value(keys), scale), batched, rtol=1e-6)
     _, scanned = mj.lax.scan(lambda c, k: (k, mine(k, scale)), ours, from_jax_value(keys))
     np.testing.assert_allclose(scanned, rnp.stack([drawn(k, scale) for k in keys]), rtol=1e-5)

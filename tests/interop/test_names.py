@@ -23,6 +23,8 @@ import minijax as mj
 from minijax import numpy as jnp
 from minijax.core.lacking import public_names as known_names
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 PUBLIC = known_names()
 
 

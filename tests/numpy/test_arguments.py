@@ -26,6 +26,8 @@ import minijax
 
 from ..oracle.subject import MODES, QUICKLY, assert_same, describe, x64_mode
 
+pytestmark = pytest.mark.usefixtures("tracebacks_whole")
+
 for name in ("numpy", "nn", "lax"):
     importlib.import_module(f"minijax.{name}")
 

@@ -17,7 +17,7 @@ from ..ops.table import Row, transformations, values
 from ..oracle.normalise import normalise
 from ..oracle.subject import assert_same, x64_mode
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
+pytestmark = pytest.mark.usefixtures("compiled_quickly", "tracebacks_whole")
 
 X = values(3, 4)
 DEEP = values(2, 3, 4)

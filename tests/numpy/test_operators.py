@@ -16,6 +16,8 @@ import minijax.numpy as jnp
 from minijax import errors
 from minijax.core.array import Array
 
+pytestmark = pytest.mark.usefixtures("tracebacks_whole")
+
 A = np.array([1.0, 2.0, 3.0], np.float32)
 M = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -17,7 +17,7 @@ from ..oracle.subject import assert_same
 from .index_rows import rows
 from .table import Row, transformations
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
+pytestmark = pytest.mark.usefixtures("compiled_quickly", "tracebacks_whole")
 
 ROWS = {row.name: row for row in rows()}
 

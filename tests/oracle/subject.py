@@ -23,9 +23,6 @@ importlib.import_module(SUBJECT_NAME + ".numpy")
 importlib.import_module(SUBJECT_NAME + ".lax")
 MODES = ("32", "64")
 
-# Nobody looks at JAX's tracebacks here, and to shorten one takes most of the time of an error.
-jax.config.update("jax_traceback_filtering", "off")
-
 # XLA need not optimise programs whose values are asked for: compiled with these options, in one piece, they take a
 # fifth of the time. The fixture ``compiled_quickly`` gives them to all programs of both libraries.
 QUICKLY = {

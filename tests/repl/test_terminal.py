@@ -58,14 +58,14 @@ def test_a_session(terminal: Terminal, tmp_path: Path):
 def test_ctrl_c_interrupts_and_loses_nothing(terminal: Terminal):
     terminal.wait_for_prompt(1)
     terminal.type("kept = 42", 2)
-    terminal.type("def spin():\rprint('at' + ' work')\rwhile True: pass\r\r", 3)
+    terminal.type("def spin(n=[1]):\rwhile True: n and print('at work', n.pop())\r\r", 3)
     terminal.send("half typed \x03")
     terminal.wait_for_last("in [3]:")
     # in plain evaluation
     terminal.send("spin()\r")
-    terminal.wait_for("\nat work")
+    terminal.wait_for("\nat work 1")
     terminal.send("\x03")
-    terminal.wait_for("interrupted at <minijax-2>:3")
+    terminal.wait_for("interrupted at <minijax-2>:2")
     terminal.wait_for_prompt(4)
     # inside transformations
     terminal.type("def slow(x):\rprint('begun')\rwhile True: x = sin(x)\r\r", 5)
