@@ -8,9 +8,11 @@ stands for the equation whose rule it is, and what it does is ascribed to that o
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +20,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.lists import partition
-from minijax.core.primitive import abstract_rules, impl_rules
+from minijax.core.primitive import Primitive, abstract_rules, impl_rules
 from minijax.core.rules import DerivedRule, Rule
 from minijax.core.structural import UndefinedPrimal, Zero, zero_of
 from minijax.core.trace import state
@@ -30,7 +32,8 @@ from minijax.interop.origins import (
     made_at,
     transpose_rule,
 )
-from minijax.interop.programs import import_closed, import_once, set_borrowing
+from minijax.interop.params import JAX_ONLY, values_for_jax
+from minijax.interop.programs import import_closed, import_once, our_primitives, set_borrowing
 from minijax.interop.signature import Axes, JaxCall, primitive_call
 from minijax.interop.values import aval_of, jax_module, spec_of
 from minijax.interpreters.jvp import jvp_rules
@@ -39,6 +42,7 @@ from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.ir.pretty import Printer, param_types, parse_rules, pp_rules
 from minijax.lowering import bindings
 from minijax.lowering.foreign import lowering_platform
 from minijax.lowering.lower import ModuleWriter, lowering_rules, lowers_keys
@@ -116,17 +120,19 @@ def _identity(x: Any) -> Any:
     return x
 
 
+# Makes JAX's program of one of ours that was not imported; set by ``interop.exported``.
+_export: Callable[[ClosedJaxpr], Any]
+
+
+def set_exporting(export: Callable[[ClosedJaxpr], Any]) -> None:
+    """Install what makes JAX's program of one of ours."""
+    global _export
+    _export = export
+
+
 def params_of_jax(params: dict[str, Any]) -> dict[str, Any]:
     """The params of an equation of a borrowed primitive as JAX knows them: with its own programs."""
-
-    def back(value: Any) -> Any:
-        if type(value) is tuple:
-            return tuple(map(back, value))
-        if type(value) is ClosedJaxpr:
-            return value.memo["theirs"]
-        return value
-
-    return {name: back(value) for name, value in params.items()}
+    return values_for_jax(params, lambda closed: closed.memo.get("theirs") or _export(closed))
 
 
 def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +198,51 @@ def borrowed(theirs: Any) -> BorrowedPrimitive:
         transpose_rules[found] = BorrowedRule(found, borrowed_transpose, transpose_rule)
         axis_rules[found] = BorrowedRule(found, borrowed_batch, batching_rule)
         axis_users[found] = found.names_axes
+        native: Any = our_primitives().get(theirs.name)
+        parse_rules[found] = functools.partial(read_params, native, JAX_ONLY.get(theirs.name, {}))
+        if theirs in getattr(sys.modules.get("jax._src.core"), "pp_eqn_rules", ()):
+            pp_rules[found] = pp_rules.get(native, shown_params)
+        make_readable()
     return found
+
+
+@functools.cache
+def make_readable() -> None:
+    """Let programs be read back whose params are of JAX's classes; ours come first where both have one."""
+    for module in ("lax", "lax.linalg"):
+        for name, kind in vars(jax_module(module)).items():
+            if isinstance(kind, type) and (issubclass(kind, enum.Enum) or is_record(kind)):
+                param_types.setdefault(name, kind)
+
+
+def is_record(kind: type) -> bool:
+    return hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__")
+
+
+def read_params(
+    native: Primitive, hidden: dict[str, Any], params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]
+) -> dict[str, Any]:
+    """The rule for ``parse_rules``: in the text a primitive is its name, and JAX's own enums are names or numbers.
+
+    ``native`` is our primitive of that name, if there is one: it is printed in the same way. ``hidden`` is not shown.
+    """
+    lax = jax_module("lax")
+
+    def read(name: str, value: Any) -> Any:
+        if name.endswith("_prim") and isinstance(value, str):
+            return getattr(jax_module("extend.core.primitives"), f"{value}_p", value)
+        if name == "fft_type" and isinstance(value, int):
+            return lax.FftType(value)
+        return getattr(lax.RandomAlgorithm, value) if name == "algorithm" and isinstance(value, str) else value
+
+    rule = parse_rules.get(native)
+    shown = params if rule is None else rule(params, in_avals, out_avals)
+    return {**hidden, **{name: read(name, value) for name, value in shown.items()}}
+
+
+def shown_params(eqn: JaxprEqn, printer: Printer) -> Any:
+    """The rule for ``pp_rules`` where JAX has one, which does not show what is None."""
+    return [(name, value) for name, value in sorted(eqn.params.items()) if value is not None]
 
 
 def borrow_eqn(eqn: Any, invars: list[Any], outvars: list[Var], source: Any) -> JaxprEqn:

@@ -23,7 +23,7 @@ from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer
-from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
+from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax, set_exporting
 from minijax.interop.carrier import Carrier
 from minijax.interop.functions import is_array
 from minijax.interop.libraries import JAX, MINIJAX
@@ -198,6 +198,9 @@ def jax_closed(closed: ClosedJaxpr) -> Any:
         fun = named(functools.partial(eval_by_jax, closed), closed.jaxpr.debug_name)
         closed.memo[key] = jax_module().make_jaxpr(fun)(*map(spec_of, closed.in_avals))
     return closed.memo[key]
+
+
+set_exporting(jax_closed)
 
 
 def named(fun: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, batching_rules
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ir.pretty import Unread
 from minijax.lowering.lower import lowering_rules
 
 _TABLES: tuple[Any, ...] = (
@@ -98,7 +99,7 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
 
 _OF_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
 # What JAX's primitives take besides, by name, saying nothing.
-_JAX_ONLY: dict[str, dict[str, Any]] = {
+JAX_ONLY: dict[str, dict[str, Any]] = {
     **{name: {"accuracy": None} for name in _OF_ACCURACY},
     **{name: {"sharding": None} for name in ("broadcast_in_dim", "convert_element_type", "iota", "reshape")},
     **{name: {"out_sharding": None} for name in ("dot_general", "reduce_sum")},
@@ -108,6 +109,14 @@ _JAX_ONLY: dict[str, dict[str, Any]] = {
 
 def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: Callable[[Any], Any]) -> dict[str, Any]:
     """The params of an equation of ours in JAX's classes, for JAX's primitive of the same name."""
+    made = {**values_for_jax(params, export_closed), **JAX_ONLY.get(primitive.name, {})}
+    if primitive.name == "empty2":
+        made["memory_space"] = jax_module("core").ShapedArray((), bool).memory_space
+    return made
+
+
+def values_for_jax(params: dict[str, Any], export_closed: Callable[[Any], Any]) -> dict[str, Any]:
+    """``params`` in JAX's classes; ``export_closed`` makes JAX's programs of ours."""
 
     def theirs(value: Any) -> Any:
         kind = type(value)
@@ -119,7 +128,7 @@ def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: 
             return export_closed(value)
         if kind is Jaxpr:
             return export_closed(ClosedJaxpr(value)).jaxpr
-        if not kind.__module__.startswith("minijax"):
+        if not kind.__module__.startswith("minijax") or kind is Unread:
             return value
         counterpart = getattr(jax_module("lax"), kind.__name__)
         if hasattr(value, "_fields"):
@@ -128,7 +137,4 @@ def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: 
             return counterpart[value.name]
         return counterpart(**{name: theirs(item) for name, item in vars(value).items()})
 
-    made = {**{name: theirs(value) for name, value in params.items()}, **_JAX_ONLY.get(primitive.name, {})}
-    if primitive.name == "empty2":
-        made["memory_space"] = jax_module("core").ShapedArray((), bool).memory_space
-    return made
+    return {name: theirs(value) for name, value in params.items()}

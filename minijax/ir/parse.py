@@ -419,7 +419,7 @@ class _Parser:
         pending = _Scope()
         pending.names = {name: Var(aval) for name, aval, _ in binders}
         self.scopes.append(pending)
-        params = self.parameters(binders)
+        params = self.parameters(binders, primitive)
         self.scopes.pop()
         operands = self.operands(scope, start)
         in_avals = [atom.aval for atom in operands]
@@ -470,8 +470,10 @@ class _Parser:
 
     # ---- parameters
 
-    def parameters(self, binders: Sequence[_Binder]) -> dict[str, Any]:
+    def parameters(self, binders: Sequence[_Binder], primitive: Primitive) -> dict[str, Any]:
         """``[key=value key=value]``, or nothing."""
+        # ours have no parameters for sharding; what is borrowed has what JAX's has
+        left_out = () if primitive.borrowed_from else _SHARDING
         scan = self.scan
         params: dict[str, Any] = {}
         if not scan.text.startswith("[", scan.at):
@@ -483,7 +485,7 @@ class _Parser:
             if key in params:
                 scan.fail(f"the parameter '{key}' is given twice", at)
             value = self.value(key, binders)
-            if not (value is None and key in _SHARDING):
+            if not (value is None and key in left_out):
                 params[key] = value
         return params
 

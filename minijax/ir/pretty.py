@@ -63,7 +63,7 @@ def hide(*names: str, trivial: Sequence[str] = ()) -> Callable[[JaxprEqn, Printe
 class Unread:
     """A parameter that could not be read back from its text: equal to others of the same text, and of no use."""
 
-    __slots__ = ("text",)
+    __slots__ = ("text", "__weakref__")
 
     def __init__(self, text: str) -> None:
         self.text = text
