@@ -51,6 +51,8 @@ from minijax.ops.call import compiled, jit_p
 
 # Beyond this many signatures of one primitive, what was derived for them is forgotten, all at once.
 MAX_SIGNATURES = 1024
+# The same, of signatures with a function of the user's among the params, which the call keeps alive.
+MAX_HOLDING = 32
 
 
 class BorrowedPrimitive(AxisPrimitive):
@@ -64,6 +66,7 @@ class BorrowedPrimitive(AxisPrimitive):
         super().__init__(theirs.name, theirs.multiple_results)
         self.theirs = theirs
         self.calls: dict[Any, JaxCall] = {}
+        self.holding: dict[Any, JaxCall] = {}
 
     @property
     def defined_at(self) -> str:
@@ -76,18 +79,18 @@ class BorrowedPrimitive(AxisPrimitive):
         key: Any = (*avals, x64_enabled(), axes, *params.items())
         try:
             found = self.calls.get(key)
-        except TypeError:  # a param has no hash: it is known by its identity, and kept with the call
-            key = (*avals, x64_enabled(), axes, *[(name, _identity(x)) for name, x in params.items()])
-            found = self.calls.get(key)
+        except TypeError:  # a param has no hash: JAX refuses it, and says which
+            return primitive_call(self.theirs, params_of_jax(params), avals, axes)
         return self._new(key, avals, params, axes) if found is None else found
 
     def _new(self, key: Any, avals: Sequence[Any], params: dict[str, Any], axes: Axes) -> JaxCall:
-        # what holds a program dies with it, not with the table
-        home = next((x.memo for x in params.values() if type(x) is ClosedJaxpr), self.calls)
-        key = (self, *key) if home is not self.calls else key
+        # what holds a program dies with it, not with a table
+        programs = [x for x in params.values() if type(x) is ClosedJaxpr]
+        home = programs[0].memo if programs else self.calls if all(map(_is_plain, params.values())) else self.holding
+        key = (self, *key) if programs else key
         found = home.get(key)
         if found is None:
-            if home is self.calls and len(home) >= MAX_SIGNATURES:
+            if not programs and len(home) >= (MAX_SIGNATURES if home is self.calls else MAX_HOLDING):
                 home.clear()
             found = home[key] = primitive_call(self.theirs, params_of_jax(params), avals, axes)
         return found
@@ -112,12 +115,9 @@ class BorrowedPrimitive(AxisPrimitive):
         return frozenset(n for n in flat if n is not None and not isinstance(n, int))
 
 
-def _identity(x: Any) -> Any:
-    try:
-        hash(x)
-    except TypeError:
-        return id(x)
-    return x
+def _is_plain(x: Any) -> bool:
+    """Whether ``x`` holds nothing that is the user's, such as a function."""
+    return all(map(_is_plain, x)) if isinstance(x, tuple) else isinstance(x, type) or not callable(x)
 
 
 # Makes JAX's program of one of ours that was not imported; set by ``interop.exported``.

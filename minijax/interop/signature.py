@@ -64,8 +64,20 @@ class JaxCall:
 
     @property
     def out_avals(self) -> list[ShapedArray]:
-        """The types of the results."""
-        return self.derived("types", lambda: list(map(aval_of, self.traced(self.fun, self.specs).out_avals)))
+        """The types of the results.
+
+        NotImplementedError if the call acts on the world: nothing here would keep it, or its order.
+        """
+
+        def types() -> list[ShapedArray]:
+            traced = self.traced(self.fun, self.specs)
+            effects = [effect for effect in traced.effects if type(effect).__name__ != "NamedAxisEffect"]
+            if effects:
+                named = ", ".join(sorted({type(effect).__name__ for effect in effects}))
+                raise NotImplementedError(f"{self.name} acts on the world ({named}): it cannot be taken over from JAX.")
+            return list(map(aval_of, traced.out_avals))
+
+        return self.derived("types", types)
 
     @property
     def out_specs(self) -> list[Any]:

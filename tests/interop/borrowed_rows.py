@@ -54,7 +54,6 @@ DIFFERENTIATED = {
     "regularized_incomplete_beta": (2,),
     "reduce": (0, 1),
     "reduce_window": (0,),
-    "clamp": (1,),
 }
 
 
@@ -107,11 +106,6 @@ def threefry2x32(*xs: Any) -> Any:
     return threefry2x32_p.bind(*xs)
 
 
-def gathered(x: Any, i: Any) -> Any:
-    numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
-    return lax.gather(x, i, numbers, (1, 2), mode="clip")
-
-
 def reduced(x: Any, y: Any, zero: Any, one: Any) -> Any:
     """A reduction of two operands at once, with a computation of its own."""
     return lax.reduce((x, y), (zero, one), lambda a, b: (a[0] + b[0] * b[1], a[1] * b[1]), (1,))
@@ -139,21 +133,15 @@ def window(reducer: str, x: Any, dims: Any, strides: Any, padding: Any = "VALID"
     return f"reduce_window_{reducer}{dims}{strides}", f"reduce_window_{reducer}", fun, (x,)
 
 
-def taken(outs: int, fun: Callable[..., Any], **params: Any) -> Callable[..., Any]:
-    return lambda *xs: fun(*xs, **params)[outs]
-
-
 GROUPS: dict[str, list[Any]] = {
     "linear algebra": [
         ("", "cholesky", partial(linalg.cholesky, symmetrize_input=False), (positive(3),)),
         ("cholesky of many", "cholesky", partial(linalg.cholesky, symmetrize_input=False), (positive(2, 2),)),
         ("", "cholesky_update", linalg.cholesky_update, (np.linalg.cholesky(positive(3)).T.copy(), f32(3))),
         ("", "lu", linalg.lu, (general(3, 3),)),
-        ("lu of a wide matrix", "lu", linalg.lu, (general(2, 3),)),
         ("", "lu_pivots_to_permutation", partial(linalg.lu_pivots_to_permutation, permutation_size=4),
          (np.array([2, 1, 2], np.int32),)),
         ("", "qr", partial(linalg.qr, full_matrices=False), (general(4, 3),)),
-        ("full qr", "qr", partial(linalg.qr, full_matrices=True), (general(3, 3),)),
         ("", "geqrf", geqrf, (general(3, 2),)),
         ("", "householder_product", linalg.householder_product, (general(3, 2), f32(2))),
         ("", "ormqr", partial(linalg.ormqr, left=True, transpose=False), (general(3, 2), f32(2), f32(3, 2))),
@@ -178,7 +166,6 @@ GROUPS: dict[str, list[Any]] = {
     "convolution": [
         conv("conv"),
         conv("conv with strides", window_strides=(2, 1), padding="VALID"),
-        conv("padded conv", padding=((1, 2), (0, 1))),
         conv("cropped conv", padding=((-1, 0), (0, -1))),
         conv("transposed conv", lhs_dilation=(2, 1), padding=((1, 1), (1, 1))),
         conv("dilated conv", rhs_dilation=(1, 2), padding="VALID"),
@@ -186,7 +173,6 @@ GROUPS: dict[str, list[Any]] = {
         conv("conv of batch groups", f32(2, 2, 3, 3), f32(4, 2, 2, 2), batch_group_count=2),
         conv("conv in NHWC", f32(1, 3, 3, 2), f32(2, 2, 2, 3), dimension_numbers=("NHWC", "HWIO", "NHWC")),
         conv("conv in 1 dimension", f32(2, 2, 5), f32(2, 2, 3), window_strides=(1,)),
-        conv("conv in 3 dimensions", f32(1, 1, 3, 3, 2), f32(1, 1, 2, 2, 2), window_strides=(1, 1, 1)),
         conv("conv in no dimension", f32(2, 3), f32(2, 3), window_strides=(), padding=()),
         conv("conv in half precision", IMAGE.astype(np.float16), KERNEL.astype(np.float16)),
         conv("complex conv", complexes(f32(1, 2, 3, 3)), complexes(f32(2, 2, 2, 2))),
@@ -204,7 +190,6 @@ GROUPS: dict[str, list[Any]] = {
         ("", "select_and_scatter_add", pool(lax.select_and_scatter_add_p), (f32(4, 2), f32(5, 4))),
         ("", "select_and_gather_add", pool(lax.select_and_gather_add_p, **UNDILATED), (f32(5, 4) - 1, f32(5, 4))),
         ("", "cumsum", partial(lax.cumsum, axis=1), (f32(2, 3),)),
-        ("cumsum from behind", "cumsum", partial(lax.cumsum, axis=0, reverse=True), (f32(2, 3),)),
         ("", "cumprod", partial(lax.cumprod, axis=0), (f32(3, 2),)),
         ("", "cummax", partial(lax.cummax, axis=0), (f32(4),)),
         ("", "cummin", partial(lax.cummin, axis=0), (f32(4),)),
@@ -219,7 +204,6 @@ GROUPS: dict[str, list[Any]] = {
     "special functions": [
         ("", "igamma", lax.igamma, (np.float32(0.7), np.float32(1.2))),
         ("", "igammac", lax.igammac, (np.float32(0.7), np.float32(1.2))),
-        ("", "igamma_grad_a", lax.igamma_grad_a, (np.float32(0.7), np.float32(1.2))),
         ("", "lgamma", lax.lgamma, (f32(3),)),
         ("", "digamma", lax.digamma, (f32(3),)),
         ("", "polygamma", lax.polygamma, (np.float32([1, 2]), f32(2))),
@@ -255,7 +239,6 @@ GROUPS: dict[str, list[Any]] = {
         ("", "reduce_and", partial(lax.reduce_and, axes=(0,)), (BITS,)),
         ("", "reduce_or", partial(lax.reduce_or, axes=(0,)), (BITS.reshape(1, 5),)),
         ("", "reduce_xor", partial(lax.reduce_xor, axes=(0,)), (BITS,)),
-        ("", "shift_right_logical", lax.shift_right_logical, (BITS, BITS % 3)),
         ("", "bitcast_convert_type", partial(lax.bitcast_convert_type, new_dtype=np.uint8), (BITS[:2],)),
     ],
     "products and reductions": [
@@ -268,10 +251,6 @@ GROUPS: dict[str, list[Any]] = {
          partial(lax.dot_general, dimension_numbers=(((1,), (0,)), ((), ())), preferred_element_type=np.float32),
          (f32(2, 3).astype(np.float16), f32(3, 2).astype(np.float16))),
         ("", "reduce_prod", partial(lax.reduce_prod, axes=(0,)), (f32(3, 2),)),
-        ("", "clamp", lax.clamp, (np.float32(0.3), f32(4), np.float32(0.8))),
-        ("", "integer_pow", partial(lax.integer_pow, y=3), (f32(3),)),
-        ("", "split", taken(0, lax.split, sizes=(1, 3), axis=0), (f32(4),)),
-        ("", "gather", gathered, (f32(4, 2), np.int32([[0], [2]]))),
         ("empty cumsum", "cumsum", partial(lax.cumsum, axis=1), (f32(0, 3),)),
         ("empty fft", "fft", partial(lax.fft, fft_type="RFFT", fft_lengths=(4,)), (f32(0, 4),)),
         ("empty cholesky", "cholesky", partial(linalg.cholesky, symmetrize_input=False), (f32(0, 3, 3),)),
