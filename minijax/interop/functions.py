@@ -8,6 +8,7 @@ of the user's program. Tracing happens once for each function and signature.
 from __future__ import annotations
 
 import functools
+import re
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.api.flat import describe, fun_name
+from minijax.api.flat import describe, fun_name, leaf_names
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import AnyArray
 from minijax.core.named import NamedTuple
@@ -27,6 +28,7 @@ from minijax.interop.tracing import make_jaxpr, settings
 from minijax.interop.values import aval_of, from_jax_value, jax_module, spec_of
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.pytree import tree_structure
 
 
 class TracedByJax(NamedTuple):
@@ -132,16 +134,46 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
 
     try:
         jaxpr = make_jaxpr(flat, specs)
-    except jax.errors.JAXTypeError as error:
-        raise _reworded(error, fun) from None
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
+        if type(error) is TypeError and "concrete value" not in str(error):
+            raise
+        raise _reworded(error, fun, tree, traced) from None
+    for static in found[1]:
+        _check_result(static, fun)
     return TracedByJax(import_closed(jaxpr, fun_name(fun)), *found)
 
 
-def _reworded(error: Any, fun: Any) -> Any:
-    """JAX's error for a value that was needed while tracing, with what from_jax has to do with it."""
+def _check_result(static: Any, fun: Any) -> None:
+    """NotImplementedError for a function that closes over what was traced: it would find it gone when it is called."""
+    inside = static[0] if static is not None else None
+    while isinstance(inside, functools.partial):
+        inside = inside.func
+    cells = getattr(inside, "__closure__", None) or ()
+    if any(isinstance(_contents(cell), jax_module("core").Tracer) for cell in cells):
+        raise NotImplementedError(
+            f"{describe(fun)} returns a function that closes over what it computed. Return the arrays too, as "
+            "jax.tree_util.Partial(function, *arrays) does, or call from_jax of a function that calls it."
+        )
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
+
+
+def _reworded(error: Any, fun: Any, tree: Any, traced: list[int]) -> Any:
+    """JAX's error for a value that was needed while tracing, in terms of the user's call."""
+    subject = describe(fun)
+    args = jax_module("tree_util").tree_unflatten(tree, list(range(tree.num_leaves)))
+    names = leaf_names(fun, tree_structure(args))
+    said = str(error.args[0]) if error.args else str(error)
+    said = re.sub(r"the function flat at \S+ for jit", f"the function {subject} for from_jax", said)
+    said = re.sub(r"\bvalues\[(\d+)\]", lambda found: names[traced[int(found[1])]], said)
     advice = (
-        f"from_jax traced {describe(fun)} to learn its program, so its arrays have no values while it runs. Pass what "
+        f"from_jax traced {subject} to learn its program, so its arrays have no values while it runs. Pass what "
         "it needs the value of as a Python number, which from_jax hands on as it is."
     )
-    error.args = (f"{error.args[0]}\n{advice}", *error.args[1:]) if error.args else (advice,)
+    error.args = (f"{said}\n{advice}", *error.args[1:])
     return error

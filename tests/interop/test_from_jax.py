@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import threading
 import traceback
 import weakref
 
@@ -202,17 +203,106 @@ def test_64_bits_and_jaxs_settings_make_another_program():
     assert len(runs) == 3
 
 
-def test_a_value_that_is_needed_is_said_by_jaxs_error_with_one_thing_to_do():
-    def fun(x):
-        return x if x[0] > 0 else -x
+def needs_a_truth_value(params, x):
+    return x if params["scale"][0] > 0 else -x
 
-    with pytest.raises(jax.errors.TracerBoolConversionError) as caught:
-        from_jax(fun)(X)
+
+def needs_an_array(params, x):
+    return np.asarray(params["scale"]) * x
+
+
+def needs_a_mask(params, x):
+    return x[params["scale"] > 0]
+
+
+def needs_a_shape(params, x):
+    return rnp.zeros(params["scale"].sum().astype(int))
+
+
+@pytest.mark.parametrize("fun", [needs_a_truth_value, needs_an_array, needs_a_mask, needs_a_shape])
+def test_a_value_that_is_needed_is_said_by_jaxs_error_in_terms_of_the_call(fun):
+    with pytest.raises((jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError)) as caught:
+        from_jax(fun)({"scale": X}, X)
     message = str(caught.value)
-    assert f"from_jax traced fun at {__file__}" in message
+    assert f"from_jax traced {fun.__name__} at {__file__}" in message
     assert "Python number" in message
-    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert __file__ in files
+    assert "flat" not in message
+    if fun is not needs_a_mask:  # of which JAX says nothing
+        assert "params['scale']" in message
+    assert (__file__, fun.__name__) in [(f.filename, f.name) for f in traceback.extract_tb(caught.value.__traceback__)]
+
+
+def test_the_functions_own_errors_are_raised_as_they_are():
+    with pytest.raises(ZeroDivisionError) as caught:
+        from_jax(lambda x: 1 // 0)(X)
+    assert caught.value.args == ("integer division or modulo by zero",)
+    with pytest.raises(TypeError, match="contracting dimensions"):
+        from_jax(lambda x: rnp.zeros(3) @ rnp.zeros(4))(X)
+
+
+def test_a_function_that_closes_over_what_was_traced_is_refused():
+    with pytest.raises(NotImplementedError, match="closes over what it computed"):
+        from_jax(lambda x: lambda y: x + y)(X)
+    pull = from_jax(lambda x: jax.vjp(rnp.sin, x)[1])(X)  # a Partial, whose arrays are leaves
+    np.testing.assert_allclose(from_jax(lambda pull, ct: pull(ct)[0])(pull, X), np.cos(X) * X, rtol=1e-6)
+
+
+def test_threads_share_what_was_traced():
+    fun, runs = counted(lambda x: rnp.sin(x) * 2)
+    mine, found, start = from_jax(fun), [], threading.Barrier(8)
+
+    def call():
+        start.wait()
+        found.append(np.asarray(mine(X)))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    for value in found:
+        np.testing.assert_allclose(value, np.sin(X) * 2, rtol=1e-6)
+    before = len(runs)
+    mine(X)
+    assert len(runs) == before
+
+
+@jax.custom_vjp
+def with_symbolic_zeros(x, y):
+    return x * y
+
+
+def with_symbolic_zeros_fwd(x, y):
+    return with_symbolic_zeros(x.value, y.value), (y.value, rnp.float32(3 if y.perturbed else 2))
+
+
+with_symbolic_zeros.defvjp(with_symbolic_zeros_fwd, lambda res, ct: (ct * res[0] * res[1], ct), symbolic_zeros=True)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def power(n, x):
+    return x**n
+
+
+power.defjvp(lambda n, primals, tangents: (power(n, primals[0]), 5 * tangents[0] * power(n - 1, primals[0])))
+
+
+def test_rules_with_symbolic_zeros_and_static_arguments_are_jaxs_also_twice():
+    def once(x, y):
+        return with_symbolic_zeros(x, y).sum() + power(3, x).sum()
+
+    def twice(x, y):
+        return jax.grad(once)(x, y).sum()
+
+    for argnums in (0, (0, 1)):
+        for run in (mj.grad(from_jax(once), argnums), mj.jit(mj.grad(from_jax(once), argnums))):
+            found, wanted = run(X, X + 1), jax.grad(once, argnums)(X, X + 1)
+            np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
+    jvp_of_power = from_jax(lambda x: power(3, x).sum())
+    found = mj.grad(lambda x: mj.grad(jvp_of_power)(x).sum())(jnp.asarray(X))
+    np.testing.assert_allclose(found, jax.grad(lambda x: jax.grad(lambda x: power(3, x).sum())(x).sum())(X), rtol=1e-6)
+    np.testing.assert_allclose(from_jax(twice)(X, X), twice(X, X), rtol=1e-6)
 
 
 def test_jax_tracing_an_imported_function_traces_the_function_itself():
