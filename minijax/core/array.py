@@ -464,10 +464,10 @@ def _protocol(x: Any) -> Any:
         return method()
     if is_foreign(x):
         # immutable, as ours are: on a processor without a copy
-        aval = _foreign_aval(x)
-        if is_key(aval.dtype):
+        if hasattr(getattr(x, "dtype", None), "_impl"):  # random keys
+            aval = _foreign_aval(x)
             return Array(keys_of(np.asarray(x._base_array), aval.dtype), aval)
-        value = np.asarray(x)
+        value, aval = np.asarray(x), _foreign_aval(x)
         return Array(value if value.dtype == aval.dtype else value.astype(aval.dtype), aval)
     raise not_an_array(x)
 

@@ -180,6 +180,16 @@ class watching:
         unsubscribe(self.observer)
 
 
+class unobserved:
+    """Context manager: what this thread does in the block is nobody's to watch: the engine prepares its own rule."""
+
+    def __enter__(self) -> None:
+        self.outer, _busy.on = getattr(_busy, "on", False), True
+
+    def __exit__(self, *exc: object) -> None:
+        _busy.on = self.outer
+
+
 # --- recording cached traces anew -------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes
+from minijax.core import dtypes, observe
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import RBG, THREEFRY, WORD, KeyType, PRNGImpl, is_key, keys_of, words_of
@@ -177,7 +177,8 @@ def _staged(compute: Program, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
 
 def _words_program(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
     """The program of ``compute``, whose equations have no lines: they stand for the one that calls them."""
-    closed = stage(compute, avals, getattr(compute, "func", compute).__name__.strip("_"))
+    with observe.unobserved():
+        closed = stage(compute, avals, getattr(compute, "func", compute).__name__.strip("_"))
     bare = closed.jaxpr.replace(eqns=[eqn.replace(source=None) for eqn in closed.eqns])
     return ClosedJaxpr(bare, closed.consts)
 
@@ -384,7 +385,7 @@ def _declare(name: str, abstract: Any, compute: Callable[..., Program], batch: A
     """A primitive that is ``compute(*avals, **params)`` of the words of its operands."""
     p = Primitive(name)
 
-    def choose(*avals: Any, **params: Any) -> Callable[..., Any]:
+    def random_numpy(*avals: Any, **params: Any) -> Callable[..., Any]:
         out = p.abstract_eval(*avals, **params).dtype
         return _evaluated(compute(*avals, **params), avals, out if is_key(out) else None)
 
@@ -395,7 +396,7 @@ def _declare(name: str, abstract: Any, compute: Callable[..., Program], batch: A
     return declare(
         p,
         abstract=abstract,
-        numpy=by_type(choose),
+        numpy=by_type(random_numpy),
         lower=random_lower,
         batch=batch(p) if batch is not None else axis_stays(p),
         derivative=ZERO,

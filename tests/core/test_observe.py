@@ -183,3 +183,24 @@ def test_a_staging_cache_looks_empty_once_while_retracing():
         assert observe.staging_cache(cache) == {"key": "new"}
         assert observe.staging_cache({}) is not standing_in
     assert observe.staging_cache(cache) is cache and cache == {"key": "old"}
+
+
+def test_what_a_rule_of_ours_prepares_is_not_observed():
+    """The programs of words that random functions are made of are staged at their first use, in no recording."""
+
+    class Seen(Observer):
+        def __init__(self):
+            self.primitives, self.jaxprs = [], []
+
+        def bind_enter(self, primitive, trace, args, params):
+            self.primitives.append(primitive.name)
+
+        def jaxpr(self, kind, closed, name):
+            self.jaxprs.append(name)
+
+    seen, key = Seen(), minijax.random.key(0)
+    with watching(seen):
+        minijax.random.split(key, 13)
+        minijax.jit(lambda k: minijax.random.bits(k, (17,)))(key)
+    assert seen.primitives == ["random_split", "random_bits", "jit"]
+    assert len(seen.jaxprs) == 1 and seen.jaxprs[0].startswith("<lambda>")
