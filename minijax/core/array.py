@@ -298,7 +298,8 @@ def _placed_text(x: CommittedArray, label: str, name: str) -> str:
 class LiteralArray(Array):
     """A scalar that a rule or a function wrote down. Staging makes it a literal, where a user's array is a constvar.
 
-    ``written`` is the Python number it was made from, if it is weakly typed: 0.7 rather than the float32 nearest to it.
+    ``written`` is what it was made from, if that was Python's: 0.7 rather than the float32 nearest to it, False rather
+    than NumPy's. A function of the user's is given that.
     """
 
     __slots__ = ("written",)
@@ -306,11 +307,11 @@ class LiteralArray(Array):
     written: Any
 
     def literal(self) -> Any:
-        """What a jaxpr holds: a Python number if weakly typed, so that it stays weak, a NumPy scalar otherwise."""
+        """What a jaxpr holds: a Python scalar if weakly typed, so that it stays weak, a NumPy scalar otherwise."""
+        if hasattr(self, "written"):
+            return self.written
         value = np.asarray(self._value())
-        if not self.aval.weak_type:
-            return value[()]
-        return self.written if hasattr(self, "written") else value.item()
+        return value.item() if self.aval.weak_type else value[()]
 
 
 def _rebuild(value: np.ndarray, aval: ShapedArray) -> Array:
@@ -350,8 +351,7 @@ def _from_scalar(x: Any) -> Array:
     if kind is int:
         check_int(x)
     literal = LiteralArray(aval.dtype.type(x), aval)
-    if aval.weak_type:
-        literal.written = x
+    literal.written = x
     return literal
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minijax.core.primitive import Primitive
-from minijax.core.trace import Tracer, state
+from minijax.core.trace import Trace, Tracer, state
 from minijax.errors import JaxprTypeError
 from minijax.ir.evaluate import eval_closed, eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
@@ -24,6 +24,7 @@ __all__ = [
     "Tracer",
     "Var",
     "eval_jaxpr",
+    "find_top_trace",
     "get_opaque_trace_state",
     "jaxpr_as_fun",
     "parse_jaxpr",
@@ -65,3 +66,8 @@ def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
       convention: not used; JAX's.
     """
     return OpaqueTraceState()
+
+
+def find_top_trace(_: Any) -> Trace:
+    """The interpreter of the innermost transformation. The argument is JAX's, which does not look at it either."""
+    return state.stack[-1].trace

@@ -179,13 +179,15 @@ def jax_primitive(ours: Primitive) -> Any:
     theirs = getattr(ours, "theirs", None) or _jax_primitives.get(ours.name)
     if theirs is not None:
         return theirs
-    attribute = f"{ours.name.replace('-', '_')}_p".replace("remat2_p", "remat_p")
+    attribute = _OTHER_ATTRIBUTES.get(ours.name, f"{ours.name.replace('-', '_')}_p")
     for module in ("extend.core.primitives", "lax"):
         if hasattr(jax_module(module), attribute):
             return getattr(jax_module(module), attribute)
     return None
 
 
+# What JAX calls primitives where that is not their name.
+_OTHER_ATTRIBUTES = {"add_any": "add_jaxvals_p", "remat2": "remat_p"}
 # JAX's primitives met so far, by name
 _jax_primitives: dict[str, Any] = {}
 

@@ -67,6 +67,8 @@ def lines_of(fun: Any) -> set[str]:
     return {f"{fun.__code__.co_filename}:{first + i}" for i in range(len(lines))}
 
 
+# of the libraries themselves, whose modules have names below minijax here
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:minijax.interop.replaced")
 @pytest.mark.parametrize("name", REPLACED)
 def test_a_program_of_replaced_libraries_is_jaxs(name: str) -> None:
     program(name)  # or skip

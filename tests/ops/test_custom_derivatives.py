@@ -559,3 +559,30 @@ def test_names_are_those_of_jax() -> None:
     assert not missing
     for name in ("custom_jvp", "custom_vjp", "custom_gradient", "closure_convert"):
         assert getattr(minijax, name) is getattr(ours, name)
+
+
+STAGED = {
+    "grad": lambda ns, f: ns.grad(f),
+    "grad of jit": lambda ns, f: ns.grad(ns.jit(f)),
+    "scan": lambda ns, f: ns.grad(lambda x: ns.lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]),
+    "checkpoint": lambda ns, f: ns.grad(ns.checkpoint(f)),
+    "cond": lambda ns, f: ns.grad(lambda x: ns.lax.cond(x > 0, f, f, x)),
+}
+
+
+@pytest.mark.parametrize("transformed", STAGED.values(), ids=STAGED)
+def test_pythons_residuals_stay_pythons(transformed: Any) -> None:
+    """Libraries keep booleans among the residuals, and ask for no less: also where the forward pass was staged."""
+    found: dict[str, list[Any]] = {}
+    for ns in (minijax, jax):
+        f = ns.custom_vjp(lambda x: x * 2)
+        seen = found.setdefault(ns.__name__, [])
+
+        def backward(residuals: Any, ct: Any, seen: list[Any] = seen) -> Any:
+            seen.append([(type(each).__name__, float(each)) for each in residuals[:-1]])
+            assert hasattr(residuals[-1], "shape")  # NumPy's is an array
+            return (ct * 6,)
+
+        f.defvjp(lambda x: (x * 2, (False, 3, 2.5, True, np.bool_(True))), backward)
+        transformed(ns, f)(1.0)
+    assert found["minijax"][0] == found["jax"][0]

@@ -62,12 +62,19 @@ NOT_YET = {
 
 # What runs, value and gradient, where its libraries have been replaced: their import statements mean minijax.
 REPLACED = (
+    "decisions.rlax_returns",
     "distributions.mixture",
     "distributions.flow",
     "equinox.mlp",
     "equinox.filtered_gradient",
     "equinox.conv_net",
     "equinox.gru",
+    "flax.linen_mlp",
+    "haiku.mlp",
+    "haiku.lstm",
+    "haiku.state_of_batch_norm",
+    "kidger.linear_solve",
+    "kidger.conjugate_gradients",
     "optax.adam",
     "optax.adamw_with_schedule",
     "optax.lbfgs",
