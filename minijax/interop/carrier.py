@@ -55,6 +55,15 @@ _NOTHING = object()
 _NEUTRAL = ("numpy", "scipy")
 
 
+def is_third_partys(cls: type) -> bool:
+    """Whether a class, or what it is derived from, is a third party's that computes with JAX."""
+    return any(
+        computes_with_jax(base.__module__) and not JAX.owns(base.__module__)
+        for base in (*cls.__mro__, type(cls))
+        if not _is_users_class(base)
+    )
+
+
 class _Copy:
     """The one copy of a pytree class, which the other library knows for good, and how it is taken apart now."""
 
@@ -234,7 +243,7 @@ class Carrier:
 
     def function(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """``fun``, which is to be called: an object of a third party's class is kept whole."""
-        if self.imports and self.whole and self._is_foreign(type(fun)):
+        if self.imports and self.whole and is_third_partys(type(fun)):
             return self.whole_function(fun)
         return self(fun)  # type: ignore[no-any-return]
 
@@ -456,7 +465,7 @@ class Carrier:
             raise Unmapped(
                 f"{getattr(x, '__name__', '') or cls.__qualname__}: {self.target.package} has nothing to make it of"
             )
-        if self.imports and self._is_foreign(cls):
+        if self.imports and is_third_partys(cls):
             if hasattr(x, "__wrapped__") and callable(x):
                 return self.whole_function(x)
             if self.source.node(cls) is None:
@@ -464,6 +473,8 @@ class Carrier:
             if self.whole:
                 return self._node(x, cls)
         carried = self(cls)
+        if carried is cls and not self.imports and JAX.node(cls) is not None and is_third_partys(cls):
+            return self._node(x, cls)  # its arrays may lie in objects that only the class itself looks into
         if not hasattr(x, "__dict__"):
             return x
         self.fixed = False
@@ -482,21 +493,13 @@ class Carrier:
         children, structure = jax_flatten(x)
         return jax_unflatten(structure, [self(child) for child in children])
 
-    def _is_foreign(self, cls: type) -> bool:
-        """Whether a class, or what it is derived from, is a third party's that computes with JAX."""
-        return any(
-            computes_with_jax(base.__module__) and not self.source.owns(base.__module__)
-            for base in (*cls.__mro__, type(cls))
-            if not _is_users_class(base)
-        )
-
     # ------------------------------------------------------------------------------------------ functions
 
     def _method(self, method: types.MethodType) -> Any:
         owner = method.__self__
         if self.source.is_array(owner):
             return getattr(self(owner), method.__func__.__name__.lstrip("_"))
-        if self.imports and not isinstance(owner, type) and self._is_foreign(type(owner)):
+        if self.imports and not isinstance(owner, type) and is_third_partys(type(owner)):
             return self.whole_function(method)
         return types.MethodType(self(method.__func__), self(owner))
 
@@ -608,7 +611,7 @@ class Carrier:
                 raise Unmapped(f"{called(cls)} is kept whole")
             return cls
         if self.imports:
-            if self._is_foreign(cls):
+            if is_third_partys(cls):
                 base = next(each for each in (*cls.__mro__, type(cls)) if computes_with_jax(each.__module__))
                 raise Unmapped(f"{cls.__qualname__} is a class that {called(base)} makes, which is kept whole")
             if not any(jax_use(base) for base in cls.__mro__):

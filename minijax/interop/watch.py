@@ -16,7 +16,7 @@ from minijax.config import x64_enabled
 from minijax.core.array import is_array_like
 from minijax.core.named import NamedTuple
 from minijax.core.trace import state
-from minijax.interop.carrier import Carrier
+from minijax.interop.carrier import Carrier, is_third_partys
 from minijax.interop.functions import originals
 from minijax.interop.libraries import JAX, MINIJAX, Unmapped
 from minijax.interop.values import jax_module
@@ -139,6 +139,11 @@ def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
 
     originals[call] = theirs
     return call
+
+
+def is_model(x: Any) -> bool:
+    """Whether ``x`` is a pytree of a class that a third party, which builds on JAX, made or is a base of."""
+    return x is not None and JAX.node(type(x)) is not None and is_third_partys(type(x))
 
 
 def counterpart(x: Any) -> Any:

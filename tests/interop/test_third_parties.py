@@ -63,6 +63,12 @@ def sgd(rate):
     return Optimizer(init, update)
 
 def total(x): return jnp.sum(x)
+
+# as Flax NNX has it, whose models change
+def of_this_trace(model, x):
+    if isinstance(jnp.zeros(()) + 0, jax.core.Tracer) and not isinstance(model.w, jax.core.Tracer):
+        raise ValueError("a model of a different trace level")
+    return jnp.sum(model.w * x)
 """
 
 PROGRAM = """\
@@ -73,7 +79,13 @@ class Dense(lib.Layer):
 class Own(lib.Module):
     w: jax.Array
     def __call__(self, x): return jnp.dot(self.w, x)
+class Gated(lib.Module):
+    w: jax.Array
+    is_on: bool
+    rate: float
+    def __call__(self, x): return jnp.dot(self.w, x) / (1 - self.rate) if self.is_on else x[0]
 x = jnp.arange(1.0, 4.0)
+gated = Gated(x, True, 0.5)
 params = {'w': x * 0.1}
 dense, linear, own, optimizer = Dense(2), lib.Linear(x, jax.nn.relu), Own(x), lib.sgd(0.1)
 state = optimizer.init(params)
@@ -148,6 +160,12 @@ def test_what_third_parties_make_is_kept_whole(session: Session, line: str, said
         ("%jaxpr train(linear, x)", "mul"),
         ("%hlo train(linear, x)", "stablehlo.multiply"),
         ("%nan train(linear, x)", "result finite"),
+        ("%nan lib.of_this_trace(own, x)", "result finite"),
+        ("%graph of_model(gated, x)", "a:f32[3] model.w"),
+        ("%graph of_model(linear, x)", "model.w"),
+        ("%grad of_model(gated, x)", "gradient model Gated(w=Array([112., 224., 336.], dtype=float32), is_on=None"),
+        ("%compare of_model(model=gated, x=x)", "jaxpr the same"),
+        ("%diff gated(x) --by grad", "# backward pass"),
         ("%grad of_model(own, x)", "gradient model Own(w=Array([28., 56., 84.]"),
         ("%vmap own(jnp.ones((2, 3)))", "mapped Array([6., 6.]"),
         ("%diff loss(params, x) --by grad", "backward pass"),

@@ -22,7 +22,7 @@ from minijax.tools.explain.caches import (
     why_document,
 )
 from minijax.tools.recording.records import CacheRecord
-from minijax.tools.session import specs, targets
+from minijax.tools.session import real_jax, specs, targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.usage import UsageError
@@ -130,7 +130,7 @@ def run_nan(session: Session, args: Arguments) -> Result:
         if not nan.differentiable_args(target.args):
             raise UsageError(f"%nan --grad: {target.title} has no floating-point argument to differentiate by")
     else:
-        target = _whole(session, args["expr"])
+        target = _searched(session, args["expr"])
     if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
         raise UsageError("%nan needs values to run with, and an argument is a tracer: use it outside of %push")
     names = {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
@@ -186,6 +186,19 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
         )
     else:
         yield Row("held by", (line(("muted", "nothing that has a name: a cache, a thread or a running generator")),))
+
+
+def _searched(session: Session, text: str) -> targets.Target:
+    """What is run to search an expression: all of it, or the call that it is where JAX would trace all of it at once:
+    that has no place for models that are no arguments, such as those of Flax NNX, whose arrays it would replace.
+    """
+    __tracebackhide__ = True
+    whole = _whole(session, text)
+    is_call = isinstance(parse_expression("nan", specs.expression_text(text), "an expression such as f(x)"), ast.Call)
+    if not (is_call and session.watched and real_jax.is_kept_whole(whole.fun)):
+        return whole
+    session.watched.pop()
+    return targets.from_expression(session, "nan", text).concrete("nan")
 
 
 def _whole(session: Session, text: str) -> targets.Target:

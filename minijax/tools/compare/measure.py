@@ -29,7 +29,7 @@ from minijax.pytree import tree_leaves
 from minijax.tools.compare import passes
 from minijax.tools.documents.document import Line, Row, Text, line
 from minijax.tools.documents.words import seconds_text, shortened
-from minijax.tools.session import targets
+from minijax.tools.session import real_jax, targets
 from minijax.tools.session.targets import Target
 
 # Calls are repeated until they have taken this long together, in seconds, and at most so many times.
@@ -82,7 +82,7 @@ def ours(target: Target) -> Side:
 def theirs(target: Target) -> Side:
     """The program on JAX. Raises ``Unmapped``."""
     with jax_module().enable_x64(config.x64_enabled()):
-        carry = Carrier(MINIJAX, JAX, (targets.__file__, passes.__file__))
+        carry = Carrier(MINIJAX, JAX, (targets.__file__, real_jax.__file__, passes.__file__))
         fun, args, kwargs = carry(target.fun), carry(target.args), carry(target.kwargs)
     jax = jax_module()
 

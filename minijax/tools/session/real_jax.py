@@ -3,9 +3,17 @@ gives made JAX's again."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from minijax.core.avals import AnyArray
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.interop.uses import jax_use
+from minijax.pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from minijax.tools.documents.document import document, text
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.usage import UsageError
@@ -38,6 +46,51 @@ def counterpart(x: Any) -> Any:
     from minijax.interop import watch
 
     return watch.counterpart(x)
+
+
+def is_kept_whole(fun: Any) -> bool:
+    """Whether a watched function is imported from JAX as one program."""
+    from minijax.interop.functions import originals
+
+    made = getattr(fun, "__wrapped__", None)
+    if not isinstance(made, FunctionType) or made not in originals:
+        return False
+    return getattr(originals[made], "__code__", None) is not made.__code__
+
+
+def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
+    """An argument that is made of objects of third parties' classes, such as a model of Equinox, with its arrays alone,
+    and what puts the rest back. None if it has no such objects, or these hold nothing but arrays.
+
+    What a model holds beside its arrays (whether it drops out, how often, its activation) is part of the program: the
+    transformations of its own library take it so.
+    """
+    if "jax" not in sys.modules:
+        return None
+    from minijax.interop.watch import is_model
+
+    outer, _ = tree_flatten(x, is_leaf=is_model)
+    is_held: list[bool] = []
+    for each in outer:
+        is_held += [not _is_array(leaf) for leaf in tree_leaves(each)] if is_model(each) else [False]
+    if not any(is_held):
+        return None
+    leaves, tree = tree_flatten(x)
+    pairs = list(zip(leaves, is_held, strict=True))
+    rest = tree_unflatten(tree, [leaf if held else None for leaf, held in pairs])
+
+    def whole(arrays: Any) -> Any:
+        return tree_map(lambda given, held: held if given is None else given, arrays, rest, is_leaf=_is_none)
+
+    return tree_unflatten(tree, [None if held else leaf for leaf, held in pairs]), whole
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (AnyArray, np.ndarray, np.generic, ShapeDtypeStruct)) and not isinstance(x, type)
 
 
 def answer(result: Result, programs: list[Watched]) -> Result:

@@ -28,6 +28,7 @@ from minijax.core.trace import Tracer
 from minijax.interop.uses import is_jax_array
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
+from minijax.tools.session import real_jax
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.specs import expression_text, spec
 from minijax.tools.usage import UsageError
@@ -165,11 +166,32 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
         names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
     title = text.strip()
     fun, args, kwargs = session.watchable(command, title, fun, tuple(args), kwargs)
-    whole = Target(fun, args, kwargs, names, title)
+    whole = _of_arrays(command, Target(fun, args, kwargs, names, title))
+    args, kwargs = whole.args, whole.kwargs
     if all(map(_traceable, (*args, *kwargs.values()))):
         return whole
     places = [i for i, x in enumerate(args) if not _is_input(x)]
     return with_fixed(whole, places, [name for name, x in kwargs.items() if not _is_input(x)])
+
+
+def _of_arrays(command: str, target: Target) -> Target:
+    """``target`` as a function of the arrays alone of models that it is given, see ``real_jax.arrays_of``."""
+    if not any(real_jax.arrays_of(x) is not None for x in (*target.args, *target.kwargs.values())):
+        return target
+    target = traceable(command, target)
+    fun = target.fun
+    pairs: list[tuple[int | str, Any]] = [*enumerate(target.args), *target.kwargs.items()]
+    found = {place: made for place, x in pairs if (made := real_jax.arrays_of(x)) is not None}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        whole = [found[i][1](x) if i in found else x for i, x in enumerate(args)]
+        return fun(*whole, **{name: found[name][1](x) if name in found else x for name, x in kwargs.items()})
+
+    call.__name__ = getattr(fun, "__name__", type(fun).__name__)
+    args = tuple([found[i][0] if i in found else x for i, x in enumerate(target.args)])
+    kwargs = {name: found[name][0] if name in found else x for name, x in target.kwargs.items()}
+    return Target(call, args, kwargs, target.names, target.title, target.loose)
 
 
 def _traceable(x: Any) -> bool:
