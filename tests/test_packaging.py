@@ -35,7 +35,7 @@ def run(code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["minijax", "minijax.numpy", "minijax.lax", "minijax.tree_util"])
+@pytest.mark.parametrize("module", ["minijax", "minijax.numpy", "minijax.lax", "minijax.tree_util", "minijax.interop"])
 def test_import_pulls_in_neither_jax_nor_a_front_end(module: str) -> None:
     code = f"import sys, json, {module}; print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
     assert json.loads(run(code)) == []
