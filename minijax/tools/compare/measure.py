@@ -18,14 +18,16 @@ import numpy as np
 from minijax.api import block_until_ready, jit, make_jaxpr
 from minijax.config import config
 from minijax.core.array import is_array_like
+from minijax.core.keys import is_key
 from minijax.core.named import Frozen
 from minijax.extend.core import JaxprSyntaxError, parse_jaxpr
 from minijax.interop.carrier import Carrier
 from minijax.interop.libraries import JAX, MINIJAX, Unmapped
-from minijax.interop.values import jax_module
+from minijax.interop.values import from_jax_value, jax_module
 from minijax.interop.watch import at_home
 from minijax.ir.jaxpr import ClosedJaxpr, is_effectful
 from minijax.pytree import tree_leaves
+from minijax.random import key_data
 from minijax.tools.compare import passes
 from minijax.tools.documents.document import Line, Row, Text, line
 from minijax.tools.documents.words import seconds_text, shortened
@@ -293,15 +295,25 @@ def value_row(our_value: Any, their_value: Any) -> Row:
                 continue
             said = f"minijax gives a {type(a).__name__}, JAX a {type(b).__name__}, and only arrays are compared"
             return Row("value", (line(("warning", said)),))
-        types = [f"{np.asarray(x).dtype.name}{list(np.shape(x))}" for x in (a, b)]
-        if types[0] != types[1]:
-            return Row("value", (line(("error", f"minijax gives {types[0]}, JAX {types[1]}")),))
-        absolute, relative = difference(np.asarray(a), np.asarray(b))
+        (our_type, ours), (their_type, theirs) = numbers_of(a), numbers_of(b)
+        if our_type != their_type:
+            return Row("value", (line(("error", f"minijax gives {our_type}, JAX {their_type}")),))
+        absolute, relative = difference(ours, theirs)
         worst_abs, worst_rel = max(worst_abs, absolute), max(worst_rel, relative)
     if worst_abs == 0.0:
         return Row("value", (line(("good", "the same, to the last bit")),))
     role = "good" if worst_rel < 1e-5 else "warning"
     return Row("value", (line((role, f"differs by at most {worst_abs:.2g}, relatively by {worst_rel:.2g}")),))
+
+
+def numbers_of(x: Any) -> tuple[str, np.ndarray]:
+    """The type of an array of either library, and its numbers: of random keys, the bits that they consist of."""
+    dtypes = jax_module().dtypes
+    if isinstance(x, jax_module().Array) and dtypes.issubdtype(x.dtype, dtypes.extended):
+        x = from_jax_value(x)
+    has_keys = is_key(getattr(x, "dtype", None))
+    numbers = np.asarray(key_data(x) if has_keys else x)
+    return f"{x.dtype if has_keys else numbers.dtype.name}{list(np.shape(x))}", numbers
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:

@@ -50,10 +50,8 @@ PROGRAMS = {
 ALL = tuple(f"{file}.{name}" for file, names in PROGRAMS.items() for name in names)
 
 # What is not JAX's yet, and why.
-_TREES = "trees that JAX alone knows are no arguments of minijax's transformations yet"
 _CALLBACK = "a third party's primitive whose lowering calls Python is not taken over yet"
 NOT_YET = {
-    **dict.fromkeys(("equinox.mlp", "equinox.conv_net", "equinox.gru", "flax.nnx_model"), _TREES),
     **dict.fromkeys(("kidger.linear_solve", "kidger.root", "kidger.least_squares"), _CALLBACK),
     **dict.fromkeys(("kidger.conjugate_gradients", "decisions.ott_sinkhorn"), _CALLBACK),
     "kidger.ode": "a batching rule of a third party's gives results without a batch, which are given one",
@@ -86,3 +84,9 @@ REPLACED = (
     "pure.custom_rules",
     "pure.nested_transformations",
 )
+
+# What commands cannot watch yet, and why.
+NOT_WATCHED = {
+    **{name: reason for name, reason in NOT_YET.items() if name.partition(".")[0] == "kidger"},
+    "probability.blackjax_nuts": "a function that a library returns closes over what is traced",
+}

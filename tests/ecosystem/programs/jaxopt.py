@@ -10,7 +10,7 @@ from tests.ecosystem.example import example, numbers
 
 @example(lambda: (numbers(3),), batch=None)
 def lbfgs(target):
-    solver = jaxopt.LBFGS(lambda x, target: jnp.sum((x**2 - target) ** 2 + 0.1 * x**2), maxiter=3, implicit_diff=True)
+    solver = jaxopt.LBFGS(lambda x, target: jnp.sum((x**2 - target) ** 2 + 0.1 * x**2), maxiter=3, stepsize=0.1)
     return jnp.sum(solver.run(jnp.ones(3), target).params)
 
 

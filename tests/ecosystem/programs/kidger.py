@@ -21,7 +21,7 @@ def ode(start, rate):
 
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(field),
-        diffrax.Tsit5(),
+        diffrax.Heun(),
         t0=0.0,
         t1=0.5,
         dt0=0.1,

@@ -14,6 +14,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%nan log(w - 2.0)", ("first NaN made by log (forward)", "(log)", "at [0]: -1", CARRIED)),
     ("%nan loss(params, w) --grad", ("nothing: no operation of loss(params, w)", CARRIED)),
     ("%compare loss(params, w)", ("the same, to the last bit", "the same · 4 equations", "jax", CARRIED)),
+    ("%compare jax.random.split(jax.random.key(3))", ("key<fry>", "the same, to the last bit", "random_split")),
     ("%compare rnp.unwrap(w)", ("the same, to the last bit", "kept whole", "jax.numpy.unwrap")),
     ("%step jax.grad(loss)(params, w) --text", ("jvp:2 begins for loss", "transpose rule of mul", CARRIED)),
     ("%log fast(3.0)", ("staging cache of <lambda>: miss: first call", "0.28224", CARRIED)),

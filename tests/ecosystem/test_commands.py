@@ -1,0 +1,80 @@
+"""Every command on the programs of real libraries, as their users write them: it answers, or says why it does not."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from minijax.repl import batch
+from minijax.tools.compare import measure
+from minijax.tools.documents.document import plain
+from minijax.tools.session.session import Session
+from minijax.tools.usage import UsageError
+from tests.ecosystem.beside_jax import program
+from tests.ecosystem.programs import ALL, NOT_WATCHED
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+# command line -> what its answer says, of the program's value, its gradient (or the value where it has none) and its
+# jitted call
+ANSWERS = {
+    "%jaxpr {gradient}": "lambda",
+    "%step {gradient}": " by ",
+    "%log {gradient}": " by ",
+    "%graph {gradient}": "result",
+    "%diff {value} --by {transformation}": "equations",
+    "%hlo {gradient}": "func.func public @main",
+    "%nan {value}": "made",
+}
+# these run JAX's operations one by one, which it compiles one by one: each program meets one of them
+MEASURED = ("%time {value}", "%compare {value}")
+DERIVATIVES = {"%grad {value}": "gradient"}
+# command line -> what it says in place of an answer
+REFUSALS = {
+    "%why {jitted}": "whether JAX would trace this call",
+    "%check {value}": "is a function, not a primitive",
+}
+
+
+@pytest.fixture(autouse=True)
+def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of ``%time`` are asked for, not their precision."""
+    monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "_TRACES", 1)
+
+
+def session_with(name: str) -> tuple[Session, dict[str, str]]:
+    """A session in which the program and its arguments have names, and the calls to put into command lines."""
+    fun = program(name)
+    example, called = fun.example, name.split(".")[1]
+    arguments = {f"x{i}": argument for i, argument in enumerate(example.arguments())}
+    session, operands = batch.new_session({}), ", ".join(arguments)
+    session.namespace.update({"jax": jax, called: fun, **arguments})
+    differentiated = called if example.grad is None else f"jax.grad({called}, {example.grad})"
+    return session, {
+        "value": f"{called}({operands})",
+        "gradient": f"{differentiated}({operands})",
+        "jitted": f"jax.jit({called})({operands})",
+        "transformation": "grad" if example.grad == 0 else "jit",
+    }
+
+
+def named(name: str) -> object:
+    reason = NOT_WATCHED.get(name)
+    return pytest.param(name, marks=[pytest.mark.xfail(reason=reason, strict=False)] if reason else [])
+
+
+@pytest.mark.parametrize("name", list(map(named, ALL)))
+def test_every_command_answers(name: str) -> None:
+    session, calls = session_with(name)
+    has_gradient = program(name).example.grad is not None
+    answers = {**ANSWERS, **(DERIVATIVES if has_gradient else {}), MEASURED[ALL.index(name) % 2]: "jax"}
+    for line, said in answers.items():
+        outcome = session.run_line(line.format(**calls))
+        text = plain(outcome.shown, 400)
+        assert outcome.error is None, (line, text)
+        assert said in text and "from JAX" in text.splitlines()[-1], (line, text)
+    for line, said in REFUSALS.items():
+        outcome = session.run_line(line.format(**calls))
+        assert outcome.error is None or isinstance(outcome.error, UsageError)
+        assert said in plain(outcome.shown, 400)
