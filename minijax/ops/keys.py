@@ -121,6 +121,8 @@ def _compare_numpy(of_numbers: Any, of_keys: Any) -> Any:
     def compare(x: Any, y: Any) -> Any:
         return of_keys if is_key(x.dtype) else of_numbers
 
+    # recordings show the same, whether this module has been loaded or not
+    compare.__name__ = compare.__qualname__ = of_numbers.__name__
     return by_type(compare)
 
 

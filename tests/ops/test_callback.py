@@ -19,6 +19,8 @@ from minijax.core.trace import stack_depth
 from minijax.experimental import io_callback
 from minijax.ir.typecheck import typecheck_jaxpr
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @pytest.fixture(autouse=True)
 def stack_is_empty() -> Any:

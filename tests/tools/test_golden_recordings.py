@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+import minijax.random  # noqa: F401  # it takes the place of rules of comparison, and no recording is to show that
 from minijax.core.trace import stack_depth
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import BEGIN, END, Cursor
