@@ -22,7 +22,7 @@ __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "
 CoreDims = list[tuple[str, ...]]
 
 _GROUP = r"\([^()]*\)"
-_SIGNATURE = re.compile(rf"^\s*({_GROUP}(?:\s*,\s*{_GROUP})*)?\s*->\s*({_GROUP}(?:\s*,\s*{_GROUP})*)\s*$")
+_SIGNATURE = rf"^\s*({_GROUP}(?:\s*,\s*{_GROUP})*)?\s*->\s*({_GROUP}(?:\s*,\s*{_GROUP})*)\s*$"
 
 
 # ------------------------------------------------------------------------------------------------ vectorize
@@ -67,7 +67,7 @@ def vectorize(
 
 
 def _parsed(signature: str) -> tuple[CoreDims, CoreDims]:
-    match = _SIGNATURE.match(signature)
+    match = re.match(_SIGNATURE, signature)
     sides = [re.findall(_GROUP, side or "") for side in match.groups()] if match is not None else []
     parsed = [[tuple(filter(None, map(str.strip, group[1:-1].split(",")))) for group in side] for side in sides]
     if not parsed or not all(re.fullmatch(r"\w+", dim) for side in parsed for dims in side for dim in dims):

@@ -13,6 +13,7 @@ from minijax.api import jit, make_jaxpr
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
+from minijax.ops.random import threefry2x32_p
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -49,6 +50,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "iota": (lambda x: x + lax.iota(np.float32, 3), (_VECTOR,)),
     "jit": (lambda x: jit(jnp.sin)(x), (_VECTOR,)),
     "pad": (lambda x: lax.pad(x, np.float32(0), [(1, 2, 0)]), (_VECTOR,)),
+    "random_bits": (lambda x: random.bits(random.wrap_key_data(x), (3,)), (_WORDS[1],)),
+    "random_clone": (lambda x: random.key_data(random.clone(random.wrap_key_data(x))), (_WORDS[1],)),
+    "random_fold_in": (lambda x: random.key_data(random.fold_in(random.wrap_key_data(x), 5)), (_WORDS[1],)),
+    "random_seed": (lambda x: random.key_data(random.key(x)), (np.int32(7),)),
+    "random_split": (lambda x: random.key_data(random.split(random.wrap_key_data(x))), (_WORDS[1],)),
+    "random_unwrap": (lambda x: random.key_data(random.wrap_key_data(x)), (_WORDS,)),
+    "random_wrap": (lambda x: random.wrap_key_data(x), (_WORDS,)),
     "reduce": (lambda x: lax.reduce(x, np.float32(0), lambda a, b: a + b + a * b, (1,)), (_MATRIX,)),
     "reduce_and": (lambda x: jnp.all(x), (_FLAGS,)),
     "reduce_max": (lambda x: jnp.max(x, 1), (_MATRIX,)),
@@ -67,11 +75,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scatter-min": (lambda x, i, y: x.at[i].min(y), (_VECTOR, _AT, 3 * _VECTOR[:2])),
     "scatter-mul": (lambda x, i, y: x.at[i].multiply(y), (_VECTOR, _AT, _VECTOR[:2])),
     "slice": (lambda x: lax.slice(x, (1,), (3,)), (_VECTOR,)),
-    "random_unwrap": (lambda x: random.key_data(random.wrap_key_data(x)), (_WORDS,)),
-    "random_wrap": (lambda x: random.wrap_key_data(x), (_WORDS,)),
     "sort": (lambda x: jnp.sort(x), (_VECTOR,)),
     "split": (lambda x: lax.split(x, (1, 2)), (_VECTOR,)),
     "squeeze": (lambda x: jnp.squeeze(x), (_VECTOR[None],)),
+    "threefry2x32": (threefry2x32_p.bind, (*_WORDS[0], *_WORDS[1:].T)),
     "top_k": (lambda x: lax.top_k(x, 2), (_VECTOR,)),
     "transpose": (lambda x: x.T, (_MATRIX,)),
     "while": (
