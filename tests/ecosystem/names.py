@@ -59,7 +59,7 @@ def whose(name: str) -> str:
     except AttributeError:
         return MISSING
     origin = getattr(value, "__module__", None) or type(value).__module__
-    is_theirs = hasattr(value, "borrowed_from") or origin.partition(".")[0] in ("jax", "jaxlib")
+    is_theirs = getattr(value, "borrowed_from", "") or origin.partition(".")[0] in ("jax", "jaxlib")
     return BORROWED if is_theirs else OURS
 
 

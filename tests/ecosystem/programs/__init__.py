@@ -61,6 +61,9 @@ NOT_YET = {
 # What runs, value and gradient, where its libraries have been replaced: their import statements mean minijax.
 REPLACED = (
     "decisions.rlax_returns",
+    "decisions.mctx_policy",
+    "decisions.ott_sinkhorn",
+    "decisions.e3nn_harmonics",
     "distributions.mixture",
     "distributions.flow",
     "equinox.mlp",
@@ -68,6 +71,9 @@ REPLACED = (
     "equinox.conv_net",
     "equinox.gru",
     "flax.linen_mlp",
+    "flax.linen_init",
+    "flax.linen_conv_net",
+    "flax.linen_attention",
     "haiku.mlp",
     "haiku.lstm",
     "haiku.state_of_batch_norm",
