@@ -7,10 +7,12 @@ finds in its caches it tells nobody.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 import sys
 from collections import deque
+from types import FunctionType
 from typing import Any
 
 from minijax.core.named import NamedTuple
@@ -63,13 +65,24 @@ def is_jitted(fun: Any) -> bool:
     return type(fun).__module__ == "jaxlib._jax" and hasattr(fun, "__wrapped__")
 
 
+def jitted_within(fun: Any) -> Any:
+    """What ``jax.jit`` made, if ``fun`` is that, or what a library's own jit (of Equinox, of Flax NNX) made around it;
+    else None."""
+    if is_jitted(fun):
+        return fun
+    held = getattr(fun, "__dict__", None) if callable(fun) and not isinstance(fun, (type, FunctionType)) else None
+    return next(filter(is_jitted, (held or {}).values()), None)
+
+
 def of(fun: Any) -> tuple[JaxMiss, ...]:
-    """The misses of a function that JAX jitted."""
-    code = getattr(fun.__wrapped__, "__code__", None)
+    """The misses of a function that ``jitted_within`` tells."""
+    inside = jitted_within(fun).__wrapped__
+    code = getattr(inspect.unwrap(inside), "__code__", None)
     if code is None:
         return ()
     defined = f"{code.co_filename}:{code.co_firstlineno}"
-    return tuple(each for each in since() if each.defined == defined)
+    name = getattr(fun, "__name__", "")  # all functions of a library's jit may be one function of the library's
+    return tuple(each for each in since() if each.defined == defined and each.name == name)
 
 
 class Watching:

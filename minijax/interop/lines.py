@@ -49,14 +49,15 @@ def source_of(eqn: Any) -> Any:
     frames down to the function that it traced: what called that function is found where the equation is evaluated.
     """
     traceback = eqn.source_info.traceback
-    place = None if traceback is None else _place(traceback)
+    place = None if traceback is None else place_of(traceback)
     if place is None:
         return None
     names = _names(eqn.source_info.name_stack)
     return (*place, names) if names else place
 
 
-def _place(traceback: Any) -> Any:
+def place_of(traceback: Any) -> Any:
+    """The line in a traceback of JAX's that the user asked for, as ``(code, offset)``; None if there is none."""
     library = None
     for code, offset in zip(*traceback.raw_frames(), strict=True):
         rank = _rank(code.co_filename)

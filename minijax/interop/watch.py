@@ -154,6 +154,12 @@ def counterpart(x: Any) -> Any:
         return x
 
 
+def primitive(name: str) -> Any:
+    """``counterpart`` of the primitive of JAX's that is called ``cholesky`` or ``cholesky_p``; None if it has none."""
+    found = getattr(jax_module("extend.core.primitives"), name.removesuffix("_p") + "_p", None)
+    return None if found is None else counterpart(found)
+
+
 def at_home(x: Any) -> Any:
     """A result of a watched call as a program of JAX's has it: arrays, and what is made of arrays, are JAX's."""
     return Carrier(MINIJAX, JAX, home=True)(x)

@@ -53,6 +53,14 @@ class filter_jit:
         outs = run(arrays)
         return jax.tree.unflatten(self.tree, [o if s is None else s for o, s in zip(outs, self.statics)])
 
+class keeping_jit:
+    def __init__(self, fun):
+        functools.update_wrapper(self, fun)
+        def run(*args): return fun(*args)
+        run.__name__ = fun.__name__
+        self.jitted = jax.jit(run)
+    def __call__(self, *args): return self.jitted(*args)
+
 class Optimizer(NamedTuple):
     init: object
     update: object
@@ -181,3 +189,18 @@ def test_every_command_takes_them(session: Session, line: str, said: str) -> Non
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and said in text, text
     assert "from JAX" in text
+
+
+def test_why_looks_into_a_librarys_jit(session: Session) -> None:
+    """Of which all functions are one function for JAX but for their names."""
+    session.run_line("a, b = lib.keeping_jit(lambda q: jnp.sin(q)), lib.keeping_jit(lambda q: q)")
+    assert "JAX has not traced a while it was watched" in _text(session, "%why a(x)")
+    session.run_line("b.__name__ = 'other'")
+    session.run_line("a(x), a(2.0)")
+    text = _text(session, "%why a(x)")
+    assert text.count("was traced (jax)") == 2 and "f32[3] became" in text
+    assert "JAX has not traced b while it was watched" in _text(session, "%why b(x)")
+
+
+def _text(session: Session, line: str) -> str:
+    return " ".join(plain(session.run_line(line).shown, 400).split())

@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import pytest
 
 from minijax.core.trace import stack_depth
@@ -164,6 +165,27 @@ def test_the_last_exception(session: Session) -> None:
     }
     del outcome
     assert leaks(session) == NONE
+
+
+def test_tracers_of_jaxs(session: Session) -> None:
+    """What a program of JAX's keeps of ``jit``, ``vmap`` and ``grad``; not what they are made of, nor what is alive."""
+    source = (
+        "import jax",
+        "def keep(x):\n    kept.append(x * 2)\n    return x",
+        "box.seen = jax.jit(keep)(1.0)",
+        "jax.vmap(kept.append)(jax.numpy.ones(2));",
+        "jax.grad(lambda x: (setattr(box, 'last', x), x)[1])(1.0);",
+    )
+    text = "\n".join(leaks(session, *source))
+    assert text.count("leaked f32[] of") == 3 and "and 1 more" not in text
+    assert "of jit (jax)" in text and "of vmap (jax)" in text and "of linearize (jax)" in text
+    assert "jit (jax) of keep at" in text and ":2:16 (keep)" in text
+    assert "global kept → [0]" in text and "global kept → [1]" in text and "global box → Box.last" in text
+    session.namespace["kept"].clear()
+    session.namespace["box"].last = None
+    inside: list[str] = []
+    jax.jit(lambda x: (inside.extend(leaks(session)), x)[1])(1.0)
+    assert inside == leaks(session) == ["no tracer outlived its transformation"]
 
 
 def test_live_tracers_are_none(session: Session) -> None:

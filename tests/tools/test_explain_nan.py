@@ -338,6 +338,10 @@ def test_hints() -> None:
     assert "--grad looks at the derivative too" in shown("%nan jnp.sqrt(x).sum()")
     text = shown("%nan jnp.sqrt(x).sum() --grad")
     assert "jvp rule of sqrt" in text and "guard the argument before the operation" in text
+    for divisor in ("jnp.exp(100.0)", "-jnp.exp(x + 100.0)"):
+        text = shown(f"%nan jnp.exp(100.0) / {divisor}")
+        assert "inf / inf is nan: look where the infinity comes from" in text and "0 / 0" not in text
+    assert "0 / 0 is nan: choose another divisor" in shown("%nan x / jnp.sum(x - x)")
 
 
 def test_narrow_pages() -> None:

@@ -192,7 +192,7 @@ def test_commands_watch_programs_of_jaxs(session: Session, line: str, said: str)
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
 
 
-@pytest.mark.parametrize("name", ["jax.lax.sin_p", "lax.linalg.cholesky_p", "cube_p"])
+@pytest.mark.parametrize("name", ["jax.lax.sin_p", "lax.linalg.cholesky_p", "cube_p", "tridiagonal_solve", "eigh_p"])
 def test_rules_of_jaxs_primitives_are_listed(session: Session, name: str) -> None:
     text = shown(session, f"%rules {name}")
     assert name.rpartition(".")[2].removesuffix("_p") in text and "● jvp" in text

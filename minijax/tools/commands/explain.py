@@ -102,7 +102,7 @@ def _would_be(session: Session, expression: str) -> Document:
         raise UsageError(f"%why needs a call of a jitted function, such as f(3.0), not {expression!r}")
     fun, values, named = targets.captured(session, node)
     if not hasattr(fun, "explain_cache_miss"):
-        if jax_misses.is_jitted(fun):
+        if jax_misses.jitted_within(fun) is not None:
             return _of_jax_function(fun, ast.unparse(node.func))
         raise UsageError(
             f"%why needs a call of a jitted function, and {ast.unparse(node.func)} is none: write jit(f)(x)"
@@ -168,7 +168,9 @@ def _leak_title(leak: Leak) -> Line:
 def _leak_rows(leak: Leak) -> Iterator[Block]:
     if leak.function:
         yield Row("of", (line(f"{leak.level.partition(':')[0]} of {leak.function}"),))
-    unknown = f"not known: {leak.level.partition(':')[0]} notes no lines; %step of the call shows them"
+    kind, _, number = leak.level.partition(":")
+    notes = f"{kind} notes no lines; %step of the call shows them" if number else "JAX has noted no line"
+    unknown = f"not known: {notes}"
     yield Row("made at", (line(("place", leak.born)) if leak.born else line(("muted", unknown)),))
     if leak.chain:
         held = line(*[part for each in leak.chain for part in (("muted", " → "), ("", each))][1:])
@@ -204,8 +206,7 @@ def _searched(session: Session, text: str) -> targets.Target:
 def _whole(session: Session, text: str) -> targets.Target:
     """All of an expression as a function of nothing, so that its arguments are looked into as well."""
     node = parse_expression("nan", specs.expression_text(text), "an expression such as f(x)")
-    if isinstance(node, ast.Name) and callable(session.lookup(node.id)):
-        raise UsageError(f"{node.id} is a function: give it arguments, as in {node.id}(3.0)")
+    targets.refuse_function(session, node)
     bools = specs.subscribed_bools(node)
     for each in ast.walk(node):
         if not isinstance(each, ast.Name) or session.has(each.id):

@@ -1,8 +1,8 @@
 """Tracers that outlived their transformation: where they were made, and what keeps them alive.
 
-Nothing is noted while programs run. ``find`` asks the garbage collector for all tracers, and for each dead one walks
-from holder to holder up to a name of the user's. What a prompt keeps by itself (its last results, the last exception)
-is told apart from what the user's program keeps.
+Nothing is noted while programs run. ``find_leaks`` asks the garbage collector for all tracers, ours and real JAX's,
+and for each dead one walks from holder to holder up to a name of the user's. What a prompt keeps by itself (its last
+results, the last exception) is told apart from what the user's program keeps.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from minijax import errors
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
+from minijax.interop import jax_tracers
 
 # Leaks that are described; all are counted.
 MOST_LEAKS = 12
@@ -64,27 +66,36 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
     ``namespace`` holds the user's global names; ``ignore`` what keeps things for the front end, which is told apart.
     """
     gc.collect()
-    dead = [x for x in gc.get_objects() if isinstance(x, Tracer) and not x._trace.main.alive]
+    of_jax = jax_tracers.Ended()
+    dead = [x for x in gc.get_objects() if (isinstance(x, Tracer) and not x._trace.main.alive) or x in of_jax]
     # a tracer inside of another leaked one is not a leak of its own
-    inner = {id(x) for x in gc.get_referents(*dead) if isinstance(x, Tracer)} if dead else set()
+    kept = [*gc.get_referents(*dead), *(each for x in dead for each in jax_tracers.inside(x))] if dead else []
+    inner = set(map(id, dead)) & set(map(id, kept))
     outer = [x for x in dead if id(x) not in inner]
-    holders = _Holders(namespace, [dead, outer, *ignore])
+    holders = _Holders(namespace, [dead, outer, kept, *ignore])
     # those of one type, made by one line of one function, are one leak
-    groups: dict[tuple[str, ...], list[Tracer]] = {}
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    count = len(outer)
     for tracer in outer:
         groups.setdefault(_facts(tracer), []).append(tracer)
     found: list[Leak] = []
     prompts: list[Leak] = []
     for (kind, level, function, born), same in [*groups.items()][:_MOST_SEARCHED]:
         leak = Leak(kind, level, function, born, *holders.chains(same[0]), same=len(same) - 1)
+        if not leak.chain and not leak.host and same[0] in of_jax:  # what JAX itself keeps
+            count -= len(same)
+            continue
         (prompts if leak.only_prompt else found).append(leak)
         if len(found) == MOST_LEAKS:
             break
-    return len(outer), (*found, *prompts)
+    return count, (*found, *prompts)
 
 
-def _facts(tracer: Tracer) -> tuple[str, str, str, str]:
+def _facts(tracer: Any) -> tuple[str, str, str, str]:
     """What is known of a tracer itself: its type, level, function, and where it was made."""
+    if not isinstance(tracer, Tracer):
+        *known, place = jax_tracers.facts(tracer)
+        return known[0], known[1], known[2], "" if place is None else errors.summarize(place)
     main = tracer._trace.main
     inside: Tracer | None = tracer
     born = ""
@@ -153,7 +164,7 @@ class _Holders:
             return "host", "the last exception"
         module = self.modules.get(id(holder))
         if module is not None:
-            if module.partition(".")[0] in ("minijax", "sys", "gc", "builtins"):
+            if module.partition(".")[0] in ("minijax", "jax", "jaxlib", "sys", "gc", "builtins"):
                 return "", ""
             names = [name for name, value in holder.items() if value is x]
             return ("user", f"{module}.{names[0]}") if names else None

@@ -30,6 +30,10 @@ ADVICE = {
     "atanh": "atanh is infinite at -1 and 1, and nan beyond: clip its argument.",
     "integer_pow": "A negative power of 0 is inf, and high powers overflow: guard its argument with jnp.where.",
 }
+INF_BY_INF = (
+    "inf / inf is nan: look where the infinity comes from (it is shown above), and keep both finite, as by taking the "
+    "maximum off before an exp."
+)
 BACKWARD = (
     "The derivative is not finite where the value is: guard the argument before the operation, not the result after it "
     "(jnp.where on both: the branch that is not taken is differentiated too)."
@@ -127,4 +131,6 @@ def _operand_line(operand: Operand, said: str = "") -> Line:
 
 def _advice(found: Found) -> str:
     said = ADVICE.get(found.primitive, "Look at its inputs: which of them should not be what they are?")
+    if found.primitive == "div" and [each.element or each.smallest for each in found.inputs[1:]] in (["inf"], ["-inf"]):
+        said = INF_BY_INF
     return f"{said} {BACKWARD}" if found.level != "forward" else said

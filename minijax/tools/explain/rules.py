@@ -98,6 +98,8 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
     if named:
         ours = [p for p in named if errors.is_own_file(p.defined_at.rpartition(":")[0])]
         return _by_age(users or ours or named)[-1]
+    if not session.has(text) and (of_jax := real_jax.primitive_of(text)) is not None:
+        return of_jax
     names = [p.name for p in known]
     if text.isidentifier() and not session.has(text):
         hint = did_you_mean(text.removesuffix("_p"), names)

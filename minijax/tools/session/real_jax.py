@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax.core.avals import AnyArray
+from minijax.core.primitive import Primitive
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.interop.uses import jax_use
 from minijax.pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -46,6 +47,14 @@ def counterpart(x: Any) -> Any:
     from minijax.interop import watch
 
     return watch.counterpart(x)
+
+
+def primitive_of(name: str) -> Primitive | None:
+    """What minijax has for the primitive of JAX's that is called ``cholesky`` or ``cholesky_p``, if there is one."""
+    from minijax.interop import watch
+
+    found = watch.primitive(name)
+    return found if isinstance(found, Primitive) else None
 
 
 def is_kept_whole(fun: Any) -> bool:

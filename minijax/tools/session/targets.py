@@ -28,7 +28,7 @@ from minijax.core.trace import Tracer
 from minijax.interop.uses import is_jax_array
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
-from minijax.tools.session import real_jax
+from minijax.tools.session import real_jax, static
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.specs import expression_text, spec
 from minijax.tools.usage import UsageError
@@ -146,9 +146,32 @@ def from_expression(session: Session, command: str, text: str) -> Target:
         found = _from_call(session, command, node, text)
         if found is not None:
             return found
-    elif isinstance(node, ast.Name) and callable(session.lookup(node.id)):
-        raise UsageError(f"{node.id} is a function: give it arguments, as in {node.id}(3.0) or {node.id}(f32[3])")
+    refuse_function(session, node)
     return _from_variables(session, command, node, text)
+
+
+def refuse_function(session: Session, node: ast.expr) -> None:
+    """UsageError about a function that is written where a call belongs: ``f``, ``jnp.sin``, ``lambda x: x``."""
+    __tracebackhide__ = True
+    is_path = isinstance(node, (ast.Name, ast.Attribute))
+    if isinstance(node, ast.Lambda) or (is_path and _is_function(session, node)):
+        said = ast.unparse(node)
+        call = f"({said})" if isinstance(node, ast.Lambda) else said
+        raise UsageError(f"{said} is a function: give it arguments, as in {call}(3.0) or {call}(f32[3])")
+
+
+def _is_function(session: Session, node: ast.expr) -> bool:
+    """Whether a name, or what it leads to without anything being run, is called rather than computed with."""
+    if isinstance(node, ast.Name):
+        return callable(session.lookup(node.id))
+    path = []
+    while isinstance(node, ast.Attribute):
+        path.append(node.attr)
+        node = node.value
+    found = session.lookup(node.id) if isinstance(node, ast.Name) else None
+    for name in reversed(path):
+        found = None if found is static.UNKNOWN else static.static_value(found, name)
+    return found is not static.UNKNOWN and callable(found)
 
 
 def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Target | None:

@@ -21,6 +21,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%leaks all", "does not understand 'all'"),
     ("%nan", "needs EXPR"),
     ("%nan f", "f is a function: give it arguments"),
+    ("%nan jnp.sin", "jnp.sin is a function: give it arguments, as in jnp.sin(3.0)"),
     ("%nan jnp.sum(bool[3])", "an argument that is only a type"),
     ("%nan minijax.random.key_data(key<fry>[3])", "needs values to run with"),
     ("%nan f(f32[3])", "needs values to run with"),

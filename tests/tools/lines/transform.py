@@ -41,6 +41,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 BAD: tuple[tuple[str, str], ...] = (
     ("%jaxpr", "needs EXPR"),
     ("%jaxpr f", "f is a function: give it arguments"),
+    ("%jaxpr jnp.sin", "jnp.sin is a function: give it arguments, as in jnp.sin(3.0) or jnp.sin(f32[3])"),
+    ("%jaxpr lambda x: x", "as in (lambda x: x)(3.0)"),
     ("%jaxpr f(3.0) --stile tutorial", "Did you mean --style?"),
     ("%jaxpr f(3.0) --style html", "is one of jax, tutorial"),
     ("%jaxpr f(3.0) --most many", "needs an integer"),

@@ -1,0 +1,53 @@
+"""Tracers of real JAX's that outlived their transformation: which they are, and what JAX knows of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from minijax.interop.lines import place_of
+from minijax.interop.values import aval_of
+
+# The classes of JAX's traces that do not say whose they are.
+_LEVELS = {"LinearizeTrace": "linearize", "JVPTrace": "jvp", "BatchTrace": "vmap"}
+
+
+class Ended:
+    """Tells the tracers of JAX's transformations that have ended from those that are at work in this thread."""
+
+    def __init__(self) -> None:
+        core: Any = sys.modules.get("jax._src.core")
+        self.kind: Any = getattr(core, "Tracer", None)
+        self._alive: set[int] = set()
+        trace = core.trace_ctx.trace if self.kind is not None else None
+        while trace is not None:
+            self._alive.add(id(trace))
+            trace = getattr(trace, "parent_trace", None)
+
+    def __contains__(self, x: Any) -> bool:
+        return self.kind is not None and issubclass(type(x), self.kind) and id(x._trace) not in self._alive
+
+
+def facts(tracer: Any) -> tuple[str, str, str, Any]:
+    """What JAX knows of a tracer: its type, the transformation, that one's function, and where it was made.
+
+    The place is ``(code, offset)`` as in our equations, None if JAX has noted none.
+    """
+    trace = tracer._trace
+    told = getattr(getattr(trace, "frame", None), "debug_info", None)
+    level = getattr(told, "traced_for", "") or _LEVELS.get(type(trace).__name__, type(trace).__name__)
+    traceback = getattr(getattr(tracer, "_line_info", None), "traceback", None)
+    place = None if traceback is None else place_of(traceback)
+    return _type_of(tracer), f"{level} (jax)", getattr(told, "func_src_info", "") or "", place
+
+
+def inside(tracer: Any) -> list[Any]:
+    """The tracers of JAX's that a tracer keeps, being made of them."""
+    return list(getattr(getattr(tracer, "parent", None), "in_tracers", ()))
+
+
+def _type_of(tracer: Any) -> str:
+    try:
+        return aval_of(tracer.aval).str_short(short_dtypes=True)
+    except (TypeError, NotImplementedError):  # a mutable reference
+        return str(tracer.aval)
