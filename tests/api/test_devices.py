@@ -19,7 +19,10 @@ import pytest
 import minijax
 from minijax.backend import pjrt
 
-pytestmark = pytest.mark.skipif(len(jax.devices()) < 2, reason="needs two devices")
+pytestmark = [
+    pytest.mark.skipif(len(jax.devices()) < 2, reason="needs two devices"),
+    pytest.mark.usefixtures("compiled_quickly"),
+]
 
 X = np.arange(3, dtype=np.float32) + 1
 PLACES: dict[str, int | None] = {"second": 1, "first": 0, "anywhere": None}
