@@ -62,9 +62,11 @@ def places(recording: Recording) -> set[str]:
 
 
 def lines_of(fun: Any) -> set[str]:
-    """The lines of the file of ``fun``, from where its decorators begin to where it ends."""
-    lines, first = inspect.getsourcelines(fun)
-    return {f"{fun.__code__.co_filename}:{first + i}" for i in range(len(lines))}
+    """The lines of ``fun`` and of the classes beside it, whose methods may be all that computes."""
+    written = vars(importlib.import_module(fun.__module__)).values()
+    classes = [each for each in written if inspect.isclass(each) and each.__module__ == fun.__module__]
+    spans = [(first, len(lines)) for lines, first in map(inspect.getsourcelines, [fun, *classes])]
+    return {f"{fun.__code__.co_filename}:{first + i}" for first, length in spans for i in range(length)}
 
 
 # of the libraries themselves, whose modules have names below minijax here
