@@ -43,6 +43,7 @@ from minijax.interop.libraries import (
 )
 from minijax.interop.lines import foreign_folders
 from minijax.interop.uses import jax_use
+from minijax.interop.values import jax_module
 from minijax.pytree import nodes as pytree_nodes
 
 # Set on the type object of a class that a ``class`` statement made.
@@ -70,8 +71,14 @@ class _Copy:
     flatten: Callable[[Any], Any]
     unflatten: Callable[[Any, Any], Any]
 
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
+    def __init__(self, original: type, cls: type) -> None:
+        self.original, self.cls = original, cls
+
+    def flattened_with_keys(self, x: Any) -> Any:
+        """Children, each with its key, which JAX knows of the original, and auxiliary data."""
+        children, aux = self.flatten(x)
+        pairs, _ = jax_module().tree_util.default_registry.flatten_one_level_with_keys(_as_instance(x, self.original))
+        return tuple([(key, child) for (key, _), child in zip(pairs, children, strict=True)]), aux
 
     def flattened(self, x: Any) -> Any:
         """Children and auxiliary data."""
@@ -639,8 +646,9 @@ class Carrier:
         node = self.source.node(cls)
         if node is not None:
             if known is None:
-                known = self.target.copies[cls] = _Copy(made)
-                self._root.tree_util.register_pytree_node(made, known.flattened, known.unflattened)
+                known = self.target.copies[cls] = _Copy(cls, made)
+                keyed = (known.flattened_with_keys,) if self.source is JAX else ()
+                self._root.tree_util.register_pytree_node(made, known.flattened, known.unflattened, *keyed)
             known.flatten, known.unflatten = self._taken_apart(cls, made, node)
         return made
 
