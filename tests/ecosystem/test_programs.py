@@ -15,18 +15,12 @@ from minijax.interop import from_jax, replacing_jax
 from minijax.tools import Recording, record
 from minijax.tools.recording.records import BindRecord
 from tests.ecosystem.beside_jax import COMPILED, EAGER, assert_leaves_near, assert_near, expected, program
-from tests.ecosystem.programs import ALL, NOT_YET, PROGRAMS, REPLACED
+from tests.ecosystem.programs import ALL, PROGRAMS, REPLACED
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def named(name: str) -> object:
-    reason = NOT_YET.get(name)
-    marks = [pytest.mark.xfail(reason=reason, strict=False)] if reason else []
-    return pytest.param(name, marks=marks)
-
-
-@pytest.mark.parametrize("name", list(map(named, ALL)))
+@pytest.mark.parametrize("name", ALL)
 def test_value_gradient_and_batch_are_jaxs(name: str) -> None:
     """Evaluated operation by operation, and compiled; a recording of it has the lines of the program."""
     fun, wanted = program(name), expected(name)

@@ -26,7 +26,7 @@ PROGRAMS = {
     "flax": ("linen_mlp", "linen_init", "linen_conv_net", "linen_attention", "linen_lstm", "nnx_model"),
     "haiku": ("mlp", "lstm", "state_of_batch_norm"),
     "jaxopt": ("lbfgs", "projected_gradient"),
-    "kidger": ("ode", "sde", "linear_solve", "root", "least_squares", "conjugate_gradients"),
+    "kidger": ("ode", "sde", "linear_system", "root", "least_squares", "conjugate_gradients"),
     "optax": ("adam", "adamw_with_schedule", "lbfgs"),
     "probability": ("gaussian_process", "numpyro_density", "numpyro_hmc", "blackjax_nuts"),
     "pure": (
@@ -49,15 +49,6 @@ PROGRAMS = {
 
 ALL = tuple(f"{file}.{name}" for file, names in PROGRAMS.items() for name in names)
 
-# What is not JAX's yet, and why.
-_CALLBACK = "a third party's primitive whose lowering calls Python is not taken over yet"
-NOT_YET = {
-    **dict.fromkeys(("kidger.linear_solve", "kidger.root", "kidger.least_squares"), _CALLBACK),
-    **dict.fromkeys(("kidger.conjugate_gradients", "decisions.ott_sinkhorn"), _CALLBACK),
-    "kidger.ode": "a batching rule of a third party's gives results without a batch, which are given one",
-    "kidger.sde": "a lowering of JAX's says where keys lie",
-}
-
 # What runs, value and gradient, where its libraries have been replaced: their import statements mean minijax.
 REPLACED = (
     "decisions.rlax_returns",
@@ -77,7 +68,7 @@ REPLACED = (
     "haiku.mlp",
     "haiku.lstm",
     "haiku.state_of_batch_norm",
-    "kidger.linear_solve",
+    "kidger.linear_system",
     "kidger.conjugate_gradients",
     "optax.adam",
     "optax.adamw_with_schedule",
@@ -93,6 +84,5 @@ REPLACED = (
 
 # What commands cannot watch yet, and why.
 NOT_WATCHED = {
-    **{name: reason for name, reason in NOT_YET.items() if name.partition(".")[0] == "kidger"},
     "probability.blackjax_nuts": "a function that a library returns closes over what is traced",
 }

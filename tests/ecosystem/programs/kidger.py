@@ -44,7 +44,7 @@ def sde(key, volatility):
 
 
 @example(lambda: (numbers(3, 3) + 3.0 * np.eye(3, dtype=np.float32), numbers(3)))
-def linear_solve(matrix, vector):
+def linear_system(matrix, vector):
     """Its derivative is the solver's own primitive."""
     operator = lx.MatrixLinearOperator(matrix)
     return jnp.sum(lx.linear_solve(operator, vector, lx.LU()).value ** 2)
