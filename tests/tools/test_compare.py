@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+import minijax
+from minijax.interop import from_jax
 from minijax.interop.libraries import JAX, Unmapped
 from minijax.repl import batch
 from minijax.tools.compare import measure
@@ -309,3 +312,16 @@ def test_the_first_call_is_no_steady_state(monkeypatch: pytest.MonkeyPatch) -> N
         slow.append(20.0)
 
     assert measure._best(run_slowly, measure.Nowhere()) == 20.0 and len(slow) == 1
+
+
+def test_numbers_of_numpys_and_sharding_that_is_not_there_are_no_difference() -> None:
+    x = np.ones((1, 1, 4), np.float32)
+
+    def conv(a: Any) -> Any:
+        rows = jax.vmap(lambda row: row + a[0, 0])(jax.numpy.ones((2, 4)))
+        return jax.lax.conv(a, a[:, :, :2], (1,), "SAME") + rows[0]
+
+    ours, theirs = minijax.make_jaxpr(from_jax(conv))(x), str(jax.make_jaxpr(conv)(x))
+    assert "np.int64(1)" in theirs and "out_sharding=None" in theirs and "out_sharding=None" in str(ours)
+    read = measure.read_back(theirs)
+    assert read is not None and str(measure.comparable(ours)) == str(read)
