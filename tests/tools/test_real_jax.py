@@ -192,6 +192,11 @@ def test_commands_watch_programs_of_jaxs(session: Session, line: str, said: str)
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
 
 
+def test_leaves_of_the_users_classes_have_the_names_that_jax_gives_them(session: Session) -> None:
+    assert "q.a" in shown(session, "%graph (lambda q: q.dot(weights))(pair)")
+    assert "q[<flat index 0>]" in shown(session, "%graph (lambda q: q.dot(weights))(node)")
+
+
 @pytest.mark.parametrize("name", ["jax.lax.sin_p", "lax.linalg.cholesky_p", "cube_p", "tridiagonal_solve", "eigh_p"])
 def test_rules_of_jaxs_primitives_are_listed(session: Session, name: str) -> None:
     text = shown(session, f"%rules {name}")
