@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import jax  # noqa: F401  (once it is there, arguments are looked through for models of its libraries)
 import pytest
 
 from minijax.repl import batch

@@ -199,12 +199,10 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
 
 def _of_arrays(command: str, target: Target) -> Target:
     """``target`` as a function of the arrays alone of models that it is given, see ``real_jax.arrays_of``."""
-    if not any(real_jax.arrays_of(x) is not None for x in (*target.args, *target.kwargs.values())):
+    if not _models(target):
         return target
     target = traceable(command, target)
-    fun = target.fun
-    pairs: list[tuple[int | str, Any]] = [*enumerate(target.args), *target.kwargs.items()]
-    found = {place: made for place, x in pairs if (made := real_jax.arrays_of(x)) is not None}
+    fun, found = target.fun, _models(target)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -215,6 +213,13 @@ def _of_arrays(command: str, target: Target) -> Target:
     args = tuple([found[i][0] if i in found else x for i, x in enumerate(target.args)])
     kwargs = {name: found[name][0] if name in found else x for name, x in target.kwargs.items()}
     return Target(call, args, kwargs, target.names, target.title, target.loose)
+
+
+def _models(target: Target) -> dict[int | str, Any]:
+    """The arguments that hold models, by place or name: their arrays, and what puts the rest back."""
+    arguments: list[tuple[int | str, Any]] = [*enumerate(target.args), *target.kwargs.items()]
+    trees = [(place, x) for place, x in arguments if leaves_of(x) is not None]
+    return {place: made for place, x in trees if (made := real_jax.arrays_of(x)) is not None}
 
 
 def _traceable(x: Any) -> bool:
