@@ -53,7 +53,7 @@ def _magic(command: Command) -> Callable[..., Any]:
     def run(self: Any, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Shown | None:
         __tracebackhide__ = True
         if command.name in OWN and not line.lstrip().startswith(OWN[command.name]):
-            return self.pythons_own(command.name)(line)
+            return self.pythons_own(command.name)(self.shell.var_expand(line))  # as IPython does for its own
         self.apply_traits()
         keep_typed(self.shell)
         # IPython silences the output for a semicolon, and leaves it in the line

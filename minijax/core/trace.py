@@ -242,12 +242,16 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
     def _recreate_cm(self) -> ensure_compile_time_eval:
         return ensure_compile_time_eval()  # one for each call of a decorated function
 
+    def __init__(self) -> None:
+        # one for each time that it is open: the same object may be entered again inside of itself
+        self.outer: list[Trace] = []
+
     def __enter__(self) -> None:
-        self.outer = state.dynamic
+        self.outer.append(state.dynamic)
         state.dynamic = state.stack[0].trace
 
     def __exit__(self, *_exc_info: object) -> None:
-        state.dynamic = self.outer
+        state.dynamic = self.outer.pop()
 
 
 def push_main(

@@ -76,7 +76,8 @@ class BorrowedPrimitive(AxisPrimitive):
     def call(self, avals: Sequence[Any], params: dict[str, Any]) -> JaxCall:
         """The call on operands of types ``avals``, with all that was derived for it; the same for the same types."""
         axes = self.axes(params) if state.axis_env else ()
-        key: Any = (*avals, x64_enabled(), axes, *params.items())
+        partitionable = jax_module().config.jax_threefry_partitionable
+        key: Any = (*avals, x64_enabled(), partitionable, axes, *params.items())
         try:
             found = self.calls.get(key)
         except TypeError:  # a param has no hash: JAX refuses it, and says which

@@ -22,6 +22,7 @@ from minijax.core.trace import Tracer, state
 from minijax.interop.borrowed import borrowed
 from minijax.interop.exported import to_jax
 from minijax.interop.functions import from_jax
+from minijax.interop.tracing import circumstances
 from minijax.interop.values import dtype_of_jax, from_jax_value, jax_module, spec_of, to_jax_value
 from minijax.numpy.types import ScalarMeta
 
@@ -87,10 +88,12 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
     def function(*args: Any, **kwargs: Any) -> Any:
         nonlocal needs_values
         args, kwargs = _for_jax(args), _for_jax(kwargs)
+        # what a function of the user's reads may change, so what was traced of it is not used again
+        called = from_jax(functools.partial(theirs)) if _has_functions(args, kwargs) else imported
         all_known = _all_known(args, kwargs)
         if not needs_values or not all_known:
             try:
-                return _made_here(imported(*args, **kwargs), module)
+                return _made_here(called(*args, **kwargs), module)
             except _must_know():
                 if not all_known:
                     raise
@@ -101,6 +104,17 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
     function.__doc__ = f"Borrowed from JAX: its program runs on minijax.\n\n{theirs.__doc__ or ''}"
     function.__dict__["borrowed_from"] = f"{jax_name(module)}.{name}"
     return function
+
+
+def _has_functions(args: Any, kwargs: Any) -> bool:
+    """Whether there is something of the user's among the arguments that JAX will call."""
+    partial = jax_module("tree_util").Partial
+    leaves = jax_module("tree_util").tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, partial))
+    return any(callable(x) and not isinstance(x, type) and not _is_theirs(x) for x in leaves)
+
+
+def _is_theirs(x: Any) -> bool:
+    return not isinstance(x, jax_module("tree_util").Partial) and str(x.__module__).partition(".")[0] == THEIRS
 
 
 def _must_know() -> tuple[type[Exception], ...]:
@@ -119,7 +133,8 @@ def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run by JAX on the arrays themselves."""
     tree_map, is_leaf = jax_module("tree_util").tree_map, lambda x: isinstance(x, (Array, Tracer))
     args, kwargs = tree_map(lambda x: to_jax_value(x) if isinstance(x, Array) else x, (args, kwargs), is_leaf=is_leaf)
-    out = theirs(*args, **kwargs)
+    with circumstances():
+        out = theirs(*args, **kwargs)
     return tree_map(lambda x: from_jax_value(x) if isinstance(x, jax_module().Array) else x, out)
 
 
@@ -151,7 +166,7 @@ def _function_for_jax(fun: types.FunctionType) -> Any:
     cells = [cell for cell in fun.__closure__ or () if _is_set(cell) and _has_tracers(cell.cell_contents)]
     if cells:  # JAX is to trace them as well: a Partial's arguments are leaves
         return jax_module("tree_util").Partial(to_jax(_rebound(fun, cells)), *[cell.cell_contents for cell in cells])
-    return _exported(fun)
+    return to_jax(functools.partial(fun))  # what was staged of it before may have read other globals
 
 
 def _is_set(cell: types.CellType) -> bool:
@@ -178,12 +193,6 @@ def _rebound(fun: types.FunctionType, cells: list[types.CellType]) -> Callable[.
         return copy(*args[len(cells) :], **kwargs)
 
     return functools.update_wrapper(rebound, fun, ("__name__", "__qualname__", "__module__"), ())
-
-
-@functools.lru_cache(maxsize=128)
-def _exported(fun: types.FunctionType) -> Any:
-    """The same function of JAX's each time: it keeps what JAX traced. Rules may call it after the borrowed call."""
-    return to_jax(fun)
 
 
 def _made_here(out: Any, module: str) -> Any:

@@ -54,7 +54,8 @@ def made_at(primitive: Any) -> str:
     """``file.py:12``, where a module binds a name to ``primitive``; that of one of its rules if none does."""
     finders = (abstract_rule, lowering_rule, batching_rule, jvp_rule)
     rules = [rule for rule in (find(primitive) for find in finders) if rule is not None]
-    usual = [name for name, module in [*sys.modules.items()] if vars(module).get(f"{primitive.name}_p") is primitive]
+    attribute, modules = f"{primitive.name}_p", [*sys.modules.items()]
+    usual = [name for name, module in modules if getattr(module, "__dict__", {}).get(attribute) is primitive]
     # what is typed at a prompt may be of no module
     for module in dict.fromkeys([*usual, *[rule.__module__ for rule in rules if rule.__module__ in sys.modules]]):
         names = [name for name, value in vars(sys.modules[module]).items() if value is primitive]

@@ -24,6 +24,7 @@ from minijax.interop.params import translated
 from minijax.interop.values import aval_of, from_jax_value, jax_module
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.lowering.lower import lowering_rules
+from minijax.ops import random as random  # nobody else may have: equations of its primitives are to be ours
 
 # Makes our equation of one whose primitive is not ours; set by ``interop.borrowed``, which imports what it derives.
 borrow_eqn: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]
@@ -144,11 +145,17 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
             f"{name} acts on the world ({', '.join(effects)}): such a call of JAX's cannot be taken over."
         )
     ours = our_primitives().get(name)
+    if name in _PARTITIONABLE and not jax_module().config.jax_threefry_partitionable:
+        ours = None  # ours make the bits that JAX makes by default
     if ours is not None:
         params = translated(ours, eqn.params, _opened)
         if params is not None and _fits(ours, params, site):
             return site.equation(ours, params)
     return [borrow_eqn(eqn, site.invars, site.outvars, site.source)]
+
+
+# Primitives of random keys whose bits depend on ``jax_threefry_partitionable``.
+_PARTITIONABLE = ("random_bits", "random_split")
 
 
 def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:

@@ -3,7 +3,8 @@
 In: a function, and the leaves and tree of a call. Out: what tracing it gave, and which leaves are its arrays. In a
 signature arrays are by their types, other leaves as they are. A number is a constant of the program, as it is for a
 function that is called eagerly; where numbers keep changing from call to call they are traced, if the function can do
-without their values: else a loop over learning rates would never stop tracing.
+without their values: else a loop over learning rates would never stop tracing. Integers and truth values stay
+constants: they are sizes, counts and flags, by which Python chooses.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Static:
         try:
             hash(x)
             self.key = (type(x), x)
-        except TypeError:
-            self.key = id(x)
+        except TypeError:  # its contents may change: a call with such a container is not like an earlier one
+            self.key = object() if type(x) in (set, bytearray, np.ndarray) else id(x)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Static and bool(self.key == other.key)
@@ -129,7 +130,7 @@ class Traces:
         """The positions of numbers that have come to vary with this call, or had before."""
         varying = []
         for i, x in enumerate(leaves):
-            if is_number(x):
+            if is_number(x) and not isinstance(x, (int, np.integer, np.bool_)):
                 met = self.numbers.setdefault((tree, i, type(x)), set())
                 if met is not None:
                     met.add(_number_key(x))

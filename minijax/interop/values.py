@@ -73,8 +73,10 @@ def to_jax_value(x: Array) -> Any:
     if is_key(x.aval.dtype):
         words = jax_module("numpy").asarray(words_of(x._value(), x.aval.dtype))
         return jax_module("random").wrap_key_data(words, impl=impl_of_jax(x.aval.dtype.impl))
-    made = jax_module("numpy").asarray(np.asarray(x))
-    if not x.aval.weak_type:
-        return made
-    params = {"new_dtype": made.dtype, "weak_type": True, "sharding": None}
-    return jax_module("lax").convert_element_type_p.bind(made, **params)
+    # JAX would narrow what is wide while it computes with 32 bits itself
+    with jax_module().enable_x64(x.aval.dtype.itemsize > 4 or jax_module().config.jax_enable_x64):
+        made = jax_module("numpy").asarray(np.asarray(x))
+        if not x.aval.weak_type:
+            return made
+        params = {"new_dtype": made.dtype, "weak_type": True, "sharding": None}
+        return jax_module("lax").convert_element_type_p.bind(made, **params)

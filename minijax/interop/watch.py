@@ -73,6 +73,13 @@ def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
             f"{has} computes with 64 bits here and {lacks} does not, so that its numbers are not what would be seen. "
             f'Write minijax.config.update("jax_enable_x64", {wide}).'
         )
+    try:
+        return _brought_over(fun, args, kwargs)
+    except RecursionError:
+        raise Unwatched("something that it reads holds itself, or is nested too deeply to be copied") from None
+
+
+def _brought_over(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched:
     carry = _carrier()
     try:
         target = _returning_arrays(carry(fun), fun, carry.kept)

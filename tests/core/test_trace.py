@@ -428,3 +428,11 @@ def test_what_needs_no_tracer_is_evaluated_while_a_function_is_staged():
     with pytest.raises(ZeroDivisionError), minijax.ensure_compile_time_eval():
         raise ZeroDivisionError
     assert clean()
+    again = minijax.ensure_compile_time_eval()
+
+    def twice(x):
+        with again, again:
+            pass
+        return minijax.lax.sin(1.0) + x
+
+    assert len(minijax.make_jaxpr(twice)(1.0).jaxpr.eqns) == 2

@@ -315,3 +315,21 @@ def test_jax_tracing_an_imported_function_traces_the_function_itself():
     mine = from_jax(factored)
     x = rnp.asarray(X)
     np.testing.assert_allclose(jax.jit(jax.grad(mine))(x), jax.grad(factored)(x), rtol=1e-6)
+
+
+def test_integers_stay_constants_and_containers_are_looked_at_each_time():
+    quotient = from_jax(lambda x, n: x / n if isinstance(n, int) else x * 100)
+    assert [float(quotient(1.0, n)) for n in range(1, 8)] == [1 / n for n in range(1, 8)]
+    scaled, numbers = from_jax(lambda x, s: x * len(s)), {1}
+    assert scaled(2.0, numbers) == 2.0
+    numbers.add(2)
+    assert scaled(2.0, numbers) == 4.0
+
+
+def test_bits_follow_jaxs_setting():
+    draw = from_jax(lambda key: jax.random.uniform(key, (2,)) + jax.random.key_data(jax.random.split(key)).sum())
+    key = jax.random.key(0)
+    for partitionable in (False, True):
+        with jax.threefry_partitionable(partitionable):
+            wanted = jax.random.uniform(key, (2,)) + jax.random.key_data(jax.random.split(key)).sum()
+            np.testing.assert_array_equal(draw(key), wanted)
