@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,11 @@ def replayed(program: str, inputs: list[str], folder: Path) -> str:
     return "\n".join(line.rstrip() for line in lines).replace(f"{folder}/", "") + "\n"
 
 
-def test_watch_your_own_program(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_watch_your_own_program(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("flax")
     program, session = blocks()
-    found = replayed(program, INPUT.findall(session), tmp_path)
+    with tempfile.TemporaryDirectory() as folder:  # its name is short: no line is wrapped for it
+        found = replayed(program, INPUT.findall(session), Path(folder))
     if request.config.getoption("--update-golden"):
         README.write_text(README.read_text(encoding="utf-8").replace(session, found), encoding="utf-8")
         return

@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 
 import minijax
+from minijax.extend.rules import known_primitives
+from minijax.interop.jax_modules import Missing
 from minijax.interop.replacing import replacing_jax
+from minijax.interpreters import batching
 
 PACKAGE = {
     "overjax/__init__.py": '''
@@ -338,3 +341,12 @@ def test_a_modules_own_name_is_its_new_one(tmp_path: Path, monkeypatch: pytest.M
     with replacing_jax():
         import named.kinds as kinds  # type: ignore[import-not-found]
     assert kinds.is_own() and kinds.other == ("named", "named.kind")
+
+
+def test_rules_for_primitives_that_minijax_lacks_disturb_nobody() -> None:
+    lacked = Missing("jax._src.ad_util.no_such_p")
+    batching.primitive_batchers[lacked] = lambda args, dims: (args, dims)
+    try:
+        assert lacked not in known_primitives()
+    finally:
+        del batching.primitive_batchers[lacked]
