@@ -108,30 +108,23 @@ class Terminal:
             timeout=30,
             preexec_fn=_heed_signals,
         )
-        # pexpect waits before each key, for programs that are about to ask for a password
-        self.process.delaybeforesend = None
 
     def pump(self, seconds: float = 0.2) -> None:
         """Take in what the program writes, and answer its questions about the cursor."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and self.take_in(left):
-            pass
-
-    def take_in(self, seconds: float) -> bool:
-        """Take in what comes next, as soon as it comes; whether more can come."""
-        try:
-            data = self.process.read_nonblocking(65536, seconds)
-        except pexpect.TIMEOUT:
-            return True
-        except pexpect.EOF:
-            return False
-        asked = len(self.raw) - 3  # a question may come in two parts
-        self.raw += data
-        self.stream.feed(data)
-        if "\x1b[6n" in self.raw[max(asked, 0) :]:
-            cursor = self.screen.cursor
-            self.process.send(f"\x1b[{cursor.y + 1};{cursor.x + 1}R")
-        return True
+        while time.monotonic() < end:
+            try:
+                data = self.process.read_nonblocking(65536, 0.02)
+            except pexpect.TIMEOUT:
+                continue
+            except pexpect.EOF:
+                return
+            asked = len(self.raw) - 3  # a question may come in two parts
+            self.raw += data
+            self.stream.feed(data)
+            if "\x1b[6n" in self.raw[max(asked, 0) :]:
+                cursor = self.screen.cursor
+                self.process.send(f"\x1b[{cursor.y + 1};{cursor.x + 1}R")
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the terminal; the program is told, and draws."""
@@ -163,7 +156,7 @@ class Terminal:
         end = time.monotonic() + seconds
         while len(self.raw) == seen:
             assert time.monotonic() < end, f"nothing was drawn within {seconds} s on\n{self.text()}"
-            self.take_in(0.05)
+            self.pump(0.05)
         while len(self.raw) != seen:
             assert time.monotonic() < end, f"it still writes after {seconds} s on\n{self.text()}"
             seen = len(self.raw)
@@ -180,14 +173,14 @@ class Terminal:
                     return
             assert time.monotonic() < end, f"no {text!r} within {seconds} s on\n{self.text()}"
             assert self.process.isalive() or len(self.raw) != seen, f"no {text!r}; it ended:\n{self.text()}"
-            self.take_in(0.05)
+            self.pump(0.05)
 
     def wait_for_last(self, text: str, seconds: float = 30.0) -> None:
         """Until the last line that is not empty is ``text``."""
         end = time.monotonic() + seconds
         while self.text().rpartition("\n")[2] != text:
             assert time.monotonic() < end, f"{text!r} does not come to be the last line of\n{self.text()}"
-            self.take_in(0.05)
+            self.pump(0.05)
 
     def wait_for_prompt(self, number: int) -> None:
         """Until the prompt ``in [number]:``, or ``in [number] jvp:1 ›``, is on the screen."""

@@ -82,6 +82,7 @@ def test_ctrl_c_right_after_enter(terminal: Terminal):
     terminal.wait_for("interrupted before it ran")
     terminal.send("6 * 7\r")
     terminal.wait_for("out[1]: 42")
+    terminal.wait_for_prompt(2)  # Ctrl-D before it would be the end of a line that nobody reads
     assert "lost" not in terminal.text()
     assert terminal.leave() == 0
 
