@@ -11,7 +11,7 @@ import functools
 import re
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from minijax.core.avals import AnyArray
 from minijax.core.named import NamedTuple
 from minijax.interop import effects as effects  # fills the table of import rules, as does special
 from minijax.interop import special as special
+from minijax.interop.closures import filled, hoisted
 from minijax.interop.programs import import_closed
 from minijax.interop.traces import Static, traces_of
 from minijax.interop.tracing import make_jaxpr, settings
@@ -34,7 +35,8 @@ from minijax.pytree import tree_structure
 class TracedByJax(NamedTuple):
     """What JAX's tracing of a function gave: the program, and how its results are put together.
 
-    ``statics`` has for each leaf of the result None, or a tuple of the leaf itself if it is no traced array.
+    ``statics`` has for each leaf of the result None if the program computes it, a ``Returned`` for a function that
+    closes over what it computes, or a tuple of the leaf itself.
     """
 
     program: ClosedJaxpr
@@ -80,7 +82,7 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         trace = functools.partial(_trace, fun, leaves, tree)
         traced, positions = known.find(leaves, tree, kinds, settings(), trace)
         outs = iter(eval_closed(traced.program, *[_value(leaves[i]) for i in positions]))
-        full = [_result(next(outs)) if static is None else _as_given(static[0]) for static in traced.statics]
+        full = [_result(outs, static) for static in traced.statics]
         return jax.tree_util.tree_unflatten(traced.out_tree, full)
 
     return imported
@@ -101,12 +103,14 @@ def _value(x: Any) -> Any:
     return from_jax_value(x) if isinstance(x, jax_module().Array) else as_array(x)
 
 
-def _result(x: Any) -> Any:
-    return x if isinstance(x, AnyArray) else as_array(x)
-
-
-def _as_given(x: Any) -> Any:
-    """A result that is no traced array; NumPy's can be written to, so each caller gets one of his own."""
+def _result(outs: Iterator[Any], static: Any) -> Any:
+    """The next result: of the program, or kept. NumPy's arrays can be written to, so each caller gets his own."""
+    if static is None:
+        x = next(outs)
+        return x if isinstance(x, AnyArray) else as_array(x)
+    if isinstance(static, Returned):
+        return static.of([_result(outs, None) for _ in range(static.count)])
+    (x,) = static
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
@@ -128,9 +132,9 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
             full[i] = x
         args, kwargs = jax.tree_util.tree_unflatten(tree, full)
         out_leaves, out_tree = jax.tree_util.tree_flatten(fun(*args, **kwargs))
-        statics = [None if isinstance(x, jax.Array) else (x,) for x in out_leaves]
-        found[:] = [out_tree, statics]
-        return [x for x, static in zip(out_leaves, statics, strict=True) if static is None]
+        outs = [(None, [x]) if isinstance(x, jax.Array) else _static(x) for x in out_leaves]
+        found[:] = [out_tree, [static for static, _ in outs]]
+        return [value for _, values in outs for value in values]
 
     try:
         jaxpr = make_jaxpr(flat, specs)
@@ -138,29 +142,32 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
         if type(error) is TypeError and "concrete value" not in str(error):
             raise
         raise _reworded(error, fun, tree, traced) from None
-    for static in found[1]:
-        _check_result(static, fun)
     return TracedByJax(import_closed(jaxpr, fun_name(fun)), *found)
 
 
-def _check_result(static: Any, fun: Any) -> None:
-    """NotImplementedError for a function that closes over what was traced: it would find it gone when it is called."""
-    inside = static[0] if static is not None else None
-    while isinstance(inside, functools.partial):
-        inside = inside.func
-    cells = getattr(inside, "__closure__", None) or ()
-    if any(isinstance(_contents(cell), jax_module("core").Tracer) for cell in cells):
-        raise NotImplementedError(
-            f"{describe(fun)} returns a function that closes over what it computed. Return the arrays too, as "
-            "jax.tree_util.Partial(function, *arrays) does, or call from_jax of a function that calls it."
-        )
+class Returned:
+    """A function that another one returned while it was traced: what of that it closes over are results, too."""
+
+    def __init__(self, skeleton: Any, count: int) -> None:
+        self.count = count
+
+        @from_jax
+        def call(values: list[Any], *args: Any, **kwargs: Any) -> Any:
+            return filled(skeleton, values)(*args, **kwargs)
+
+        self._call = call
+
+    def of(self, values: list[Any]) -> Callable[..., Any]:
+        """The function, closing over ``values``."""
+        return functools.partial(self._call, values)
 
 
-def _contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return None
+def _static(x: Any) -> tuple[Any, list[Any]]:
+    """How a result that is no array is kept, and what is traced in it."""
+    if not callable(x):
+        return (x,), []
+    skeleton, values = hoisted(x, lambda y: isinstance(y, jax_module("core").Tracer))
+    return (Returned(skeleton, len(values)) if values else (x,)), values
 
 
 def _reworded(error: Any, fun: Any, tree: Any, traced: list[int]) -> Any:

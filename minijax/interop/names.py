@@ -20,6 +20,7 @@ from minijax.core.keys import is_key
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer, state
 from minijax.interop.borrowed import borrowed
+from minijax.interop.closures import filled, hoisted
 from minijax.interop.exported import to_jax
 from minijax.interop.functions import from_jax
 from minijax.interop.tracing import circumstances
@@ -163,36 +164,15 @@ def _function_for_jax(fun: types.FunctionType) -> Any:
         for module in (lax, numpy):
             if getattr(module, fun.__name__, None) is fun:
                 return getattr(jax_module(module.__name__.removeprefix(f"{PACKAGE}.")), fun.__name__)
-    cells = [cell for cell in fun.__closure__ or () if _is_set(cell) and _has_tracers(cell.cell_contents)]
-    if cells:  # JAX is to trace them as well: a Partial's arguments are leaves
-        return jax_module("tree_util").Partial(to_jax(_rebound(fun, cells)), *[cell.cell_contents for cell in cells])
-    return to_jax(functools.partial(fun))  # what was staged of it before may have read other globals
+    skeleton, values = hoisted(fun, lambda x: isinstance(x, Tracer))
+    if not values:
+        return to_jax(functools.partial(fun))  # what was staged of it before may have read other globals
 
+    def called(values: list[Any], *args: Any, **kwargs: Any) -> Any:
+        return filled(skeleton, values)(*args, **kwargs)
 
-def _is_set(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
-def _has_tracers(x: Any) -> bool:
-    leaves = jax_module("tree_util").tree_leaves(x, is_leaf=lambda leaf: isinstance(leaf, Tracer))
-    return any(isinstance(leaf, Tracer) for leaf in leaves)
-
-
-def _rebound(fun: types.FunctionType, cells: list[types.CellType]) -> Callable[..., Any]:
-    """``fun`` with what it closes over in ``cells`` as its first arguments."""
-
-    def rebound(*args: Any, **kwargs: Any) -> Any:
-        made = {id(cell): types.CellType(x) for cell, x in zip(cells, args, strict=False)}
-        closure = tuple([made.get(id(cell), cell) for cell in fun.__closure__ or ()])
-        copy = types.FunctionType(fun.__code__, fun.__globals__, fun.__name__, fun.__defaults__, closure)
-        copy.__kwdefaults__ = fun.__kwdefaults__
-        return copy(*args[len(cells) :], **kwargs)
-
-    return functools.update_wrapper(rebound, fun, ("__name__", "__qualname__", "__module__"), ())
+    functools.update_wrapper(called, fun, ("__name__", "__qualname__", "__module__"), ())
+    return jax_module("tree_util").Partial(to_jax(called), values)  # JAX is to trace them as well: they are leaves
 
 
 def _made_here(out: Any, module: str) -> Any:

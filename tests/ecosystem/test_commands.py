@@ -11,7 +11,7 @@ from minijax.tools.documents.document import plain
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 from tests.ecosystem.beside_jax import program
-from tests.ecosystem.programs import ALL, NOT_WATCHED
+from tests.ecosystem.programs import ALL
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -59,12 +59,7 @@ def session_with(name: str) -> tuple[Session, dict[str, str]]:
     }
 
 
-def named(name: str) -> object:
-    reason = NOT_WATCHED.get(name)
-    return pytest.param(name, marks=[pytest.mark.xfail(reason=reason, strict=False)] if reason else [])
-
-
-@pytest.mark.parametrize("name", list(map(named, ALL)))
+@pytest.mark.parametrize("name", ALL)
 def test_every_command_answers(name: str) -> None:
     session, calls = session_with(name)
     has_gradient = program(name).example.grad is not None

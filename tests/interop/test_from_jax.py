@@ -246,9 +246,25 @@ def test_the_functions_own_errors_are_raised_as_they_are():
         from_jax(lambda x: rnp.zeros(3) @ rnp.zeros(4))(X)
 
 
-def test_a_function_that_closes_over_what_was_traced_is_refused():
-    with pytest.raises(NotImplementedError, match="closes over what it computed"):
-        from_jax(lambda x: lambda y: x + y)(X)
+def test_functions_that_are_returned_close_over_what_was_computed():
+    def make(x):
+        def power(n):
+            return x if n == 1 else power(n - 1) * x
+
+        scaled = rnp.sin(x)
+        partial = functools.partial(rnp.add, scaled)
+        return {"add": lambda y, *, factor=scaled: x + y * factor, "power": power, "partial": partial}
+
+    def use(made, y):
+        return made["add"](y), made["add"](y, factor=2.0), made["power"](3), made["partial"](y)
+
+    mine, theirs = from_jax(make), use(make(X), X)
+    for got, wanted in zip(use(mine(X), X), theirs, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    through = mj.grad(lambda x: use(mine(x), x)[0].sum())(X)
+    np.testing.assert_allclose(through, jax.grad(lambda x: use(make(x), x)[0].sum())(X), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="closes over what is being traced"):
+        from_jax(lambda x: jax.jit(lambda y: x + y))(X)
     pull = from_jax(lambda x: jax.vjp(rnp.sin, x)[1])(X)  # a Partial, whose arrays are leaves
     np.testing.assert_allclose(from_jax(lambda pull, ct: pull(ct)[0])(pull, X), np.cos(X) * X, rtol=1e-6)
 

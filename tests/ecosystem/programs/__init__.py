@@ -81,8 +81,3 @@ REPLACED = (
     "pure.custom_rules",
     "pure.nested_transformations",
 )
-
-# What commands cannot watch yet, and why.
-NOT_WATCHED = {
-    "probability.blackjax_nuts": "a function that a library returns closes over what is traced",
-}
