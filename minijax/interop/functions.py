@@ -35,7 +35,7 @@ from minijax.pytree import tree_structure
 class TracedByJax(NamedTuple):
     """What JAX's tracing of a function gave: the program, and how its results are put together.
 
-    ``statics`` has for each leaf of the result None if the program computes it, a ``Returned`` for a function that
+    ``statics`` has for each leaf of the result None if the program computes it, a ``ClosesOver`` for a function that
     closes over what it computes, or a tuple of the leaf itself.
     """
 
@@ -108,7 +108,7 @@ def _result(outs: Iterator[Any], static: Any) -> Any:
     if static is None:
         x = next(outs)
         return x if isinstance(x, AnyArray) else as_array(x)
-    if isinstance(static, Returned):
+    if isinstance(static, ClosesOver):
         return static.of([_result(outs, None) for _ in range(static.count)])
     (x,) = static
     return x.copy() if isinstance(x, np.ndarray) else x
@@ -145,7 +145,7 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
     return TracedByJax(import_closed(jaxpr, fun_name(fun)), *found)
 
 
-class Returned:
+class ClosesOver:
     """A function that another one returned while it was traced: what of that it closes over are results, too."""
 
     def __init__(self, skeleton: Any, count: int) -> None:
@@ -167,7 +167,7 @@ def _static(x: Any) -> tuple[Any, list[Any]]:
     if not callable(x):
         return (x,), []
     skeleton, values = hoisted(x, lambda y: isinstance(y, jax_module("core").Tracer))
-    return (Returned(skeleton, len(values)) if values else (x,)), values
+    return (ClosesOver(skeleton, len(values)) if values else (x,)), values
 
 
 def _reworded(error: Any, fun: Any, tree: Any, traced: list[int]) -> Any:

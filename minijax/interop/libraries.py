@@ -306,10 +306,16 @@ class Jax(Library):
             return self._jitted(x)
         for kind in ("custom_jvp", "custom_vjp"):
             if isinstance(x, getattr(jax, kind)):
-                return _custom(x, kind)
+                return self._of_custom_gradient(x) or _custom(x, kind)
         if isinstance(x, types.FunctionType) and self.owns(x.__globals__.get("__name__")):
             return self._transformed(x)
         return None
+
+    def _of_custom_gradient(self, x: Any) -> CallPart | None:
+        """``custom_gradient`` of a function, which JAX makes a ``custom_vjp`` with rules of its own."""
+        if not getattr(x.fun, "__qualname__", "").startswith("custom_gradient.<locals>"):
+            return None
+        return CallPart("custom_gradient", inspect.getclosurevars(x.fun).nonlocals["fun"], {})
 
     def _jitted(self, x: Any) -> LibraryPart:
         told = x._jit_info

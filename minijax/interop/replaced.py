@@ -180,7 +180,7 @@ def _not_found(error: ModuleNotFoundError) -> ModuleNotFoundError:
     return ModuleNotFoundError(jax_modules.no_module(name), name=name)
 
 
-def import_module(name: str, package: str | None = None, python: Any = None) -> ModuleType:
+def replaced_module(name: str, package: str | None = None, python: Any = None) -> ModuleType:
     """``importlib.import_module`` with minijax for JAX; ``python`` is what imports everything else."""
     python = python or importlib.import_module
     if name.startswith(".") or not written_on_jax(name.partition(".")[0]):
@@ -201,7 +201,7 @@ class _Importlib(ModuleType):
 
 
 _importlib = _Importlib("importlib")
-_importlib.__dict__["import_module"] = import_module
+_importlib.__dict__["import_module"] = replaced_module
 _own_builtins: dict[str, Any] = {}
 
 

@@ -6,20 +6,36 @@ import builtins
 import importlib
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-from minijax.interop.replaced import import_module, own_builtins, replaced_import
+from minijax.interop.replaced import own_builtins, replaced_import, replaced_module
 from minijax.interop.written_on_jax import also
 
 _lock = threading.Lock()
 # The names of the modules that opened the blocks that are open here, as their global names. Of this thread and task.
 _open: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("minijax_replacing", default=())
-# How many blocks are open on all threads, and Python's own import functions while there are any.
+# How many blocks are open on all threads, and the import functions that stand in for others while there are any.
 _count = 0
-_python_import: Any = builtins.__import__
-_python_import_module: Any = importlib.import_module
+_hooks: list[_Hook] = []
+
+
+class _Hook:
+    """A function of a module's with another in its place. It may stay under one that somebody puts over it, so it has
+    its own original, to which it leads when no block is open.
+    """
+
+    def __init__(self, module: Any, name: str, made: Callable[[Any], Any]) -> None:
+        self._module, self._name, self._original = module, name, getattr(module, name)
+        self._function = made(self._original)
+        setattr(module, name, self._function)
+
+    def remove(self) -> None:
+        """Put the original back, unless somebody else has replaced the function meanwhile."""
+        if getattr(self._module, self._name) is self._function:
+            setattr(self._module, self._name, self._original)
 
 
 class replacing_jax:
@@ -44,11 +60,10 @@ class replacing_jax:
         self._names = sys._getframe(1).f_globals
 
     def __enter__(self) -> None:
-        global _count, _python_import, _python_import_module
+        global _count
         with _lock:
             if not _count:
-                _python_import, builtins.__import__ = builtins.__import__, _import
-                _python_import_module, importlib.import_module = importlib.import_module, _import_module
+                _hooks[:] = [_Hook(builtins, "__import__", _importing), _Hook(importlib, "import_module", _by_name)]
             _count += 1
         _open.set((*_open.get(), self._names))
 
@@ -64,10 +79,9 @@ class replacing_jax:
         _open.set(tuple(blocks))
         with _lock:
             _count -= 1
-            if not _count and builtins.__import__ is _import:
-                builtins.__import__ = _python_import
-            if not _count and importlib.import_module is _import_module:
-                importlib.import_module = _python_import_module
+            if not _count:
+                for hook in _hooks:
+                    hook.remove()
 
 
 def _is_of_a_block(names: Any) -> bool:
@@ -76,18 +90,26 @@ def _is_of_a_block(names: Any) -> bool:
     return bool(blocks) and (names.get("__spec__") is None or any(each is names for each in blocks))
 
 
-def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-    """``builtins.__import__`` while a block is open: the blocks' own imports are replaced, all others are Python's."""
-    if _is_of_a_block(sys._getframe(1).f_globals if globals is None else globals):
-        return replaced_import(name, globals, locals, fromlist, level, _python_import)
-    return _python_import(name, globals, locals, fromlist, level)
+def _importing(original: Any) -> Any:
+    """``builtins.__import__`` while a block is open: the blocks' imports are replaced, others are for ``original``."""
+
+    def __import__(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        if _is_of_a_block(sys._getframe(1).f_globals if globals is None else globals):
+            return replaced_import(name, globals, locals, fromlist, level, original)
+        return original(name, globals, locals, fromlist, level)
+
+    return __import__
 
 
-def _import_module(name: str, package: str | None = None) -> Any:
+def _by_name(original: Any) -> Any:
     """``importlib.import_module`` while a block is open."""
-    if _is_of_a_block(sys._getframe(1).f_globals):
-        return import_module(name, package, _python_import_module)
-    return _python_import_module(name, package)
+
+    def import_module(name: str, package: str | None = None) -> Any:
+        if _is_of_a_block(sys._getframe(1).f_globals):
+            return replaced_module(name, package, original)
+        return original(name, package)
+
+    return import_module
 
 
 def run_as_jax(namespace: dict[str, Any]) -> None:

@@ -330,6 +330,17 @@ def test_modules_by_name(ours: Any) -> None:
     assert importlib.import_module("overjax.layers") is not ours.layers
 
 
+def test_somebody_else_replaces_the_import_while_a_block_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "__import__", builtins.__import__)
+    with replacing_jax():
+        inner = builtins.__import__
+        builtins.__import__ = lambda *args, **kwargs: inner(*args, **kwargs)
+    others = builtins.__import__
+    with replacing_jax():  # over theirs, under which that of the first block still is
+        import overjax.late as late
+    assert late.engines()[0] is minijax.jit and builtins.__import__ is others
+
+
 def test_a_modules_own_name_is_its_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages compare the module of a class with its name; other strings stay as they are."""
     monkeypatch.syspath_prepend(tmp_path)

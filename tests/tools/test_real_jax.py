@@ -46,6 +46,8 @@ simple.defjvps(lambda t, ans, x: 3.0 * t)
 @jax.custom_vjp
 def back(x): return jnp.sin(x)
 back.defvjp(lambda x: (back(x), x), lambda x, ct: (7.0 * ct,))
+@jax.custom_gradient
+def told_apart(x): return jnp.sin(x), lambda ct: 9.0 * ct
 class Model:
     def __init__(self, w): self.w = w
     def __call__(self, x): return jnp.sum(jnp.tanh(self.w * x))
@@ -120,6 +122,7 @@ def shown(session: Session, line: str) -> str:
         "jax.grad(safe)(2.0)",
         "jax.grad(simple)(2.0)",
         "jax.grad(back)(2.0)",
+        "jax.grad(told_apart)(2.0)",
         "jax.hessian(loss, argnums=1)(params, weights)",
         "jax.jacfwd(fast)(2.0)",
         "jax.checkpoint(fast, policy=policy)(2.0)",

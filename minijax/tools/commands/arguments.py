@@ -91,7 +91,8 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
                 f"%{name} needs {text_params[0].name.upper()}: {text_params[0].help}\n{usage(name, params)}"
             )
     elif text:
-        raise UsageError(f"%{name} does not understand {text!r}\n{usage(name, params)}")
+        advice = f"It runs no program. Run the line by itself, and then %{name}."
+        raise UsageError(f"%{name} does not understand {text!r}. {advice}\n{usage(name, params)}")
     return args
 
 

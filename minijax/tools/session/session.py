@@ -351,9 +351,13 @@ class Session:
             result = command(self, line, cell)
             if self.watched:
                 result = real_jax.answer(result, self.watched)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the command's error is what the user is told
+                self._settle()
+            raise
+        else:
+            self._settle()
         finally:
-            for program in self.watched:
-                program.settle()
             self.local_names, self.watched = {}, around
         if result.error is not None:
             self.restore()  # after an interrupt
@@ -361,6 +365,11 @@ class Session:
             self.remember(result.recording)
             self.jax.skip()
         return result
+
+    def _settle(self) -> None:
+        """What the watched programs wrote into copies of the user's objects is written into those."""
+        for program in self.watched:
+            program.settle()
 
     def run_inner(self, code: str) -> Outcome:
         """Run an input from within a command: as ``run_line``, but under the number of the line that runs already."""
