@@ -220,6 +220,13 @@ class JitFunction:
             misses.store(cache, key, staged, staged.closed, staged.outer, self.fun, "jit", MAX_SIGNATURES, begun)
         return staged, leaves, avals
 
+    def staged_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[StagedCall, list[Any]]:
+        """The staged signature of a call, made if it is new, and the call's operands."""
+        static: tuple[Any, ...] = ()
+        if self.takes_static:
+            args, kwargs, static = self._split(args, kwargs)
+        return self._find(args, kwargs, static)[:2]
+
     def _key(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
     ) -> tuple[tuple[Any, ...], list[Any], list[Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.api.custom_jvp import custom_jvp
+from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs
@@ -23,6 +24,7 @@ __all__ = [
     "gelu",
     "glu",
     "hard_sigmoid",
+    "hard_silu",
     "hard_swish",
     "hard_tanh",
     "identity",
@@ -51,12 +53,14 @@ tanh = ufuncs.tanh
 # ------------------------------------------------------------------------------------ activations
 
 
+@inner_jit
 def identity(x: Any) -> Any:
     """``x``, as an array."""
     return ensure("identity", x)
 
 
 @custom_jvp
+@inner_jit
 def relu(x: Any) -> Any:
     """The larger of ``x`` and 0; its derivative at 0 is 0 (Bertoin et al. 2021)."""
     return ufuncs.maximum(x, 0)
@@ -70,6 +74,7 @@ relu.defjvps(_relu_tangent)
 
 
 @custom_jvp
+@inner_jit
 def relu6(x: Any) -> Any:
     """``x`` limited to between 0 and 6; the derivative at both ends is 0."""
     return ufuncs.minimum(ufuncs.maximum(x, 0), 6.0)
@@ -87,40 +92,44 @@ def sigmoid(x: Any) -> Any:
     return lax.logistic(x)
 
 
+@inner_jit
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     return mathematics.logaddexp(x, 0)
 
 
+@inner_jit
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x**2 + b)) / 2: a smooth ``relu``."""
     x, b = ensure("squareplus", x, b)
     return (x + ufuncs.sqrt(ufuncs.square(x) + b)) / 2
 
 
+@inner_jit
 def soft_sign(x: Any) -> Any:
     """x / (|x| + 1)."""
     x = ensure("soft_sign", x)
     return x / (ufuncs.abs(x) + 1)
 
 
+@inner_jit
 def silu(x: Any) -> Any:
     """x * sigmoid(x)."""
     x = ensure("silu", x)
     return x * sigmoid(x)
 
 
-def swish(x: Any) -> Any:
-    """x * sigmoid(x)."""
-    return silu(x)
+swish = silu
 
 
+@inner_jit
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x))."""
     x = ensure("mish", x)
     return x * tanh(softplus(x))
 
 
+@inner_jit
 def log_sigmoid(x: Any) -> Any:
     """log(sigmoid(x)), without overflow."""
     return -softplus(-ensure("log_sigmoid", x))
@@ -134,43 +143,53 @@ def _scaled(factor: Any, x: Any, fold: bool) -> Any:
     return lax.mul(*promote("multiply", factor, x, fold=fold))
 
 
+@inner_jit
 def elu(x: Any, alpha: Any = ELU_ALPHA) -> Any:
     """``x`` where positive, alpha * (exp(x) - 1) elsewhere."""
     x = ensure("elu", x)
     return choose(x > 0, x, _scaled(alpha, ufuncs.expm1(choose(x > 0, 0.0, x)), alpha is ELU_ALPHA))
 
 
+@inner_jit
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """``x`` where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
     return ufuncs.maximum(x, 0.0) + alpha * ufuncs.expm1(ufuncs.minimum(x, 0.0) / alpha)
 
 
+@inner_jit
 def selu(x: Any) -> Any:
     """``elu`` with the constants of self-normalising networks (Klambauer et al. 2017)."""
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
+@inner_jit
 def leaky_relu(x: Any, negative_slope: Any = LEAKY_SLOPE) -> Any:
     """``x`` where positive, ``negative_slope * x`` elsewhere."""
     x = ensure("leaky_relu", x)
     return choose(x >= 0, x, _scaled(negative_slope, x, negative_slope is LEAKY_SLOPE))
 
 
+@inner_jit
 def hard_tanh(x: Any) -> Any:
     """``x`` limited to between -1 and 1."""
     x = ensure("hard_tanh", x)
     return choose(x > 1, 1, choose(x < -1, -1, x))
 
 
+@inner_jit
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6."""
     return relu6(ensure("hard_sigmoid", x) + 3.0) / 6.0
 
 
-def hard_swish(x: Any) -> Any:
+@inner_jit
+def hard_silu(x: Any) -> Any:
     """x * hard_sigmoid(x)."""
-    x = ensure("hard_swish", x)
+    x = ensure("hard_silu", x)
     return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
 
 
 def _float_if_large(x: Any) -> Any:
@@ -190,6 +209,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     return creation.array(0.5 * x * lax.erfc(-x * half), dtype=dtype)
 
 
+@inner_jit(static_argnames="axis")
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half of ``x`` along ``axis`` times the sigmoid of the second half."""
     x = ensure("glu", x)
@@ -217,6 +237,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     return out if where is None else choose(where, out, 0)
 
 
+@inner_jit(static_argnames="axis")
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """The logarithm of ``softmax``, without overflow."""
     shifted = _shifted("log_softmax", x, axis, where)
@@ -262,6 +283,7 @@ def logsumexp(
     return out
 
 
+@inner_jit(static_argnames="axis")
 def standardize(
     x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None
 ) -> Any:
@@ -277,11 +299,14 @@ def standardize(
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``."""
-    x = creation.asarray(x)
-    count = operator.index(num_classes)
     wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else dtype
+    return _one_hot(creation.asarray(x), num_classes=operator.index(num_classes), dtype=wanted, axis=axis)
+
+
+@inner_jit(static_argnames=("num_classes", "dtype", "axis"))
+def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
     ndim = x.aval.ndim + 1
     axis = canonical_axis(axis, ndim)
-    shape = tuple(count if i == axis else 1 for i in range(ndim))
-    numbers = lax.broadcasted_iota(x.aval.dtype, shape, axis)
-    return creation.astype(lax.expand_dims(x, (axis,)) == numbers, wanted)
+    shape = tuple(num_classes if i == axis else 1 for i in range(ndim))
+    expanded = lax.expand_dims(x, (axis,))
+    return creation.astype(expanded == lax.broadcasted_iota(x.aval.dtype, shape, axis), dtype)

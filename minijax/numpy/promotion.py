@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
+from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
@@ -310,6 +311,15 @@ def choose(condition: Any, x: Any, y: Any, fold: bool = False) -> Any:
     """``where(condition, x, y)``: ``x`` and ``y`` promoted, everything broadcast, a scalar condition left
     as it is.
     """
+    return _chosen(condition, x, y, True) if fold else _where(condition, x, y)
+
+
+@inner_jit
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return _chosen(condition, x, y, False)
+
+
+def _chosen(condition: Any, x: Any, y: Any, fold: bool) -> Any:
     condition = ensure("where", condition)
     if condition.aval.dtype != BOOL:
         condition = nonzero(condition)

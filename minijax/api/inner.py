@@ -1,0 +1,61 @@
+"""Functions of the library that are calls of their own in a program: ``jit[name=silu jaxpr={...}]``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from minijax.api.compile import jit
+from minijax.config import jit_disabled
+from minijax.core import observe
+from minijax.core.trace import state
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ops.call import jit_p
+from minijax.pytree import tree_unflatten
+
+__all__ = ["inner_jit"]
+
+
+def inner_jit(
+    fun: Callable[..., Any] | None = None, *, static_argnames: str | Sequence[str] = (), name: str | None = None
+) -> Any:
+    """``fun``, a function of the library's, which is staged as a call of a jaxpr called ``name`` (by default, as it is).
+
+    As with ``jit``, arguments that ``static_argnames`` does not name are trees of arrays and numbers, and become
+    operands; defaults that the caller leaves out are constants of the jaxpr. Where nothing is being staged, ``fun``
+    is simply called: no program is compiled for a few operations. Without ``fun``, a decorator is returned.
+    """
+    if fun is None:
+        return functools.partial(inner_jit, static_argnames=static_argnames, name=name)
+    if name is not None:
+        fun.__name__ = name
+    staged_call = jit(fun, static_argnames=static_argnames).staged_call
+
+    @functools.wraps(fun)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if state.dynamic.level == 0 or jit_disabled():
+            return fun(*args, **kwargs)
+        with observe.unobserved():  # whoever watches sees the call, as any other equation
+            staged, leaves = staged_call(args, kwargs)
+        if "of_library" not in staged.closed.memo:
+            _forget_lines(staged.closed)
+        return tree_unflatten(staged.out_tree, jit_p.bind(*staged.outer, *leaves, **staged.params))
+
+    return function
+
+
+def _forget_lines(closed: ClosedJaxpr) -> None:
+    """Ascribe the equations to no line: many lines of the user's share them, and each has an equation for the call."""
+    closed.memo["of_library"] = True
+    for eqn in _all_eqns(closed):
+        eqn.source = None
+
+
+def _all_eqns(closed: ClosedJaxpr) -> Iterator[Any]:
+    for eqn in closed.eqns:
+        yield eqn
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(inner, ClosedJaxpr):
+                    yield from _all_eqns(inner)
