@@ -20,7 +20,7 @@ __all__ = ["inner_jit"]
 def inner_jit(
     fun: Callable[..., Any] | None = None, *, static_argnames: str | Sequence[str] = (), name: str | None = None
 ) -> Any:
-    """``fun``, a function of the library's, which is staged as a call of a jaxpr called ``name`` (by default, as it is).
+    """``fun``, a function of the library, which is staged as a call of a jaxpr called ``name`` (by default, as it is).
 
     As with ``jit``, arguments that ``static_argnames`` does not name are trees of arrays and numbers, and become
     operands; defaults that the caller leaves out are constants of the jaxpr. Where nothing is being staged, ``fun``
