@@ -103,6 +103,7 @@ JAX_ONLY: dict[str, dict[str, Any]] = {
     **{name: {"accuracy": None} for name in _OF_ACCURACY},
     **{name: {"sharding": None} for name in ("broadcast_in_dim", "convert_element_type", "iota", "reshape")},
     **{name: {"out_sharding": None} for name in ("dot_general", "reduce_sum")},
+    "conv_general_dilated": {"out_sharding": None},
     "mul": {"out_dtype": None},
 }
 

@@ -7,6 +7,7 @@ from types import ModuleType as _ModuleType
 
 from minijax.core.lacking import borrowing as _borrowing
 from minijax.lax.cond import *
+from minijax.lax.convolution import *
 from minijax.lax.general import *
 from minijax.lax.parallel import *
 from minijax.lax.scan import *
@@ -30,6 +31,9 @@ from minijax.ops.shape import *
 from minijax.ops.slicing import *
 from minijax.ops.sort import *
 from minijax.ops.while_loop import *
+from minijax.ops.windows.convolution import *
+from minijax.ops.windows.dimension_numbers import *
+from minijax.ops.windows.shapes import *
 
 # All of the above but the modules it comes from.
 __all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType))

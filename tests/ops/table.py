@@ -398,7 +398,68 @@ def _rows() -> Iterator[Row]:
     yield Row("batch_matmul", lambda ns, x, y: ns.lax.batch_matmul(x, y), (values(2, 3, 4), values(2, 4, 2)))
 
 
-ROWS = {row.name: row for row in _rows()}
+def convolution(
+    name: str, lhs: Any, rhs: Any, strides: Any = (1, 1), padding: Any = "SAME", derivative: bool = True, **params: Any
+) -> Row:
+    """A row of ``conv_general_dilated``."""
+    return Row(
+        f"convolution {name}",
+        lambda ns, x, k: ns.lax.conv_general_dilated(x, k, strides, padding, **params),
+        (lhs, rhs),
+        derivative,
+    )
+
+
+def _convolutions() -> Iterator[Row]:
+    both = {"lhs_dilation": (1, 2), "rhs_dilation": (2, 1)}
+    uneven = (2, 1), ((1, 2), (0, -1))
+    yield convolution("same", values(2, 3, 4, 3), values(2, 3, 2, 3), (2, 1))
+    yield convolution(
+        "of feature groups", values(2, 4, 3, 2), values(2, 2, 2, 1), *uneven, **both, feature_group_count=2
+    )
+    yield convolution("of batch groups", values(4, 1, 3, 2), values(2, 1, 2, 1), *uneven, **both, batch_group_count=2)
+    yield convolution(
+        "in another layout", values(2, 4, 1, 3), values(2, 2, 2, 3), dimension_numbers=("CHNW", "HWIO", "HWNC")
+    )
+    yield convolution("without places", values(2, 3), values(2, 3), (), ())
+    yield convolution("of nothing", values(0, 2, 3), values(2, 2, 2), (1,))
+    yield convolution("of cropped images", values(1, 1, 4), values(1, 1, 2), (1,), ((-2, -1),), lhs_dilation=(2,))
+    yield convolution(
+        "in a wider type", values(1, 2, 4, dtype=bfloat16), values(2, 2, 2, dtype=bfloat16), (1,),
+        precision=("highest", "default"), preferred_element_type=np.float32,
+    )  # fmt: skip
+    for dtype in (np.float16, np.int8, np.complex64):
+        wider = {"preferred_element_type": np.int32} if dtype == np.int8 else {}
+        yield convolution(
+            f"of {np.dtype(dtype)}", values(1, 2, 4, dtype=dtype), values(2, 2, 2, dtype=dtype), (1,), "SAME_LOWER",
+            dtype == np.float16, **wider,
+        )  # fmt: skip
+    yield Row(
+        "convolution transposed",
+        lambda ns, x, k: ns.lax.conv_transpose(x, k, (2,), "SAME", transpose_kernel=True),
+        (values(1, 3, 2), values(3, 1, 2)),
+    )
+    yield Row(
+        "convolution of kernels for each place",
+        lambda ns, x, k: ns.lax.conv_general_dilated_local(
+            x, k, (1, 2), "VALID", (2, 1), dimension_numbers=("NHWC", "HWIO", "NHWC")
+        ),
+        (values(2, 3, 3, 1), values(2, 2, 2, 1)),
+    )
+    yield Row(
+        "convolution with other names",
+        lambda ns, x, k: [
+            ns.lax.conv(x, k, (1,), "VALID"),
+            ns.lax.conv_with_general_padding(x, k, (1,), ((1, 1),), (2,), None),
+            ns.lax.conv_transpose(x, k, (3,), ((0, 1),), None, ("NCH", "OIH", "NCH"), use_consistent_padding=True),
+            ns.lax.conv_transpose(x, k, (1,), "VALID", (2,), ("NCH", "OIH", "NCH")),
+        ],
+        (values(2, 1, 3), values(1, 1, 2)),
+        vmap=False,
+    )
+
+
+ROWS = {row.name: row for row in (*_rows(), *_convolutions())}
 
 
 def batched(x: Any, axis: int) -> np.ndarray:

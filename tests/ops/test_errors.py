@@ -17,6 +17,19 @@ MATRIX = np.ones((2, 3), np.float32)
 TRUTH = np.array([True, False, True])
 INTEGERS = np.arange(3, dtype=np.int32)
 
+
+def _conv(
+    lax: Any, strides: Any = (1,), padding: Any = "SAME", rhs: Any = (2, 1, 2), dtype: Any = np.float32, **params: Any
+) -> Any:
+    images = np.ones((3, params.get("feature_group_count", 1) or 1, 4), np.float32)
+    kernel = np.ones(rhs, dtype)
+    return lax.conv_general_dilated(images, kernel, strides, padding, **params)
+
+
+def _numbers(lax: Any, *numbers: Any, rank: int = 3) -> Any:
+    return lax.conv_dimension_numbers((1,) * rank, (1,) * rank, numbers)
+
+
 # name -> (function of lax, words that both messages have in common)
 MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "broadcast wrong size": (
@@ -46,6 +59,53 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "rev outside": (lambda lax: lax.rev(VECTOR, (1,)), "must all be less than operand ndim"),
     "rev twice": (lambda lax: lax.rev(VECTOR, (0, 0)), "must be unique"),
     "tile wrong rank": (lambda lax: lax.tile(VECTOR, (2, 2)), "reps length must be equal to the ndim"),
+    "conv of two dtypes": (
+        lambda lax: _conv(lax, rhs=(2, 1, 2), dtype=np.int32),
+        "to have the same dtypes, got float32, int32",
+    ),
+    "conv of two ranks": (lambda lax: _conv(lax, rhs=(2, 1)), "requires lhs and rhs ndim to be equal, got 3 and 2"),
+    "conv of other features": (
+        lambda lax: _conv(lax, rhs=(2, 3, 2)),
+        "must equal the rhs input feature dimension size",
+    ),
+    "conv of no groups": (lambda lax: _conv(lax, feature_group_count=0), "must be a positive integer, got 0"),
+    "conv of uneven groups": (lambda lax: _conv(lax, batch_group_count=2), "but 2 does not divide 3"),
+    "conv of both groups": (
+        lambda lax: _conv(lax, batch_group_count=3, feature_group_count=3, rhs=(3, 1, 2)),
+        "At most one of batch_group_count and feature_group_count may be > 1",
+    ),
+    "conv of uneven outputs": (lambda lax: _conv(lax, batch_group_count=3), "but 2 is not a multiple of 3"),
+    "conv with strides for nothing": (lambda lax: _conv(lax, (1, 1)), "must have the same number of dimensions"),
+    "conv with too many pads": (lambda lax: _conv(lax, padding=((0, 0),) * 2), "Wrong number of explicit pads"),
+    "conv with strange padding": (lambda lax: _conv(lax, padding="NONE"), "Unrecognized padding type"),
+    "conv with a number for padding": (lambda lax: _conv(lax, padding=1), "should be a string or a sequence"),
+    "conv with dilation 0": (
+        lambda lax: _conv(lax, padding=((0, 0),), rhs_dilation=(0,)),
+        "must be positive, got",
+    ),
+    "conv dilated with a name": (
+        lambda lax: _conv(lax, lhs_dilation=(2,)),
+        "String padding is not implemented for transposed convolution",
+    ),
+    "conv of floats in integers": (
+        lambda lax: _conv(lax, preferred_element_type=np.int32),
+        "Input type is incompatible with `preferred_element_type`",
+    ),
+    "conv in a narrower type": (lambda lax: _conv(lax, preferred_element_type=np.float16), "must not be narrower"),
+    "dimension numbers with a letter twice": (
+        lambda lax: _numbers(lax, "NCHH", "OIHH", "NCHH", rank=4),
+        "duplicate characters",
+    ),
+    "dimension numbers of two places": (lambda lax: _numbers(lax, "NCH", "OIH", "NCW"), "the same set of spatial"),
+    "dimension numbers of another rank": (lambda lax: _numbers(lax, "NCHW", "OIH", "NCH"), "must have len equal to"),
+    "dimension numbers without result": (lambda lax: _numbers(lax, "NCH", "OIH"), "must be length 3, got 2"),
+    "dimension numbers that are numbers": (lambda lax: _numbers(lax, 1, 2, 3), "elements must be strings"),
+    "dimension numbers of no sequence": (
+        lambda lax: lax.conv_dimension_numbers((1, 1, 1), (1, 1, 1), 3),
+        "must be tuple/list or None",
+    ),
+    "pads that are no name": (lambda lax: lax.padtype_to_pads((5,), (2,), (1,), ((0, 1),)), "Unknown padding type"),
+    "conv shape without pads": (lambda lax: lax.conv_shape_tuple((1, 1, 5), (1, 1, 2), (1,), ()), "expected 1, got 0"),
     "iota of booleans": (lambda lax: lax.iota(bool, 3), "iota does not accept dtype bool"),
     "iota outside": (lambda lax: lax.broadcasted_iota(np.int32, (3,), 1), "must be between 0 and len"),
     "full of an array": (lambda lax: lax.full((2,), VECTOR), "must be called with scalar fill_value"),

@@ -1,0 +1,536 @@
+"""Convolutions: ``conv_general_dilated``, with all that XLA's convolution has.
+
+Images and kernel have a batch dimension (the kernel's: output features), a feature dimension and spatial ones, in any
+order (``ConvDimensionNumbers``). A derivative by either operand is again a convolution, whose paddings follow from how
+far each operand and the result reach when they are dilated (V. Dumoulin and F. Visin, "A guide to convolution
+arithmetic for deep learning", 2016). Evaluation gathers the windows and leaves the rest to a product of matrices.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive
+from minijax.core.structural import zero_of
+from minijax.interpreters.evaluate import by_type
+from minijax.lowering.text import mlir_type
+from minijax.ops.convert import convert
+from minijax.ops.declare import declare
+from minijax.ops.dot import Precision, canonical_precision
+from minijax.ops.nary import defbilinear
+from minijax.ops.reduce import accumulator
+from minijax.ops.shape import inverse_permutation, reshape, rev, shape_of
+from minijax.ops.windows.dimension_numbers import ConvDimensionNumbers, conv_dimension_numbers
+from minijax.ops.windows.shapes import Pads, count, dilated, ints, padtype_to_pads, pairs
+from minijax.ops.windows.views import padded, windows_of
+
+__all__ = ["conv_general_dilated", "conv_general_dilated_p"]
+
+# -------------------------------------------------------------------------------- types
+
+
+def _conv_abstract(
+    lhs: ShapedArray,
+    rhs: ShapedArray,
+    *,
+    window_strides: tuple[int, ...],
+    padding: Pads,
+    lhs_dilation: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+) -> ShapedArray:
+    if lhs.ndim != rhs.ndim:
+        raise ValueError(f"conv_general_dilated requires lhs and rhs ndim to be equal, got {lhs.ndim} and {rhs.ndim}.")
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    batch, features = (lhs.shape[d] for d in lhs_spec[:2])
+    outs, ins = (rhs.shape[d] for d in rhs_spec[:2])
+    _check_groups(batch, features, outs, ins, feature_group_count, batch_group_count)
+    sizes = {"window_strides": window_strides, "lhs_dilation": lhs_dilation, "rhs_dilation": rhs_dilation}
+    for name, values in sizes.items():
+        if len(values) != lhs.ndim - 2:
+            raise ValueError(
+                f"conv_general_dilated window and {name} must have the same number of dimensions, but got "
+                f"{lhs.ndim - 2} and {len(values)}"
+            )
+        if any(n < 1 for n in values):
+            error = ValueError if name == "window_strides" else TypeError
+            raise error(f"conv_general_dilated: all of {name} must be positive, got {values}.")
+    if len(padding) != lhs.ndim - 2:
+        raise TypeError(f"Wrong number of explicit pads for convolution: expected {lhs.ndim - 2}, got {len(padding)}.")
+    found = [
+        count(low + dilated(lhs.shape[d], lhs_step) + high, dilated(rhs.shape[e], rhs_step), stride)
+        for d, e, stride, (low, high), lhs_step, rhs_step in zip(
+            lhs_spec[2:], rhs_spec[2:], window_strides, padding, lhs_dilation, rhs_dilation, strict=True
+        )
+    ]
+    shape = [0] * lhs.ndim
+    for d, size in zip(out_spec, (batch // batch_group_count, outs, *found), strict=True):
+        shape[d] = size
+    dtype = _result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
+    return ShapedArray(tuple(shape), dtype, lhs.weak_type and rhs.weak_type)
+
+
+def _check_groups(batch: int, features: int, outs: int, ins: int, feature_groups: int, batch_groups: int) -> None:
+    """ValueError unless both operands can be divided into so many groups that fit."""
+    what = "conv_general_dilated"
+    for name, groups in (("feature_group_count", feature_groups), ("batch_group_count", batch_groups)):
+        if groups < 1:
+            raise ValueError(f"{what} {name} must be a positive integer, got {groups}.")
+    if batch_groups > 1 and feature_groups > 1:
+        raise ValueError(
+            "At most one of batch_group_count and feature_group_count may be > 1, got "
+            f"batch_group_count={batch_groups} and feature_group_count={feature_groups}"
+        )
+    if features % feature_groups:
+        raise ValueError(
+            f"{what} feature_group_count must divide lhs feature dimension size, but {feature_groups} does not divide "
+            f"{features}."
+        )
+    if features // feature_groups != ins:
+        raise ValueError(
+            f"{what} lhs feature dimension size divided by feature_group_count must equal the rhs input feature "
+            f"dimension size, but {features} // {feature_groups} != {ins}. Are the dimension_numbers those of the "
+            "operands?"
+        )
+    if batch % batch_groups:
+        raise ValueError(
+            f"{what} batch_group_count must divide lhs batch dimension size, but {batch_groups} does not divide "
+            f"{batch}."
+        )
+    for name, groups in (("feature_group_count", feature_groups), ("batch_group_count", batch_groups)):
+        if outs % groups:
+            raise ValueError(
+                f"{what} rhs output feature dimension size must be a multiple of {name}, but {outs} is not a multiple "
+                f"of {groups}."
+            )
+
+
+def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> np.dtype:
+    if lhs != rhs:
+        raise TypeError(
+            f"lax.conv_general_dilated requires arguments to have the same dtypes, got {dtype_name(lhs)}, "
+            f"{dtype_name(rhs)}. Convert one by lax.convert_element_type."
+        )
+    if preferred is None or preferred == lhs:
+        return lhs
+    kinds = dtypes.kind(lhs).replace("u", "i"), dtypes.kind(preferred).replace("u", "i")
+    if kinds not in (("i", "i"), ("i", "f"), ("f", "f"), ("c", "c")):
+        raise TypeError(
+            f"Input type is incompatible with `preferred_element_type`: {dtype_name(lhs)} and {dtype_name(preferred)}. "
+            "Integers may become integers or floats, floats floats, complex numbers complex numbers."
+        )
+    if dtypes.bits(preferred) < dtypes.bits(lhs):
+        raise TypeError(
+            "`preferred_element_type` must not be narrower than the original type, got "
+            f"{dtype_name(preferred)} for {dtype_name(lhs)}."
+        )
+    return preferred
+
+
+# -------------------------------------------------------------------------------- evaluation
+
+# So many numbers of windows are gathered at a time: they stay in the processor's cache.
+_GATHERED = 1 << 18
+
+
+@by_type
+def _conv_numpy(
+    lhs: Any,
+    rhs: Any,
+    window_strides: tuple[int, ...],
+    padding: Pads,
+    lhs_dilation: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+) -> Callable[..., Any]:
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    dtype = _result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
+    wide = accumulator(dtype)
+    kernel_shape = tuple(rhs.shape[d] for d in rhs_spec[2:])
+    groups = feature_group_count * batch_group_count
+    order = inverse_permutation(out_spec)
+    pads, steps = ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation)
+
+    def conv(lhs: Any, rhs: Any) -> Any:
+        images = lhs.transpose(lhs_spec).astype(wide, copy=False)
+        kernel = rhs.transpose(rhs_spec).astype(wide, copy=False)
+        if batch_group_count > 1:  # a group of the batch becomes one of the features
+            batch = images.shape[0] // batch_group_count
+            images = np.moveaxis(images.reshape(batch_group_count, batch, *images.shape[1:]), 0, 1)
+            images = images.reshape(batch, -1, *images.shape[3:]) if images.size else images[:, :, 0]
+        view = windows_of(padded(images, 0, pads, steps), kernel_shape, window_strides, rhs_dilation)
+        out = _product(view, kernel, groups, len(kernel_shape))
+        return out.transpose(order).astype(dtype, copy=False)
+
+    return conv
+
+
+def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
+    """The kernel, ``(outs, ins, *window)``, with the windows of ``view``, ``(batch, features, *places, *window)``."""
+    batch, outs, places = view.shape[0], kernel.shape[0], view.shape[2 : 2 + rank]
+    out = np.zeros((batch, outs, *places), view.dtype)
+    if not out.size or not kernel.size:
+        return out
+    inner, many = math.prod(kernel.shape[1:]), math.prod(places)
+    matrix = kernel.reshape(groups, outs // groups, inner)
+    columns = np.moveaxis(view, range(2 + rank, 2 + 2 * rank), range(2, 2 + rank))
+    some = max(1, _GATHERED // (groups * inner * many))
+    products = out.reshape(batch, groups, outs // groups, many)
+    for start in range(0, batch, some):
+        part = columns[start : start + some]
+        np.matmul(matrix, part.reshape(len(part), groups, inner, many), out=products[start : start + some])
+    return out
+
+
+# -------------------------------------------------------------------------------- derivatives
+
+
+def _spatial(shape: Sequence[int], spec: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """How far the spatial dimensions of ``shape`` reach, dilated."""
+    return [dilated(shape[d], step) for d, step in zip(spec[2:], dilation, strict=True)]
+
+
+def _swapped(spec: Sequence[int]) -> tuple[int, ...]:
+    """``spec`` with its first two dimensions taken for each other."""
+    return (spec[1], spec[0], *spec[2:])
+
+
+def _merged(x: Any, source: int, target: int) -> Any:
+    """``x`` with its dimension ``source`` made the leading part of what is then the dimension ``target``."""
+    shape = shape_of(x)
+    order = [d for d in range(len(shape)) if d != source]
+    order.insert(target, source)
+    sizes = [shape[d] for d in order]
+    sizes[target : target + 2] = [sizes[target] * sizes[target + 1]]
+    return reshape(x, sizes, order)
+
+
+def _divided(x: Any, dim: int, first: int) -> Any:
+    """``x`` with its dimension ``dim`` made two, the first of size ``first``."""
+    shape = shape_of(x)
+    return reshape(x, (*shape[:dim], first, shape[dim] // first, *shape[dim + 1 :]))
+
+
+def _conv_left(
+    ct: Any,
+    lhs: Any,
+    rhs: Any,
+    *,
+    window_strides: tuple[int, ...],
+    padding: Pads,
+    lhs_dilation: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+) -> Any:
+    """The images' cotangent: that of the result, dilated by the strides, with the kernel turned around."""
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    images, kernel = lhs.aval.shape, shape_of(rhs)
+    reaches = zip(
+        _spatial(images, lhs_spec, lhs_dilation),
+        _spatial(kernel, rhs_spec, rhs_dilation),
+        _spatial(shape_of(ct), out_spec, window_strides),
+        padding,
+        strict=True,
+    )
+    pads = []
+    for image, window, out, (low, _) in reaches:
+        before = window - low - 1
+        pads.append((before, image + window - 1 - out - before))
+    groups = max(feature_group_count, batch_group_count)
+    if groups > 1:
+        rhs = _divided(rhs, rhs_spec[0], groups)
+        rhs = _merged(rhs, rhs_spec[0], rhs_spec[1])
+    out = _conv_of_any(
+        ct,
+        rev(rhs, rhs_spec[2:]),
+        window_strides=lhs_dilation,
+        padding=tuple(pads),
+        lhs_dilation=window_strides,
+        rhs_dilation=rhs_dilation,
+        dimension_numbers=ConvDimensionNumbers(out_spec, _swapped(rhs_spec), lhs_spec),
+        feature_group_count=groups,
+        batch_group_count=1,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+    if batch_group_count > 1:
+        out = _divided(out, lhs_spec[1], batch_group_count)
+        out = _merged(out, lhs_spec[1], lhs_spec[0])
+    return _as(lhs.aval, out)
+
+
+def _conv_right(
+    ct: Any,
+    lhs: Any,
+    rhs: Any,
+    *,
+    window_strides: tuple[int, ...],
+    padding: Pads,
+    lhs_dilation: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+) -> Any:
+    """The kernel's cotangent: the images with the result's, batch and features having changed places."""
+    if not get_aval(ct).size:
+        return zero_of(rhs.aval)
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    reaches = zip(
+        _spatial(shape_of(lhs), lhs_spec, lhs_dilation),
+        _spatial(rhs.aval.shape, rhs_spec, rhs_dilation),
+        _spatial(shape_of(ct), out_spec, window_strides),
+        padding,
+        strict=True,
+    )
+    pads = tuple((low, out + window - image - low - 1) for image, window, out, (low, _) in reaches)
+    out = _conv_of_any(
+        lhs,
+        ct,
+        window_strides=rhs_dilation,
+        padding=pads,
+        lhs_dilation=lhs_dilation,
+        rhs_dilation=window_strides,
+        dimension_numbers=ConvDimensionNumbers(_swapped(lhs_spec), _swapped(out_spec), _swapped(rhs_spec)),
+        feature_group_count=batch_group_count,
+        batch_group_count=feature_group_count,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+    return _as(rhs.aval, out)
+
+
+def _conv_of_any(lhs: Any, rhs: Any, **params: Any) -> Any:
+    """The convolution of operands of which one has the wider type of a cotangent."""
+    dtype = params["preferred_element_type"]
+    if get_aval(lhs).dtype != get_aval(rhs).dtype:
+        lhs, rhs = (x if get_aval(x).dtype == dtype else convert(x, dtype) for x in (lhs, rhs))
+    return conv_general_dilated_p.bind(lhs, rhs, **params)
+
+
+def _as(aval: ShapedArray, ct: Any) -> Any:
+    return ct if get_aval(ct).dtype == aval.dtype else convert(ct, aval.dtype)
+
+
+# -------------------------------------------------------------------------------- batching
+
+
+def _conv_batch(
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    **params: Any,
+) -> Any:
+    (lhs, rhs), (lhs_dim, rhs_dim) = args, dims
+    bind = functools.partial(conv_general_dilated_p.bind, dimension_numbers=dimension_numbers, **params)
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    if lhs_dim is not None and rhs_dim is not None:
+        size = shape_of(lhs)[lhs_dim]
+        by_batch = batch_group_count > 1
+        out = bind(
+            _merged(lhs, lhs_dim, lhs_spec[0 if by_batch else 1]),
+            _merged(rhs, rhs_dim, rhs_spec[0]),
+            feature_group_count=feature_group_count if by_batch else feature_group_count * size,
+            batch_group_count=batch_group_count * size if by_batch else 1,
+        )
+        return _divided(out, out_spec[1], size), out_spec[1]
+    groups = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
+    if lhs_dim is not None:
+        size = shape_of(lhs)[lhs_dim]
+        out = bind(_into_groups(lhs, lhs_dim, lhs_spec[0], batch_group_count), rhs, **groups)
+        return _divided(out, out_spec[0], size), out_spec[0]
+    assert rhs_dim is not None
+    size, many = shape_of(rhs)[rhs_dim], max(feature_group_count, batch_group_count)
+    out = bind(lhs, _into_groups(rhs, rhs_dim, rhs_spec[0], many), **groups)
+    at = out_spec[1]
+    if many == 1:
+        return _divided(out, at, size), at
+    # the result's features are those of the first group for each member of the batch, then those of the second, ...
+    out = _divided(_divided(out, at, many), at + 1, size)
+    return _merged(out, at, at + 1), at
+
+
+def _into_groups(x: Any, dim: int, target: int, groups: int) -> Any:
+    """``x`` with its batch axis ``dim`` made the leading part, within each group, of dimension ``target``."""
+    if groups == 1:
+        return _merged(x, dim, target)
+    x = _divided(x, target + (dim <= target), groups)
+    x = _merged(x, dim + (dim > target), target + 1)
+    return _merged(x, target, target)
+
+
+# -------------------------------------------------------------------------------- lowering
+
+
+def _spec_text(spec: Sequence[int], first: str, second: str) -> str:
+    letters = {spec[0]: first, spec[1]: second, **{d: str(i) for i, d in enumerate(spec[2:])}}
+    return f"[{', '.join(letters[d] for d in range(len(spec)))}]"
+
+
+def _conv_lower(
+    ctx: Any,
+    avals: Any,
+    out_avals: Any,
+    lhs: str,
+    rhs: str,
+    *,
+    window_strides: tuple[int, ...],
+    padding: Pads,
+    lhs_dilation: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+) -> str:
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    images, kernel, out = _spec_text(lhs_spec, "b", "f"), _spec_text(rhs_spec, "o", "i"), _spec_text(out_spec, "b", "f")
+    left, right = precision or (Precision.DEFAULT, Precision.DEFAULT)
+    window = {
+        "stride": list(window_strides),
+        "pad": [list(p) for p in padding],
+        "lhs_dilate": list(lhs_dilation),
+        "rhs_dilate": list(rhs_dilation),
+        "reverse": f"[{', '.join(['false'] * len(padding))}]",
+    }
+    window_text = ", ".join(f"{name} = {value}" for name, value in window.items()) if padding else ""
+    attributes = (
+        f"dim_numbers = {images}x{kernel}->{out}, window = {{{window_text}}} "
+        f"{{batch_group_count = {batch_group_count} : i64, feature_group_count = {feature_group_count} : i64, "
+        f"precision_config = [#stablehlo<precision {left}>, #stablehlo<precision {right}>]}}"
+    )
+
+    def conv(x: str, y: str, types: Sequence[Any], out_type: Any) -> str:
+        a, b = map(mlir_type, types)
+        return ctx.emit(f"stablehlo.convolution({x}, {y}) {attributes} : ({a}, {b}) -> {mlir_type(out_type)}")
+
+    if not dtypes.is_complex(avals[0].dtype):
+        return conv(lhs, rhs, avals, out_avals[0])
+    return _complex_text(ctx, conv, avals, out_avals[0], lhs, rhs)
+
+
+def _complex_text(ctx: Any, conv: Callable[..., str], avals: Any, out: ShapedArray, lhs: str, rhs: str) -> str:
+    """A convolution of complex numbers by three of real ones, which is how Gauss multiplied them."""
+    parts = [a.update(dtype=dtypes.real_dtype(a.dtype)) for a in avals]
+    result = out.update(dtype=dtypes.real_dtype(out.dtype))
+
+    def part(which: str, x: str, i: int) -> str:
+        return str(ctx.emit(f"stablehlo.{which} {x} : ({mlir_type(avals[i])}) -> {mlir_type(parts[i])}"))
+
+    def emit(op: str, x: str, y: str, aval: ShapedArray) -> str:
+        return str(ctx.emit(f"stablehlo.{op} {x}, {y} : {mlir_type(aval)}"))
+
+    a, b = part("real", lhs, 0), part("imag", lhs, 0)
+    c, d = part("real", rhs, 1), part("imag", rhs, 1)
+    both = conv(emit("add", a, b, parts[0]), c, parts, result)
+    across = conv(a, emit("subtract", d, c, parts[1]), parts, result)
+    rest = conv(b, emit("add", c, d, parts[1]), parts, result)
+    real, imaginary = emit("subtract", both, rest, result), emit("add", both, across, result)
+    return str(ctx.emit(f"stablehlo.complex {real}, {imaginary} : {mlir_type(out)}"))
+
+
+conv_general_dilated_p = Primitive("conv_general_dilated")
+declare(conv_general_dilated_p, abstract=_conv_abstract, numpy=_conv_numpy, lower=_conv_lower, batch=_conv_batch)
+defbilinear(conv_general_dilated_p, _conv_left, _conv_right)
+
+# -------------------------------------------------------------------------------- the function
+
+
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The convolution of images with a kernel: for each place of a window, the sum of products.
+
+    Args:
+      lhs: images, of n dimensions: batch, feature and n - 2 spatial ones.
+      rhs: the kernel, of the same dtype: output feature, input feature and n - 2 spatial dimensions.
+      window_strides: how far it is from window to window.
+      padding: ``"SAME"``, ``"SAME_LOWER"``, ``"VALID"``, or a pair (low, high) for each spatial dimension.
+      lhs_dilation, rhs_dilation: how far elements of the images, and of the kernel, are apart; by default 1.
+      dimension_numbers: which dimensions are what, see ``conv_dimension_numbers``.
+      feature_group_count: into how many groups of features the images are divided, each with a part of the kernel's
+        output features as its kernel.
+      batch_group_count: into how many groups the batch is divided, in the same way.
+      precision: a ``Precision``, its name, or one for each operand.
+      preferred_element_type: the result's dtype, in which is added up; by default the operands'.
+
+    Raises TypeError or ValueError if shapes, dtypes or parameters do not fit.
+    """
+    lhs_shape, rhs_shape = shape_of(lhs), shape_of(rhs)
+    numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
+    lhs_spec, rhs_spec, _ = numbers = ConvDimensionNumbers(*map(ints, numbers))
+    rank = len(lhs_shape) - 2
+    if rank < 0:
+        raise ValueError(
+            f"conv_general_dilated needs a batch and a feature dimension, got shapes {lhs_shape}, {rhs_shape}"
+        )
+    strides = ints(window_strides)
+    lhs_dilation = (1,) * rank if lhs_dilation is None else ints(lhs_dilation)
+    rhs_dilation = (1,) * rank if rhs_dilation is None else ints(rhs_dilation)
+    if not isinstance(padding, str):
+        pads = pairs(padding, "conv_general_dilated")
+    elif any(d != 1 for d in lhs_dilation):
+        raise ValueError(
+            "String padding is not implemented for transposed convolution using this op. Please either exactly specify "
+            "the required padding or use conv_transpose."
+        )
+    elif not len(strides) == len(rhs_dilation) == rank:
+        raise ValueError(
+            "conv_general_dilated window and window_strides, rhs_dilation must have the same number of dimensions, but "
+            f"got {rank}, {len(strides)} and {len(rhs_dilation)}"
+        )
+    else:
+        window = _spatial(rhs_shape, rhs_spec, rhs_dilation)
+        pads = tuple(padtype_to_pads([lhs_shape[d] for d in lhs_spec[2:]], window, strides, padding))
+    if preferred_element_type is not None:
+        preferred_element_type = dtypes.check_user_dtype(preferred_element_type, "conv_general_dilated", x64_enabled())
+    return conv_general_dilated_p.bind(
+        lhs,
+        rhs,
+        window_strides=strides,
+        padding=pads,
+        lhs_dilation=lhs_dilation,
+        rhs_dilation=rhs_dilation,
+        dimension_numbers=numbers,
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        precision=canonical_precision(precision),
+        preferred_element_type=preferred_element_type,
+    )

@@ -1,0 +1,90 @@
+"""Shapes of what windows give: padding by name, and how many windows there are.
+
+A window of ``w`` elements, ``dilation`` apart, covers ``dilated(w, dilation)``; one begins at every ``stride``th place.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["padtype_to_pads", "reduce_window_shape_tuple"]
+
+Pads = tuple[tuple[int, int], ...]
+
+
+def ints(values: Sequence[Any]) -> tuple[int, ...]:
+    """The sizes ``values`` as Python integers; TypeError if one is none."""
+    return tuple(map(operator.index, values))
+
+
+def pairs(padding: Any, what: str) -> Pads:
+    """Explicit ``padding`` as pairs of integers. ValueError if it is none."""
+    try:
+        found = tuple((operator.index(low), operator.index(high)) for low, high in padding)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"padding argument to {what} should be a string or a sequence of (low, high) pairs, got {padding}"
+        ) from None
+    return found
+
+
+def dilated(size: int, dilation: int) -> int:
+    """How far ``size`` elements reach that are ``dilation`` apart."""
+    return (size - 1) * dilation + 1 if size else 0
+
+
+def count(size: int, window: int, stride: int) -> int:
+    """How many windows that cover ``window`` elements fit into ``size``."""
+    return max(0, (size - window) // stride + 1)
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
+) -> list[tuple[int, int]]:
+    """What is added before and after each dimension for a padding called by name.
+
+    Args:
+      in_shape, window_shape, window_strides: sizes of the dimensions, of windows, and steps between these.
+      padding: ``"VALID"``, nothing; ``"SAME"``, so much that there are ``ceil(size / stride)`` windows, the odd one
+        after; ``"SAME_LOWER"``, the odd one before. Small letters will do.
+
+    Raises TypeError if ``padding`` is no string, RuntimeError for another name.
+    """
+    if not isinstance(padding, str):
+        raise TypeError(f"Unknown padding type: {padding}. Give 'VALID', 'SAME' or 'SAME_LOWER'.")
+    name = padding.upper()
+    if name == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if name not in ("SAME", "SAME_LOWER"):
+        raise RuntimeError(
+            f"Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {padding}. Or give a "
+            "(low, high) pair for each dimension."
+        )
+    found = []
+    for size, window, stride in zip(ints(in_shape), ints(window_shape), ints(window_strides), strict=True):
+        total = max((-(-size // stride) - 1) * stride + window - size, 0)
+        small, large = total // 2, total - total // 2
+        found.append((small, large) if name == "SAME" else (large, small))
+    return found
+
+
+def reduce_window_shape_tuple(
+    operand_shape: Sequence[int],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """How many windows fit in each dimension; see ``reduce_window``."""
+    ones = (1,) * len(operand_shape)
+    rows = zip(
+        operand_shape, window_dimensions, window_strides, padding, base_dilation or ones, window_dilation or ones,
+        strict=True,
+    )  # fmt: skip
+    return tuple(
+        count(low + dilated(size, base) + high, dilated(window, dilation), stride)
+        for size, window, stride, (low, high), base, dilation in rows
+    )
