@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 
 from minijax import errors
 
-_LIBRARIES = ("jax", "jaxlib")
+JAX_LIBRARIES = ("jax", "jaxlib")
 # What JAX's and our own messages call a value of minijax's.
 _OURS = ("<class 'minijax.", "Got Traced<")
 # JAX takes its own frames out of a traceback, and leaves this note.
@@ -47,7 +47,7 @@ def _called_by(tb: TracebackType | None) -> tuple[tuple[FrameType, int] | None, 
     is_jaxs = False
     while tb is not None:
         frame = tb.tb_frame
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in JAX_LIBRARIES:
             is_jaxs = True
         elif errors.is_user_file(frame.f_code.co_filename) and not is_jaxs:
             user = frame, tb.tb_lineno

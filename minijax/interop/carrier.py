@@ -42,18 +42,14 @@ from minijax.interop.libraries import (
     jax_unflatten,
 )
 from minijax.interop.lines import foreign_folders
-from minijax.interop.uses import jax_use
+from minijax.interop.uses import NEUTRAL, is_of_a_statement, jax_use
 from minijax.interop.values import jax_module
 from minijax.pytree import nodes as pytree_nodes
 
-# Set on the type object of a class that a ``class`` statement made.
-_HEAP_TYPE = 1 << 9
 # What a copied class has of its own from the beginning.
 _KEPT = ("__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "_abc_impl")
 _PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, np.dtype)
 _NOTHING = object()
-# These look for JAX's arrays among their arguments, and compute nothing with JAX.
-_NEUTRAL = ("numpy", "scipy")
 
 
 def is_third_partys(cls: type) -> bool:
@@ -98,7 +94,7 @@ def _is_users(filename: str) -> bool:
 def computes_with_jax(module: str | None) -> bool:
     """Whether a module of an installed package belongs to one that is built on JAX."""
     top = (module or "").partition(".")[0]
-    if not top or top in _NEUTRAL or top in sys.stdlib_module_names or MINIJAX.owns(top) or "jax" not in sys.modules:
+    if not top or top in NEUTRAL or top in sys.stdlib_module_names or MINIJAX.owns(top) or "jax" not in sys.modules:
         return False
     if JAX.owns(top):
         return True
@@ -603,7 +599,7 @@ class Carrier:
     # ------------------------------------------------------------------------------------------ classes
 
     def _class(self, cls: type) -> Any:
-        if not cls.__flags__ & _HEAP_TYPE:
+        if not is_of_a_statement(cls):
             return cls
         if self.source.owns(cls.__module__):
             if self.imports and hasattr(cls, "_fields"):
@@ -685,7 +681,7 @@ def _is_users_class(cls: type) -> bool:
     """Whether a class is the user's: what is typed at a prompt has no file."""
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
-    if not cls.__flags__ & _HEAP_TYPE:
+    if not is_of_a_statement(cls):
         return False
     return file is None or _is_users(file)
 

@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
+from minijax.core.reached_jax import JAX_LIBRARIES
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LIBRARIES = ("jax", "jaxlib")
 # These look for JAX's arrays among their arguments, and compute nothing with JAX.
-_NEUTRAL = ("numpy", "scipy")
+NEUTRAL = ("numpy", "scipy")
 # What these modules make of JAX's functions runs on minijax.
 _CARRYING = ("minijax.interop.functions", "minijax.interop.names")
-# Set on the type object of a class that a ``class`` statement made.
-_HEAP_TYPE = 1 << 9
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic)
 # Functions that are read: a program that reaches more of its own than this is a library.
 _MOST_FUNCTIONS = 500
@@ -91,7 +89,7 @@ def _used_by(fun: Any) -> str:
                 continue
             if _is_jaxs(home):
                 return _called(each)
-            if home.partition(".")[0] in _NEUTRAL:
+            if home.partition(".")[0] in NEUTRAL:
                 continue
             if not errors.is_user_file(each.__code__.co_filename):
                 todo += _inside(each)  # a transformation's wrapper: what it closes over is the user's
@@ -110,7 +108,7 @@ def _used_by(fun: Any) -> str:
 
 
 def _is_jaxs(module: str | None) -> bool:
-    return (module or "").partition(".")[0] in _LIBRARIES
+    return (module or "").partition(".")[0] in JAX_LIBRARIES
 
 
 def _called(x: Any) -> str:
@@ -160,16 +158,21 @@ def _named(fun: types.FunctionType) -> Iterator[tuple[str, Any]]:
             found += [(part, inner) for part, inner in parts if inner is not None]
 
 
+def is_of_a_statement(cls: type) -> bool:
+    """Whether a ``class`` statement, or a call of ``type``, made the class."""
+    return bool(cls.__flags__ & 1 << 9)  # Python's Py_TPFLAGS_HEAPTYPE
+
+
 def _is_read(value: Any) -> bool:
     """Whether what a function names of ``value`` is looked at: of a module or an object of the user's."""
     if isinstance(value, types.ModuleType):
         file = getattr(value, "__file__", None)
         own = file is not None and errors.is_user_file(file)
-        return own and value.__name__.partition(".")[0] not in (*_LIBRARIES, *_NEUTRAL)
+        return own and value.__name__.partition(".")[0] not in (*JAX_LIBRARIES, *NEUTRAL)
     kind = value if isinstance(value, type) else type(value)
     if kind.__module__ == "builtins":  # as is a class that is made where there is no module
-        return bool(kind.__flags__ & _HEAP_TYPE)
-    return kind.__module__.partition(".")[0] not in ("builtins", "minijax", *_LIBRARIES, *_NEUTRAL)
+        return is_of_a_statement(kind)
+    return kind.__module__.partition(".")[0] not in ("builtins", "minijax", *JAX_LIBRARIES, *NEUTRAL)
 
 
 def _inside(x: Any) -> list[Any]:
