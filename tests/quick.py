@@ -25,6 +25,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py"),
     "minijax.ops.windows": ("ops/test_errors.py",),
     "minijax.pytree": ("test_pytree.py",),
+    "minijax.random": ("oracle/test_random.py",),
     "minijax.repl": ("repl/test_history.py",),
     "minijax.repl.stepper": ("repl/test_stepper.py",),
     "minijax.scipy": ("interop/test_names.py",),

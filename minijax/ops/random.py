@@ -153,7 +153,7 @@ def _group(i: Any, x: Any, y: Any, first: Any, second: Any, third: Any, now: Any
 
 
 def _threefry_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[str]:
-    return _called(ctx, _threefry, avals, names)
+    return call_words(ctx, _threefry, avals, names)
 
 
 def _threefry_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
@@ -183,8 +183,8 @@ def _words_program(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxp
     return ClosedJaxpr(bare, closed.consts)
 
 
-def _called(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """Write a call of ``compute``, which becomes a function of the module."""
+def call_words(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Write a call of ``compute``, a function of the words of keys, which becomes a function of the module."""
     closed = _staged(compute, tuple(avals))
     symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
     ins, outs = (", ".join(map(mlir_type, types)) for types in (closed.in_avals, closed.out_avals))
@@ -310,7 +310,8 @@ def _implementation(name: str, impl: PRNGImpl, bits: bool = False) -> PRNG:
 # -------------------------------------------------------------------------------- the primitives
 
 
-def _keys_of(name: str, keys: ShapedArray) -> PRNGImpl:
+def implementation_of(name: str, keys: ShapedArray) -> PRNGImpl:
+    """The implementation of ``keys``, which the primitive ``name`` takes. TypeError if they are no keys."""
     if not is_key(keys.dtype):
         raise TypeError(f"{name} takes random keys, got {keys.str_short()}. random.key(seed) makes one.")
     return keys.dtype.impl
@@ -328,7 +329,7 @@ def _seed(seeds: Any, impl: PRNGImpl) -> list[Any]:
 
 
 def _split_abstract(keys: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray:
-    _implementation("random_split", _keys_of("random_split", keys))
+    _implementation("random_split", implementation_of("random_split", keys))
     return ShapedArray(keys.shape + shape, keys.dtype)
 
 
@@ -337,7 +338,7 @@ def _split(words: Any, impl: PRNGImpl, shape: tuple[int, ...]) -> list[Any]:
 
 
 def _fold_in_abstract(keys: ShapedArray, data: ShapedArray) -> ShapedArray:
-    _implementation("random_fold_in", _keys_of("random_fold_in", keys))
+    _implementation("random_fold_in", implementation_of("random_fold_in", keys))
     if data.dtype != WORD:
         raise TypeError(f"random_fold_in takes data of type uint32, got {data.str_short()}")
     return ShapedArray(broadcast_shape("random_fold_in", [keys.shape, data.shape]), keys.dtype)
@@ -348,7 +349,7 @@ def _fold_in(words: Any, data: Any, impl: PRNGImpl) -> list[Any]:
 
 
 def _bits_abstract(keys: ShapedArray, *, bit_width: int, shape: tuple[int, ...]) -> ShapedArray:
-    _implementation("random_bits", _keys_of("random_bits", keys), bits=True)
+    _implementation("random_bits", implementation_of("random_bits", keys), bits=True)
     if bit_width not in (8, 16, 32, 64):
         raise TypeError(f"random_bits requires 8-, 16-, 32- or 64-bit field width, got {bit_width}.")
     return ShapedArray(keys.shape + shape, np.dtype(f"uint{bit_width}"))
@@ -390,7 +391,7 @@ def _declare(name: str, abstract: Any, compute: Callable[..., Program], batch: A
         return _evaluated(compute(*avals, **params), avals, out if is_key(out) else None)
 
     def random_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> str:
-        return _called(ctx, compute(*avals, **params), avals, names)[0]
+        return call_words(ctx, compute(*avals, **params), avals, names)[0]
 
     lowers_keys.add(p)
     return declare(

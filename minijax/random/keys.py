@@ -1,7 +1,4 @@
-"""``minijax.random``: random keys. An array of them has an element type of its own, ``key<fry>``.
-
-The names that this module does not have are borrowed from JAX when they are used.
-"""
+"""Random keys, and bits made of them. An array of keys has an element type of its own, ``key<fry>``."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from minijax.core import dtypes
 from minijax.core.array import is_foreign
 from minijax.core.avals import AnyArray
 from minijax.core.keys import THREEFRY, KeyType, PRNGImpl, is_key
-from minijax.core.lacking import borrow, borrowing
+from minijax.core.lacking import borrow
 from minijax.numpy.creation import asarray
 from minijax.numpy.promotion import OPERANDS
 from minijax.ops.keys import random_unwrap_p, random_wrap_p
@@ -30,9 +27,8 @@ from minijax.ops.random import (
 )
 from minijax.ops.shape import canonical_shape
 
-__all__ = ["PRNGKey", "bits", "clone", "fold_in", "key", "key_data", "key_impl", "split", "wrap_key_data"]
-
-__getattr__, __dir__ = borrowing(globals())
+# JAX's module of random functions, and ours.
+_MODULE = "minijax.random"
 
 
 def _implementation(spec: Any) -> PRNGImpl:
@@ -61,7 +57,7 @@ def _chosen(name: str, impl: Any, dtype: Any) -> PRNGImpl:
     return _implementation(dtype if impl is None else impl)
 
 
-def _typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
+def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     """``key`` as keys, and whether it was given as words (``PRNGKey``), which are taken for keys of the default kind.
 
     ``name`` is the function's, which takes one key unless ``batched``. TypeError or ValueError for what is no key.
@@ -92,12 +88,17 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 def key_data(keys: Any) -> Any:
     """The words that keys consist of: an array of uint32 with a dimension more than ``keys``."""
-    return random_unwrap_p.bind(_typed_keys("key_data", keys, batched=True)[0])
+    return random_unwrap_p.bind(typed_keys("key_data", keys, batched=True)[0])
+
+
+def key_dtype(impl_spec: Any = None) -> KeyType:
+    """The element type of keys of the implementation that ``impl_spec`` names, by default 'threefry2x32'."""
+    return _implementation(impl_spec).dtype
 
 
 def key_impl(keys: Any) -> str:
     """The name of the implementation that ``keys`` are for."""
-    return _typed_keys("key_impl", keys, batched=True)[0].dtype.impl.name
+    return typed_keys("key_impl", keys, batched=True)[0].dtype.impl.name
 
 
 # -------------------------------------------------------------------------------- making keys
@@ -123,7 +124,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """
     chosen = _chosen("key", impl, dtype)
     if chosen not in IMPLEMENTATIONS:
-        return borrow(__name__, "key")(seed, impl=chosen.name)
+        return borrow(_MODULE, "key")(seed, impl=chosen.name)
     return _seeded("key", seed, chosen)
 
 
@@ -131,7 +132,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802, as JAX names 
     """The words of the key that ``key(seed)`` makes, as an array of uint32, which random functions take too."""
     chosen = _implementation(impl)
     if chosen not in IMPLEMENTATIONS:
-        return borrow(__name__, "PRNGKey")(seed, impl=chosen.name)
+        return borrow(_MODULE, "PRNGKey")(seed, impl=chosen.name)
     return random_unwrap_p.bind(_seeded("PRNGKey", seed, chosen))
 
 
@@ -142,18 +143,18 @@ def _as_given(keys: Any, raw: bool) -> Any:
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     """``num`` new keys made of one: an array of that size, or of that shape."""
-    keys, raw = _typed_keys("split", key)
+    keys, raw = typed_keys("split", key)
     if keys.dtype.impl not in IMPLEMENTATIONS:
-        return borrow(__name__, "split")(key, num)
+        return borrow(_MODULE, "split")(key, num)
     shape = tuple(num) if isinstance(num, Sequence) else (num,)
     return _as_given(random_split_p.bind(keys, shape=tuple(map(operator.index, shape))), raw)
 
 
 def fold_in(key: Any, data: Any) -> Any:
     """A new key made of one and an integer ``data`` of 32 bits. OverflowError beyond that."""
-    keys, raw = _typed_keys("fold_in", key)
+    keys, raw = typed_keys("fold_in", key)
     if keys.dtype.impl not in IMPLEMENTATIONS:
-        return borrow(__name__, "fold_in")(key, data)
+        return borrow(_MODULE, "fold_in")(key, data)
     if np.ndim(data):
         raise TypeError(
             f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). Use jax.vmap for "
@@ -167,14 +168,14 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
 
     ValueError for a type that is no unsigned integer.
     """
-    keys, _ = _typed_keys("bits", key)
+    keys, _ = typed_keys("bits", key)
     default = np.dtype(np.uint64 if x64_enabled() else np.uint32)
     chosen = default if dtype is None else dtypes.check_user_dtype(dtype, "bits", x64_enabled())
     if not dtypes.is_unsigned(chosen):
         raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {dtypes.as_dtype(dtype)}")
     implementation = IMPLEMENTATIONS.get(keys.dtype.impl)
     if implementation is None or implementation.bits is None:
-        return borrow(__name__, "bits")(key, shape, dtype)
+        return borrow(_MODULE, "bits")(key, shape, dtype)
     return random_bits_p.bind(keys, bit_width=8 * chosen.itemsize, shape=canonical_shape(shape))
 
 

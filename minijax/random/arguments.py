@@ -1,0 +1,117 @@
+"""What the functions of this package have in common: how they take keys, shapes and types, and how they are staged.
+
+Each does in Python what must be known, and calls a function of its own name under ``jit``, so that eager calls are
+compiled once for a signature and a staged program shows what was called.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.api import jit
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.numpy import mathematics, reductions
+from minijax.numpy.promotion import broadcast, choose, typed_scalar
+from minijax.ops.shape import broadcast_shapes, canonical_shape
+from minijax.random.keys import split, typed_keys
+
+# What functions of distributions must know, by the names of their parameters.
+_KNOWN = ("shape", "dtype", "mode", "method", "axis", "log_space", "unique_indices")
+
+
+def staged(fun: Callable[..., Any]) -> Any:
+    """``fun`` under ``jit``, where what is not an array is known."""
+    return jit(fun, static_argnames=[name for name in _KNOWN if name in inspect.signature(fun).parameters])
+
+
+# Calls that show as calls, by the names that these have in JAX's programs.
+clip = jit(mathematics.clip)
+cumsum = jit(reductions.cumsum)
+# Compiled when evaluated, as NumPy rounds otherwise than XLA; in programs they are single operations.
+exp, log = jit(lax.exp, inline=True), jit(lax.log, inline=True)
+
+
+@jit
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return choose(condition, x, y)
+
+
+where = _where
+
+
+def one_key(name: str, key: Any) -> Any:
+    """The single key that is the argument of the function ``name``, given as a key or as words."""
+    return typed_keys(name, key)[0]
+
+
+def two_keys(key: Any) -> tuple[Any, Any]:
+    """Two keys made of one."""
+    first, second = split(key)
+    return first, second
+
+
+def float_dtype(name: str, dtype: Any) -> np.dtype:
+    """The floating-point type that ``dtype`` names, by default the default one. ValueError for another kind."""
+    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()))
+    if not dtypes.is_float(found):
+        raise ValueError(f"dtype argument to `{name}` must be a float dtype, got {found}. Samples are real numbers.")
+    return found
+
+
+def inexact_dtype(name: str, dtype: Any) -> np.dtype:
+    """The real or complex type that ``dtype`` names, by default the default float. ValueError for another kind."""
+    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()))
+    if not dtypes.is_inexact(found):
+        raise ValueError(f"dtype argument to `{name}` must be a float or complex dtype, got {found}.")
+    return found
+
+
+def any_dtype(name: str, dtype: Any) -> np.dtype:
+    """The type that ``dtype`` names, by default the default integer type."""
+    return _given_dtype(name, dtype, dtypes.default_int_dtype(x64_enabled()))
+
+
+def _given_dtype(name: str, dtype: Any, default: np.dtype) -> np.dtype:
+    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=6)
+
+
+def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True) -> tuple[int, ...]:
+    """The shape of what is drawn: ``shape``, by default that to which the parameters broadcast.
+
+    ``parameters`` are arrays or shapes. ValueError if they do not broadcast to a ``shape`` that is given.
+    """
+    shapes = [p if isinstance(p, tuple) else get_aval(p).shape for p in parameters]
+    if shape is None:
+        return broadcast_shapes(*shapes)
+    given = canonical_shape(shape)
+    together = broadcast_shapes(given, *shapes)
+    if exact and together != given:
+        shown = ", ".join(map(str, shapes))
+        raise ValueError(
+            f"{name}: the shape of the samples is to be {given}, but with parameters of shape {shown} it is {together}."
+            " Give the shape that they broadcast to, or shape=None."
+        )
+    return given
+
+
+def constant(value: Any, dtype: np.dtype) -> Any:
+    """A number as a literal of ``dtype``."""
+    return typed_scalar(value, dtype)
+
+
+def to_rank(x: Any, ndim: int) -> Any:
+    """``x`` with leading dimensions of size 1, if it has fewer than ``ndim``."""
+    return broadcast(x, (1,) * (ndim - get_aval(x).ndim))
+
+
+def halves(x: Any) -> tuple[Any, Any]:
+    """The two rows of ``x``."""
+    first, second = x
+    return first, second

@@ -1,0 +1,231 @@
+"""Uniform and normal numbers, integers and signs: what the other distributions are made of."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.numpy.promotion import astype, ensure, typed_scalar
+from minijax.ops.shape import canonical_shape
+from minijax.random.arguments import (
+    any_dtype,
+    clip,
+    constant,
+    float_dtype,
+    halves,
+    inexact_dtype,
+    one_key,
+    shape_of_samples,
+    staged,
+    to_rank,
+    two_keys,
+)
+from minijax.random.keys import bits
+
+# -------------------------------------------------------------------------------- uniform
+
+
+def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+    """Numbers that are uniform in [minval, maxval).
+
+    ``minval`` and ``maxval`` broadcast to ``shape``; ``dtype`` is a floating-point type. Raises ValueError for another
+    type, TypeError for limits that do not broadcast.
+    """
+    key = one_key("uniform", key)
+    return _uniform(key, canonical_shape(shape), float_dtype("uniform", dtype), minval, maxval)
+
+
+@functools.lru_cache(maxsize=64)
+def _mantissa(dtype: np.dtype) -> tuple[int, int, int]:
+    """Of a floating-point type: how many random bits are drawn, how many of them dropped, and the bits of 1.0."""
+    info = dtypes.finfo(dtype)
+    # with fewer than 8 bits of mantissa, 8 random bits are enough
+    drawn = 8 if info.nmant < 8 else info.bits
+    one = int(np.ones((), dtype).view(f"uint{info.bits}"))
+    return drawn, drawn - info.nmant, one
+
+
+@staged
+def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, maxval: Any) -> Any:
+    # random bits as the mantissa of a number in [1, 2)
+    low, high = astype(minval, dtype), astype(maxval, dtype)
+    low, high = to_rank(low, len(shape)), to_rank(high, len(shape))
+    drawn, dropped, one = _mantissa(dtype)
+    word = np.dtype(f"uint{dtypes.finfo(dtype).bits}")
+    mantissa = astype(bits(key, shape, np.dtype(f"uint{drawn}")), word)
+    mantissa = lax.bitwise_or(lax.shift_right_logical(mantissa, constant(dropped, word)), constant(one, word))
+    zero_to_one = lax.sub(lax.bitcast_convert_type(mantissa, dtype), constant(1, dtype))
+    found = lax.add(lax.mul(zero_to_one, lax.sub(high, low)), low)
+    # rounding may give less than the lower limit
+    return lax.max(low, lax.reshape(found, shape))
+
+
+# -------------------------------------------------------------------------------- integers
+
+
+def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = None) -> Any:
+    """Integers that are uniform in [minval, maxval), which broadcast to ``shape``.
+
+    Where ``maxval`` is not above ``minval``, ``minval``. ``dtype`` is an integer type, by default the default one.
+    Raises TypeError for another, OverflowError for a Python integer that the default type does not hold.
+    """
+    key = one_key("randint", key)
+    found = any_dtype("randint", dtype)
+    if not dtypes.is_integer(found):
+        raise TypeError(f"randint only accepts integer dtypes, got {found}. For real numbers there is random.uniform.")
+    shape = shape_of_samples("randint", shape, minval, maxval)
+    if dtypes.bits(found) >= 32:
+        return _randint(key, shape, minval, maxval, found)
+    info, narrow = dtypes.iinfo(found), np.dtype(np.int32)
+    low = clip(astype(minval, narrow), min=int(info.min), max=int(info.max))
+    high = clip(astype(maxval, narrow), min=int(info.min), max=int(info.max) + 1)
+    return astype(_randint(key, shape, low, high, narrow), found)
+
+
+@staged
+def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: np.dtype) -> Any:
+    info = dtypes.iinfo(dtype)
+    # maxval itself may be one more than the type holds
+    beyond = lax.gt(maxval, _limited(constant(int(info.max), dtype), get_aval(maxval).dtype))
+    low, high = _limited(minval, dtype), _limited(maxval, dtype)
+    low, high = to_rank(low, len(shape)), to_rank(high, len(shape))
+    first, second = two_keys(key)
+    word = np.dtype(f"uint{info.bits}")
+    upper, lower = bits(first, shape, word), bits(second, shape, word)
+    return lax.add(low, astype(_offset(upper, lower, _span(low, high, beyond, word)), dtype))
+
+
+def _limited(x: Any, dtype: np.dtype) -> Any:
+    """The integers ``x``, or the nearest that ``dtype`` has."""
+    aval = get_aval(x)
+    own, info = dtypes.iinfo(aval.dtype), dtypes.iinfo(dtype)
+    limits = [
+        typed_scalar(each, aval.dtype, aval.weak_type)
+        for each in (max(int(own.min), int(info.min)), min(int(own.max), int(info.max)))
+    ]
+    return astype(clip(x, *limits), dtype)
+
+
+def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
+    """How many integers are in [low, high), at least 1; ``beyond``: high is one more than it says."""
+    span = astype(lax.sub(high, low), word)
+    shape = get_aval(span).shape
+    span = lax.select(lax.le(high, low), lax.full(shape, 1, word), span)
+    more = lax.bitwise_and(beyond, lax.gt(high, low))
+    return lax.select(more, lax.add(span, constant(1, word)), span)
+
+
+def _offset(upper: Any, lower: Any, span: Any) -> Any:
+    """Two random words, one number of twice as many bits, modulo ``span``."""
+    word = get_aval(span).dtype
+    half = constant(1 << (dtypes.bits(word) // 2), word)
+    shifted = lax.rem(half, span)
+    shifted = lax.rem(lax.mul(shifted, shifted), span)
+    return lax.rem(lax.add(lax.mul(lax.rem(upper, span), shifted), lax.rem(lower, span)), span)
+
+
+# -------------------------------------------------------------------------------- bernoulli and signs
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Sequence[int] | None = None, mode: str = "low") -> Any:
+    """Booleans, each of them True with probability ``p``, which broadcasts to ``shape``.
+
+    ``mode`` 'high' draws twice as many bits, so that small probabilities are met. Raises TypeError for a ``p`` that is
+    not floating, ValueError for another mode or for a shape to which ``p`` does not broadcast.
+    """
+    if mode not in ("high", "low"):
+        raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
+    key = one_key("bernoulli", key)
+    p = ensure("bernoulli", p)
+    if not dtypes.is_float(p.aval.dtype):
+        raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {p.aval.dtype}.")
+    return _bernoulli(key, astype(p, p.aval.dtype), shape_of_samples("bernoulli", shape, p), mode)
+
+
+@staged
+def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
+    dtype = get_aval(p).dtype
+    if mode == "low":
+        return uniform(key, shape, dtype) < p
+    high, low = halves(uniform(key, (2, *shape), dtype))
+    return lax.mul(low, constant(dtypes.finfo(dtype).eps, dtype)) < p - high
+
+
+def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """-1 or 1, each with probability 1/2, of any numeric type (by default the default integer type)."""
+    key = one_key("rademacher", key)
+    return _rademacher(key, canonical_shape(shape), any_dtype("rademacher", dtype))
+
+
+@staged
+def _rademacher(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    heads = astype(bernoulli(key, 0.5, shape), dtype)
+    return lax.sub(lax.mul(constant(2, dtype), heads), constant(1, dtype))
+
+
+# -------------------------------------------------------------------------------- normal
+
+
+def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Standard normal numbers: of mean 0 and variance 1, complex ones too. ValueError for another type."""
+    key = one_key("normal", key)
+    return _normal(key, canonical_shape(shape), inexact_dtype("normal", dtype))
+
+
+@staged
+def _normal(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    if not dtypes.is_complex(dtype):
+        return _normal_real(key, shape, dtype)
+    first, second = two_keys(key)
+    part = dtypes.real_dtype(dtype)
+    real = astype(_normal_real(first, shape, part), dtype)
+    imaginary = astype(_normal_real(second, shape, part), dtype)
+    turned = lax.mul(constant(1j, dtype), imaginary)
+    return lax.div(lax.add(real, turned), constant(_root_of_two(part), dtype))
+
+
+def _root_of_two(dtype: np.dtype) -> Any:
+    return np.array(math.sqrt(2)).astype(dtype)
+
+
+def above_minus_one(dtype: np.dtype) -> Any:
+    """The least number of ``dtype`` that is above -1."""
+    return constant(-1 + float(dtypes.finfo(dtype).epsneg), dtype)
+
+
+@staged
+def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    # the distribution function, inverted
+    found = uniform(key, shape, dtype, above_minus_one(dtype), constant(1, dtype))
+    return lax.mul(constant(math.sqrt(2), dtype), lax.erf_inv(found))
+
+
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Sequence[int] | None = None, dtype: Any = None
+) -> Any:
+    """Standard normal numbers that are between ``lower`` and ``upper``, which broadcast to ``shape``.
+
+    The derivatives by the limits are those of the inverse distribution function. Raises ValueError for a type that is
+    not floating, and for limits that do not broadcast.
+    """
+    key = one_key("truncated_normal", key)
+    shape = shape_of_samples("truncated_normal", shape, lower, upper)
+    return _truncated_normal(key, lower, upper, shape, float_dtype("truncated_normal", dtype))
+
+
+@staged
+def _truncated_normal(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    lower, upper = astype(lower, dtype), astype(upper, dtype)
+    root = constant(math.sqrt(2), dtype)
+    limits = [lax.erf(lax.div(x, root)) for x in (lower, upper)]
+    out = lax.mul(root, lax.erf_inv(uniform(key, shape, dtype, *limits)))
+    least = lax.nextafter(lax.stop_gradient(lower), constant(math.inf, dtype))
+    most = lax.nextafter(lax.stop_gradient(upper), constant(-math.inf, dtype))
+    return clip(out, least, most)

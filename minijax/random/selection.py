@@ -1,0 +1,201 @@
+"""What picks: categories, elements of an array, orders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.config import x64_enabled
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.lacking import borrow
+from minijax.numpy import index_update, reductions
+from minijax.numpy.promotion import canonical_axis, ensure, promote, static
+from minijax.ops.shape import broadcast_shapes, canonical_shape
+from minijax.random.arguments import cumsum, log, one_key, staged, two_keys
+from minijax.random.basic import randint, uniform
+from minijax.random.keys import bits
+from minijax.random.transformed import gumbel
+
+
+@staged
+def _take(a: Any, indices: Any, axis: Any, unique_indices: bool) -> Any:
+    return index_update.take(a, indices, axis, unique_indices=unique_indices)
+
+
+# -------------------------------------------------------------------------------- categories
+
+
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: Sequence[int] | None = None,
+    replace: bool = True,
+    mode: str | None = None,
+) -> Any:
+    """Indices along ``axis`` with the probabilities ``softmax(logits, axis)``: integers of the default type.
+
+    The shape of ``logits`` without ``axis`` is the batch. ``shape`` is that of the samples, its last dimensions those
+    to which the batch broadcasts; its first ones count samples of one distribution, which with ``replace=False`` are
+    all different. ``mode`` is that of ``gumbel``. Raises TypeError for what is no array, IndexError for a bad ``axis``,
+    ValueError for shapes that do not fit, and for more different samples than there are.
+    """
+    key = one_key("categorical", key)
+    logits = ensure("categorical", logits)
+    own = logits.aval.shape
+    if not -len(own) <= axis < len(own):
+        raise IndexError(
+            f"categorical: index {axis} is out of bounds for axis: logits of shape {own} have {len(own)} axes"
+        )
+    axis = axis % len(own) - len(own)
+    batch = tuple(size for i, size in enumerate(own) if i != axis + len(own))
+    shape = batch if shape is None else canonical_shape(shape)
+    broadcast_shapes(shape, batch)
+    prefix = shape[: len(shape) - len(batch)]
+    if replace:
+        noise = gumbel(key, (*prefix, *own), logits.aval.dtype, mode)
+        expanded = lax.expand_dims(logits, tuple(range(len(prefix))))
+        return reductions.argmax(noise + expanded, axis)
+    return _different(key, logits, axis, shape, math.prod(prefix), mode)
+
+
+def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: int, mode: str | None) -> Any:
+    """The ``count`` best of the perturbed ``logits``: W. Kool, H. van Hoof and M. Welling (2019)."""
+    own = logits.aval.shape
+    logits = logits + gumbel(key, own, logits.aval.dtype, mode)
+    if count > own[axis]:
+        raise ValueError(
+            f"Number of samples without replacement ({count}) cannot exceed number of categories ({own[axis]}). Draw "
+            "fewer, or with replace=True."
+        )
+    _, places = lax.top_k(logits, count, axis=axis)
+    first = axis + len(own)
+    order = (first, *(i for i in range(len(own)) if i != first))
+    return lax.reshape(places, shape, order)
+
+
+# -------------------------------------------------------------------------------- orders
+
+
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+    """``x`` in a random order along ``axis``; of an integer, ``arange(x)``.
+
+    With ``independent`` each vector along ``axis`` gets an order of its own. Raises TypeError for a number that is no
+    integer and for what is no array, ValueError for a bad ``axis``.
+    """
+    key = one_key("permutation", key)
+    x = ensure("permutation", x)
+    axis = canonical_axis(axis, x.aval.ndim or 1)
+    if not x.aval.ndim:
+        if not dtypes.is_integer(x.aval.dtype):
+            raise TypeError(f"x must be an integer or at least 1-dimensional, got {x.aval}")
+        size = max(static(x, "It is the length of a permutation.", int), 0)
+        return _shuffle(key, lax.iota(x.aval.dtype, size), axis)
+    if independent or x.aval.ndim == 1:
+        return _shuffle(key, x, axis)
+    order = _shuffle(key, lax.iota(_index_dtype(), x.aval.shape[axis]), 0)
+    return _take(x, order, axis, unique_indices=True)
+
+
+def _index_dtype() -> np.dtype:
+    return dtypes.default_int_dtype(x64_enabled())
+
+
+# Words of 32 bits are sorted: so many that two of them are equal too often need another round.
+_WORDS = 2**32 - 1
+_EXPONENT = 3
+
+
+@staged
+def _shuffle(key: Any, x: Any, axis: int) -> Any:
+    """``x`` sorted by random words, often enough that equal words among n elements, left in their order, are rarer than
+    1 / n.
+    """
+    aval = get_aval(x)
+    rounds = math.ceil(_EXPONENT * math.log(max(1, aval.size)) / math.log(_WORDS))
+    for _ in range(rounds):
+        key, subkey = two_keys(key)
+        words = bits(subkey, aval.shape, np.dtype(np.uint32))
+        _, x = lax.sort_key_val(words, x, axis)
+    return x
+
+
+# -------------------------------------------------------------------------------- elements
+
+
+def choice(
+    key: Any,
+    a: Any,
+    shape: Sequence[int] = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+    mode: str | None = None,
+) -> Any:
+    """Elements of ``a`` along ``axis``, or numbers below an integer ``a``, in the place of that axis in ``shape``.
+
+    ``p``, a vector of probabilities, has one for each element (by default they are equal). With ``replace=False`` an
+    element is picked once at most. ``mode`` is that of ``gumbel``. Raises TypeError for what is no array or shape,
+    ValueError for an empty ``a``, a ``p`` of another size, and for more different elements than there are.
+    """
+    key = one_key("choice", key)
+    if not isinstance(shape, Sequence):
+        raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}. Write ({shape},).")
+    shape = canonical_shape(shape)
+    a = ensure("choice", a)
+    own = a.aval.shape
+    axis = canonical_axis(axis, len(own)) if own else 0
+    size = own[axis] if own else static(a, "It is the number of elements to choose from.", int)
+    whole = (*own[:axis], *shape, *own[axis + 1 :])
+    drawn = math.prod(shape)
+    if drawn < 1:
+        return lax.full(shape, 0, a.aval.dtype)
+    _check_choice(size, drawn, replace)
+    if p is None:
+        found = _evenly(key, a, size, shape, drawn, replace, axis)
+    else:
+        places = _weighted(key, _probabilities(p, size), shape, drawn, replace, mode)
+        found = _take(a, places, axis, unique_indices=not replace) if own else places
+    return lax.reshape(found, whole)
+
+
+def _check_choice(size: int, drawn: int, replace: bool) -> None:
+    if size <= 0:
+        raise ValueError(f"a must be greater than 0 unless no samples are taken, got {size}: nothing to choose.")
+    if not replace and drawn > size:
+        raise ValueError(
+            f"Cannot take a larger sample (size {drawn}) than population (size {size}) when 'replace=False'"
+        )
+
+
+def _probabilities(p: Any, size: int) -> Any:
+    (p,) = promote("choice", p, to=dtypes.to_inexact_dtype)
+    if p.aval.shape != (size,):
+        raise ValueError(
+            f"p must be None or a 1D vector with the same size as a.shape[axis]. p has shape {p.aval.shape} and "
+            f"a.shape[axis] is {size}."
+        )
+    return p
+
+
+def _evenly(key: Any, a: Any, size: int, shape: tuple[int, ...], drawn: int, replace: bool, axis: int) -> Any:
+    """Elements of ``a`` that are equally probable."""
+    if replace:
+        places = randint(key, shape, 0, size)
+        return _take(a, places, axis, False) if a.aval.ndim else places
+    return permutation(key, a if a.aval.ndim else size, axis)[(*[slice(None)] * axis, slice(drawn))]
+
+
+def _weighted(key: Any, p: Any, shape: tuple[int, ...], drawn: int, replace: bool, mode: str | None) -> Any:
+    """Places that are picked with the probabilities ``p``."""
+    if not replace:
+        noise = gumbel(key, p.aval.shape, p.aval.dtype, mode)
+        return lax.reshape(lax.top_k(noise + log(p), drawn)[1], shape)
+    sums = cumsum(p)
+    level = sums[-1] * (1 - uniform(key, shape, p.aval.dtype))
+    return borrow("minijax.numpy", "searchsorted")(sums, level)

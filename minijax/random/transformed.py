@@ -1,0 +1,256 @@
+"""Distributions that are functions of uniform, exponential or normal numbers, mostly inverted distribution functions.
+
+The formulas are those of L. Devroye, "Non-Uniform Random Variate Generation" (1986), chapters II and IX.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.api import jit
+from minijax.core import dtypes
+from minijax.numpy import linalg
+from minijax.numpy.promotion import asarray, astype, broadcast_to
+from minijax.ops.shape import canonical_shape
+from minijax.random.arguments import (
+    constant,
+    exp,
+    float_dtype,
+    halves,
+    inexact_dtype,
+    one_key,
+    shape_of_samples,
+    staged,
+    two_keys,
+    where,
+)
+from minijax.random.basic import _uniform, normal, rademacher, uniform
+
+_norm = jit(linalg.norm, static_argnames=("axis",))
+
+# -------------------------------------------------------------------------------- without parameters
+
+
+def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None) -> Any:
+    """Numbers with the distribution function exp(-exp(-x)).
+
+    ``mode`` 'high' draws twice as many bits, so that large numbers are met; 'low' is the default. ValueError for other
+    modes, and for a type that is not floating.
+    """
+    key = one_key("gumbel", key)
+    found = float_dtype("gumbel", dtype)
+    mode = "low" if mode is None else mode
+    if mode not in ("high", "low"):
+        raise ValueError(f"Must provide valid mode for gumbel got: {mode}. There are 'high' and 'low'.")
+    return _gumbel(key, canonical_shape(shape), found, mode)
+
+
+@staged
+def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any:
+    info = dtypes.finfo(dtype)
+    tiny = constant(info.tiny, dtype)
+    if mode == "low":
+        return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, minval=tiny, maxval=1.0)))))
+    high, low = halves(_uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0))
+    # a number below 1/2 has bits to spare
+    coarse = lax.ge(high, constant(0.5, dtype))
+    finer = lax.add(lax.add(high, lax.mul(constant(info.eps, dtype), low)), tiny)
+    found = where(coarse, high, finer)
+    return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(found)))))
+
+
+def exponential(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Numbers with the density exp(-x) over x > 0. ValueError for a type that is not floating."""
+    key = one_key("exponential", key)
+    return _exponential(key, canonical_shape(shape), float_dtype("exponential", dtype))
+
+
+@staged
+def _exponential(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    return lax.neg(lax.log1p(lax.neg(uniform(key, shape, dtype))))
+
+
+def laplace(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Numbers with the density exp(-abs(x)) / 2. ValueError for a type that is not floating."""
+    key = one_key("laplace", key)
+    return _laplace(key, canonical_shape(shape), float_dtype("laplace", dtype))
+
+
+@staged
+def _laplace(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    # the least number above -1: of a type that is not NumPy's it is a float32, as JAX has it
+    least = np.asarray(-1.0 + dtypes.finfo(dtype).epsneg)
+    found = uniform(key, shape, dtype, constant(least, least.dtype), 1.0)
+    return lax.mul(lax.sign(found), lax.log1p(lax.neg(lax.abs(found))))
+
+
+def logistic(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Numbers with the distribution function 1 / (1 + exp(-x)). ValueError for a type that is not floating."""
+    key = one_key("logistic", key)
+    return _logistic(key, canonical_shape(shape), float_dtype("logistic", dtype))
+
+
+@staged
+def _logistic(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    found = uniform(key, shape, dtype, constant(dtypes.finfo(dtype).tiny, dtype), 1.0)
+    return lax.sub(lax.log(found), lax.log1p(lax.neg(found)))
+
+
+def cauchy(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Numbers with the density 1 / (pi (x**2 + 1)). ValueError for a type that is not floating."""
+    key = one_key("cauchy", key)
+    return _cauchy(key, canonical_shape(shape), float_dtype("cauchy", dtype))
+
+
+@staged
+def _cauchy(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    found = uniform(key, shape, dtype, constant(dtypes.finfo(dtype).eps, dtype), 1.0)
+    return lax.tan(lax.mul(constant(math.pi, dtype), lax.sub(found, constant(0.5, dtype))))
+
+
+def maxwell(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """The length of a vector of three standard normal numbers. ValueError for a type that is not floating."""
+    key = one_key("maxwell", key)
+    return _maxwell(key, canonical_shape(shape), float_dtype("maxwell", dtype))
+
+
+@staged
+def _maxwell(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    return _norm(normal(key, (*shape, 3), dtype), axis=-1)
+
+
+# -------------------------------------------------------------------------------- with parameters
+
+
+def double_sided_maxwell(
+    key: Any, loc: Any, scale: Any, shape: Sequence[int] = (), dtype: Any = None
+) -> Any:
+    """``loc`` plus ``scale`` times a Maxwell number with a random sign.
+
+    ``shape`` is that of the samples before ``loc`` and ``scale``. ValueError for a type that is not floating.
+    """
+    key = one_key("double_sided_maxwell", key)
+    found = float_dtype("double_sided_maxwell", dtype)
+    return _double_sided_maxwell(key, loc, scale, canonical_shape(shape), found)
+
+
+@staged
+def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    first, second = two_keys(key)
+    size = maxwell(first, shape, dtype)
+    return rademacher(second, shape, dtype) * size * scale + loc
+
+
+# strong, so that its type counts
+_ONE = np.float32(1.0)
+
+
+def lognormal(key: Any, sigma: Any = _ONE, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """The exponential of ``sigma`` times standard normal numbers; ``sigma`` broadcasts to ``shape``.
+
+    ValueError for a type that is neither real nor complex, or if ``sigma`` does not broadcast.
+    """
+    key = one_key("lognormal", key)
+    found = inexact_dtype("lognormal", dtype)
+    shape = shape_of_samples("lognormal", shape, sigma)
+    return exp(normal(key, shape, found) * sigma)
+
+
+def rayleigh(key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """``scale`` times the length of a vector of two standard normal numbers; it broadcasts to ``shape``.
+
+    ValueError for a type that is not floating, or if ``scale`` does not broadcast.
+    """
+    key = one_key("rayleigh", key)
+    found = float_dtype("rayleigh", dtype)
+    return _rayleigh(key, scale, shape_of_samples("rayleigh", shape, scale), found)
+
+
+@staged
+def _rayleigh(key: Any, scale: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    found = uniform(key, shape, dtype)
+    scale = broadcast_to(astype(scale, dtype), shape)
+    return lax.mul(scale, lax.sqrt(lax.mul(lax.log(found), constant(-2, dtype))))
+
+
+def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """Numbers with the density b / x**(b + 1) over x > 1; ``b`` broadcasts to ``shape``.
+
+    ValueError for a type that is not floating, or if ``b`` does not broadcast.
+    """
+    key = one_key("pareto", key)
+    found = float_dtype("pareto", dtype)
+    return _pareto(key, b, shape_of_samples("pareto", shape, b), found)
+
+
+@staged
+def _pareto(key: Any, b: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    b = astype(b, dtype)
+    return lax.exp(exponential(key, shape, dtype) / b)
+
+
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Sequence[int] = (), dtype: Any = None
+) -> Any:
+    """``scale`` times exponential numbers to the power 1 / ``concentration``.
+
+    ``shape`` is that of the samples before ``scale`` and ``concentration``. ValueError for a type that is not floating.
+    """
+    key = one_key("weibull_min", key)
+    found = float_dtype("weibull_min", dtype)
+    return _weibull_min(key, scale, concentration, canonical_shape(shape), found)
+
+
+@staged
+def _weibull_min(key: Any, scale: Any, concentration: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    found = uniform(key, shape, dtype, 0, 1)
+    return lax.neg(lax.log1p(lax.neg(found))) ** (1.0 / concentration) * scale
+
+
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Sequence[int] | None = None, dtype: Any = None
+) -> Any:
+    """Numbers between ``left`` and ``right`` whose density is a triangle with its top at ``mode``.
+
+    The three broadcast to ``shape``. ValueError if they do not, or for a type that is not floating.
+    """
+    key = one_key("triangular", key)
+    found = float_dtype("triangular", dtype)
+    shape = shape_of_samples("triangular", shape, left, mode, right)
+    left, right, mode = (broadcast_to(asarray(astype(x, found)), shape) for x in (left, right, mode))
+    at_mode = lax.div(lax.sub(mode, left), lax.sub(right, left))
+    level = uniform(key, shape, found)
+    rising = lax.mul(lax.mul(level, lax.sub(right, left)), lax.sub(mode, left))
+    below = lax.add(left, lax.sqrt(rising))
+    falling = lax.mul(lax.mul(lax.sub(constant(1, found), level), lax.sub(right, left)), lax.sub(right, mode))
+    above = lax.sub(right, lax.sqrt(falling))
+    return lax.select(lax.lt(level, at_mode), below, above)
+
+
+def wald(key: Any, mean: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """Numbers of the inverse normal distribution of shape 1 with ``mean``, which broadcasts to ``shape``.
+
+    By the transformation with two roots of J. Michael, W. Schucany and R. Haas (1976). ValueError for a type that is
+    not floating, or if ``mean`` does not broadcast.
+    """
+    key = one_key("wald", key)
+    found = float_dtype("wald", dtype)
+    return _wald(key, mean, shape_of_samples("wald", shape, mean), found)
+
+
+@staged
+def _wald(key: Any, mean: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    first, second = two_keys(key)
+    mean = broadcast_to(astype(mean, dtype), shape)
+    found, level = normal(first, shape, dtype), uniform(second, shape, dtype)
+    squared = lax.integer_pow(found, 2)
+    fourth = lax.integer_pow(squared, 2)
+    mean_squared = lax.integer_pow(mean, 2)
+    root = lax.sqrt(4.0 * mean * squared + mean_squared * fourth)
+    smaller = mean + mean_squared * squared / 2.0 - mean / 2.0 * root
+    return lax.select(level <= mean / (mean + smaller), smaller, mean_squared / smaller)

@@ -1,0 +1,138 @@
+"""``minijax.random``'s distributions against ``jax.random``: the same bits, the same programs, the same refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minijax.ir.typecheck import typecheck_jaxpr
+from tests.ir.jax_jaxprs import without_sharding
+
+from .subject import oracle, subject
+from .test_keys import shown
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+Program = Callable[[Any, Any, Any], Any]  # of random functions, NumPy's functions and a key
+
+COLUMN, ROW = np.array([[0.5], [1.5]], np.float32), np.array([0.3, 2.0, 40.0], np.float32)
+EVEN, LOGITS = np.full(5, 0.2, np.float32), np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+MATRIX = np.array([[2, 0.5], [0.5, 1]], np.float32)
+
+ROWS: dict[str, Program] = {
+    "uniform": lambda r, np_, k: r.uniform(k, (3,)),
+    "uniform, no shape": lambda r, np_, k: r.uniform(k),
+    "uniform, empty": lambda r, np_, k: r.uniform(k, (0, 3)),
+    "uniform, f16 limits": lambda r, np_, k: r.uniform(k, (3,), "float16", ROW, 50),
+    "uniform, bf16 integers": lambda r, np_, k: r.uniform(k, (3,), "bfloat16", 1, 2),
+    "uniform, broadcast": lambda r, np_, k: r.uniform(k, (2, 3), minval=-COLUMN, maxval=ROW),
+    "randint": lambda r, np_, k: r.randint(k, (3,), 0, 10),
+    "randint, no shape": lambda r, np_, k: r.randint(k, (), -5, np.int8(7)),
+    "randint, i8": lambda r, np_, k: r.randint(k, (20,), -128, 128, "int8"),
+    "randint, u8": lambda r, np_, k: r.randint(k, (3,), np.zeros(3, int), 300, "uint8"),
+    "randint, u32": lambda r, np_, k: r.randint(k, (3,), -1, 10, "uint32"),
+    "randint, broadcast": lambda r, np_, k: r.randint(k, (2, 3), np.arange(3), np.array([[9], [2]])),
+    "bernoulli": lambda r, np_, k: r.bernoulli(k, 0.3, (3,)),
+    "bernoulli, high": lambda r, np_, k: r.bernoulli(k, ROW, (2, 3), "high"),
+    "bernoulli, f16": lambda r, np_, k: r.bernoulli(k, ROW.astype("float16")),
+    "rademacher": lambda r, np_, k: r.rademacher(k, (5,)),
+    "rademacher, u8": lambda r, np_, k: r.rademacher(k, (2,), "uint8"),
+    "normal": lambda r, np_, k: r.normal(k, (20,)),
+    "normal, no shape": lambda r, np_, k: r.normal(k),
+    "normal, empty": lambda r, np_, k: r.normal(k, (0,)),
+    "normal, f16": lambda r, np_, k: r.normal(k, (1, 5), "float16"),
+    "normal, bf16": lambda r, np_, k: r.normal(k, (5,), "bfloat16"),
+    "normal, c64": lambda r, np_, k: r.normal(k, (5,), "complex64"),
+    "truncated_normal": lambda r, np_, k: r.truncated_normal(k, -1, 1, (3,)),
+    "truncated_normal, f16": lambda r, np_, k: r.truncated_normal(k, -1, 1.5, (5,), "float16"),
+    "truncated_normal, broadcast": lambda r, np_, k: r.truncated_normal(k, -COLUMN, ROW),
+    "gumbel": lambda r, np_, k: r.gumbel(k, (5,)),
+    "gumbel, high": lambda r, np_, k: r.gumbel(k, (20,), mode="high"),
+    "gumbel, bf16": lambda r, np_, k: r.gumbel(k, (5,), "bfloat16"),
+    "exponential": lambda r, np_, k: r.exponential(k, (5,)),
+    "exponential, f16": lambda r, np_, k: r.exponential(k, (5,), "float16"),
+    "laplace": lambda r, np_, k: r.laplace(k, (5,)),
+    "laplace, bf16": lambda r, np_, k: r.laplace(k, (5,), "bfloat16"),
+    "logistic": lambda r, np_, k: r.logistic(k, (5,)),
+    "cauchy": lambda r, np_, k: r.cauchy(k, (5,)),
+    "maxwell": lambda r, np_, k: r.maxwell(k, (5,)),
+    "double_sided_maxwell": lambda r, np_, k: r.double_sided_maxwell(k, 1.0, 2.0, (3,)),
+    "lognormal": lambda r, np_, k: r.lognormal(k, shape=(5,)),
+    "lognormal, of an array": lambda r, np_, k: r.lognormal(k, ROW / 50),
+    "rayleigh": lambda r, np_, k: r.rayleigh(k, 2.0, (3,)),
+    "pareto": lambda r, np_, k: r.pareto(k, ROW, (2, 3)),
+    "weibull_min": lambda r, np_, k: r.weibull_min(k, 2.0, 3.0, (3,)),
+    "triangular": lambda r, np_, k: r.triangular(k, -ROW, 0.0, 2.0),
+    "wald": lambda r, np_, k: r.wald(k, 2.0, (3,)),
+    "gamma": lambda r, np_, k: r.gamma(k, ROW),
+    "gamma, no shape": lambda r, np_, k: r.gamma(k, 2),
+    "gamma, f16": lambda r, np_, k: r.gamma(k, COLUMN, (2, 3), "float16"),
+    "loggamma": lambda r, np_, k: r.loggamma(k, ROW.astype("bfloat16"), (2, 3)),
+    "beta": lambda r, np_, k: r.beta(k, COLUMN, ROW),
+    "dirichlet": lambda r, np_, k: r.dirichlet(k, ROW, (2,)),
+    "dirichlet, f16": lambda r, np_, k: r.dirichlet(k, np.ones((2, 3), "float32"), dtype="float16"),
+    "t": lambda r, np_, k: r.t(k, ROW),
+    "chisquare": lambda r, np_, k: r.chisquare(k, 3.0, (2,)),
+    "f": lambda r, np_, k: r.f(k, 3.0, 4.0, (2,)),
+    "generalized_normal": lambda r, np_, k: r.generalized_normal(k, 2.0, (2,)),
+    "ball": lambda r, np_, k: r.ball(k, 3, shape=(2,)),
+    "poisson": lambda r, np_, k: r.poisson(k, np.array([0.0, np.nan, 2.0, 30.0], np.float32)),
+    "geometric": lambda r, np_, k: r.geometric(k, 0.3, (5,)),
+    "geometric, f16": lambda r, np_, k: r.geometric(k, np.full(2, 0.3, np.float16)),
+    "multivariate_normal": lambda r, np_, k: r.multivariate_normal(k, ROW[:2], MATRIX),
+    "multivariate_normal, svd": lambda r, np_, k: r.multivariate_normal(k, ROW[:2], MATRIX, (3,), method="svd"),
+    "multivariate_normal, eigh": lambda r, np_, k: r.multivariate_normal(k, COLUMN * ROW[:2], MATRIX, method="eigh"),
+    "orthogonal": lambda r, np_, k: r.orthogonal(k, 2, m=3),
+    "categorical": lambda r, np_, k: r.categorical(k, LOGITS),
+    "categorical, axis": lambda r, np_, k: r.categorical(k, LOGITS, 0, (5, 3), mode="high"),
+    "categorical, different": lambda r, np_, k: r.categorical(k, LOGITS, shape=(2, 4), replace=False),
+    "choice": lambda r, np_, k: r.choice(k, 5),
+    "choice, different": lambda r, np_, k: r.choice(k, 5, (2,), replace=False),
+    "choice, weighted": lambda r, np_, k: r.choice(k, 5, (3,), p=EVEN),
+    "choice, weighted, different": lambda r, np_, k: r.choice(k, 5, (3,), False, EVEN),
+    "choice, nothing": lambda r, np_, k: r.choice(k, LOGITS, (0,), axis=1),
+    "choice of rows": lambda r, np_, k: r.choice(k, LOGITS, (2, 2)),
+    "choice of columns, different": lambda r, np_, k: r.choice(k, LOGITS, (2,), replace=False, axis=1),
+    "permutation": lambda r, np_, k: r.permutation(k, 7),
+    "permutation, long": lambda r, np_, k: r.permutation(k, 2000),
+    "permutation of nothing": lambda r, np_, k: r.permutation(k, -1),
+    "permutation of rows": lambda r, np_, k: r.permutation(k, LOGITS),
+    "permutation, independent": lambda r, np_, k: r.permutation(k, LOGITS, -1, True),
+}
+
+# Programs that are not JAX's, with the reason.
+OTHERWISE = {
+    **dict.fromkeys(
+        ("choice of rows", "choice of columns, different", "permutation of rows"),
+        "numpy.take chooses among indices without a call of its own",
+    ),
+    "orthogonal": "numpy.diagonal is a slice here; JAX's asks for the platform",
+    "ball": "JAX's power converts an integer exponent, and makes no use of it",
+}
+
+
+def _of(ns: Any, row: str) -> Callable[[Any], Any]:
+    return lambda key: ROWS[row](ns.random, ns.numpy, key)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_same_samples_and_programs(row: str) -> None:
+    ours, theirs = _of(subject, row), _of(oracle, row)
+    one, other = (ns.random.key(42) for ns in (subject, oracle))
+    assert shown(subject, ours(one)) == shown(oracle, theirs(other))
+    program = subject.make_jaxpr(ours)(one)
+    typecheck_jaxpr(program)
+    expected = str(without_sharding(oracle.make_jaxpr(theirs)(other)))
+    assert (str(program) == expected) == (row not in OTHERWISE), f"{program}\n{expected}"
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_same_samples_of_many_keys(row: str) -> None:
+    ours, theirs = _of(subject, row), _of(oracle, row)
+    some, others = (ns.random.split(ns.random.PRNGKey(7), 3) for ns in (subject, oracle))
+    assert shown(subject, subject.jit(subject.vmap(ours))(some)) == shown(
+        oracle, oracle.jit(oracle.vmap(theirs))(others)
+    )
