@@ -82,6 +82,8 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
         return impl_of(value)
     if kind.__name__ == "KeyTy":
         return impl_of(value._impl).dtype
+    if kind.__name__ == "Primitive" and isinstance(getattr(lax, f"{value.name}_p", None), Primitive):
+        return getattr(lax, f"{value.name}_p")
     ours = getattr(lax, kind.__name__, None)
     if ours is None:
         raise _Unknown
@@ -131,6 +133,8 @@ def values_for_jax(params: dict[str, Any], export_closed: Callable[[Any], Any]) 
             return export_closed(ClosedJaxpr(value)).jaxpr
         if not kind.__module__.startswith("minijax") or kind is Unread:
             return value
+        if isinstance(value, Primitive):
+            return getattr(jax_module("lax"), f"{value.name}_p")
         counterpart = getattr(jax_module("lax"), kind.__name__)
         if hasattr(value, "_fields"):
             return counterpart(*map(theirs, value))

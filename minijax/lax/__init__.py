@@ -13,6 +13,7 @@ from minijax.lax.parallel import *
 from minijax.lax.scan import *
 from minijax.lax.solves import *
 from minijax.lax.while_loop import *
+from minijax.lax.windows import *
 from minijax.ops.checkpoint import *
 from minijax.ops.clamp import *
 from minijax.ops.cond import *
@@ -33,6 +34,9 @@ from minijax.ops.sort import *
 from minijax.ops.while_loop import *
 from minijax.ops.windows.convolution import *
 from minijax.ops.windows.dimension_numbers import *
+from minijax.ops.windows.pooling import *
+from minijax.ops.windows.reduce_window import *
+from minijax.ops.windows.reducer import *
 from minijax.ops.windows.shapes import *
 
 # All of the above but the modules it comes from.

@@ -17,7 +17,7 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
-from minijax.lowering.text import array_text, mlir_type
+from minijax.lowering.text import mlir_type
 from minijax.ops.accumulate import SHORT, accumulated
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import add_p, complex_extremum_text, max_p, min_p, mul_p, or_p
@@ -25,7 +25,7 @@ from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, with_zer
 from minijax.ops.logaddexp import logaddexp
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
-from minijax.ops.regions import region_text
+from minijax.ops.regions import region_text, window_text
 from minijax.ops.shape import rev, shape_of
 from minijax.ops.slicing import concatenate, pad, slice_in_dim
 
@@ -164,11 +164,15 @@ def _cumulative_lower(
         region = region_text(
             ctx, [scalar, scalar], lambda inner, a, b: [combine(inner, a, b, aval.dtype)], [scalar]
         )
+        attributes = window_text(
+            window_dimensions=window,
+            window_strides=ones,
+            padding=padding,
+            base_dilation=ones,
+            window_dilation=ones,
+        )
         return ctx.emit(
-            f'"stablehlo.reduce_window"({x}, {start}) <{{base_dilations = {array_text(ones)}, '
-            f"padding = dense<{padding}> : tensor<{aval.ndim}x2xi64>, window_dilations = {array_text(ones)}, "
-            f"window_dimensions = {array_text(window)}, window_strides = {array_text(ones)}}}> {region} : "
-            f"({ty}, {scalar}) -> {ty}"
+            f'"stablehlo.reduce_window"({x}, {start}) <{{{attributes}}}> {region} : ({ty}, {scalar}) -> {ty}'
         )
 
     return cumulative_lower

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
-from minijax.lowering.text import mlir_type
+from minijax.lowering.text import array_text, mlir_type
 
 
 def block_text(
@@ -40,4 +40,26 @@ def monoid_region(ctx: Any, op: str, dtype: Any) -> str:
         [scalar, scalar],
         lambda inner, a, b: [inner.emit(f"stablehlo.{op} {a}, {b} : {scalar}")],
         [scalar],
+    )
+
+
+def pads_text(padding: Sequence[Sequence[int]]) -> str:
+    """The attribute ``padding`` of operations on windows."""
+    pairs = [list(pair) for pair in padding]
+    return f"padding = dense<{pairs if pairs else ''}> : tensor<{len(pairs)}x2xi64>"
+
+
+def window_text(
+    *,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[Sequence[int]],
+    base_dilation: Sequence[int],
+    window_dilation: Sequence[int],
+) -> str:
+    """The attributes of ``stablehlo.reduce_window``."""
+    return (
+        f"base_dilations = {array_text(base_dilation)}, {pads_text(padding)}, "
+        f"window_dilations = {array_text(window_dilation)}, window_dimensions = {array_text(window_dimensions)}, "
+        f"window_strides = {array_text(window_strides)}"
     )

@@ -334,6 +334,9 @@ ON_PURPOSE = {
     ("while", "vjp"): "a loop of unknown length cannot be run backwards",
     ("custom_linear_solve", "jvp"): "its operands depend on each other: matvec's and solve's constants are one matrix",
     ("custom_linear_solve", "second order"): "likewise",
+    ("reduce_window", "jvp"): "it is not differentiated by its initial values, as in JAX",
+    ("reduce_window", "linearize"): "likewise",
+    ("reduce_window", "vjp"): "likewise",
     ("custom_vjp_call", "jvp"): "it can only be differentiated backwards, as in JAX",
     ("custom_vjp_call", "linearize"): "likewise, jvp being what it is compared with",
 }

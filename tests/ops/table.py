@@ -459,7 +459,71 @@ def _convolutions() -> Iterator[Row]:
     )
 
 
-ROWS = {row.name: row for row in (*_rows(), *_convolutions())}
+def window(
+    name: str,
+    x: Any,
+    init: Any,
+    op: str,
+    size: Any,
+    strides: Any = None,
+    padding: Any = "SAME",
+    derivative: bool = True,
+    **dilations: Any,
+) -> Row:
+    """A row of ``reduce_window`` by a function of ``lax``."""
+    return Row(
+        f"windows {name}",
+        lambda ns, x: ns.lax.reduce_window(x, init, getattr(ns.lax, op), size, strides, padding, **dilations),
+        (x,),
+        derivative,
+    )  # fmt: skip
+
+
+def _windows() -> Iterator[Row]:
+    uneven, dilations = ((1, 2), (-1, 2)), {"base_dilation": (2, 1), "window_dilation": (1, 2)}
+    for op, init in (("add", 0.0), ("max", -np.inf), ("min", np.inf)):
+        yield window(op, values(4, 5), init, op, (2, 3), (1, 2))
+        forward = op != "add"  # XLA chooses in windows without dilation only
+        yield Row(
+            f"windows {op}, dilated",
+            lambda ns, x, op=op, init=init, forward=forward: _forward(
+                ns, forward, lambda x: ns.lax.reduce_window(
+                    x, init, getattr(ns.lax, op), (2, 2), (1, 2), uneven, **dilations
+                ), x,
+            ),
+            (values(3, 3),),
+            not forward,
+        )  # fmt: skip
+        yield window(f"{op}, spread", values(4), init, op, (2,), (1,), base_dilation=(3,))
+        with_nan = np.array([1, np.nan, 2, 2, np.nan, np.inf, -0.0, 0, -0.0], np.float32)
+        yield window(f"{op} of nan", with_nan, init, op, (3,), (2,), "VALID", False)
+        for dtype in (bfloat16, np.int8, np.complex64):
+            start = np.clip(init, -128, 127) if dtype == np.int8 else init
+            yield window(
+                f"{op} of {np.dtype(dtype)}", values(5, dtype=dtype), np.asarray(start).astype(dtype)[()], op,
+                (3,), (2,), derivative=dtype == bfloat16,
+            )  # fmt: skip
+    yield window("of nothing", values(0, 3), 0.0, "add", (1, 2), (1, 1), derivative=False)
+    yield window("too long", values(3), -np.inf, "max", (5,), (1,), "VALID")
+    yield window("of bits", values(4, dtype=np.int32), np.int32(-1), "bitwise_and", (2,), (1,), derivative=False)
+    yield Row(
+        "windows of two operands",
+        lambda ns, x, y: _forward(
+            ns, True, lambda x, y: ns.lax.reduce_window(
+                (x, y), (np.float32(0), np.float32(1)), lambda a, b: (a[0] + b[0], a[1] * b[1]), (2,), (1,), "SAME"
+            ), x, y,
+        ),
+        (values(3), values(3)),
+        False,
+    )  # fmt: skip
+
+
+def _forward(ns: Any, forward: bool, f: Callable[..., Any], *args: Any) -> Any:
+    """``f`` at ``args``, with its derivative along them if that is to be the forward one alone."""
+    return ns.jvp(f, args, args) if forward else f(*args)
+
+
+ROWS = {row.name: row for row in (*_rows(), *_convolutions(), *_windows())}
 
 
 def batched(x: Any, axis: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = ["padtype_to_pads", "reduce_window_shape_tuple"]
 
+Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
 
 
@@ -88,3 +89,48 @@ def reduce_window_shape_tuple(
         count(low + dilated(size, base) + high, dilated(window, dilation), stride)
         for size, window, stride, (low, high), base, dilation in rows
     )
+
+
+def check_windows(
+    name: str,
+    shape: Ints,
+    *,
+    window_dimensions: Ints,
+    window_strides: Ints,
+    padding: Pads,
+    base_dilation: Ints,
+    window_dilation: Ints,
+) -> Ints:
+    """How many windows ``shape`` has in each dimension. TypeError or ValueError if the parameters do not fit."""
+    if len(window_dimensions) != len(shape):
+        raise TypeError(
+            f"{name} got the wrong number of window_dimensions for operand: got operand shape {shape} with "
+            f"window_dimensions {window_dimensions}."
+        )
+    sizes = {"window_strides": window_strides, "base_dilation": base_dilation, "window_dilation": window_dilation}
+    for what, values in sizes.items():
+        if len(values) != len(shape):
+            raise TypeError(
+                f"{name} got inconsistent {what} and window_dimensions: got {what} {values} and window_dimensions "
+                f"{window_dimensions}."
+            )
+    for what, values in {"window_dimensions": window_dimensions, **sizes}.items():
+        if any(n < 1 for n in values):
+            raise TypeError(f"{name} {what} must have every element be strictly positive, got {values}.")
+    if len(padding) != len(shape):
+        raise ValueError(f"{name} needs a pair of padding for each of {len(shape)} dimensions, got {padding}.")
+    return reduce_window_shape_tuple(shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+
+
+def with_window_of_one(dim: int, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of windows that are one element long in the new dimension ``dim``."""
+
+    def at(values: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
+        return (*values[:dim], new, *values[dim:])
+
+    found = dict(params)
+    for name in ("window_dimensions", "window_strides", "base_dilation", "window_dilation"):
+        if name in found:
+            found[name] = at(found[name], 1)
+    found["padding"] = at(found["padding"], (0, 0))
+    return found
