@@ -23,7 +23,6 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.lowering": ("lowering/test_places.py",),
     "minijax.numpy": ("numpy/test_operators.py",),
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py"),
-    "minijax.ops.linalg": ("ops/test_linalg.py",),
     "minijax.ops.windows": ("ops/test_errors.py",),
     "minijax.pytree": ("test_pytree.py",),
     "minijax.random": ("oracle/test_random.py",),

@@ -30,14 +30,16 @@ def inner_jit(
         return functools.partial(inner_jit, static_argnames=static_argnames, name=name)
     if name is not None:
         fun.__name__ = name
-    staged_call = jit(fun, static_argnames=static_argnames).staged_call
+    jitted: list[Any] = []  # made when it is first staged: importing the library would have to wait for all of them
 
     @functools.wraps(fun)
     def function(*args: Any, **kwargs: Any) -> Any:
         if state.dynamic.level == 0 or jit_disabled():
             return fun(*args, **kwargs)
+        if not jitted:
+            jitted.append(jit(fun, static_argnames=static_argnames))
         with observe.unobserved():  # whoever watches sees the call, as any other equation
-            staged, leaves = staged_call(args, kwargs)
+            staged, leaves = jitted[0].staged_call(args, kwargs)
         if "of_library" not in staged.closed.memo:
             _forget_lines(staged.closed)
         return tree_unflatten(staged.out_tree, jit_p.bind(*staged.outer, *leaves, **staged.params))

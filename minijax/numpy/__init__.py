@@ -33,6 +33,7 @@ from numpy import (
 )
 
 from minijax.core.lacking import borrowing as _borrowing
+from minijax.numpy import later as _later
 from minijax.numpy import linalg, types
 from minijax.numpy import operators as _operators
 from minijax.numpy.creation import *
@@ -47,9 +48,10 @@ from minijax.numpy.sorting import *
 from minijax.numpy.types import *
 from minijax.numpy.ufuncs import *
 
-# All of the above but the modules it comes from.
+# All of the above but the modules it comes from, and what is loaded later.
 __all__ = [
     "linalg",
+    *_later.MODULE_OF,
     *sorted(name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)),
 ]
 
@@ -58,5 +60,7 @@ _borrowed, __dir__ = _borrowing(globals())
 
 
 def __getattr__(name: str) -> _Any:
-    """``bfloat16`` and the other small types, made at first need; what JAX has and this module lacks is borrowed."""
-    return getattr(types, name) if name in types.SMALL_TYPES else _borrowed(name)
+    """The small types, made at first need, and what is loaded later; what this module lacks of JAX's is borrowed."""
+    if name in types.SMALL_TYPES:
+        return getattr(types, name)
+    return _later.load(name, globals()) if name in _later.MODULE_OF else _borrowed(name)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijax import errors, lax
+from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, is_foreign
@@ -50,7 +51,6 @@ __all__ = [
     "astype",
     "copy",
     "diag",
-    "diagflat",
     "diagonal",
     "empty",
     "empty_like",
@@ -374,6 +374,14 @@ def linspace(
     axis = static(axis, "'axis' argument of jnp.linspace")
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    out = _linspace(start, stop, num, endpoint, retstep, dtype, axis)
+    if device is None:
+        return out
+    return (placed(out[0], device), out[1]) if retstep else placed(out, device)
+
+
+@inner_jit(static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
+def _linspace(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> Any:
     start, stop = ensure("linspace", start, stop)
     wanted = (
         dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "linspace")
@@ -398,8 +406,6 @@ def linspace(
     if dtypes.is_integer(wanted) and not dtypes.is_integer(out.aval.dtype):
         out = lax.floor(out)
     out = convert(out, wanted)
-    if device is not None:
-        out = placed(out, device)
     return (out, delta) if retstep else out
 
 
@@ -420,11 +426,9 @@ def _spaced(
     real = dtypes.real_dtype(dtype)
     numbers = lax.reshape(lax.broadcasted_iota(real, (parts,), 0), sizes)
     weight = convert(lax.div(numbers, typed_scalar(parts, real)), dtype)
-    rest = lax.sub(const(weight, 1), weight)
-    out = lax.add(
-        lax.mul(lax.reshape(first, unit), rest),
-        lax.mul(lax.reshape(last, unit), weight),
-    )
+    first = lax.reshape(first, unit)
+    rising = lax.mul(first, lax.sub(const(weight, 1), weight))
+    out = lax.add(rising, lax.mul(lax.reshape(last, unit), weight))
     if endpoint:
         out = lax.concatenate([out, lax.expand_dims(last, (axis,))], axis)
     return delta, out
@@ -440,6 +444,13 @@ def logspace(
     axis: int = 0,
 ) -> Any:
     """``base`` to the power of ``linspace(start, stop, num)``."""
+    num = static(num, "'num' argument of jnp.logspace")
+    axis = static(axis, "'axis' argument of jnp.logspace")
+    return _logspace(start, stop, num, endpoint, base, dtype, axis)
+
+
+@inner_jit(static_argnames=("num", "endpoint", "dtype", "axis"))
+def _logspace(start: Any, stop: Any, num: int, endpoint: bool, base: Any, dtype: Any, axis: int) -> Any:
     wanted = (
         dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "logspace")
     )
@@ -498,11 +509,13 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     return lax.select(mask, m, zero) if lower else lax.select(mask, zero, m)
 
 
+@inner_jit(static_argnames="k")
 def tril(m: Any, k: int = 0) -> Any:
     """``m`` with zeros above its ``k``-th diagonal."""
     return _triangle("tril", m, k, True)
 
 
+@inner_jit(static_argnames="k")
 def triu(m: Any, k: int = 0) -> Any:
     """``m`` with zeros below its ``k``-th diagonal."""
     return _triangle("triu", m, k - 1, False)
@@ -510,8 +523,12 @@ def triu(m: Any, k: int = 0) -> Any:
 
 def diag(v: Any, k: int = 0) -> Any:
     """A matrix with ``v`` on its ``k``-th diagonal, or the ``k``-th diagonal of a matrix."""
+    return _diag(v, operator.index(k))
+
+
+@inner_jit(static_argnames="k")
+def _diag(v: Any, k: int) -> Any:
     v = ensure("diag", v)
-    k = operator.index(k)
     if v.aval.ndim == 2:
         return diagonal(v, k)
     if v.aval.ndim != 1:
@@ -522,12 +539,7 @@ def diag(v: Any, k: int = 0) -> Any:
     return choose(eye(size, k=k, dtype=BOOL), lax.expand_dims(padded, (1,)), zero)
 
 
-def diagflat(v: Any, k: int = 0) -> Any:
-    """A matrix with the flattened ``v`` on its ``k``-th diagonal."""
-    v = ensure("diagflat", v)
-    return diag(lax.reshape(v, (v.aval.size,)), k)
-
-
+@inner_jit(static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements of ``a`` on the diagonal of the two axes, as a last axis."""
     a = ensure("diagonal", a)
@@ -548,6 +560,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return lax.slice_in_dim(flat, start, stop, columns + 1, axis=ndim - 2)
 
 
+@inner_jit(static_argnames=("axis1", "axis2", "dtype", "out"))
 def trace(
     a: Any, offset: Any = None, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
 ) -> Any:
@@ -605,6 +618,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     return lax.stack(grids, 0)
 
 
+@inner_jit(static_argnames=("N", "increasing"))
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of ``x``, one per column, falling unless ``increasing``."""
     x = ensure("vander", x)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minijax import lax
+from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.core.avals import dtype_name
 from minijax.numpy.creation import asarray, ones_like
@@ -163,6 +164,13 @@ def take(
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
+    return _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
+
+
+@inner_jit(static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
+def _take(
+    a: Any, indices: Any, axis: Any, mode: str | None, unique_indices: bool, indices_are_sorted: bool, fill_value: Any
+) -> Any:
     a, indices = ensure("take", a, indices)
     if axis is None:
         a, axis = lax.reshape(a, (a.aval.size,)), 0
@@ -199,6 +207,7 @@ def take(
     )
 
 
+@inner_jit(static_argnames=("axis", "mode", "fill_value", "wrap_negative_indices"))
 def take_along_axis(
     arr: Any,
     indices: Any,
@@ -258,6 +267,7 @@ def take_along_axis(
     )
 
 
+@inner_jit(static_argnames=("axis", "inplace", "mode"))
 def put_along_axis(
     arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Mode = None
 ) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minijax import lax
+from minijax.api.inner import inner_jit
 from minijax.config import matmul_precision, promotes_strictly, x64_enabled
 from minijax.core import dtypes
+from minijax.numpy.functional import vectorize
 from minijax.numpy.indexing import rewrite_index
-from minijax.numpy.manipulation import concatenate, expand_dims, moveaxis
+from minijax.numpy.manipulation import concatenate, moveaxis
 from minijax.numpy.promotion import (
     canonical_axis,
     check_array_like,
@@ -22,7 +25,7 @@ from minijax.numpy.promotion import (
     type_of,
     user_dtype,
 )
-from minijax.numpy.ufuncs import multiply
+from minijax.numpy.ufuncs import conj, multiply
 from minijax.ops.dot import dot_general_p
 
 __all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
@@ -156,16 +159,17 @@ class _BatchPlan:
         self.new_axes = tuple(new_axes)
 
 
+@inner_jit
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Matrices times vectors; other axes broadcast."""
-    return lax.squeeze(matmul(x1, expand_dims(x2, -1)), (-1,))
+    return vectorize(matmul, signature="(m,n),(n)->(m)")(*ensure("matvec", x1, x2))
 
 
+@inner_jit
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Conjugated vectors times matrices; other axes broadcast."""
-    x1 = ensure("vecmat", x1)
-    x1 = lax.conj(x1) if dtypes.is_complex(x1.aval.dtype) else x1
-    return lax.squeeze(matmul(expand_dims(x1, -2), x2), (-2,))
+    x1, x2 = ensure("vecmat", x1, x2)
+    return vectorize(matmul, signature="(n),(n,m)->(m)")(conj(x1), x2)
 
 
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -185,10 +189,8 @@ def vecdot(
         raise ValueError(
             f"axes must match; got shapes {x1.aval.shape} and {x2.aval.shape} with axis={axis!r}"
         )
-    x1 = lax.conj(x1) if dtypes.is_complex(x1.aval.dtype) else x1
-    row, column = expand_dims(moveaxis(x1, axis, -1), -2), expand_dims(moveaxis(x2, axis, -1), -1)
-    found = matmul(row, column, precision=precision, preferred_element_type=preferred_element_type)
-    return lax.squeeze(found, (-2, -1))
+    product = functools.partial(vdot, precision=precision, preferred_element_type=preferred_element_type)
+    return vectorize(product, signature="(n),(n)->()")(moveaxis(x1, axis, -1), moveaxis(x2, axis, -1))
 
 
 def tensordot(
@@ -247,6 +249,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return multiply(column, lax.expand_dims(lax.reshape(b, (b.aval.size,)), (0,)))
 
 
+@inner_jit
 def kron(a: Any, b: Any) -> Any:
     """The Kronecker product: blocks of ``b`` times each element of ``a``."""
     check_array_like("kron", a, b)
@@ -259,6 +262,7 @@ def kron(a: Any, b: Any) -> Any:
     return lax.reshape(lax.mul(a, b), sizes)
 
 
+@inner_jit(static_argnames=("axisa", "axisb", "axisc", "axis"))
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
     """The vector product of vectors with 2 or 3 components along an axis; of two of 2 components, its third
     component.

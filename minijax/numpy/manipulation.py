@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minijax import errors, lax
-from minijax.config import x64_enabled
+from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.avals import dtype_name
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray, full
-from minijax.numpy.index_update import take
+from minijax.numpy.index_update import IndexUpdate, take
 from minijax.numpy.indexing import rewrite_index
+from minijax.numpy.mathematics import remainder
 from minijax.numpy.promotion import (
     broadcast_arrays as broadcast_together,
 )
@@ -35,10 +35,13 @@ from minijax.numpy.promotion import (
     convert,
     ensure,
     index_tuple,
+    known_value,
     promote_dtypes,
     static,
     user_dtype,
 )
+from minijax.numpy.reductions import cumsum
+from minijax.numpy.ufuncs import subtract
 
 __all__ = [
     "append",
@@ -64,7 +67,6 @@ __all__ = [
     "hstack",
     "matrix_transpose",
     "moveaxis",
-    "pad",
     "permute_dims",
     "ravel",
     "repeat",
@@ -237,16 +239,19 @@ def _atleast(name: str, ndim: int, args: tuple[Any, ...]) -> Any:
     return out[0] if len(out) == 1 else out
 
 
+@inner_jit
 def atleast_1d(*arys: Any) -> Any:
     """The arrays, scalars as arrays of one element."""
     return _atleast("atleast_1d", 1, arys)
 
 
+@inner_jit
 def atleast_2d(*arys: Any) -> Any:
     """The arrays, with axes of size 1 in front to make two dimensions."""
     return _atleast("atleast_2d", 2, arys)
 
 
+@inner_jit
 def atleast_3d(*arys: Any) -> Any:
     """The arrays, with axes of size 1 to make three dimensions."""
     return _atleast("atleast_3d", 3, arys)
@@ -300,6 +305,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return lax.transpose(a, tuple(order))
 
 
+@inner_jit(static_argnames=("axis", "start"))
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     """``a`` with ``axis`` moved to stand before the axis ``start``."""
     a = ensure("rollaxis", a)
@@ -313,6 +319,11 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 def flip(m: Any, axis: Any = None) -> Any:
     """``m`` with the elements along ``axis`` in reverse order."""
+    return _flip(m, None if axis is None else index_tuple(axis))
+
+
+@inner_jit(static_argnames="axis")
+def _flip(m: Any, axis: tuple[int, ...] | None) -> Any:
     m = ensure("flip", m)
     return lax.rev(m, canonical_axes(axis, m.aval.ndim))
 
@@ -327,6 +338,7 @@ def flipud(m: Any) -> Any:
     return flip(m, 0)
 
 
+@inner_jit(static_argnames=("k", "axes"))
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """``m`` turned by ``k`` quarters in the plane of the two axes, from the first towards the second."""
     m = ensure("rot90", m)
@@ -356,13 +368,34 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return lax.reshape(roll(lax.reshape(a, (a.aval.size,)), shift, 0), a.aval.shape)
     axes = canonical_axes(index_tuple(axis), a.aval.ndim)
-    shifts = tuple(static(s, "'shift' argument of jnp.roll", int) for s in np.atleast_1d(shift))
-    for ax, by in zip(*np.broadcast_arrays(axes, shifts), strict=True):
+    known = known_value(shift)
+    if known is None:
+        return _roll_dynamic(a, shift, axes)
+    shifts = tuple(int(s) for s in np.atleast_1d(known))
+    return _roll_static(a, shifts, axes)
+
+
+@inner_jit(static_argnames=("shift", "axis"))
+def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+    for ax, by in zip(*np.broadcast_arrays(axis, shift), strict=True):
         ax, size = int(ax), a.aval.shape[int(ax)]
         if size:
             start = int(-by % size)
             parts = [lax.slice_in_dim(a, start, size, axis=ax), lax.slice_in_dim(a, 0, start, axis=ax)]
             a = lax.concatenate(parts, ax)
+    return a
+
+
+@inner_jit(static_argnames="axis")
+def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
+    shape = common_shape(shift.aval.shape, (len(axis),))
+    if len(shape) > 1:
+        raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
+    for ax, by in zip(np.broadcast_to(axis, shape).tolist(), broadcast_array(shift, shape), strict=True):
+        size = a.aval.shape[ax]
+        # a divisor of 1 along an empty axis, whose elements need no place
+        by = remainder(by, lax.max(const(by, size), const(by, 1)))
+        a = lax.dynamic_slice_in_dim(lax.concatenate((a, a), ax), lax.sub(const(by, size), by), size, ax)
     return a
 
 
@@ -444,6 +477,7 @@ def column_stack(tup: Any) -> Any:
     return concatenate(columns, 1)
 
 
+@inner_jit(static_argnames="axis")
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     """``arr`` with ``values`` behind, along ``axis`` or flattened."""
     if axis is None:
@@ -451,6 +485,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
     return concatenate([arr, values], axis)
 
 
+@inner_jit
 def block(arrays: Any) -> Any:
     """An array put together from nested lists of blocks: the innermost lists along the last axis."""
     return _block(arrays)[0]
@@ -555,13 +590,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int |
         dims = tuple(i for i in range(len(shape) + 1) if i != axis + 1)
         widened = lax.broadcast_in_dim(a, (*shape[: axis + 1], n, *shape[axis + 1 :]), dims)
         return lax.reshape(widened, (*shape[:axis], shape[axis] * n, *shape[axis + 1 :]))
-    counts = np.broadcast_to(counts.ravel(), (shape[axis],))
-    if counts.size and counts.min() < 0:
-        return _repeat_up_to(a, asarray(counts), axis, int(counts.sum()))
-    rows = np.repeat(np.arange(shape[axis]), counts).tolist()
-    if not rows:
-        return lax.slice_in_dim(a, 0, 0, axis=axis)
-    return lax.concatenate([lax.slice_in_dim(a, i, i + 1, axis=axis) for i in rows], axis)
+    return _repeat_up_to(a, asarray(repeats), axis, int(np.broadcast_to(counts.ravel(), (shape[axis],)).sum()))
 
 
 def _repeat_up_to(a: Any, repeats: Any, axis: int, length: int) -> Any:
@@ -571,91 +600,14 @@ def _repeat_up_to(a: Any, repeats: Any, axis: int, length: int) -> Any:
         raise TypeError(f"jnp.repeat: repeats must be integers, got an array of {dtype_name(repeats.aval.dtype)}")
     if not size:
         return a
-    numbers = dtypes.default_int_dtype(x64_enabled())
-    counts = broadcast_array(lax.reshape(convert(repeats, numbers), (repeats.aval.size,)), (size,))
+    counts = broadcast_array(ravel(repeats), (size,))
     # where each element begins; an element is the number of beginnings up to its place, less one
-    begins = lax.pad(lax.cumsum(counts), const(counts, 0), ((1, -1, 0),))
-    rows = lax.cumsum(full((length,), 0, numbers).at[begins].add(const(counts, 1)))
-    return take(a, lax.sub(rows, full((length,), 1, numbers)), axis)
+    begins = cumsum(IndexUpdate(roll(counts, 1, 0))[0].set(0))
+    marked = IndexUpdate(full((length,), 0, np.int32))[begins].add(1)
+    return take(a, subtract(cumsum(marked), 1), axis)
 
 
-def _pairs(values: Any, ndim: int, name: str) -> tuple[tuple[Any, Any], ...]:
-    """``pad_width``-like arguments as one pair per axis: a number, a pair, or a sequence of pairs."""
-    table = np.asarray(values)
-    if table.shape not in ((), (1,), (2,), (1, 1), (1, 2), (ndim, 1), (ndim, 2)):
-        raise ValueError(f"jnp.pad: {name} with nd={ndim} has unsupported shape {table.shape}")
-    return tuple((a, b) for a, b in np.broadcast_to(table, (ndim, 2)).tolist())
-
-
-def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
-    """``array`` with elements added at both ends of each axis.
-
-    ``mode``: 'constant' (with ``constant_values``), 'edge', 'reflect', 'symmetric', 'wrap' or 'empty'.
-    """
-    array = ensure("pad", array)
-    ndim = array.aval.ndim
-    widths = _pairs(pad_width, ndim, "pad_width")
-    if not all(isinstance(w, int) for pair in widths for w in pair):
-        raise TypeError("`pad_width` must be of integral type.")
-    if any(w < 0 for pair in widths for w in pair):
-        raise ValueError("index can't contain negative values")
-    allowed = {"constant": {"constant_values"}}.get(mode, set())
-    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap", "empty"):
-        raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
-    if set(kwargs) - allowed:
-        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {set(kwargs) - allowed}")
-    if not ndim:
-        return array
-    if mode in ("constant", "empty"):
-        return _pad_constant(array, widths, kwargs.get("constant_values", 0))
-    for axis, (low, high) in enumerate(widths):
-        array = _pad_copies(array, axis, low, high, mode)
-    return array
-
-
-def _pad_constant(array: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
-    aval = array.aval
-    if np.ndim(values) == 0:
-        value = convert(values, aval.dtype, aval.weak_type, fold=False)
-        return lax.pad(array, value, tuple((low, high, 0) for low, high in widths))
-    for axis, (ends, (low, high)) in enumerate(
-        zip(_pairs(values, aval.ndim, "constant_values"), widths, strict=True)
-    ):
-        for end, config in zip(ends, ((low, 0, 0), (0, high, 0)), strict=True):
-            if any(config):
-                configs = tuple(config if i == axis else (0, 0, 0) for i in range(aval.ndim))
-                array = lax.pad(array, convert(end, aval.dtype, aval.weak_type), configs)
-    return array
-
-
-def _pad_copies(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
-    """``array`` padded along one axis with its own elements, found by position."""
-    size = array.aval.shape[axis]
-    if not low and not high:
-        return array
-    if not size:
-        raise ValueError(f"Cannot apply '{mode}' padding to empty axis")
-    name = {"wrap": "wrap", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}[mode]
-    rows = np.pad(np.arange(size), (low, high), mode=name)  # type: ignore[call-overload]
-    return lax.concatenate(_runs(array, rows, axis), axis)
-
-
-def _runs(array: Any, rows: np.ndarray, axis: int) -> list[Any]:
-    """``array`` at ``rows`` along ``axis`` as pieces: each a run of rising or falling positions."""
-    pieces = []
-    start = 0
-    while start < len(rows):
-        step = int(rows[start + 1] - rows[start]) if start + 1 < len(rows) else 1
-        stop = start + 1
-        while step in (1, -1) and stop < len(rows) and rows[stop] - rows[stop - 1] == step:
-            stop += 1
-        low, high = sorted((int(rows[start]), int(rows[stop - 1])))
-        piece = lax.slice_in_dim(array, low, high + 1, axis=axis)
-        pieces.append(lax.rev(piece, (axis,)) if rows[stop - 1] < rows[start] else piece)
-        start = stop
-    return pieces
-
-
+@inner_jit(static_argnames=("n", "axis"))
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """The ``n``-th differences of neighbours along ``axis``."""
     a = ensure("diff", a)
@@ -682,6 +634,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     return a
 
 
+@inner_jit(static_argnames="new_shape")
 def resize(a: Any, new_shape: Any) -> Any:
     """The elements of ``a``, repeated or cut off as needed, in another shape."""
     flat = ravel(a)

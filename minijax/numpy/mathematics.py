@@ -12,6 +12,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.api.custom_jvp import custom_jvp
+from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import as_array
@@ -152,6 +153,7 @@ def _integer_power(x: Any, y: Any) -> Any:
 # ------------------------------------------------------------------------------------ division
 
 
+@inner_jit
 def floor_divide(x1: Any, x2: Any, /) -> Any:
     """The quotient rounded towards minus infinity. TypeError for complex numbers."""
     x1, x2 = promote("floor_divide", x1, x2, to=NUMERIC, fold=False)
@@ -179,6 +181,7 @@ def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
     return lax.round(quotient), rest
 
 
+@inner_jit
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     """``(x1 // x2, x1 % x2)``."""
     x1, x2 = promote("divmod", x1, x2, to=NUMERIC, fold=False)
@@ -187,6 +190,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     return _float_divmod(x1, x2)
 
 
+@inner_jit
 def remainder(x1: Any, x2: Any, /) -> Any:
     """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
     x1, x2 = promote("remainder", x1, x2, to=NUMERIC, fold=False)
@@ -209,6 +213,7 @@ def mod(x1: Any, x2: Any, /) -> Any:
     return remainder(x1, x2)
 
 
+@inner_jit
 def fmod(x1: Any, x2: Any, /) -> Any:
     """The rest of a division rounded towards zero: it has the sign of ``x1``."""
     x1, x2 = ensure("fmod", x1, x2)
@@ -217,6 +222,7 @@ def fmod(x1: Any, x2: Any, /) -> Any:
     return lax.rem(*promote("fmod", x1, x2, to=NUMERIC, fold=False))
 
 
+@inner_jit(static_argnames="out")
 def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
     """The fractional and the integral part of each element, both with its sign."""
     if out is not None:
@@ -229,6 +235,7 @@ def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
 # ------------------------------------------------------------------------------------ rounding
 
 
+@inner_jit(static_argnames=("decimals", "out"))
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """``a`` rounded to ``decimals`` places, halves to even. Integers are returned unchanged."""
     a = ensure("round", a)
@@ -259,11 +266,13 @@ def _round_float(x: Any, decimals: int) -> Any:
     return convert(out, dtype) if half else out
 
 
+@inner_jit(static_argnames=("decimals", "out"))
 def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """``a`` rounded to ``decimals`` places, halves to even."""
     return round(a, decimals, out)
 
 
+@inner_jit
 def rint(x: Any, /) -> Any:
     """Each element rounded to the nearest integer, halves to even, as a float."""
     x = ensure("rint", x)
@@ -275,6 +284,7 @@ def rint(x: Any, /) -> Any:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
+@inner_jit
 def trunc(x: Any) -> Any:
     """Each element rounded towards zero; integers and booleans unchanged."""
     x = ensure("trunc", x)
@@ -286,6 +296,7 @@ def trunc(x: Any) -> Any:
 # ------------------------------------------------------------------------------------ signs and bits
 
 
+@inner_jit
 def signbit(x: Any, /) -> Any:
     """Whether the sign bit of each element is set (true for -0.0)."""
     (x,) = promote("signbit", x)
@@ -301,6 +312,7 @@ def signbit(x: Any, /) -> Any:
     return convert(lax.shift_right_arithmetic(bits, const(bits, dtypes.bits(dtype) - 1)), BOOL)
 
 
+@inner_jit
 def copysign(x1: Any, x2: Any, /) -> Any:
     """The magnitude of ``x1`` with the sign of ``x2``."""
     x1, x2 = promote("copysign", x1, x2, to=INEXACT, fold=False)
@@ -309,15 +321,18 @@ def copysign(x1: Any, x2: Any, /) -> Any:
     return choose(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
 
 
+@inner_jit
 def heaviside(x1: Any, x2: Any, /) -> Any:
     """0 where ``x1`` is negative, 1 where it is positive, ``x2`` where it is 0."""
     check_array_like("heaviside", x1, x2)
     x1, x2 = promote_dtypes(x1, x2, to=INEXACT, fold=False)
     zero = weak_const(x1, 0)
+    below, above = lax.lt(x1, zero), lax.gt(x1, zero)
     at_zero = choose(isnan(x1), x1, x2)
-    return choose(lax.lt(x1, zero), zero, choose(lax.gt(x1, zero), weak_const(x1, 1), at_zero))
+    return choose(below, zero, choose(above, weak_const(x1, 1), at_zero))
 
 
+@inner_jit
 def hypot(x1: Any, x2: Any, /) -> Any:
     """sqrt(x1**2 + x2**2) without overflow. ValueError for complex numbers."""
     x1, x2 = promote("hypot", x1, x2, to=INEXACT, fold=False)
@@ -330,12 +345,14 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     x1, x2 = lax.abs(x1), lax.abs(x2)
     infinite = lax.bitwise_or(isposinf(x1), isposinf(x2))
     large, small = maximum(x1, x2), minimum(x1, x2)
+    both_zero = equal(large, 0)
     divisor = choose(equal(large, 0), lax.full_like(large, 1), large)
     factor = lax.sqrt(add(1, lax.square(lax.div(small, divisor))))
-    out = choose(equal(large, 0), large, multiply(large, factor))
+    out = choose(both_zero, large, multiply(large, factor))
     return choose(infinite, weak_const(out, np.inf), out)
 
 
+@inner_jit
 def sinc(x: Any, /) -> Any:
     """sin(pi x) / (pi x), and 1 at 0."""
     (x,) = promote("sinc", x, to=INEXACT)
@@ -358,6 +375,7 @@ def _sinc_maclaurin_jvp(k: int, primals: Any, tangents: Any) -> Any:
     return _sinc_maclaurin(k, x), multiply(_sinc_maclaurin(k + 1, x), t)
 
 
+@inner_jit(static_argnames="deg")
 def angle(z: Any, deg: bool = False) -> Any:
     """The argument of each complex number, in radians or degrees."""
     z = ensure("angle", z)
@@ -370,11 +388,13 @@ def angle(z: Any, deg: bool = False) -> Any:
     return degrees(found) if deg else found
 
 
+@inner_jit
 def iscomplex(x: Any) -> Any:
     """Whether the imaginary part of each element is not 0."""
     return nonzero(imag(x))
 
 
+@inner_jit
 def isreal(x: Any) -> Any:
     """Whether the imaginary part of each element is 0."""
     part = imag(x)
@@ -428,6 +448,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return lax.select_n(*broadcast_arrays(which, *cases))
 
 
+@inner_jit
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """``arr`` with values below ``min`` raised to it and values above ``max`` lowered to it."""
     if arr is None:
@@ -448,11 +469,13 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     return arr
 
 
+@inner_jit
 def fmin(x1: Any, x2: Any) -> Any:
     """The smaller, element by element; the other one where one is NaN."""
     return choose(_first(lax.lt, x1, x2), x1, x2)
 
 
+@inner_jit
 def fmax(x1: Any, x2: Any) -> Any:
     """The larger, element by element; the other one where one is NaN."""
     return choose(_first(lax.gt, x1, x2), x1, x2)
@@ -463,6 +486,7 @@ def _first(compare: Any, x1: Any, x2: Any) -> Any:
     return bitwise_or(compare(a, b), isnan(x2))
 
 
+@inner_jit(static_argnames="copy")
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """``x`` with NaN replaced by ``nan`` and infinities by ``posinf``, ``neginf`` (by default the greatest
     and least).
@@ -494,15 +518,18 @@ def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any, fold: bool) -> Any:
 RTOL, ATOL = 1e-05, 1e-08
 
 
+@inner_jit(static_argnames="equal_nan")
 def isclose(a: Any, b: Any, rtol: Any = RTOL, atol: Any = ATOL, equal_nan: bool = False) -> Any:
     """Whether ``|a - b| <= atol + rtol * |b|``, element by element."""
     a, b = promote("isclose", a, b, to=INEXACT, fold=False)
     part = dtypes.real_dtype(a.aval.dtype)
     rtol, atol = convert(rtol, part, fold=rtol is RTOL), convert(atol, part, fold=atol is ATOL)
-    limit = lax.add(atol, lax.mul(rtol, lax.abs(b)))
-    near = lax.le(lax.abs(lax.sub(a, b)), limit)
-    out = logical_or(lax.eq(a, b), logical_and(isfinite(b), near))
-    return logical_or(out, logical_and(isnan(a), isnan(b))) if equal_nan else out
+    both_nan = logical_and(isnan(a), isnan(b))
+    finite = isfinite(b)
+    distance = lax.abs(lax.sub(a, b))
+    near = lax.le(distance, lax.add(atol, lax.mul(rtol, lax.abs(b))))
+    out = logical_or(lax.eq(a, b), logical_and(finite, near))
+    return logical_or(out, both_nan) if equal_nan else out
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
@@ -516,6 +543,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return lax.reduce_and(same, tuple(range(same.aval.ndim)))
 
 
+@inner_jit(static_argnames="equal_nan")
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether ``isclose`` holds everywhere, as a boolean scalar."""
     # here the tolerances are arguments, so not the default objects themselves

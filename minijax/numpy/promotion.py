@@ -107,6 +107,13 @@ def static(value: Any, what: str, convert: Callable[[Any], Any] = operator.index
     return convert(value)
 
 
+def known_value(x: Any) -> np.ndarray | None:
+    """The value of an array-like argument, if it is known while tracing; else None."""
+    if isinstance(x, Tracer):
+        x = x.to_concrete_value()
+    return None if x is None else np.asarray(x)
+
+
 def canonical_axis(axis: Any, ndim: int) -> int:
     """``axis`` counted from the front. ValueError if there is no such axis."""
     axis = operator.index(axis)

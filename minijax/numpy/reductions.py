@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
+from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray
@@ -257,10 +258,16 @@ def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
 def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
     """The difference of the largest and the smallest element along ``axis``."""
     no_out("ptp", out)
+    return _ptp(a, axis, keepdims)
+
+
+@inner_jit(static_argnames=("axis", "keepdims"))
+def _ptp(a: Any, axis: Axis, keepdims: bool) -> Any:
     a = ensure("ptp", a)
     return lax.sub(max(a, axis, None, keepdims), min(a, axis, None, keepdims))
 
 
+@inner_jit(static_argnames=("axis", "keepdims"))
 def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements along ``axis`` are nonzero."""
     a = ensure("count_nonzero", a)
@@ -324,7 +331,7 @@ def average(
     return found, broadcast_to(total, found.aval.shape)
 
 
-def _variance_dtypes(a_dtype: np.dtype, dtype: Any) -> tuple[np.dtype, np.dtype]:
+def variance_dtypes(a_dtype: np.dtype, dtype: Any) -> tuple[np.dtype, np.dtype]:
     """The types to compute a variance in and to return it in."""
     if dtype is not None:
         if dtypes.is_complex(a_dtype) and not dtypes.is_complex(dtype):
@@ -359,13 +366,17 @@ def var(
     correction: Any = None,
 ) -> Any:
     """The variance along ``axis``: the mean of squared deviations, with ``ddof`` taken off the count."""
-    a = ensure("var", a)
-    where = checked_bool("var", where)
     no_out("var", out)
     if dtype is not None:
         dtype = user_dtype(dtype, "var")
-    correction = _correction(ddof, correction)
-    computed, out_dtype = _variance_dtypes(a.aval.dtype, dtype)
+    return _var(a, axis, dtype, _correction(ddof, correction), keepdims, where, mean)
+
+
+@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
+def _var(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Any:
+    a = ensure("var", a)
+    where = checked_bool("var", where)
+    computed, out_dtype = variance_dtypes(a.aval.dtype, dtype)
     a = convert(a, computed)
     if mean is None:
         center = _mean(a, axis, computed, None, True, where=where)
@@ -400,7 +411,13 @@ def std(
     """The standard deviation along ``axis``: the square root of ``var``."""
     if dtype is not None and not dtypes.is_inexact(user_dtype(dtype, "std")):
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
-    return lax.sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
+    no_out("std", out)
+    return _std(a, axis, dtype, _correction(ddof, correction), keepdims, where, mean)
+
+
+@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
+def _std(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Any:
+    return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
 
 
 # ------------------------------------------------------------------------------------ without NaN
@@ -418,6 +435,7 @@ def _without_nan(name: str, reduce: Any, a: Any, neutral: Any, nan_if_only_nan: 
     return choose(only, const(a, math.nan), found)
 
 
+@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
 def nansum(
     a: Any,
     axis: Axis = None,
@@ -443,6 +461,7 @@ def nansum(
     )
 
 
+@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanprod(
     a: Any,
     axis: Axis = None,
@@ -468,6 +487,7 @@ def nanprod(
     )
 
 
+@inner_jit(static_argnames=("axis", "keepdims"))
 def nanmax(
     a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Any:
@@ -477,6 +497,7 @@ def nanmax(
     return _without_nan("nanmax", max, a, MAX.neutral, initial is None, **options)
 
 
+@inner_jit(static_argnames=("axis", "keepdims"))
 def nanmin(
     a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Any:
@@ -486,6 +507,7 @@ def nanmin(
     return _without_nan("nanmin", min, a, MIN.neutral, initial is None, **options)
 
 
+@inner_jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanmean(
     a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, where: Any = None
 ) -> Any:
@@ -531,13 +553,16 @@ def argmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = None) -> A
 # ------------------------------------------------------------------------------------ cumulative
 
 
-def _cumulative(name: str, reduce: Any, a: Any, axis: Any, dtype: Any) -> Any:
+def cumulative(name: str, reduce: Any, a: Any, axis: Any, dtype: Any, fill_nan: Any = None) -> Any:
+    """``reduce`` (``lax.cumsum``, say) along ``axis``; NaN is replaced by ``fill_nan(dtype)`` if that is given."""
     alone = type(a) in SCALARS  # JAX takes a Python number for an array of one
     a = ensure(name, a)
     if axis is None or alone:
         a = lax.reshape(a, (a.aval.size,))
         axis = 0 if axis is None else axis
     axis = canonical_axis(axis, a.aval.ndim)
+    if fill_nan is not None and dtypes.is_inexact(a.aval.dtype):
+        a = choose(isnan(a), typed_scalar(fill_nan(a.aval.dtype), a.aval.dtype), a)
     if dtype is None:
         out_dtype = _promoted_integer(a.aval.dtype) if a.aval.dtype == BOOL else a.aval.dtype
     else:
@@ -549,13 +574,15 @@ def _cumulative(name: str, reduce: Any, a: Any, axis: Any, dtype: Any) -> Any:
     return convert(reduce(convert(a, computed), axis), out_dtype)
 
 
+@inner_jit(static_argnames=("axis", "dtype", "out"))
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Sums of the first 1, 2, ... elements along ``axis``, or of the flattened array."""
     no_out("cumsum", out)
-    return _cumulative("cumsum", lax.cumsum, a, axis, dtype)
+    return cumulative("cumsum", lax.cumsum, a, axis, dtype)
 
 
+@inner_jit(static_argnames=("axis", "dtype", "out"))
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Products of the first 1, 2, ... elements along ``axis``, or of the flattened array."""
     no_out("cumprod", out)
-    return _cumulative("cumprod", lax.cumprod, a, axis, dtype)
+    return cumulative("cumprod", lax.cumprod, a, axis, dtype)

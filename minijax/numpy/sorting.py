@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minijax import config, lax
+from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.numpy.promotion import canonical_axis, ensure, user_dtype
 from minijax.ops.index import index_dtype
@@ -28,6 +29,7 @@ def _sorting_operand(name: str, a: Any, axis: int | None, kind: Any, order: Any)
     return a, canonical_axis(axis, a.aval.ndim)
 
 
+@inner_jit(static_argnames=("axis", "kind", "order", "stable", "descending"))
 def sort(
     a: Any,
     axis: int | None = -1,
@@ -43,6 +45,7 @@ def sort(
     return lax.rev(out, (axis,)) if descending else out
 
 
+@inner_jit(static_argnames=("axis", "kind", "order", "stable", "descending", "dtype"))
 def argsort(
     a: Any,
     axis: int | None = -1,

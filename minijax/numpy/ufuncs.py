@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijax import lax
+from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray, as_array, check_int, scalar_aval
@@ -20,6 +21,7 @@ from minijax.core.keys import is_key
 from minijax.numpy.promotion import (
     BOOL,
     SCALARS,
+    choose,
     const,
     convert,
     ensure,
@@ -200,6 +202,7 @@ bitwise_invert = _unary(
 invert = _unary("invert", ew.not_p, "Each element with all its bits flipped.", to=None, kinds="biu")
 
 
+@inner_jit
 def arccosh(x: Any, /) -> Any:
     """Inverse hyperbolic cosine of each element; of a complex one, the branch with a real part of at least
     0.
@@ -207,7 +210,7 @@ def arccosh(x: Any, /) -> Any:
     out = ew.acosh_p.bind(*promote("arccosh", x, to=INEXACT))
     if dtypes.is_complex(out.aval.dtype):
         part = lax.real(out)
-        return lax.select(lax.lt(part, const(part, 0)), lax.neg(out), out)
+        return choose(lax.lt(part, const(part, 0)), lax.neg(out), out)
     return out
 
 
@@ -384,6 +387,7 @@ def bitwise_right_shift(x1: Any, x2: Any, /) -> Any:
     return right_shift(x1, x2)
 
 
+@inner_jit
 def bitwise_count(x: Any, /) -> Any:
     """How many bits are set in the absolute value of each element, as uint8."""
     (x,) = promote("bitwise_count", x, to=NUMERIC)
@@ -410,6 +414,7 @@ def isfinite(x: Any, /) -> Any:
     return lax.full_like(x, True, dtype=BOOL)
 
 
+@inner_jit
 def isinf(x: Any, /) -> Any:
     """Whether each element is infinite, of either sign."""
     x = ensure("isinf", x)

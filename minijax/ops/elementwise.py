@@ -44,6 +44,8 @@ from minijax.ops.elementwise_numpy import (
     digamma_numpy,
     div_numpy,
     erf_inv_numpy,
+    less_equal_in_total_order,
+    less_in_total_order,
     lgamma_numpy,
     logistic_numpy,
     maximum_numpy,
@@ -759,13 +761,19 @@ deflinear(conj_p, lambda ct, x, input_dtype: [conj(ct) if dtypes.is_complex(inpu
 
 
 def _comparison(
-    name: str, accepts: str, numpy: Any, direction: str, doc: str, primitive: Primitive | None = None
+    name: str,
+    accepts: str,
+    numpy: Any,
+    direction: str,
+    doc: str,
+    primitive: Primitive | None = None,
+    floats: str = "FLOAT",
 ) -> tuple[Binary, Primitive]:
     def compare_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
         (out,) = out_avals
         x, y = ctx.broadcast_operands([x, y], avals, out.shape)
         dtype = avals[0].dtype
-        kind = "FLOAT" if dtypes.is_inexact(dtype) else "SIGNED" if dtypes.is_signed(dtype) else "UNSIGNED"
+        kind = floats if dtypes.is_inexact(dtype) else "SIGNED" if dtypes.is_signed(dtype) else "UNSIGNED"
         ty = mlir_type(out.update(dtype=dtype))
         return ctx.emit(f"stablehlo.compare {direction}, {x}, {y}, {kind} : ({ty}, {ty}) -> {mlir_type(out)}")
 
@@ -780,6 +788,14 @@ ge, ge_p = _comparison("ge", ORDERED, np.greater_equal, "GE", "Whether ``x`` is 
 gt, gt_p = _comparison("gt", ORDERED, np.greater, "GT", "Whether ``x`` is greater than ``y``.")
 le, le_p = _comparison("le", ORDERED, np.less_equal, "LE", "Whether ``x`` is at most ``y``.")
 lt, lt_p = _comparison("lt", ORDERED, np.less, "LT", "Whether ``x`` is less than ``y``.")
+
+# In the total order of floats, -0.0 is below 0.0, and a NaN of either sign beyond the infinity of that sign.
+le_to, le_to_p = _comparison(
+    "le_to", ORDERED, less_equal_in_total_order, "LE", "``x <= y`` in the total order.", None, "TOTALORDER"
+)
+lt_to, lt_to_p = _comparison(
+    "lt_to", ORDERED, less_in_total_order, "LT", "``x < y`` in the total order.", None, "TOTALORDER"
+)
 _eq: Callable[..., Any] = eq_p.bind
 _ge: Callable[..., Any] = ge_p.bind
 

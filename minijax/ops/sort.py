@@ -16,6 +16,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.structural import Zero, broadcast_in_dim_p, moveaxis, zero_of, zero_tangent
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare
+from minijax.ops.elementwise_numpy import total_order
 from minijax.ops.index import GatherDimensionNumbers, gather, index_dtype
 from minijax.ops.reduce import accumulator
 from minijax.ops.regions import region_text
@@ -155,16 +156,8 @@ def _top_k_abstract(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
     return [x.update(shape=shape), x.update(shape=shape, dtype=np.dtype(np.int32))]
 
 
-def _total_order(x: Any) -> Any:
-    """Integers in the order of XLA's floats: -nan, -inf, ..., -0.0, 0.0, ..., inf, nan."""
-    if not dtypes.is_float(x.dtype):
-        return x
-    bits = x.view(f"i{x.dtype.itemsize}")
-    return bits ^ ((bits >> (8 * x.dtype.itemsize - 1)) & dtypes.iinfo(bits.dtype).max)
-
-
 def _top_k_numpy(x: Any, k: int, axis: int) -> list[Any]:
-    order = np.argsort(~_total_order(x), axis, kind="stable").take(range(k), axis)
+    order = np.argsort(~total_order(x), axis, kind="stable").take(range(k), axis)
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
 

@@ -28,10 +28,6 @@ DIFFERENT = {
     "c.view('float32')": "JAX scatters the parts where they are stacked here",
     "t.view('complex64')": "JAX multiplies by 1j, which makes NaN of an infinity",
     "jnp.repeat(s, 2, axis=0)": "JAX broadcasts a scalar",
-    **dict.fromkeys(
-        (e for e in expressions() if e.startswith("jnp.repeat") and ("length" in e or "-1" in e)),
-        "JAX finds the beginnings by rolling and a scatter, here they are padded",
-    ),
 }
 
 

@@ -118,7 +118,7 @@ WORDS = {
     "reduce_max": "max",
     "reduce_sum": "sum",
     "dot_general": "dot",
-    "jit": r"inner\(",
+    "jit": r"inner\(|sort|cumsum",
     "custom_jvp_call": r"ruled\(",
     "scatter-add": r"\.at\[3\]",
     "sort": "sort",
