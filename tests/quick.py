@@ -30,6 +30,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.repl.stepper": ("repl/test_stepper.py",),
     "minijax.scipy": ("interop/test_names.py",),
     "minijax.scipy.special": ("scipy/test_expressions.py",),
+    "minijax.scipy.stats": ("scipy/test_expressions.py",),
     "minijax.tools": ("test_layers.py",),
     "minijax.tools.commands": ("tools/test_targets.py", "tools/test_settings.py"),
     "minijax.tools.compare": ("tools/test_diff.py",),

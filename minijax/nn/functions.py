@@ -15,7 +15,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs
 from minijax.numpy import operators as _operators  # noqa: F401  (arrays need their operators here)
-from minijax.numpy.promotion import canonical_axis, choose, convert, ensure, promote, typed_scalar
+from minijax.numpy.promotion import canonical_axis, choose, const, convert, ensure, promote, typed_scalar
 from minijax.numpy.ufuncs import INEXACT
 
 __all__ = [
@@ -29,8 +29,10 @@ __all__ = [
     "hard_tanh",
     "identity",
     "leaky_relu",
+    "log1mexp",
     "log_sigmoid",
     "log_softmax",
+    "logmeanexp",
     "logsumexp",
     "mish",
     "one_hot",
@@ -42,6 +44,8 @@ __all__ = [
     "soft_sign",
     "softmax",
     "softplus",
+    "sparse_plus",
+    "sparse_sigmoid",
     "squareplus",
     "standardize",
     "swish",
@@ -192,6 +196,30 @@ def hard_silu(x: Any) -> Any:
 hard_swish = hard_silu
 
 
+@inner_jit
+def sparse_plus(x: Any) -> Any:
+    """0 up to -1, ``x`` from 1 on, (x + 1)**2 / 4 between (Kavis et al. 2023)."""
+    x = ensure("sparse_plus", x)
+    return choose(x <= -1.0, 0.0, choose(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+
+
+@inner_jit
+def sparse_sigmoid(x: Any) -> Any:
+    """The derivative of ``sparse_plus``: 0 up to -1, 1 from 1 on, linear between."""
+    return 0.5 * mathematics.clip(ensure("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+
+
+@custom_jvp
+@inner_jit
+def log1mexp(x: Any) -> Any:
+    """log(1 - exp(-x)) for positive ``x``, accurate near 0 and far from it (Maechler 2012)."""
+    x = ensure("log1mexp", x)
+    return choose(x < ufuncs.log(2.0), ufuncs.log(-ufuncs.expm1(-x)), ufuncs.log1p(-ufuncs.exp(-x)))
+
+
+log1mexp.defjvps(lambda g, ans, x: g / ufuncs.expm1(x))
+
+
 def _float_if_large(x: Any) -> Any:
     """A Python integer that no integer type holds as a float; anything else as it is."""
     limits = np.iinfo(np.int64 if x64_enabled() else np.int32)
@@ -281,6 +309,18 @@ def logsumexp(
     if b is not None and real:
         out = choose(sign < 0, typed_scalar(math.nan, out.aval.dtype), out)
     return out
+
+
+@inner_jit(static_argnames=("axis", "keepdims"))
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """log(mean(exp(x))) along ``axis``, over the elements that ``where`` picks."""
+    total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
+    shape = np.shape(x)
+    if where is None:
+        count: Any = const(total, math.prod(shape[i] for i in reductions.reduction_axes(axis, len(shape))))
+    else:
+        count = reductions.sum(where, axis=axis, dtype=total.aval.dtype, keepdims=keepdims)
+    return total - ufuncs.log(count)
 
 
 @inner_jit(static_argnames="axis")
