@@ -158,20 +158,27 @@ _LATE = (
     "nn",
     "ops",
     "random",
+    "ref",
     "scipy",
     "stages",
     "typing",
 )
+
+# Functions of modules that few programs use: name -> module.
+_LATE_NAMES = dict.fromkeys(("Ref", "ds", "freeze", "new_ref"), "minijax.api.refs")
 
 
 def __getattr__(name: str) -> Any:
     """The modules that ``import minijax`` leaves out, and the class of devices, which is jaxlib's."""
     if name in _LATE:
         return importlib.import_module(f"minijax.{name}")
+    if name in _LATE_NAMES:
+        found = globals()[name] = getattr(importlib.import_module(_LATE_NAMES[name]), name)
+        return found
     if name == "Device":
         return importlib.import_module("minijax.backend.pjrt").device_class()
     raise AttributeError(f"module 'minijax' has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+    return sorted({*globals(), *_LATE, *_LATE_NAMES})

@@ -24,6 +24,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.numpy": ("numpy/test_operators.py",),
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py"),
     "minijax.ops.windows": ("ops/test_errors.py",),
+    "minijax.ops.refs": ("ops/test_refs.py",),
     "minijax.pytree": ("test_pytree.py",),
     "minijax.random": ("oracle/test_random.py",),
     "minijax.repl": ("repl/test_history.py",),

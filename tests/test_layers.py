@@ -64,6 +64,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.experimental",
         "minijax.flatten_util",
         "minijax.monitoring",
+        "minijax.ref",
         "minijax.stages",
         "minijax.test_util",
         "minijax.tree",
@@ -110,6 +111,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.tools.session.session", "minijax.tools.live.views"): "a session without pushed levels needs no views",
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
     ("minijax.ipython_ext.terminal", "minijax.repl"): "only %step in a terminal opens the full-screen stepper",
+    ("minijax.core.refs", "minijax.api.refs"): "primitives, rules and operators, which only the first reference needs",
     ("minijax.core.lacking", "minijax.interop.names"): "knows jax, and only a name that is not ours needs it",
     ("minijax", "minijax.ipython_ext"): "load_ipython_extension runs only inside IPython",
 }

@@ -31,6 +31,7 @@ from minijax.core import observe
 from minijax.core.array import common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.observe import observers
+from minijax.core.refs import AbstractRef, Ref, is_ref
 from minijax.core.stand_ins import stood_in
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import stage
@@ -158,10 +159,12 @@ class JitFunction:
         staged, leaves, avals = self._find(args, kwargs, static)
         program = staged.program
         self._device_of(staged, leaves)
+        if AbstractRef.made:
+            _check_aliases(leaves, staged, self.fun)
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
         checked = settings.values[1]  # debug_nans: results are looked at where they are evaluated
         if program is None or unusual or checked:
-            outs = jit_p.bind(*staged.outer, *leaves, **staged.params)
+            outs = jit_p.bind(*staged.outer, *leaves, *staged.refs, **staged.params)
             if not staged.outer:
                 program = known_program(staged.closed, *staged.how)
                 staged.program = program
@@ -200,7 +203,7 @@ class JitFunction:
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
-        if staged is None and not all([type(aval) is ShapedArray for aval in avals]):
+        if staged is None and not all([type(aval) in (ShapedArray, AbstractRef) for aval in avals]):
             # with arrays of JAX itself as our own; TypeError for what merely has an ``aval``
             in_tree = tree_structure((args, kwargs))
             taken = check_args(tree_leaves((args, kwargs)), "jit", self._with_static(static), in_tree)
@@ -300,14 +303,15 @@ class JitFunction:
         flat = FlatFun(self._with_static(static), in_tree, "jit", subject=self.subject)
         with observe.timed("trace", name):
             closed = stage(flat, avals, self.subject, label="jit")
+        closed, refs = open_over_refs(closed) if AbstractRef.made else (closed, [])
         closed, outer = open_over_tracers(closed)
-        donated = (False,) * len(outer) + self._donated(in_tree, args, kwargs, static)
+        donated = (False,) * len(outer) + self._donated(in_tree, args, kwargs, static) + (False,) * len(refs)
         params = {"name": name, "jaxpr": closed, "donated_invars": donated}
         if self.keep_unused:
             params["keep_unused"] = True
         if self.inline:
             params["inline"] = True
-        return StagedCall(closed, outer, in_tree, flat.out_tree, params)
+        return StagedCall(closed, outer, in_tree, flat.out_tree, params, refs)
 
     def _donated(self, in_tree: Any, args: Any, kwargs: Any, static: Any) -> tuple[bool, ...]:
         if not self.donate_argnums and not self.donate_argnames:
@@ -411,6 +415,39 @@ def open_over_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     jaxpr = closed.jaxpr
     opened = Jaxpr([v for v, _ in kept], [*lifted, *jaxpr.invars], jaxpr.outvars, jaxpr.eqns, jaxpr.debug_name)
     return ClosedJaxpr(opened, [c for _, c in kept]), outer
+
+
+def open_over_refs(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """Constants that are references become inputs behind the others; tracers of references are left to the above."""
+    refs = [c for c in closed.consts if isinstance(c, Ref)]
+    if not refs:
+        return closed, []
+    pairs = list(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    kept = [(v, c) for v, c in pairs if not isinstance(c, Ref)]
+    invars = [*closed.jaxpr.invars, *[v for v, c in pairs if isinstance(c, Ref)]]
+    opened = closed.jaxpr.replace(constvars=[v for v, _ in kept], invars=invars)
+    return ClosedJaxpr(opened, [c for _, c in kept]), refs
+
+
+def _check_aliases(leaves: Sequence[Any], staged: StagedCall, fun: Any) -> None:
+    """ValueError if one reference is passed twice, or is closed over as well."""
+    refs = [i for i, x in enumerate(leaves) if is_ref(x)]
+    seen: dict[int, int] = {}
+    for i in refs:
+        aval = get_aval(leaves[i])
+        names = leaf_names(fun, staged.in_tree)
+        if any(leaves[i] is r for r in staged.refs):
+            raise ValueError(
+                f"when tracing {describe(fun)} for jit, a mutable array reference of type {aval} was both closed over "
+                f"and passed as the argument {names[i]}. Do one of the two."
+            )
+        first = seen.setdefault(id(leaves[i]), i)
+        if first != i:
+            raise ValueError(
+                "only one reference to a mutable array may be passed as an argument to a function, but when tracing "
+                f"{describe(fun)} for jit the mutable array reference of type {aval} appeared at both {names[first]} "
+                f"and {names[i]}. Pass it once."
+            )
 
 
 def jit(

@@ -13,6 +13,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import as_array, check_int, get_aval, is_array_like, is_foreign
 from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.refs import AbstractRef
 from minijax.errors import is_user_file
 from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
@@ -166,8 +167,8 @@ def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tr
 
 
 def to_value(x: Any) -> Any:
-    """``x`` itself if it is an array or a tracer, or stands for one; else as an array; float0 arrays stay NumPy's."""
-    if type(getattr(x, "aval", None)) is ShapedArray or getattr(x, "dtype", None) == dtypes.float0:
+    """``x`` itself if it is an array, a reference or a tracer, or stands for one; else an array; float0 is NumPy's."""
+    if type(getattr(x, "aval", None)) in (ShapedArray, AbstractRef) or getattr(x, "dtype", None) == dtypes.float0:
         return x
     return as_array(x)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from minijax.api.repeated import Repeat
@@ -18,13 +19,21 @@ from minijax.pytree import tree_flatten, tree_unflatten, treedef_is_leaf
 class StagedCall:
     """One signature of a jitted function: its jaxpr, the outer tracers it closes over, its output tree."""
 
-    __slots__ = ("closed", "outer", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat")
+    __slots__ = ("closed", "outer", "refs", "in_tree", "out_tree", "one_leaf", "params", "program", "repeat")
 
     def __init__(
-        self, closed: ClosedJaxpr, outer: list[Any], in_tree: Any, out_tree: Any, params: dict[str, Any]
+        self,
+        closed: ClosedJaxpr,
+        outer: list[Any],
+        in_tree: Any,
+        out_tree: Any,
+        params: dict[str, Any],
+        refs: Sequence[Any] = (),
     ) -> None:
         self.closed = closed
         self.outer = outer
+        # the references that it closes over, which are its last operands
+        self.refs = refs
         # of the dynamic (args, kwargs)
         self.in_tree = in_tree
         self.out_tree = out_tree

@@ -15,6 +15,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.avals import AnyArray, ShapedArray, dtype_name
 from minijax.core.keys import KeyType, impl_of, is_key, keys_of, words_of
+from minijax.core.refs import AbstractRef
 
 # Set by the backend, whose buffers these are: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
@@ -396,7 +397,7 @@ _TYPED: dict[type, type] = {int: TypedInt, float: TypedFloat, complex: TypedComp
 
 def as_value(x: Any) -> Any:
     """``x`` as a function of the user's is given it: a tracer, an ``Array``, or the Python scalar that it is."""
-    if type(getattr(x, "aval", None)) is ShapedArray or type(x) is bool:
+    if type(getattr(x, "aval", None)) in (ShapedArray, AbstractRef) or type(x) is bool:
         return x
     typed = _TYPED.get(type(x))
     if typed is None:
@@ -477,7 +478,7 @@ def is_array_like(x: Any) -> bool:
     return (
         isinstance(x, (AnyArray, np.generic, *_SCALAR_TYPES))
         or (isinstance(x, np.ndarray) and x.dtype.kind not in "OSU")
-        or type(getattr(x, "aval", None)) is ShapedArray
+        or type(getattr(x, "aval", None)) in (ShapedArray, AbstractRef)
         or hasattr(x, "__jax_array__")
         or is_foreign(x)
     )
@@ -519,8 +520,8 @@ def numpy_aval(x: Any) -> ShapedArray:
 _ndarray = np.ndarray  # one look-up less: this runs for every operand of every rule
 
 
-def get_aval(x: Any) -> ShapedArray:
-    """The type of ``x``: a tracer, an array, or anything ``as_array`` takes. Raises TypeError."""
+def get_aval(x: Any) -> Any:
+    """The type of ``x``: a tracer, an array, a reference, or anything ``as_array`` takes. Raises TypeError."""
     if type(x) is _ndarray:
         return numpy_aval(x)
     try:
@@ -528,7 +529,7 @@ def get_aval(x: Any) -> ShapedArray:
     except AttributeError:
         pass
     else:
-        if type(aval) is ShapedArray:
+        if type(aval) is ShapedArray or type(aval) is AbstractRef:
             return aval
         if is_foreign(x):
             return _foreign_aval(x)

@@ -14,6 +14,7 @@ from typing import Any
 from minijax import errors
 from minijax.core import observe
 from minijax.core.keys import is_key
+from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, raise_dead, state
 
@@ -57,6 +58,10 @@ class Primitive:
     keeps_signatures: bool = True
     # True for those of ours that compute with numbers, which random keys are not: see ``ops.declare``.
     refuses_keys: bool = False
+    # True for those that work on references, which are no values: see ``core.refs``.
+    takes_refs: bool = False
+    # What it does to the reference that is its first operand, a class of ``core.refs`` (``ReadEffect``), if it does.
+    ref_effect: Any = None
     # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
     effectful: bool = False
     # The library whose primitive this one stands for, and whose rules its rules are derived from: see interop.borrowed.
@@ -189,6 +194,8 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
     # not within the handlers: what the rule raises has nothing to do with the look-up
     if primitive.refuses_keys:
         _check_no_keys(primitive, avals)
+    if AbstractRef.made and not primitive.takes_refs:
+        _check_no_refs(primitive, avals)
     out = abstract_rules[primitive](*avals, **params)
     if out is None:
         expected = "a list of ShapedArrays" if primitive.multiple_results else "a ShapedArray"
@@ -208,6 +215,16 @@ def _check_no_keys(primitive: Primitive, avals: tuple[Any, ...]) -> None:
             raise TypeError(
                 f"{primitive.name} does not accept dtype {aval.dtype.name}{where}: random keys are rearranged and "
                 "compared, nothing else. Compute with their words, random.key_data(keys), if that is meant."
+            )
+
+
+def _check_no_refs(primitive: Primitive, avals: tuple[Any, ...]) -> None:
+    """TypeError if one of the operands is a reference."""
+    for i, aval in enumerate(avals):
+        if type(aval) is AbstractRef:
+            raise TypeError(
+                f"{primitive.name} requires arrays or scalars, got a mutable array reference of type {aval} at "
+                f"position {i}. Read it first: r[...] is the array that it holds."
             )
 
 

@@ -6,6 +6,7 @@ transform. jax is imported when the first such is called.
 """
 
 from minijax.interop import exported_calls as exported_calls  # fills the table of export rules
+from minijax.interop import refs as refs  # likewise, and that of import rules
 from minijax.interop.exported import to_jax
 from minijax.interop.functions import from_jax
 from minijax.interop.replacing import replacing_jax

@@ -61,7 +61,7 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
       minijax, and what it does is recorded with the lines of ``fun``'s source. Of a ``ClosedJaxpr``: ours.
 
     Raises (when it is called):
-      NotImplementedError: the function does what minijax cannot show, such as working on mutable references.
+      NotImplementedError: the function does what minijax cannot show, such as dividing a program among devices.
       jax.errors.ConcretizationTypeError, and its like: the function needs the value of an array.
     """
     if isinstance(fun, types.FunctionType):

@@ -220,7 +220,7 @@ def _refusing(why: str) -> Any:
     return refuse
 
 
-_NO_REFERENCES = "{} works on a mutable reference of JAX's, which minijax lacks. Return the new value instead."
+_NO_REFERENCES = "{} makes a mutable reference in a way that minijax lacks. Make it of an array, by new_ref."
 
 
 # ------------------------------------------------------------------------------------------------ custom rules
@@ -397,5 +397,5 @@ import_rules.update(
         "shard_map": import_shard_map,
     }
 )
-for _name in ("new_ref", "empty_ref", "free_ref", "freeze", "get", "swap", "addupdate", "run_state"):
+for _name in ("empty_ref", "run_state"):
     import_rules[_name] = _refusing(_NO_REFERENCES)

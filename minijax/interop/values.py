@@ -15,6 +15,7 @@ import numpy as np
 from minijax.core.array import Array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import PRNGImpl, impl_of, is_key, keys_of, words_of
+from minijax.core.refs import AbstractRef
 
 
 @functools.cache
@@ -47,19 +48,29 @@ def dtype_of_jax(ours: Any) -> Any:
     return jax_module("random").key_dtype(impl_of_jax(ours.impl)) if is_key(ours) else ours
 
 
-def aval_of(theirs: Any) -> ShapedArray:
-    """Our type for a type of JAX's (an aval, a ``ShapeDtypeStruct``)."""
+def aval_of(theirs: Any) -> Any:
+    """Our type for a type of JAX's (an aval, also of a reference, a ``ShapeDtypeStruct``)."""
+    if hasattr(theirs, "inner_aval"):
+        return AbstractRef(aval_of(theirs.inner_aval))
     return ShapedArray(tuple(theirs.shape), dtype_of(theirs.dtype), bool(getattr(theirs, "weak_type", False)))
 
 
 def spec_of(aval: Any) -> Any:
-    """JAX's ``ShapeDtypeStruct`` for a type of ours or of JAX's."""
+    """JAX's ``ShapeDtypeStruct`` for a type of ours or of JAX's; for a reference's, one of that type."""
+    if type(aval) is AbstractRef:
+        with jax_module().ensure_compile_time_eval():
+            return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
     weak = bool(getattr(aval, "weak_type", False))
     return jax_module().ShapeDtypeStruct(aval.shape, dtype_of_jax(aval.dtype), weak_type=weak)
 
 
 def from_jax_value(x: Any) -> Array:
     """The minijax array of a JAX array, NumPy array or number; it shares the memory of one that lies on the host."""
+    if type(x).__name__ == "Ref":
+        raise NotImplementedError(
+            f"a function of JAX's that closes over a mutable array reference, {x!r}, cannot be taken over: it would be "
+            "written on JAX's side. Make the reference inside of the function."
+        )
     dtype = getattr(x, "dtype", None)
     if dtype is not None and not isinstance(dtype, np.dtype):
         aval = aval_of(x)

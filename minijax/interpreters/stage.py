@@ -13,6 +13,7 @@ from minijax.core import observe
 from minijax.core.array import LiteralArray, as_array
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
+from minijax.core.refs import AbstractRef, Ref
 from minijax.core.rules import Rule, RuleTable
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Trace, Tracer, check_alive, state, under
@@ -93,7 +94,7 @@ class JaxprBuilder:
             return Literal(x.literal(), x.aval)
         entry = self.consts.get(id(x))
         if entry is None:
-            value = x if isinstance(x, (AnyArray, ShapeDtypeStruct)) else as_array(x)
+            value = x if isinstance(x, (AnyArray, ShapeDtypeStruct, Ref)) else as_array(x)
             if isinstance(value, LiteralArray):
                 return Literal(value.literal(), value.aval)
             # ``x`` itself is kept too, so that its id stays its own
@@ -195,6 +196,8 @@ def stage(
         builder.in_vars = [t.variable for t in tracers]
         builder.name_inputs = getattr(fun, "input_names", None)
         outs = [trace.atom(check_alive(out)) for out in fun(*tracers)]
+        if AbstractRef.made and kind == "staged":
+            _check_no_refs(outs, builder, name, label)
         return builder.build(builder.in_vars, outs, name)
 
     outer_source, state.source = state.source, None
@@ -208,3 +211,21 @@ def stage(
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, kind, closed, name)
     return closed
+
+
+def _check_no_refs(outs: Sequence[Any], builder: JaxprBuilder, name: str, label: str) -> None:
+    """ValueError if a user's function returns a reference: whoever calls it would have two names for one place."""
+    for v in outs:
+        if type(v.aval) is AbstractRef:
+            names = builder.name_inputs() if builder.name_inputs is not None else ()
+            passed = next((n for x, n in zip(builder.in_vars, names, strict=False) if x is v), "")
+            made = next((eqn.source for eqn in builder.eqns if any(x is v for x in eqn.outvars)), None)
+            if passed:
+                where = f"was passed in as the argument {passed}"
+            else:
+                where = "was closed over" if made is None else f"was created on line {summarize(made)}"
+            raise ValueError(
+                f"function {name} traced for {label} returned a mutable array reference of type {v.aval}, but mutable "
+                f"array references cannot be returned.\n\nThe returned mutable array {where}. Return what it holds, "
+                "r[...], instead."
+            )

@@ -58,7 +58,8 @@ class BatchTracer(Tracer):
     def aval(self) -> ShapedArray:
         aval = get_aval(self.val)
         d = self.batch_dim
-        return ShapedArray(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
+        # of an array or of a reference: their types are made alike
+        return type(aval)(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
 
     def _inside(self) -> Tracer | None:
         return self.val if isinstance(self.val, Tracer) else None

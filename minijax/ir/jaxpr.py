@@ -75,6 +75,11 @@ class JaxprEqn:
         fields = {name: changes.get(name, getattr(self, name)) for name in self.__slots__}
         return JaxprEqn(**fields)
 
+    @property
+    def effects(self) -> frozenset[Any]:
+        """What it does to the world: see ``Jaxpr.effects``."""
+        return frozenset(_eqn_effects(self))
+
     def __repr__(self) -> str:
         from_, to = list(self.invars), list(self.outvars)
         return f"JaxprEqn({to} = {self.primitive.name} {from_})"
@@ -111,6 +116,17 @@ class Jaxpr:
     @property
     def out_avals(self) -> list[ShapedArray]:
         return [v.aval for v in self.outvars]
+
+    @property
+    def effects(self) -> frozenset[Any]:
+        """What running it does besides giving results.
+
+        ``ReadEffect(v)``, ``WriteEffect(v)`` and ``AccumEffect(v)`` for the references that it takes (``core.refs``),
+        and the primitives that act on the world (callbacks). What it does to references of its own is none.
+        """
+        taken = {*self.invars, *self.constvars}
+        found = {effect for eqn in self.eqns for effect in _eqn_effects(eqn)}
+        return frozenset(e for e in found if isinstance(e, Primitive) or e.variable in taken)
 
     def pretty_print(
         self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
@@ -157,6 +173,10 @@ class ClosedJaxpr:
     @property
     def literals(self) -> list[Any]:
         return self.consts
+
+    @property
+    def effects(self) -> frozenset[Any]:
+        return self.jaxpr.effects
 
     def pretty_print(
         self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
@@ -213,6 +233,31 @@ def inlined(jaxpr: Jaxpr, atoms: Sequence[Any]) -> tuple[list[JaxprEqn], list[An
 def count_eqns(jaxpr: Jaxpr) -> int:
     """Equations of ``jaxpr`` and, recursively, of its subjaxprs."""
     return sum(1 + sum(map(count_eqns, subjaxprs(e.params))) for e in jaxpr.eqns)
+
+
+def _eqn_effects(eqn: JaxprEqn) -> Iterator[Any]:
+    primitive = eqn.primitive
+    if primitive.ref_effect is not None:
+        yield primitive.ref_effect(eqn.invars[0])
+    elif primitive.effectful and not primitive.takes_refs:
+        yield primitive
+    for sub in subjaxprs(eqn.params):
+        operand = dict(zip(sub.invars, _operands_of(eqn, sub), strict=False))
+        for effect in sub.effects:
+            if isinstance(effect, Primitive):
+                yield effect
+            elif effect.variable in operand:
+                yield type(effect)(operand[effect.variable])
+
+
+def _operands_of(eqn: JaxprEqn, sub: Jaxpr) -> Sequence[Any]:
+    """The operands of ``eqn`` that are the inputs of its subjaxpr ``sub``, which may be one of several."""
+    params, args = eqn.params, eqn.invars
+    if "cond_nconsts" in params:
+        n, m = params["cond_nconsts"], params["body_nconsts"]
+        consts = args[:n] if sub is params["cond_jaxpr"].jaxpr else args[n : n + m]
+        return [*consts, *args[n + m :]]
+    return args[len(args) - len(sub.invars) :]  # behind the index of a branch
 
 
 def is_effectful(eqn: JaxprEqn) -> bool:

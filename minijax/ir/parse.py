@@ -25,7 +25,9 @@ from minijax.core.array import as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
+from minijax.core.refs import AbstractRef, expect_refs
 from minijax.errors import is_user_file
+from minijax.ir import parse_refs
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from minijax.ir.parse_tokens import JaxprSyntaxError, Scanner
 from minijax.ir.parse_values import (
@@ -171,6 +173,8 @@ class _Parser:
 
     def __init__(self, text: str, primitives: Mapping[str, Primitive]) -> None:
         self.scan = Scanner(text)
+        if "Ref{" in text:
+            expect_refs()
         self.primitives = _primitives_by_name() | dict(primitives)
         self.shared: dict[str, ClosedJaxpr] = {}
         self.scopes: list[_Scope] = []
@@ -348,9 +352,13 @@ class _Parser:
         scope.names[name] = var
         return var
 
-    def type(self) -> ShapedArray:
-        """``f32[8]``"""
+    def type(self) -> Any:
+        """``f32[8]``, or ``Ref{f32[8]}``"""
         at = self.scan.at
+        if self.scan.take_text("Ref{"):
+            inner = self.type()
+            self.scan.expect_text("}", "which ends the type of a reference")
+            return AbstractRef(inner)
         found = self.scan.expect(_TYPE, "a type such as f32[8]")
         aval = self.avals.get(found[0])
         if aval is None:
@@ -406,10 +414,14 @@ class _Parser:
         if scan.peek(_CUT):
             scan.fail("equations were left out of this text when it was printed (max_eqns)")
         start = scan.at
+        if AbstractRef.made and parse_refs.writes(self, scope):
+            return parse_refs.ref_equation(self, scope, ())
         binders: list[_Binder] = []
         while scan.peek(_BINDER):
             at = scan.at
             binders.append((*self.binder(), at))
+        if binders and parse_refs.reads(self):
+            return parse_refs.ref_equation(self, scope, binders)
         if binders:
             scan.expect_text("=", "which ends the variables that an equation binds")
         at = scan.at
@@ -538,8 +550,10 @@ class _Parser:
         """A jaxpr inside another value, such as a named tuple: ``str`` of it, with names of its own."""
         outer = self.scopes, self.variables
         self.scopes, self.variables = [], {}
-        closed = self.close(self.shared_and_jaxpr(None))
-        self.scopes, self.variables = outer
+        try:
+            closed = self.close(self.shared_and_jaxpr(None))
+        finally:  # a value that is none is read again, as text
+            self.scopes, self.variables = outer
         # Such a value mentions no shared jaxpr by name: it is printed again in full, and ahead of the program too.
         text = str(closed)
         return next((shared for shared in self.shared.values() if str(shared) == text), closed)

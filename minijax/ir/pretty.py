@@ -35,6 +35,9 @@ Params = Iterable[tuple[str, Any]]
 # rule(eqn, printer) -> the parameters to show, in order. Primitives without a rule show all, sorted by name.
 pp_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Params]] = {}
 
+# rule(eqn, printer) -> the whole line, for equations that read and write places: it takes the place of the above.
+eqn_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Doc]] = {}
+
 # The way back, for ``ir.parse``, which is loaded only when somebody parses.
 # rule(params, in_avals, out_avals) -> params: what the page does not show is supplied, from the types or by
 # default. Entered beside the rule that hides it.
@@ -326,6 +329,9 @@ class Printer:
 
     def equation(self, eqn: JaxprEqn) -> Doc:
         """``c:f32[] = prim[param=value] a b``"""
+        own = eqn_rules.get(eqn.primitive)
+        if own is not None:
+            return own(eqn, self)
         rule = pp_rules.get(eqn.primitive)
         # The rule comes first: that of jit has a say in the names of the results.
         params = sorted(eqn.params.items()) if rule is None else list(rule(eqn, self))

@@ -112,8 +112,8 @@ def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
 
 
 def slice_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of one slice along the leading axis."""
-    return ShapedArray(aval.shape[1:], aval.dtype, aval.weak_type)
+    """The type of one slice along the leading axis, of an array or a reference."""
+    return type(aval)(aval.shape[1:], aval.dtype, aval.weak_type)
 
 
 def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:

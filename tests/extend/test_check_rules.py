@@ -320,12 +320,14 @@ NO_EXAMPLE = {
         NAMED_AXIS,
     ),
     **dict.fromkeys(["debug_callback", "debug_print", "io_callback", "pure_callback"], EFFECT),
+    **dict.fromkeys(["addupdate", "freeze", "get", "swap"], "it works on a reference: see tests/ops/test_refs.py"),
     "custom_lin": "it appears only between a custom_vjp's two rules: see tests/ops/test_custom_derivatives.py",
     "empty2": "it has no operands",
     "pmap": "it runs on several devices: see tests/api/test_pmap.py",
 }
 # (primitive, check) -> why its rules disagree on purpose
 ON_PURPOSE = {
+    ("new_ref", "types of what is staged"): "a function does not return a reference",
     ("stop_gradient", "jvp"): "it hides the derivative",
     ("polygamma", "jvp"): "no derivative by the order, as in JAX; the one by x is held to differences in tests/ops",
     ("polygamma", "linearize"): "likewise",

@@ -6,6 +6,7 @@ tried on.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ x8 = np.ones(8, np.float32)
 def programs(ns: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """The programs in the names of ``ns``, which is ``minijax`` or ``jax``."""
     jnp, lax = ns.numpy, ns.lax
+    importlib.import_module(f"{ns.__name__}.ref")
     found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
 
     def program(*args: Any) -> Any:
@@ -137,5 +139,29 @@ def programs(ns: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     @program(np.eye(3, dtype=np.float32), np.ones(3, np.float32))
     def linear_solve(a, b):
         return lax.custom_linear_solve(lambda x: a @ x, b, lambda mv, b: b, lambda mv, b: b, symmetric=True)
+
+    @program(x8, 2)
+    def references(x, i):
+        r = ns.new_ref(jnp.zeros((4, 8)))
+        r[0] = x
+        r[i, :3] += x[5:]
+        ns.ref.addupdate(r, (slice(1, 3), -1), x[:2])
+        old = ns.ref.swap(r, 1, x)
+        return r[...], r[i, 2], old, ns.freeze(r)
+
+    @program(x8)
+    def references_in_calls(x):
+        r = ns.new_ref(x)
+
+        def body(c, y):
+            r[1] = c
+            return c + r[0] * y, r[c.astype("int32")]
+
+        def set_to(y):
+            r[0] = y
+
+        found = lax.scan(body, 0.0, x)
+        lax.cond(x[0] > 0, set_to, lambda y: None, x[2])
+        return found, ns.jit(lambda y: (set_to(y), r[...])[1])(x[1])
 
     return found

@@ -47,12 +47,16 @@ ROLE_OF = {token: role for role, token in TOKENS.items()}
 
 _SPACE = re.compile(r"\s+")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
-_TYPE = re.compile(r":([A-Za-z]\w*(?:<\w+>)?\[[^\]]*\])")
+_TYPE = re.compile(r":(Ref\{\w+\[[^\]]*\]\}|[A-Za-z]\w*(?:<\w+>)?\[[^\]]*\])")
 _LITERAL = re.compile(
     r"\[\.\.\.\]|\(b'',\)|\([-+]?[\dinf][^\s()]*j\)|[-+]?(?:\d[\w.+-]*|\.\d[\w.+-]*|inf\b|nan\b)|True\b|False\b"
 )
 _COMMENT = re.compile(r"#[^\n]*")
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
+# What is done to a reference, and inside of the brackets behind one: integers, slices, a slice from a variable on
+_ARROW = re.compile(r"<-|\+=")
+_BOUNDS = re.compile(r"-?\d*:(?:-?\d+)?|-?\d+")
+_REST_OF_SLICE = re.compile(r"\+\d+")
 # A primitive that binds nothing stands where a variable could; its parameters tell.
 _CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
 _LAMBDA = re.compile(r"\{\s*lambda\b")
@@ -71,9 +75,12 @@ class _JaxprReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        # 'jaxpr' after '{', 'params' after 'primitive['; the bottom is the text outside every jaxpr
+        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['; the bottom is the text outside
+        # every jaxpr
         self.inside: list[str] = ["jaxpr"]
         self.expect_primitive = False
+        # the variables that are references
+        self.references: set[str] = set()
 
     def take(self, role: str, length: int) -> Piece:
         at, self.at = self.at, self.at + length
@@ -90,6 +97,8 @@ class _JaxprReader:
                 yield self.take("comment", len(found[0]))
             elif self.inside[-1] == "params":
                 yield from self.parameter()
+            elif self.inside[-1] == "place":
+                yield self.in_place()
             else:
                 yield from self.in_jaxpr()
 
@@ -105,6 +114,12 @@ class _JaxprReader:
             yield self.take("punctuation", 1)
         elif c == "=":
             self.expect_primitive = not self.match(re.compile(r"=\s*\{"))
+            yield self.take("punctuation", 1)
+        elif found := self.match(_ARROW):
+            yield self.take("primitive", 2)
+        elif not self.expect_primitive and (found := self.match(_CALL)) and found[0] in self.references:
+            yield self.take("var", len(found[0]))
+            self.inside.append("place")
             yield self.take("punctuation", 1)
         elif (self.expect_primitive and (found := self.match(_NAME))) or (found := self.match(_CALL)):
             self.expect_primitive = False
@@ -134,12 +149,28 @@ class _JaxprReader:
             short = re.match(r"\w+", name)
             assert short is not None
             yield self.take("drop" if name == "_" else "var", len(short[0]))
+            if self.text.startswith(":Ref{", self.at):
+                self.references.add(short[0])
             yield from self.type()
 
     def type(self) -> Iterator[Piece]:
         if found := self.match(_TYPE):
             yield self.take("punctuation", 1)
             yield self.take("type", len(found[1]))
+
+    def in_place(self) -> Piece:
+        """What says which part of a reference is meant."""
+        if self.text[self.at] == "]":
+            self.inside.pop()
+        if found := self.match(_REST_OF_SLICE):
+            return self.take("punctuation", len(found[0]))
+        if not self.text[: self.at].endswith(("[", ",")):  # the colon between two bounds of which one is a variable
+            return self.take("punctuation", 1) if not (found := self.match(_NAME)) else self.take("var", len(found[0]))
+        if found := self.match(_BOUNDS):
+            return self.take("literal", len(found[0]))
+        if found := self.match(_NAME):
+            return self.take("var", len(found[0]))
+        return self.take("punctuation", 1)
 
     def parameter(self) -> Iterator[Piece]:
         if self.text[self.at] in "](),":

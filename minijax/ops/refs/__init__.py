@@ -1,0 +1,1 @@
+"""Primitives of mutable array references: ``index`` (which part), ``primitives`` (rules), ``discharge`` (without)."""

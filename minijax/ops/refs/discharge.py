@@ -1,0 +1,295 @@
+"""Programs without references: what a place holds is handed from equation to equation.
+
+In: a jaxpr with references among its inputs or made inside. Out: one on arrays alone, which takes what the references
+hold and also gives what is held in those that are written. Invariant: the order of the equations is the program's.
+
+A call of a program that works on references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``) is recorded as it is
+where a function is staged. Every other interpreter binds the call of the form without references in its place, reads
+the references before and writes them after (``bind_call``). So no interpreter knows of references in subjaxprs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core.array import get_aval
+from minijax.core.primitive import Primitive
+from minijax.core.refs import AbstractRef, AccumEffect, WriteEffect, is_ref
+from minijax.core.trace import find_top_trace, state
+from minijax.interpreters.stage import JaxprTrace, stage
+from minijax.ir.evaluate import bind_eqn
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
+from minijax.ops.call import jit_p
+from minijax.ops.checkpoint import remat_p
+from minijax.ops.cond import cond_p
+from minijax.ops.custom_jvp import custom_jvp_call_p
+from minijax.ops.custom_vjp import custom_vjp_call_p
+from minijax.ops.refs.index import accumulate, read, write
+from minijax.ops.refs.primitives import addupdate_p, freeze_p, get_p, new_ref_p, swap_p
+from minijax.ops.scan import scan_p
+from minijax.ops.while_loop import while_p
+
+REF_PRIMITIVES = frozenset((new_ref_p, freeze_p, get_p, swap_p, addupdate_p))
+
+# ------------------------------------------------------------------------------------------------ what it works on
+
+_uses: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
+
+
+def uses_refs(jaxpr: Jaxpr) -> bool:
+    """Whether a program, or one inside of it, works on references."""
+    found = _uses.get(jaxpr)
+    if found is None:
+        found = any(type(v.aval) is AbstractRef for v in (*jaxpr.invars, *jaxpr.constvars)) or any(
+            eqn.primitive in REF_PRIMITIVES or any(map(uses_refs, subjaxprs(eqn.params))) for eqn in jaxpr.eqns
+        )
+        _uses[jaxpr] = found
+    return found
+
+
+def written(closed: ClosedJaxpr) -> list[int]:
+    """The positions of the inputs that are references which the program writes to."""
+    if "written" not in closed.memo:
+        targets = {e.variable for e in closed.effects if type(e) in (WriteEffect, AccumEffect)}
+        closed.memo["written"] = [i for i, v in enumerate(closed.jaxpr.invars) if v in targets]
+    return closed.memo["written"]
+
+
+# ------------------------------------------------------------------------------------------------ of a jaxpr
+
+
+class Held:
+    """A reference while its program is brought into the form without: what it holds, and its type."""
+
+    __slots__ = ("held", "aval")
+
+    def __init__(self, held: Any, aval: AbstractRef) -> None:
+        self.held = held
+        self.aval = aval
+
+
+def discharge(closed: ClosedJaxpr, finals: Sequence[int] = ()) -> ClosedJaxpr:
+    """The form without references: inputs hold what they held, ``finals`` are those whose last content is given too.
+
+    Those come behind the results, in order. Made once and kept with ``closed``.
+    """
+    key = ("discharged", tuple(finals))
+    if key not in closed.memo:
+        types: list[Any] = closed.in_avals
+        avals = [a.inner_aval if type(a) is AbstractRef else a for a in types]
+
+        def without_refs(*values: Any) -> list[Any]:
+            args = [Held(x, a) if type(a) is AbstractRef else x for x, a in zip(values, types, strict=True)]
+            outs = _run(closed, args)
+            return [*outs, *[args[i].held for i in finals]]
+
+        closed.memo[key] = stage(without_refs, avals, closed.jaxpr.debug_name, "form without references")
+    return closed.memo[key]
+
+
+def _run(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    """The results of ``closed`` on ``args``, in which places stand for references."""
+    jaxpr = closed.jaxpr
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    outer_source = state.source
+    try:
+        for eqn in jaxpr.eqns:
+            state.source = outer_source if eqn.source is None else eqn.source
+            _run_eqn(eqn, env)
+    finally:
+        state.source = outer_source
+    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def _run_eqn(eqn: JaxprEqn, env: dict[Var, Any]) -> None:
+    primitive = eqn.primitive
+    args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+    if primitive is new_ref_p:
+        aval: Any = eqn.outvars[0].aval
+        env[eqn.outvars[0]] = Held(args[0], aval)
+    elif primitive in REF_PRIMITIVES and type(args[0]) is Held:
+        env.update(zip(eqn.outvars, _on_place(primitive, *args, index=eqn.params.get("index")), strict=True))
+    elif any(type(x) is Held for x in args) or any(map(uses_refs, subjaxprs(eqn.params))):
+        outs = call_without(primitive, args, eqn.params)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    else:
+        bind_eqn(eqn, env)
+
+
+def _on_place(primitive: Primitive, place: Held, *args: Any, index: Any) -> list[Any]:
+    if primitive is freeze_p:
+        return [place.held]
+    if primitive is get_p:
+        return [read(place.held, index, args)]
+    value, *operands = args
+    held = place.held
+    if primitive is addupdate_p:
+        place.held = accumulate(held, index, operands, value)
+        return []
+    place.held = write(held, index, operands, value)
+    return [read(held, index, operands)]
+
+
+# ------------------------------------------------------------------------------------------------ of a call
+
+
+def _read(x: Any) -> Any:
+    """What an operand of the form without references is: what a reference holds."""
+    if type(x) is Held:
+        return x.held
+    return get_p.bind(x, index=None) if is_ref(x) else x
+
+
+def _write(ref: Any, value: Any) -> None:
+    if type(ref) is Held:
+        ref.held = value
+    else:
+        swap_p.bind(ref, value, index=None)
+
+
+def _written_back(args: Sequence[Any], positions: Sequence[int], outs: Sequence[Any]) -> list[Any]:
+    """The results of a call, of which the last are what the references at ``positions`` hold afterwards."""
+    n = len(outs) - len(positions)
+    for i, value in zip(positions, outs[n:], strict=True):
+        _write(args[i], value)
+    return list(outs[:n])
+
+
+def _call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Of ``jit`` and ``remat2``, whose operands are the inputs of their jaxpr."""
+    closed = params["jaxpr"]
+    finals = written(closed)
+    outs = primitive.bind(*map(_read, args), **{**params, "jaxpr": discharge(closed, finals)})
+    return _written_back(args, finals, outs)
+
+
+def _cond_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    branches = params["branches"]
+    finals = sorted({i for branch in branches for i in written(branch)})
+    made = tuple(discharge(branch, finals) for branch in branches)
+    outs = cond_p.bind(*map(_read, args), **{**params, "branches": made})
+    return _written_back(args[1:], finals, outs)
+
+
+def _rearranged(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any], key: Any) -> ClosedJaxpr:
+    if key not in closed.memo:
+        closed.memo[key] = ClosedJaxpr(closed.jaxpr.replace(invars=invars, outvars=outvars), closed.consts)
+    return closed.memo[key]
+
+
+def _scan_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """References among the constants are carried if they are written, slices of those scanned over are stacked."""
+    n, m = params["num_consts"], params["num_carry"]
+    finals = written(params["jaxpr"])
+    body = discharge(params["jaxpr"], finals)
+    carried, stacked = [i for i in finals if i < n], [i for i in finals if i >= n + m]
+    ins, outs = body.jaxpr.invars, body.jaxpr.outvars
+    n_outs = len(outs) - len(finals)
+    final = dict(zip(finals, outs[n_outs:], strict=True))
+    kept = [i for i in range(n) if i not in carried]
+    order = [*kept, *carried, *range(n, len(args))]
+    results = [*[final[i] for i in carried], *outs[:n_outs], *[final[i] for i in stacked]]
+    body = _rearranged(body, [ins[i] for i in order], results, ("references carried", n, m))
+    given = {**params, "jaxpr": body, "num_consts": len(kept), "num_carry": m + len(carried)}
+    found = scan_p.bind(*[_read(args[i]) for i in order], **given)
+    k = len(carried)
+    return _written_back(args, [*stacked, *carried], [*found[k:], *found[:k]])
+
+
+def _while_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """References that the body writes are carried; a condition that reads one of them reads what is carried."""
+    n, m = params["cond_nconsts"], params["body_nconsts"]
+    cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
+    finals = written(params["body_jaxpr"])
+    if written(params["cond_jaxpr"]):
+        raise NotImplementedError(
+            "the condition of a while loop that writes to a reference is not supported: write to it in the body."
+        )
+    body, cond = discharge(params["body_jaxpr"], finals), discharge(params["cond_jaxpr"])
+    kept = [i for i in range(m) if i not in finals]
+    ins, outs = body.jaxpr.invars, body.jaxpr.outvars
+    n_outs = len(outs) - len(finals)
+    order = [*kept, *finals, *range(m, len(ins))]
+    body = _rearranged(body, [ins[i] for i in order], [*outs[n_outs:], *outs[:n_outs]], ("references carried", m))
+    # which constant of the condition is which of the carried references
+    same = [next((j for j, c in enumerate(cond_consts) if c is body_consts[i]), None) for i in finals]
+    cond_ins = cond.jaxpr.invars
+    fixed = [j for j in range(n) if j not in same]
+    types = [body.jaxpr.invars[len(kept) + k].aval for k in range(len(finals))]
+    carried = [Var(aval) if j is None else cond_ins[j] for j, aval in zip(same, types, strict=True)]
+    wanted = [*[cond_ins[j] for j in fixed], *carried, *cond_ins[n:]]
+    cond = _rearranged(cond, wanted, cond.jaxpr.outvars, ("carried", *same, *types))
+    given = {"cond_jaxpr": cond, "cond_nconsts": len(fixed), "body_jaxpr": body, "body_nconsts": len(kept)}
+    operands = [
+        *[cond_consts[j] for j in fixed], *[body_consts[i] for i in kept], *[body_consts[i] for i in finals], *carry
+    ]
+    found = while_p.bind(*map(_read, operands), **{**params, **given})
+    k = len(finals)
+    return _written_back(body_consts, finals, [*found[k:], *found[:k]])
+
+
+_RULES: dict[Primitive, Callable[..., list[Any]]] = {
+    jit_p: _call_without,
+    remat_p: _call_without,
+    cond_p: _cond_without,
+    scan_p: _scan_without,
+    while_p: _while_without,
+}
+
+
+def call_without(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """The results of a call of a program that works on references, by a call of the form without.
+
+    ``args`` may hold references, which are read before and written after. NotImplementedError for primitives that take
+    no references.
+    """
+    rule = _RULES.get(primitive)
+    if rule is not None:
+        return rule(primitive, args, params)
+    if any(type(x) is Held or is_ref(x) for x in args):
+        raise NotImplementedError(
+            f"{primitive.name} of a function that takes or closes over a mutable array reference is not supported. "
+            "Make the reference inside of the function, or hand over what it holds, r[...], and return what it is to "
+            "hold."
+        )
+    inner = {
+        name: discharge(value) if type(value) is ClosedJaxpr and uses_refs(value.jaxpr) else value
+        for name, value in params.items()
+    }
+    outs = primitive.bind(*args, **inner)
+    return outs if primitive.multiple_results else [outs]
+
+
+def check_aliases(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+    """ValueError if one reference is given to a program twice: a write through one would be one through the other."""
+    groups = [args]
+    if primitive is while_p:
+        n, m = params["cond_nconsts"], params["body_nconsts"]
+        groups = [args[:n], args[n : n + m]]
+    for group in groups:
+        seen: dict[int, int] = {}
+        for i, x in enumerate(group):
+            if is_ref(x) and seen.setdefault(id(x), i) != i:
+                raise ValueError(
+                    "only one reference to a mutable array may be passed as an argument to a function, but the mutable "
+                    f"array reference of type {get_aval(x)} appeared at both operand {seen[id(x)]} and operand {i} of "
+                    f"{params.get('name', primitive.name)}. Pass it once."
+                )
+
+
+def bind_call(primitive: Primitive, *args: Any, **params: Any) -> Any:
+    """``primitive.bind`` of those that call programs, once there are references."""
+    original = type(primitive).bind
+    takes = any(map(is_ref, args))
+    if takes:
+        check_aliases(primitive, args, params)
+    if takes or any(map(uses_refs, subjaxprs(params))):
+        if not isinstance(find_top_trace(args), JaxprTrace):
+            return call_without(primitive, args, params)
+    return original(primitive, *args, **params)
+
+
+CALLS = (*_RULES, custom_jvp_call_p, custom_vjp_call_p)

@@ -1,0 +1,308 @@
+"""Which part of a reference is read or written: NumPy's basic and integer indexing, with all that is static in a param.
+
+An *index* is None for all of it, else a tuple with one entry for each dimension: a ``Slice``, or None where an integer
+operand says which element. Operands are scalars, or arrays of one shape, in the order of the dimensions; an operand
+also says where a slice begins whose ``start`` is None. Dimensions with integers are replaced by the operands'
+shape: where the first of them is, or in front if a slice stands between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import get_aval
+from minijax.core.named import NamedTuple
+from minijax.core.refs import Index, Slice
+from minijax.ops.convert import convert
+from minijax.ops.dynamic import dynamic_slice, dynamic_update_slice, wrap_negative
+from minijax.ops.elementwise import add_p, mul_p
+from minijax.ops.index import GatherDimensionNumbers, gather
+from minijax.ops.scatter import ScatterDimensionNumbers, scatter, scatter_add
+from minijax.ops.shape import (
+    broadcast_in_dim,
+    expand_dims,
+    full,
+    inverse_permutation,
+    iota,
+    reshape,
+    squeeze,
+    transpose,
+)
+from minijax.ops.slicing import slice as static_slice
+from minijax.ops.slicing import stack
+
+INT = np.dtype(np.int32)
+
+
+class Label(NamedTuple):
+    """What a dimension of an indexed part runs over: a dimension of the reference, or one of the integer operands."""
+
+    integer: bool
+    number: int
+
+
+def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
+    """What each dimension of the part runs over."""
+    integers = [d for d, entry in enumerate(index) if entry is None]
+    slices = [Label(False, d) for d, entry in enumerate(index) if entry is not None]
+    of_integers = [Label(True, k) for k in range(integer_rank)]
+    if not integers:
+        return slices
+    contiguous = integers[-1] - integers[0] + 1 == len(integers)
+    before = integers[0] if contiguous else 0
+    return slices[:before] + of_integers + slices[before:]
+
+
+def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of the integer operands, whose ``shapes`` are in the order of all operands.
+
+    ValueError unless they are all of one shape, and those that slices begin at scalars.
+    """
+    found: tuple[int, ...] | None = None
+    given = iter(shapes)
+    for entry in index:
+        if entry is None:
+            shape = next(given)
+            if found is not None and shape != found:
+                raise ValueError(f"integers that index a reference must be of one shape, got {found} and {shape}")
+            found = shape
+        elif entry.start is None and next(given) != ():
+            raise ValueError("a slice of a reference begins at a scalar")
+    return found or ()
+
+
+def part_shape(shape: tuple[int, ...], index: Index, operand_shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of the part of an array of ``shape``. ValueError if the index does not fit."""
+    if index is None:
+        if operand_shapes:
+            raise ValueError("all of a reference is taken, so there is nothing for operands to index")
+        return shape
+    needed = sum(entry is None or entry.start is None for entry in index)
+    if len(index) != len(shape) or needed != len(operand_shapes):
+        raise ValueError(
+            f"an index of {len(index)} dimensions with {needed} operands does not fit a reference of shape {shape} "
+            f"and {len(operand_shapes)} operands"
+        )
+    integers = integer_shape(index, operand_shapes)
+    return tuple(
+        integers[label.number] if label.integer else index[label.number].size  # type: ignore[union-attr]
+        for label in layout(index, len(integers))
+    )
+
+
+class _Block(NamedTuple):
+    """An index by scalars alone: where a block begins, its sizes, and the dimensions of size 1 that integers fix.
+
+    ``traced``: which of the starts may be negative; numbers have been counted from the front.
+    """
+
+    starts: list[Any]
+    sizes: list[int]
+    fixed: list[int]
+    traced: list[bool]
+
+
+def _block(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands: Sequence[Any]) -> _Block | None:
+    """The index as a block of neighbouring elements; None if it is none."""
+    given = iter(operands)
+    starts: list[Any] = []
+    for entry in index:
+        start = next(given) if entry is None or entry.start is None else entry.start
+        if get_aval(start).shape or (entry is not None and entry.stride != 1):
+            return None
+        starts.append(start)
+    types = [get_aval(x).dtype for x in starts if not isinstance(x, int)]
+    wanted = np.result_type(*types) if types else INT
+    return _Block(
+        [
+            _converted(x, wanted) if not isinstance(x, int) else wanted.type(x + size if x < 0 else x)
+            for x, size in zip(starts, shape, strict=True)
+        ],
+        [1 if entry is None else entry.size for entry in index],
+        [d for d, entry in enumerate(index) if entry is None],
+        [not isinstance(x, int) for x in starts],
+    )
+
+
+def _converted(x: Any, dtype: np.dtype) -> Any:
+    return x if get_aval(x).dtype == dtype else convert(x, dtype)
+
+
+def _is_whole(shape: tuple[int, ...], index: Index) -> bool:
+    return index is None or all(
+        entry is not None and entry == Slice(0, size, 1) for entry, size in zip(index, shape, strict=True)
+    )
+
+
+def _positions(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands: Sequence[Any]) -> Any:
+    """Where each element of the part is: integers of the part's shape with one dimension more, the coordinates."""
+    integers = integer_shape(index, [get_aval(x).shape for x in operands])
+    labels = layout(index, len(integers))
+    out = part_shape(shape, index, [get_aval(x).shape for x in operands])
+    given = iter(operands)
+    coordinates = []
+    for d, (entry, size) in enumerate(zip(index, shape, strict=True)):
+        if entry is None:
+            x = wrap_negative(_converted(next(given), INT), size)
+            dims = [labels.index(Label(True, k)) for k in range(len(integers))]
+        else:
+            x = iota(INT, entry.size)
+            if entry.stride != 1:
+                x = mul_p.bind(x, full((entry.size,), entry.stride, INT))
+            start = next(given) if entry.start is None else entry.start
+            if not isinstance(start, int):
+                x = add_p.bind(x, broadcast_in_dim(_converted(start, INT), (entry.size,), ()))
+            elif start:
+                x = add_p.bind(x, full((entry.size,), start, INT))
+            dims = [labels.index(Label(False, d))]
+        coordinates.append(broadcast_in_dim(x, out, dims))
+    return stack(coordinates, len(out))
+
+
+def read(x: Any, index: Index, operands: Sequence[Any]) -> Any:
+    """The part of the array ``x``. Integers out of bounds are moved inside, those in arrays read NaN, as in JAX."""
+    shape = get_aval(x).shape
+    if index is None or _is_whole(shape, index):
+        return x
+    slices = [(e.start, e.size, e.stride) for e in index if e is not None and e.start is not None]
+    if len(slices) == len(index):
+        limits = [start + (size - 1) * stride + 1 if size else start for start, size, stride in slices]
+        return static_slice(x, [start for start, _, _ in slices], limits, [stride for _, _, stride in slices])
+    block = _block(shape, index, operands)
+    if block is not None:
+        part = dynamic_slice(x, block.starts, block.sizes, allow_negative_indices=block.traced)
+        return squeeze(part, block.fixed)
+    dims = tuple(range(len(shape)))
+    return gather(
+        x,
+        _positions(shape, index, operands),
+        GatherDimensionNumbers((), dims, dims),
+        (1,) * len(shape),
+        mode="fill",
+    )
+
+
+def write(x: Any, index: Index, operands: Sequence[Any], value: Any) -> Any:
+    """The array ``x`` with ``value`` as the part; what is out of bounds of integers in arrays is left out."""
+    shape = get_aval(x).shape
+    if index is None or _is_whole(shape, index):
+        return value
+    block = _block(shape, index, operands)
+    if block is not None:
+        part = expand_dims(value, block.fixed)
+        return dynamic_update_slice(x, part, block.starts, allow_negative_indices=block.traced)
+    return _scattered(scatter, x, index, operands, value)
+
+
+def accumulate(x: Any, index: Index, operands: Sequence[Any], value: Any, add: Any = add_p) -> Any:
+    """The array ``x`` with ``value`` added to the part; an element that is named twice gets both."""
+    shape = get_aval(x).shape
+    if index is None or _is_whole(shape, index):
+        return add.bind(x, value)
+    block = _block(shape, index, operands)
+    if block is not None:
+        old = dynamic_slice(x, block.starts, block.sizes, allow_negative_indices=block.traced)
+        new = add.bind(old, expand_dims(value, block.fixed))
+        return dynamic_update_slice(x, new, block.starts, allow_negative_indices=block.traced)
+    return _scattered(scatter_add, x, index, operands, value)
+
+
+def _scattered(scatter_with: Callable[..., Any], x: Any, index: Any, operands: Sequence[Any], value: Any) -> Any:
+    dims = tuple(range(get_aval(x).ndim))
+    numbers = ScatterDimensionNumbers((), dims, dims)
+    return scatter_with(x, _positions(get_aval(x).shape, index, operands), value, numbers, mode="drop")
+
+
+# ------------------------------------------------------------------------------------------------ batching
+
+
+class BatchedIndex(NamedTuple):
+    """An index into a batched reference, or by batched integers.
+
+    Attributes:
+      entries, operands: the index of the physical reference.
+      order: the dimensions of the physical part, by position in the part with the batch axis in front.
+    """
+
+    entries: Index
+    operands: list[Any]
+    order: list[int]
+
+    def to_front(self, part: Any) -> Any:
+        """The physical ``part`` with its batch axis in front."""
+        return part if self.order == sorted(self.order) else transpose(part, self.order)
+
+    def from_front(self, part: Any) -> Any:
+        """The inverse of ``to_front``."""
+        return part if self.order == sorted(self.order) else transpose(part, inverse_permutation(self.order))
+
+
+def batched_index(
+    ndim: int,
+    index: Index,
+    operands: Sequence[Any],
+    ref_dim: int | None,
+    operand_dims: Sequence[int | None],
+    size: int,
+) -> BatchedIndex:
+    """The index of a physical reference, of logical rank ``ndim``, for a batch of ``size`` elements.
+
+    ``ref_dim`` is the reference's batch axis, ``operand_dims`` are those of the integers, of which batched ones have it
+    in front already. NotImplementedError for slices that begin elsewhere in each element.
+    """
+    if index is None and ref_dim == 0:
+        return BatchedIndex(None, [], list(range(ndim + 1)))
+    entries: list[Slice | None] = list(index or ())
+    if index is None:
+        raise NotImplementedError("all of a reference is indexed with its batch axis in front")
+    given = iter(zip(operands, operand_dims, strict=True))
+    by_integers = any(d is not None for d in operand_dims)
+    new_operands: list[list[Any]] = []
+    shape: tuple[int, ...] = ()
+    for entry in entries:
+        if entry is not None and entry.start is not None:
+            new_operands.append([])
+            continue
+        x, d = next(given)
+        if entry is not None:
+            if d is not None:
+                raise NotImplementedError(
+                    "vmap of a slice of a reference that begins elsewhere in each element is not supported. Index by "
+                    "an array of integers instead."
+                )
+            new_operands.append([x])
+            continue
+        shape = get_aval(x).shape[1:] if d is not None else get_aval(x).shape
+        if by_integers and d is None:
+            x = broadcast_in_dim(x, (size, *shape), range(1, len(shape) + 1))
+        new_operands.append([x])
+    old_labels = layout(tuple(entries), len(shape))
+    if ref_dim is None:
+        # the batch axis is the first of the integers'
+        new_index = tuple(entries)
+        batch = Label(True, 0)
+        renamed = [Label(True, k.number + 1) if k.integer else k for k in old_labels]
+        labels = layout(new_index, len(shape) + 1)
+    elif by_integers:
+        along = iota(INT, size)
+        along = broadcast_in_dim(reshape(along, (size, *[1] * len(shape))), (size, *shape), range(len(shape) + 1))
+        new_operands.insert(ref_dim, [along])
+        new_index = (*entries[:ref_dim], None, *entries[ref_dim:])
+        batch = Label(True, 0)
+        renamed = [
+            Label(True, k.number + 1) if k.integer else Label(False, k.number + (k.number >= ref_dim))
+            for k in old_labels
+        ]
+        labels = layout(new_index, len(shape) + 1)
+    else:
+        new_operands.insert(ref_dim, [])
+        new_index = (*entries[:ref_dim], Slice(0, size, 1), *entries[ref_dim:])
+        batch = Label(False, ref_dim)
+        renamed = [k if k.integer else Label(False, k.number + (k.number >= ref_dim)) for k in old_labels]
+        labels = layout(new_index, len(shape))
+    order = [labels.index(k) for k in [batch, *renamed]]
+    return BatchedIndex(new_index, [x for group in new_operands for x in group], order)
+

@@ -1,0 +1,418 @@
+"""Making, reading and writing mutable array references: ``new_ref``, ``freeze``, ``get``, ``swap``, ``addupdate``.
+
+Their operands are a reference (a ``Ref``, or a tracer of one), the value for those that write, and the integers of the
+``index`` (``ops.refs.index``). They are effectful: an equation of one is never dropped, and stays in its place. None
+is lowered or partially evaluated: a program is brought into a form without references before (``ops.refs.discharge``).
+
+Tangents of what a reference holds are no program's place but an interpreter's: ``RefTangent`` holds them, so that the
+tangent side of a program is made of arrays alone, as reverse mode needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from minijax.core.array import as_array, get_aval
+from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.primitive import Primitive, bind_at
+from minijax.core.refs import AbstractRef, AccumEffect, Index, ReadEffect, Ref, Slice, WriteEffect, is_ref
+from minijax.core.structural import Zero, add_any_p, instantiate_zeros, zero_of
+from minijax.core.trace import state
+from minijax.interpreters.jvp import JVPTrace, JVPTracer, jvp_rules
+from minijax.interpreters.partial_eval import PartialEvalTracer
+from minijax.interpreters.transpose import transpose_rules
+from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, axis_rules, batching_rules, bdim_at_front
+from minijax.ir import doc as pp
+from minijax.ir.doc import Doc
+from minijax.ir.jaxpr import DropVar, JaxprEqn, Literal
+from minijax.ir.pretty import Printer, eqn_rules, parse_rules, pp_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.ops.refs.index import accumulate, batched_index, part_shape, read, write
+
+
+def _declared(name: str, effect: Any = None, multiple_results: bool = False) -> Primitive:
+    p = Primitive(name, multiple_results)
+    p.effectful = p.takes_refs = True
+    p.ref_effect = effect
+    why = "a program is brought into a form without references before"
+    transpose_rules.holes[p] = why
+    lowering_rules.holes[p] = why
+    return p
+
+
+new_ref_p = _declared("new_ref")
+freeze_p = _declared("freeze", ReadEffect)
+get_p = _declared("get", ReadEffect)
+swap_p = _declared("swap", WriteEffect)
+addupdate_p = _declared("addupdate", AccumEffect, multiple_results=True)
+
+# ------------------------------------------------------------------------------------------------ types
+
+
+def _checked(name: str, aval: Any) -> AbstractRef:
+    if type(aval) is not AbstractRef:
+        raise ValueError(
+            f"`{name}` must be called on `Ref` types: {aval}. Make a reference of an array with new_ref(x)."
+        )
+    return aval
+
+
+def _part_aval(ref: AbstractRef, index: Index, operands: Sequence[ShapedArray]) -> ShapedArray:
+    return ref.inner_aval.update(shape=part_shape(ref.shape, index, [a.shape for a in operands]))
+
+
+@new_ref_p.def_abstract_eval
+def new_ref_abstract(init: Any, *, kind: Any = None, memory_space: Any = None) -> AbstractRef:
+    if type(init) is AbstractRef:
+        raise TypeError("new_ref takes an array, got a reference: read it, new_ref(r[...]), for one of its own.")
+    return AbstractRef(init)
+
+
+@freeze_p.def_abstract_eval
+def freeze_abstract(ref: Any) -> ShapedArray:
+    return _checked("freeze", ref).inner_aval
+
+
+@get_p.def_abstract_eval
+def get_abstract(ref: Any, *operands: ShapedArray, index: Index) -> ShapedArray:
+    return _part_aval(_checked("get", ref), index, operands)
+
+
+def _check_value(name: str, ref: AbstractRef, part: ShapedArray, value: ShapedArray) -> None:
+    if part.shape != value.shape:
+        raise ValueError(
+            f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {part.shape}. Value shape: "
+            f"{value.shape}. Give a value of the expected shape: nothing is broadcast."
+        )
+    if part.dtype != value.dtype:
+        raise ValueError(
+            f"Invalid dtype for `{name}`. Ref dtype: {dtype_name(ref.dtype)}. Value dtype: "
+            f"{dtype_name(value.dtype)}. Convert it, x.astype({dtype_name(ref.dtype)!r})."
+        )
+
+
+@swap_p.def_abstract_eval
+def swap_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, index: Index) -> ShapedArray:
+    part = _part_aval(_checked("swap", ref), index, operands)
+    _check_value("swap", ref, part, value)
+    return part
+
+
+@addupdate_p.def_abstract_eval
+def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, index: Index) -> list[ShapedArray]:
+    part = _part_aval(_checked("addupdate", ref), index, operands)
+    _check_value("addupdate", ref, part, value)
+    return []
+
+
+# ------------------------------------------------------------------------------------------------ making one
+
+
+def new_ref_at(init: Any, level: int, params: dict[str, Any]) -> Any:
+    """A reference at ``level`` of the interpreter stack, of which the interpreters up to there each hold their part.
+
+    It is made by the innermost interpreter, whatever ``init`` is made of: what is written to it later may be traced.
+    """
+    trace = state.stack[level].trace
+    if isinstance(trace, JVPTrace):
+        primal, tangent = trace.split(init)
+        return JVPTracer(trace, new_ref_at(primal, level - 1, params), RefTangent(tangent))
+    if isinstance(trace, BatchTrace):
+        value, dim = trace.unbox(init)
+        front = bdim_at_front(value, dim, trace.axis.size)
+        return BatchTracer(trace, new_ref_at(front, level - 1, params), 0)
+    if trace is state.dynamic:
+        return bind_at(new_ref_p, trace, (init,), params)
+    return new_ref_at(init, level - 1, params)  # one to which the value is known
+
+
+@new_ref_p.def_impl
+def new_ref_impl(init: Any, **params: Any) -> Ref:
+    if is_ref(init):
+        new_ref_abstract(init.aval)
+    return Ref(as_array(init))
+
+
+# ------------------------------------------------------------------------------------------------ evaluation
+
+
+def _place(name: str, ref: Any) -> Ref:
+    if type(ref) is not Ref:
+        _checked(name, get_aval(ref))
+    return ref
+
+
+@freeze_p.def_impl
+def freeze_impl(ref: Any) -> Any:
+    place = _place("freeze", ref)
+    value = place.held
+    place.frozen = True
+    return value
+
+
+@get_p.def_impl
+def get_impl(ref: Any, *operands: Any, index: Index) -> Any:
+    place = _place("get", ref)
+    get_abstract(place.aval, *map(get_aval, operands), index=index)
+    return read(place.held, index, operands)
+
+
+@swap_p.def_impl
+def swap_impl(ref: Any, value: Any, *operands: Any, index: Index) -> Any:
+    place = _place("swap", ref)
+    swap_abstract(place.aval, get_aval(value), *map(get_aval, operands), index=index)
+    old = read(place.held, index, operands)
+    place.hold(as_array(write(place.held, index, operands, value)))
+    return old
+
+
+@addupdate_p.def_impl
+def addupdate_impl(ref: Any, value: Any, *operands: Any, index: Index) -> list[Any]:
+    place = _place("addupdate", ref)
+    addupdate_abstract(place.aval, get_aval(value), *map(get_aval, operands), index=index)
+    place.hold(as_array(accumulate(place.held, index, operands, value)))
+    return []
+
+
+# ------------------------------------------------------------------------------------------------ derivatives
+
+
+class RefTangent:
+    """What the tangent of a reference is while a function is differentiated: a holder of the tangent of what it holds.
+
+    ``value`` is that tangent now, a symbolic ``Zero`` or an array.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @property
+    def aval(self) -> AbstractRef:
+        """The type of a reference to tangents."""
+        aval = self.value.aval if type(self.value) is Zero else get_aval(self.value)
+        return AbstractRef(aval)
+
+    def __repr__(self) -> str:
+        return f"RefTangent({self.value!r})"
+
+
+def _held(tangent: Any) -> Any:
+    """The tangent of all that a reference holds; its tangent may be a reference of the user's."""
+    if type(tangent) is RefTangent:
+        return tangent.value
+    _refuse_unknown(tangent)
+    return get_p.bind(tangent, index=None)
+
+
+def _refuse_unknown(tangent: Any) -> None:
+    """NotImplementedError for the tangent that reverse mode gives a reference that is an argument."""
+    if isinstance(tangent, PartialEvalTracer):
+        raise NotImplementedError(
+            f"reverse-mode differentiation by a mutable array reference, of type {get_aval(tangent)}, is not "
+            "supported. Take the array that it holds as the argument, and make a reference of it in the function."
+        )
+
+
+def _hold(tangent: Any, value: Any) -> None:
+    if type(tangent) is RefTangent:
+        tangent.value = value
+    else:
+        swap_p.bind(tangent, instantiate_zeros(value), index=None)
+
+
+def _part(tangent: Any, index: Index, operands: Sequence[Any], aval: ShapedArray) -> Any:
+    held = _held(tangent)
+    return zero_of(aval) if type(held) is Zero else read(held, index, operands)
+
+
+def _undifferentiated(operation: str, ref: Any) -> NoReturn:
+    raise Exception(  # noqa: TRY002  (the class that JAX raises)
+        f"performing {operation} operation with a differentiated value on a non-differentiated array reference of type "
+        f"{get_aval(ref)}. Move the array reference to be an argument of the differentiated function, make it inside, "
+        "or write lax.stop_gradient(value)."
+    )
+
+
+def freeze_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    return freeze_p.bind(*primals), _held(tangents[0])
+
+
+def get_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
+    out = get_p.bind(*primals, index=index)
+    if type(tangents[0]) is Zero:  # it is the integers that have one
+        return out, zero_of(get_aval(out))
+    return out, _part(tangents[0], index, primals[1:], get_aval(out))
+
+
+def swap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
+    ref, _, *operands = primals
+    if type(tangents[0]) is Zero:
+        if type(tangents[1]) is not Zero:
+            _undifferentiated("a set/swap", ref)
+        out = swap_p.bind(*primals, index=index)
+        return out, zero_of(get_aval(out))
+    out = swap_p.bind(*primals, index=index)
+    old = _part(tangents[0], index, operands, get_aval(out))
+    held = _held(tangents[0])
+    if not (type(held) is Zero and type(tangents[1]) is Zero):
+        _hold(tangents[0], write(instantiate_zeros(held), index, operands, instantiate_zeros(tangents[1])))
+    return out, old
+
+
+def addupdate_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
+    ref, _, *operands = primals
+    if type(tangents[1]) is not Zero and type(tangents[0]) is Zero:
+        _undifferentiated("an addupdate", ref)
+    addupdate_p.bind(*primals, index=index)
+    if type(tangents[1]) is not Zero:
+        held = instantiate_zeros(_held(tangents[0]))
+        _hold(tangents[0], accumulate(held, index, operands, tangents[1], add_any_p))
+    return [], []
+
+
+jvp_rules[freeze_p] = freeze_jvp
+jvp_rules[get_p] = get_jvp
+jvp_rules[swap_p] = swap_jvp
+jvp_rules[addupdate_p] = addupdate_jvp
+for _table in (jvp_rules, axis_rules, batching_rules):
+    _table.holes[new_ref_p] = "it is made at every level at once, by new_ref_at"
+
+# ------------------------------------------------------------------------------------------------ batching
+
+
+def _unbatched(operation: str, ref: Any) -> NoReturn:
+    raise Exception(  # noqa: TRY002  (the class that JAX raises)
+        f"performing {operation} operation with vmapped value on an unbatched array reference of type {get_aval(ref)}. "
+        "Move the array reference to be an argument to the vmapped function, or make it inside of it."
+    )
+
+
+def freeze_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    return freeze_p.bind(*args), dims[0]
+
+
+def _batched(axis: AxisData, ref: Any, ref_dim: int | None, index: Index, operands: Any, dims: Any) -> Any:
+    """The index of the physical reference; of all of one whose batch axis is not the first, by slices."""
+    aval = get_aval(ref)
+    ndim = aval.ndim - (ref_dim is not None)
+    if index is None and ref_dim:
+        shape = aval.shape[:ref_dim] + aval.shape[ref_dim + 1 :]
+        index = tuple(Slice(0, size) for size in shape)
+    front = [x if d is None else bdim_at_front(x, d, axis.size) for x, d in zip(operands, dims, strict=True)]
+    return batched_index(ndim, index, front, ref_dim, [None if d is None else 0 for d in dims], axis.size)
+
+
+def get_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
+    ref, *operands = args
+    found = _batched(axis, ref, dims[0], index, operands, dims[1:])
+    out = get_p.bind(ref, *found.operands, index=found.entries)
+    return found.to_front(out), 0
+
+
+def swap_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
+    ref, value, *operands = args
+    if dims[0] is None:
+        _unbatched("a set/swap", ref)
+    found = _batched(axis, ref, dims[0], index, operands, dims[2:])
+    value = found.from_front(bdim_at_front(value, dims[1], axis.size))
+    out = swap_p.bind(ref, value, *found.operands, index=found.entries)
+    return found.to_front(out), 0
+
+
+def addupdate_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, index: Index) -> Any:
+    ref, value, *operands = args
+    if dims[0] is None:
+        _unbatched("an addupdate", ref)
+    found = _batched(axis, ref, dims[0], index, operands, dims[2:])
+    value = found.from_front(bdim_at_front(value, dims[1], axis.size))
+    addupdate_p.bind(ref, value, *found.operands, index=found.entries)
+    return [], []
+
+
+axis_rules[freeze_p] = freeze_batch
+axis_rules[get_p] = get_batch
+axis_rules[swap_p] = swap_batch
+axis_rules[addupdate_p] = addupdate_batch
+
+# ------------------------------------------------------------------------------------------------ on the page
+
+
+def _new_ref_shown(eqn: JaxprEqn, printer: Any) -> Any:
+    return [("kind", eqn.params.get("kind")), ("memory_space", eqn.params.get("memory_space"))]
+
+
+pp_rules[new_ref_p] = _new_ref_shown
+
+
+def _new_ref_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+    """JAX's parameters say which memory it is in; there is one here."""
+    return {}
+
+
+parse_rules[new_ref_p] = _new_ref_read
+
+
+def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
+    """``2:4``, ``:4`` or ``2:`` where it reaches a bound, ``i:i+2`` where it begins at a variable."""
+    if start is not None and type(start) is not Literal:
+        at = printer.atom(start)
+        return pp.concat((at, pp.text(":", "punctuation"), at, pp.text(f"+{entry.size}", "punctuation")))
+    first: Any = entry.start if start is None else start.val
+    end = first + entry.size
+    return pp.text(f"{first or ''}:{'' if end == size else end}", "literal")
+
+
+def _place_doc(ref: Any, operands: Sequence[Any], index: Index, printer: Printer) -> Doc:
+    """``r[i,:2]``: a reference and the part of it that is meant."""
+    if index is None:
+        return pp.concat((printer.atom(ref), pp.text("[...]", "punctuation")))
+    given = iter(operands)
+    entries: list[Doc] = []
+    for entry, size in zip(index, ref.aval.shape, strict=True):
+        if entry is None:
+            x = next(given)
+            entries.append(pp.text(str(x.val), "literal") if type(x) is Literal else printer.atom(x))
+        else:
+            entries.append(_slice_doc(entry, next(given) if entry.start is None else None, size, printer))
+    inside = pp.join(pp.text(",", "punctuation"), entries)
+    return pp.concat((printer.atom(ref), pp.text("[", "punctuation"), inside, pp.text("]", "punctuation")))
+
+
+def _arrow(eqn: JaxprEqn, printer: Printer, sign: str) -> Doc:
+    notes = [pp.note(text(eqn.source)) for text in printer.notes]
+    return pp.concat((pp.text(f" {sign} ", "primitive"), *notes))
+
+
+def _get_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
+    """``a:f32[] <- r[i]``"""
+    ref, *operands = eqn.invars
+    out = printer.binder(eqn.outvars[0])
+    return pp.concat((out, _arrow(eqn, printer, "<-"), _place_doc(ref, operands, eqn.params["index"], printer)))
+
+
+def _swap_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
+    """``r[i] <- x``; ``a:f32[], r[i] <- r[i], x`` where the old content is wanted."""
+    ref, value, *operands = eqn.invars
+    (out,) = eqn.outvars
+    arrow = _arrow(eqn, printer, "<-")
+    if printer.names.get(out) == "_" or type(out) is DropVar:
+        place = _place_doc(ref, operands, eqn.params["index"], printer)
+        return pp.concat((place, arrow, printer.atom(value)))
+    place = _place_doc(ref, operands, eqn.params["index"], printer)
+    comma = pp.text(", ", "punctuation")
+    return pp.concat((printer.binder(out), comma, place, arrow, place, comma, printer.atom(value)))
+
+
+def _addupdate_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
+    """``r[i] += x``"""
+    ref, value, *operands = eqn.invars
+    place = _place_doc(ref, operands, eqn.params["index"], printer)
+    return pp.concat((place, _arrow(eqn, printer, "+="), printer.atom(value)))
+
+
+eqn_rules[get_p] = _get_shown
+eqn_rules[swap_p] = _swap_shown
+eqn_rules[addupdate_p] = _addupdate_shown

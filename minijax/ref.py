@@ -1,0 +1,5 @@
+"""``minijax.ref``: mutable array references."""
+
+from minijax.api.refs import AbstractRef, Ref, addupdate, freeze, get, new_ref, set, swap  # noqa: A004  (JAX's name)
+
+__all__ = ["AbstractRef", "Ref", "addupdate", "freeze", "get", "new_ref", "set", "swap"]
