@@ -15,9 +15,10 @@ from minijax.core import observe
 from minijax.core.trace import stack_depth
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
-from minijax.tools.explain import nan
+from minijax.tools.explain import nan, walk
 from minijax.tools.explain.nan import Found, Search, find_nonfinite
 from minijax.tools.explain.nan_view import search_document
+from minijax.tools.explain.walk import EvaluationWatch
 from minijax.tools.session.session import Session
 
 
@@ -289,7 +290,7 @@ def test_other_types() -> None:
 
 
 def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nan, "MOST_EQUATIONS", 50)
+    monkeypatch.setattr(walk, "MOST_EQUATIONS", 50)
 
     def g(x: Any) -> Any:
         x = lax.fori_loop(0, 100, lambda i, c: c * 0.5, x)
@@ -354,7 +355,7 @@ def test_narrow_pages() -> None:
 
 def test_what_other_threads_do_is_no_part_of_the_search() -> None:
     levels, walk = nan._Levels(), nan._JaxprWalk(nan._Levels())
-    with observe.watching(levels), observe.watching(nan._EvaluationWatch(walk)):
+    with observe.watching(levels), observe.watching(EvaluationWatch(walk)):
         other = threading.Thread(target=lambda: (make_jaxpr(grad(root))(1.0), jnp.log(jnp.zeros(2) - 1.0)))
         other.start()
         other.join()

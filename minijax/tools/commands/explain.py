@@ -1,4 +1,4 @@
-"""Commands that explain: %why %leaks %nan."""
+"""Commands that explain: %why %leaks %nan %keys."""
 
 from __future__ import annotations
 
@@ -130,12 +130,31 @@ def run_nan(session: Session, args: Arguments) -> Result:
         if not nan.differentiable_args(target.args):
             raise UsageError(f"%nan --grad: {target.title} has no floating-point argument to differentiate by")
     else:
-        target = _searched(session, args["expr"])
-    if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
-        raise UsageError("%nan needs values to run with, and an argument is a tracer: use it outside of %push")
-    names = {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
-    found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], names)
+        target = _searched(session, "nan", args["expr"])
+    _refuse_tracers("nan", target)
+    found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], _names(session))
     return Result(nan_view.search_document(found, target.title, args["grad"]))
+
+
+def _refuse_tracers(command: str, target: targets.Target) -> None:
+    if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
+        raise UsageError(f"%{command} needs values to run with, and an argument is a tracer: use it outside of %push")
+
+
+def _names(session: Session) -> dict[int, str]:
+    """The user's names of values, by id."""
+    return {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
+
+
+def run_keys(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    # what only this command needs would cost every start of a prompt
+    from minijax.tools.explain import keys, keys_view
+
+    target = _searched(session, "keys", args["expr"])
+    _refuse_tracers("keys", target)
+    found = keys.find_reused(target.fun, target.args, target.kwargs, _names(session))
+    return Result(keys_view.keys_document(found, target.title))
 
 
 def run_leaks(session: Session, args: Arguments) -> Result:
@@ -190,34 +209,34 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
         yield Row("held by", (line(("muted", "nothing that has a name: a cache, a thread or a running generator")),))
 
 
-def _searched(session: Session, text: str) -> targets.Target:
+def _searched(session: Session, command: str, text: str) -> targets.Target:
     """What is run to search an expression: all of it, or the call that it is where JAX would trace all of it at once:
     that has no place for models that are no arguments, such as those of Flax NNX, whose arrays it would replace.
     """
     __tracebackhide__ = True
-    whole = _whole(session, text)
-    is_call = isinstance(parse_expression("nan", specs.expression_text(text), "an expression such as f(x)"), ast.Call)
+    whole = _whole(session, command, text)
+    is_call = isinstance(parse_expression(command, specs.expression_text(text), "an expression such as f(x)"), ast.Call)
     if not (is_call and session.watched and real_jax.is_kept_whole(whole.fun)):
         return whole
     session.watched.pop()
-    return targets.from_expression(session, "nan", text).concrete("nan")
+    return targets.from_expression(session, command, text).concrete(command)
 
 
-def _whole(session: Session, text: str) -> targets.Target:
+def _whole(session: Session, command: str, text: str) -> targets.Target:
     """All of an expression as a function of nothing, so that its arguments are looked into as well."""
-    node = parse_expression("nan", specs.expression_text(text), "an expression such as f(x)")
+    node = parse_expression(command, specs.expression_text(text), "an expression such as f(x)")
     targets.refuse_function(session, node)
     bools = specs.subscribed_bools(node)
     for each in ast.walk(node):
         if not isinstance(each, ast.Name) or session.has(each.id):
             continue
         if each.id in specs.SPECS or each in bools:
-            raise UsageError(f"%nan needs values to run with: {text.strip()} has an argument that is only a type")
+            raise UsageError(f"%{command} needs values to run with: {text.strip()} has an argument that is only a type")
     parameters = ast.arguments([], [], None, [], [], None, [])
     fun = session.evaluate(ast.copy_location(ast.Lambda(parameters, node), node), {})
     fun.__name__ = "expression"
     title = text.strip()
-    fun, _, _ = session.watchable("nan", title, fun)
+    fun, _, _ = session.watchable(command, title, fun)
     return targets.Target(fun, (), {}, (), title, loose=True)
 
 
@@ -257,6 +276,17 @@ COMMANDS = (
         "It looks inside of jit, loops (which iteration), branches, custom rules and vmap (which index).",
         "%nan jnp.log(jnp.arange(3.0) - 1.0)",
         run_nan,
+        group="watch",
+    ),
+    Command(
+        "keys",
+        (Param("expr", "text", "a call such as f(key, x), or an expression in your variables", required=True),),
+        "The random keys that a call uses more than once, where, and which key was made of which.\n"
+        "It looks inside of jit, grad, vmap, loops (which iteration) and branches. A key is told by its words, also "
+        "one of PRNGKey; split uses the key that it is given, fold_in and clone do not, and vmap runs both branches "
+        "of a cond.",
+        "%keys minijax.random.normal(minijax.random.key(0), (3,))",
+        run_keys,
         group="watch",
     ),
 )

@@ -7,7 +7,6 @@ which rule each equation belongs, and which axes of it ``vmap`` has put there.
 
 from __future__ import annotations
 
-import linecache
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -21,20 +20,16 @@ from minijax import errors
 from minijax.api import vjp
 from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, as_array, get_aval
+from minijax.core.array import as_array, get_aval
 from minijax.core.keys import is_key
 from minijax.core.named import Frozen
-from minijax.core.trace import Tracer, state
+from minijax.core.trace import Tracer
 from minijax.interpreters import transpose
-from minijax.interpreters.partial_eval import custom_rule_calls
 from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
-from minijax.ir.evaluate import bind_eqn
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from minijax.ir.jaxpr import JaxprEqn, Literal, Var
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
-
-# After so many equations loops and calls are run as a whole, so that one may be named in place of its part.
-MOST_EQUATIONS = 200_000
+from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, of_own_thread
 
 
 class Operand(Frozen):
@@ -97,16 +92,6 @@ class Search(Frozen):
 # --- staging ------------------------------------------------------------------------------------------------
 
 
-def _of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
-    """``hook``, not called for what other threads do: a data loader's operations are no part of the search."""
-
-    def called(self: Any, *args: Any) -> None:
-        if get_ident() == self.thread:
-            hook(self, *args)
-
-    return called
-
-
 class _Levels(observe.Observer):
     """Notes, while a program is staged, what each equation belongs to and what axes of each variable vmap made."""
 
@@ -121,17 +106,17 @@ class _Levels(observe.Observer):
         # the equations and variables with such ids: they live as long, so that no other gets one of them
         self.kept: list[Any] = []
 
-    @_of_own_thread
+    @of_own_thread
     def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
         self.open.append((primitive.name, trace))
 
-    @_of_own_thread
+    @of_own_thread
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
         self.open.pop()
         for x in out if primitive.multiple_results else (out,):
             self.note_axes(x)
 
-    @_of_own_thread
+    @of_own_thread
     def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
         self.open.pop()
 
@@ -149,7 +134,7 @@ class _Levels(observe.Observer):
             else:
                 x = x._inside()
 
-    @_of_own_thread
+    @of_own_thread
     def equation(self, main: Any, eqn: Any) -> None:
         self.kept.append(eqn)
         above = [(name, trace.main.label) for name, trace in self.open if trace.level > main.level]
@@ -241,54 +226,19 @@ def find_nonfinite(
 
 def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
     """Run a function that cannot be staged, and look at what its operations are evaluated to."""
-    with observe.watching(_EvaluationWatch(walk)), np.errstate(all="ignore"):
+    with observe.watching(EvaluationWatch(walk)), np.errstate(all="ignore"):
         return flat(*values)
-
-
-class _EvaluationWatch(observe.Observer):
-    """Looks at each evaluated operation, where a function runs as it is."""
-
-    def __init__(self, walk: _JaxprWalk) -> None:
-        self.walk = walk
-        self.thread = get_ident()
-        # what is under way: (primitive's name, interpreter, operands, parameters)
-        self.open: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = []
-
-    @_of_own_thread
-    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
-        self.open.append((primitive.name, trace, args, params))
-
-    @_of_own_thread
-    def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
-        self.open.pop()
-
-    @_of_own_thread
-    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
-        _, _, args, params = self.open.pop()
-        if trace.level or self.walk.nan is not None:
-            return
-        jvps = [name for name, each, _, _ in self.open if each.main.label == "jvp"]
-        level = f"jvp rule of {jvps[-1]}" if jvps and jvps[-1] != primitive.name else "forward"
-        outs = out if primitive.multiple_results else [out]
-        ins = [Var(get_aval(x)) if np.ndim(x) else Literal(x, get_aval(x)) for x in args]
-        eqn = JaxprEqn(primitive, ins, params, [Var(get_aval(x)) for x in outs], state.source or errors.source_info())
-        env: dict[Any, Any] = dict(zip(ins, args, strict=True))
-        runner = self.walk.runner(eqn)
-        if runner is not None and not self.walk.hurried:
-            runner(list(args), (), level)
-        env.update(zip(eqn.outvars, outs, strict=True))
-        self.walk.look(eqn, env, (), level)
 
 
 # --- running ------------------------------------------------------------------------------------------------
 
 
-class _JaxprWalk:
-    """Evaluates jaxprs and keeps the first equations that make something not finite."""
+class _JaxprWalk(JaxprWalk):
+    """Keeps the first equations that make something not finite."""
 
     def __init__(self, levels: _Levels) -> None:
+        super().__init__()
         self.levels = levels
-        self.count = 0
         self.nan: Found | None = None
         self.inf: Found | None = None
         # the first that passed one on which nothing before had made
@@ -296,99 +246,11 @@ class _JaxprWalk:
         self.read_inf: Found | None = None
 
     @property
-    def hurried(self) -> bool:
-        return self.count > MOST_EQUATIONS
+    def done(self) -> bool:
+        return self.nan is not None
 
-    def closed(
-        self, closed: ClosedJaxpr | Jaxpr, args: Sequence[Any], inside: tuple[str, ...], level: str
-    ) -> list[Any]:
-        """The outputs of a jaxpr on ``args``; values are released after their last use."""
-        jaxpr, consts = (closed, ()) if isinstance(closed, Jaxpr) else (closed.jaxpr, closed.consts)
-        env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
-        last_use = {v: eqn for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
-        results = {v for v in jaxpr.outvars if type(v) is not Literal}
-        for eqn in jaxpr.eqns:
-            self.equation(eqn, env, inside, level)
-            if self.nan is not None:
-                break
-            for v in (*eqn.invars, *eqn.outvars):
-                if type(v) is not Literal and v not in results and last_use.get(v, eqn) is eqn:
-                    env.pop(v, None)
-        # once a NaN was found nobody needs the rest, and what is missing counts as bad
-        return [v.val if type(v) is Literal else env.get(v, np.float32(np.nan)) for v in jaxpr.outvars]
-
-    def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
-        self.count += 1
-        level = self.levels.rule_of.get(id(eqn)) or level
-        runner = None if self.hurried else self.runner(eqn)
-        if runner is None:
-            bind_eqn(eqn, env)
-            self.look(eqn, env, inside, level)
-            return
-        args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
-        env.update(zip(eqn.outvars, runner(args, inside, level), strict=True))
-
-    def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
-        """What runs the program inside of ``eqn`` step by step, if there is one."""
-        name, params = eqn.primitive.name, eqn.params
-        if name == "scan":
-            return lambda args, inside, level: self.scan(params, args, inside, level)
-        if name == "while":
-            return lambda args, inside, level: self.loop(params, args, inside, level)
-        if name == "cond":
-            return lambda args, inside, level: self.branch(params, args, inside, level)
-        key = custom_rule_calls.get(eqn.primitive, "jaxpr" if name in ("jit", "remat2") else "")
-        if not key:
-            return None
-        title = f"jit {params['name']}" if name == "jit" else {"remat2": "checkpoint"}.get(name, name)
-        return lambda args, inside, level: self.closed(params[key], args, (*inside, title), level)
-
-    def scan(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        n, m, length = params["num_consts"], params["num_carry"], params["length"]
-        consts, carry, xs = args[:n], args[n : n + m], [np.asarray(as_array(x)) for x in args[n + m :]]
-        jaxpr = params["jaxpr"]
-        ys: list[list[Any]] = []
-        order = reversed(range(length)) if params["reverse"] else range(length)
-        for i in order:
-            step = (*inside, f"scan, iteration {i} of {length}")
-            outs = self.closed(jaxpr, [*consts, *carry, *[as_array(x[i]) for x in xs]], step, level)
-            if self.nan is not None:
-                return [None] * len(jaxpr.out_avals)
-            carry = outs[:m]
-            ys.append([np.asarray(as_array(y)) for y in outs[m:]])
-        if params["reverse"]:
-            ys.reverse()
-        avals = jaxpr.out_avals[m:]
-        stacked = [
-            np.stack([y[k] for y in ys]) if ys else np.zeros((0, *aval.shape), aval.dtype)
-            for k, aval in enumerate(avals)
-        ]
-        return [*carry, *map(as_array, stacked)]
-
-    def loop(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        n, m = params["cond_nconsts"], params["body_nconsts"]
-        cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
-        turn = 0
-        while True:
-            here = (*inside, f"while, turn {turn}")
-            (going,) = self.closed(params["cond_jaxpr"], [*cond_consts, *carry], here, level)
-            if self.nan is not None:
-                return [None] * len(carry)
-            goes = np.asarray(as_array(going))
-            if not goes.any():
-                return carry
-            new = self.closed(params["body_jaxpr"], [*body_consts, *carry], here, level)
-            if self.nan is not None:
-                return new
-            carry = new if goes.ndim == 0 else [_kept(goes, a, b) for a, b in zip(new, carry, strict=True)]
-            turn += 1
-
-    def branch(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        branches = params["branches"]
-        index = min(max(int(np.asarray(as_array(args[0]))), 0), len(branches) - 1)
-        here = f"cond, branch {index}" + ({0: " (false)", 1: " (true)"}[index] if len(branches) == 2 else "")
-        return self.closed(branches[index], args[1:], (*inside, here), level)
+    def level_of(self, eqn: JaxprEqn) -> str:
+        return self.levels.rule_of.get(id(eqn), "")
 
     def look(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
         """Keep ``eqn`` if it is the first that made a NaN, or an infinity, of values without one, or the first that
@@ -434,13 +296,6 @@ class _JaxprWalk:
         return Found(
             what, eqn.primitive.name, eqn.params, tuple(operands), tuple(called), level, eqn.source, inside, batch
         )
-
-
-def _kept(goes: np.ndarray, new: Any, old: Any) -> Any:
-    """``new`` where a batched loop goes on, ``old`` where it has ended."""
-    new, old = as_array(new), as_array(old)
-    mask = goes.reshape(goes.shape + (1,) * (old.ndim - goes.ndim))
-    return Array(np.where(mask, new._value(), old._value()), new.aval)
 
 
 def _floats(x: Any) -> np.ndarray | None:
@@ -510,11 +365,3 @@ def _batch_text(axes: Sequence[tuple[str, int]], index: tuple[int, ...]) -> tupl
         if axis < len(left):
             out.append(f"{level} index {left.pop(axis)}")
     return tuple(out)
-
-
-def place_text(source: Any) -> tuple[str, str]:
-    """The user's place of an equation, and the text of that line."""
-    if source is None:
-        return "an unknown place", ""
-    line, _ = errors.position(source)
-    return errors.summarize(source), linecache.getline(source[0].co_filename, line).strip()

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, line
 from minijax.tools.documents.words import plural, shortened
-from minijax.tools.explain.nan import MOST_EQUATIONS, Found, Operand, Search, place_text
+from minijax.tools.explain.nan import Found, Operand, Search
+from minijax.tools.explain.walk import MOST_EQUATIONS, place_text
 from minijax.tools.recording import preview
 
 _LONGEST = 100

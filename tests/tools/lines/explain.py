@@ -12,6 +12,10 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%nan jnp.log(v - 1.0)", ("first NaN made by log (forward)", "min -1", "at [0]: -1", "advice")),
     ("%nan jnp.sqrt(x - 3.0) --grad", ("first infinity made by div (jvp rule of sqrt)", "equation", "inf")),
     ("%nan grad(jnp.sqrt)(0.0)", ("jvp rule of sqrt",)),
+    ("%keys minijax.random.normal(minijax.random.key(7))", ("none: ", "1 random key, once", "key(7)  used by normal")),
+    ("%keys f(x)", ("uses no random key",)),
+    ("k = minijax.random.key(2)", ()),
+    ("%keys minijax.random.normal(k) + minijax.random.gamma(k, x)", ("used twice: k", "gamma at", "advice", "split")),
 )
 
 BAD: tuple[tuple[str, str], ...] = (
@@ -28,4 +32,8 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%nan f(3) --grad", "no floating-point argument"),
     ("%nan f(3.0) --gard", "Did you mean --grad?"),
     ("%nan f(3.0", "is none"),
+    ("%keys", "needs EXPR"),
+    ("%keys f", "f is a function: give it arguments"),
+    ("%keys minijax.random.normal(key<fry>[])", "needs values to run with"),
+    ("%keys f(3.0", "is none"),
 )

@@ -1,0 +1,231 @@
+"""Which random keys a program uses more than once: it is run equation by equation, and each key is told by its words.
+
+A key is used by what makes bits or other keys of it (``split``, but not ``fold_in``), once for a call of a function of
+``minijax.random``, whatever that does inside. It does not matter how a key comes twice to where it is used: by a name,
+an index, the same seed, or a loop. ``random.clone`` allows one use more.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.api.compile import JitFunction
+from minijax.api.flat import FlatFun, avals_of, check_args, describe
+from minijax.core import observe
+from minijax.core.array import as_array, get_aval
+from minijax.core.keys import THREEFRY, WORD, is_key
+from minijax.core.named import Frozen
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import JaxprEqn, Literal
+from minijax.pytree import tree_flatten
+from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk
+
+# The primitives that use the keys they are given, and what they are called.
+USING = {
+    "random_bits": "bits",
+    "random_split": "split",
+    "random_gamma": "gamma",
+    "threefry2x32": "threefry2x32",
+}
+# Keys that are told apart; of a program with more, the rest are counted.
+MOST_KEYS = 100_000
+
+
+class Use(Frozen):
+    """One use of a key.
+
+    Attributes:
+      what: the function of ``minijax.random`` that used it: 'normal', 'split'.
+      source: where in the user's program, see ``errors.source_info``.
+      inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
+    """
+
+    what: str
+    source: Any
+    inside: tuple[str, ...]
+
+
+class Origin(Frozen):
+    """How a key came about: ``parent`` are the words of the key it was made of, None where it has none.
+
+    ``how`` is 'split [1]', 'fold_in 3', 'key(0)', or the name of the argument that it was.
+    """
+
+    parent: bytes | None
+    how: str
+    source: Any
+
+
+class KeySearch(Frozen):
+    """What a search found.
+
+    Attributes:
+      uses: of each key that was used, by its words, in order of the first use.
+      origins: how each key came about, by its words.
+      allowed: how many uses more a key has by ``random.clone``.
+      hurried: whether later equations were run as a whole.
+    """
+
+    uses: Mapping[bytes, list[Use]]
+    origins: Mapping[bytes, Origin]
+    allowed: Mapping[bytes, int]
+    hurried: bool
+
+    @property
+    def reused(self) -> list[bytes]:
+        """The keys that were used more often than they may be."""
+        return [words for words, uses in self.uses.items() if len(uses) > 1 + self.allowed.get(words, 0)]
+
+
+@cache
+def _library_calls() -> dict[str, str]:
+    """The functions of ``minijax.random`` that take a key under ``jit``, by the names of their calls in programs."""
+    found = {"_shuffle": "permutation"}
+    for name in ("basic", "discrete", "gamma", "selection", "transformed", "vectors"):
+        for value in vars(importlib.import_module(f"minijax.random.{name}")).values():
+            if isinstance(value, JitFunction) and "key" in inspect.signature(value.fun).parameters:
+                found.setdefault(value.fun.__name__, value.fun.__name__.strip("_").removesuffix("_real"))
+    return found
+
+
+def _words(x: Any) -> list[bytes]:
+    """The words of each key of an array of keys."""
+    value = as_array(x)._value()
+    return [each.tobytes() for each in np.asarray(value).reshape(-1)]
+
+
+def _maybe_keys(x: Any) -> tuple[tuple[int, ...], list[bytes]] | None:
+    """The shape and the words of keys, given as keys or as what may be their words."""
+    aval = get_aval(x)
+    if is_key(aval.dtype):
+        return aval.shape, _words(x)
+    if aval.dtype != WORD or aval.shape[-1:] != THREEFRY.key_shape:
+        return None
+    value = np.ascontiguousarray(as_array(x)._value())
+    return aval.shape[:-1], [each.tobytes() for each in value.reshape(-1, *THREEFRY.key_shape)]
+
+
+class _KeyWalk(JaxprWalk):
+    """Runs a program and notes what happens to its keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uses: dict[bytes, list[Use]] = {}
+        self.origins: dict[bytes, Origin] = {}
+        self.allowed: dict[bytes, int] = {}
+        # the keys of those elements of a batched loop that have ended: it goes on with them, nobody reads the results
+        self.ended: set[bytes] = set()
+
+    def given(self, name: str, x: Any) -> None:
+        """Note the keys that an argument or a constant of the program is, or may be the words of."""
+        shape, words = _maybe_keys(x) or ((0,), [])
+        for index, each in zip(np.ndindex(shape), words[:MOST_KEYS], strict=False):
+            self.origins.setdefault(each, Origin(None, f"{name}{list(index) or ''}", None))
+
+    def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
+        if eqn.primitive.name == "jit" and eqn.params["name"] in _library_calls():
+            return None
+        # what a checkpoint computes again was computed before
+        if eqn.primitive.name == "remat2" and eqn.params.get("differentiated"):
+            return None
+        return super().runner(eqn)
+
+    def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:
+        self.ended = set()
+        if not goes.ndim or goes.all():
+            return
+        for x in carry:
+            shape, words = _maybe_keys(x) or ((), [])
+            if words and shape[: goes.ndim] == goes.shape:
+                over = np.broadcast_to(~goes.reshape(goes.shape + (1,) * (len(shape) - goes.ndim)), shape)
+                self.ended.update(each for each, still in zip(words, over.ravel().tolist(), strict=True) if still)
+
+    def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:
+        name = eqn.primitive.name
+        calls = _library_calls()
+        args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        if name == "jit" and eqn.params["name"] in calls:
+            for x in args:
+                self.used(x, Use(calls[eqn.params["name"]], eqn.source, inside))
+        elif name in USING:
+            self.used(args[0], Use(USING[name], eqn.source, inside))
+        if name in ("random_seed", "random_split", "random_fold_in"):
+            self.derived(name, args, env[eqn.outvars[0]], eqn.source)
+        elif name == "random_clone":
+            for words in (_maybe_keys(args[0]) or ((), []))[1]:
+                self.allowed[words] = self.allowed.get(words, 0) + 1
+
+    def used(self, keys: Any, use: Use) -> None:
+        """Note a use of ``keys``, if they are keys."""
+        if not is_key(get_aval(keys).dtype):
+            return
+        for words in _words(keys):
+            if not self.has_ended(words) and (words in self.uses or len(self.uses) < MOST_KEYS):
+                self.uses.setdefault(words, []).append(use)
+
+    def has_ended(self, words: bytes | None) -> bool:
+        """Whether the key belongs to an element of a loop that is over, or was made of one that does."""
+        while self.ended and words is not None:
+            if words in self.ended:
+                return True
+            origin = self.origins.get(words)
+            words = None if origin is None else origin.parent
+        return False
+
+    def derived(self, name: str, args: Sequence[Any], made: Any, source: Any) -> None:
+        """Note of what the keys ``made`` were made."""
+        if len(self.origins) >= MOST_KEYS:
+            return
+        shape = get_aval(made).shape
+        parents: list[bytes | None]
+        if name == "random_seed":
+            seeds = np.asarray(as_array(args[0])).ravel().tolist()
+            parents, hows = [None] * len(seeds), [f"key({seed})" for seed in seeds]
+        elif name == "random_split":
+            own = get_aval(args[0]).shape
+            each = [f"split {list(index)}" for index in np.ndindex(shape[len(own) :])]
+            parents = [words for words in _words(args[0]) for _ in each]
+            hows = each * max(1, int(np.prod(own)))
+        else:
+            keys = np.broadcast_to(as_array(args[0])._value(), shape)
+            parents = [key.tobytes() for key in keys.reshape(-1)]
+            hows = [f"fold_in {i}" for i in np.broadcast_to(np.asarray(as_array(args[1])), shape).ravel().tolist()]
+        for words, parent, how in zip(_words(made), parents, hows, strict=False):
+            known = self.origins.setdefault(words, Origin(parent, how, source))
+            # as fold_in 1 makes what split makes at [1]
+            if known.parent == parent and how not in known.how.split(" = "):
+                self.origins[words] = Origin(parent, f"{known.how} = {how}", known.source)
+
+
+def find_reused(
+    fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], names: Mapping[int, str] | None = None
+) -> KeySearch:
+    """Run ``fun(*args, **kwargs)``, noting each use of a random key.
+
+    The arguments are pytrees of arrays and numbers; ``names`` are those of values that it closes over, by id. A
+    function whose Python depends on values is run as it is. Exceptions of the function pass.
+    """
+    leaves, in_tree = tree_flatten((tuple(args), kwargs))
+    leaves = check_args(leaves, "keys", fun, in_tree)
+    flat = FlatFun(fun, in_tree, "keys", subject=describe(fun))
+    walk = _KeyWalk()
+    values = [as_array(x) for x in leaves]
+    for name, x in zip(FlatFun(fun, in_tree, "keys").input_names(), values, strict=True):
+        walk.given(name, x)
+    try:
+        closed = stage(flat, avals_of(leaves), describe(fun), label="keys")
+    except errors.JAXTypeError:  # what Python does in it depends on values
+        with observe.watching(EvaluationWatch(walk)):
+            flat(*values)
+    else:
+        for x in closed.consts:
+            walk.given((names or {}).get(id(x), "a constant"), x)
+        walk.closed(closed, values, (), "forward")
+    return KeySearch(walk.uses, walk.origins, walk.allowed, walk.hurried)

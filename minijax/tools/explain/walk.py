@@ -1,0 +1,217 @@
+"""A program run equation by equation, on values, for whoever looks at them: ``%nan`` and ``%keys``.
+
+What runs is a staged program: also what is in ``jit``, the steps of ``scan``, the turns of ``while``, the branch that
+is taken. A function whose Python depends on values is run as it is, and what is evaluated is looked at.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from minijax import errors
+from minijax.core import observe
+from minijax.core.array import Array, as_array, get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.keys import storage
+from minijax.core.trace import state
+from minijax.interpreters.partial_eval import custom_rule_calls
+from minijax.ir.evaluate import bind_eqn
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+# After so many equations loops and calls are run as a whole, so that one may be named in place of its part.
+MOST_EQUATIONS = 200_000
+
+
+def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
+    """``hook``, not called for what other threads do: a data loader's operations are no part of the search."""
+
+    def called(self: Any, *args: Any) -> None:
+        if get_ident() == self.thread:
+            hook(self, *args)
+
+    return called
+
+
+class JaxprWalk:
+    """Evaluates jaxprs, and calls ``look`` after each equation that holds no program."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @property
+    def hurried(self) -> bool:
+        """Whether loops and calls are run as a whole from now on."""
+        return self.count > MOST_EQUATIONS
+
+    @property
+    def done(self) -> bool:
+        """Whether nobody needs the rest."""
+        return False
+
+    def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:
+        """Called after ``eqn``: ``env`` has its operands and results, ``inside`` the loops, branches and calls around
+        it, outermost first.
+        """
+        raise NotImplementedError
+
+    def level_of(self, eqn: JaxprEqn) -> str:
+        """The level of ``eqn``, if it has another than the equations around it."""
+        return ""
+
+    def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:
+        """Called before each turn of a loop, a batched one where ``goes`` has dimensions: which of its elements go on;
+        and after the last.
+        """
+
+    def closed(
+        self, closed: ClosedJaxpr | Jaxpr, args: Sequence[Any], inside: tuple[str, ...], level: str
+    ) -> list[Any]:
+        """The outputs of a jaxpr on ``args``; values are released after their last use."""
+        jaxpr, consts = (closed, ()) if isinstance(closed, Jaxpr) else (closed.jaxpr, closed.consts)
+        env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+        last_use = {v: eqn for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+        results = {v for v in jaxpr.outvars if type(v) is not Literal}
+        for eqn in jaxpr.eqns:
+            self.equation(eqn, env, inside, level)
+            if self.done:
+                break
+            for v in (*eqn.invars, *eqn.outvars):
+                if type(v) is not Literal and v not in results and last_use.get(v, eqn) is eqn:
+                    env.pop(v, None)
+        # once it is done nobody needs the rest, and what is missing counts as bad
+        return [v.val if type(v) is Literal else env.get(v, np.float32(np.nan)) for v in jaxpr.outvars]
+
+    def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
+        self.count += 1
+        level = self.level_of(eqn) or level
+        runner = None if self.hurried else self.runner(eqn)
+        if runner is None:
+            bind_eqn(eqn, env)
+            self.look(eqn, env, inside, level)
+            return
+        args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        env.update(zip(eqn.outvars, runner(args, inside, level), strict=True))
+
+    def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
+        """What runs the program inside of ``eqn`` step by step, if there is one."""
+        name, params = eqn.primitive.name, eqn.params
+        if name == "scan":
+            return lambda args, inside, level: self.scan(params, args, inside, level)
+        if name == "while":
+            return lambda args, inside, level: self.loop(params, args, inside, level)
+        if name == "cond":
+            return lambda args, inside, level: self.branch(params, args, inside, level)
+        key = custom_rule_calls.get(eqn.primitive, "jaxpr" if name in ("jit", "remat2") else "")
+        if not key:
+            return None
+        title = f"jit {params['name']}" if name == "jit" else {"remat2": "checkpoint"}.get(name, name)
+        return lambda args, inside, level: self.closed(params[key], args, (*inside, title), level)
+
+    def scan(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
+        n, m, length = params["num_consts"], params["num_carry"], params["length"]
+        consts, carry, xs = args[:n], args[n : n + m], [as_array(x) for x in args[n + m :]]
+        jaxpr = params["jaxpr"]
+        ys: list[list[Any]] = []
+        order = reversed(range(length)) if params["reverse"] else range(length)
+        for i in order:
+            step = (*inside, f"scan, iteration {i} of {length}")
+            outs = self.closed(jaxpr, [*consts, *carry, *[_row(x, i) for x in xs]], step, level)
+            if self.done:
+                return [None] * len(jaxpr.out_avals)
+            carry = outs[:m]
+            ys.append([as_array(y)._value() for y in outs[m:]])
+        if params["reverse"]:
+            ys.reverse()
+        avals = jaxpr.out_avals[m:]
+        return [*carry, *[_stacked([y[k] for y in ys], aval) for k, aval in enumerate(avals)]]
+
+    def loop(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
+        n, m = params["cond_nconsts"], params["body_nconsts"]
+        cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
+        turn = 0
+        while True:
+            here = (*inside, f"while, turn {turn}")
+            (going,) = self.closed(params["cond_jaxpr"], [*cond_consts, *carry], here, level)
+            if self.done:
+                return [None] * len(carry)
+            goes = np.asarray(as_array(going))
+            self.turn(goes, carry)
+            if not goes.any():
+                return carry
+            new = self.closed(params["body_jaxpr"], [*body_consts, *carry], here, level)
+            if self.done:
+                return new
+            carry = new if goes.ndim == 0 else [_kept(goes, a, b) for a, b in zip(new, carry, strict=True)]
+            turn += 1
+
+    def branch(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
+        branches = params["branches"]
+        index = min(max(int(np.asarray(as_array(args[0]))), 0), len(branches) - 1)
+        here = f"cond, branch {index}" + ({0: " (false)", 1: " (true)"}[index] if len(branches) == 2 else "")
+        return self.closed(branches[index], args[1:], (*inside, here), level)
+
+
+def _row(x: Array, i: int) -> Array:
+    return Array(x._value()[i], x.aval.update(shape=x.aval.shape[1:]))
+
+
+def _stacked(rows: Sequence[Any], aval: ShapedArray) -> Array:
+    """``rows`` along a new first dimension; ``aval`` is the type of one."""
+    value = np.stack(rows) if rows else np.zeros((0, *aval.shape), storage(aval.dtype))
+    return Array(value, aval.update(shape=value.shape))
+
+
+def _kept(goes: np.ndarray, new: Any, old: Any) -> Any:
+    """``new`` where a batched loop goes on, ``old`` where it has ended."""
+    new, old = as_array(new), as_array(old)
+    mask = goes.reshape(goes.shape + (1,) * (old.ndim - goes.ndim))
+    return Array(np.where(mask, new._value(), old._value()), new.aval)
+
+
+class EvaluationWatch(observe.Observer):
+    """Looks at each evaluated operation, where a function runs as it is."""
+
+    def __init__(self, walk: JaxprWalk) -> None:
+        self.walk = walk
+        self.thread = get_ident()
+        # what is under way: (primitive's name, interpreter, operands, parameters)
+        self.open: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = []
+
+    @of_own_thread
+    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        self.open.append((primitive.name, trace, args, params))
+
+    @of_own_thread
+    def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
+        self.open.pop()
+
+    @of_own_thread
+    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        _, _, args, params = self.open.pop()
+        if trace.level or self.walk.done:
+            return
+        jvps = [name for name, each, _, _ in self.open if each.main.label == "jvp"]
+        level = f"jvp rule of {jvps[-1]}" if jvps and jvps[-1] != primitive.name else "forward"
+        outs = out if primitive.multiple_results else [out]
+        ins = [Var(get_aval(x)) if np.ndim(x) else Literal(x, get_aval(x)) for x in args]
+        eqn = JaxprEqn(primitive, ins, params, [Var(get_aval(x)) for x in outs], state.source or errors.source_info())
+        env: dict[Any, Any] = dict(zip(ins, args, strict=True))
+        runner = self.walk.runner(eqn)
+        if runner is not None and not self.walk.hurried:
+            runner(list(args), (), level)
+        env.update(zip(eqn.outvars, outs, strict=True))
+        self.walk.look(eqn, env, (), level)
+
+
+def place_text(source: Any) -> tuple[str, str]:
+    """The user's place of an equation, and the text of that line."""
+    if source is None:
+        return "an unknown place", ""
+    line, _ = errors.position(source)
+    return errors.summarize(source), linecache.getline(source[0].co_filename, line).strip()
