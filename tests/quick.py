@@ -23,6 +23,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.lowering": ("lowering/test_places.py",),
     "minijax.numpy": ("numpy/test_operators.py",),
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py"),
+    "minijax.ops.linalg": ("ops/test_linalg.py",),
     "minijax.ops.windows": ("ops/test_errors.py",),
     "minijax.ops.refs": ("ops/test_refs.py",),
     "minijax.pytree": ("test_pytree.py",),

@@ -55,6 +55,13 @@ def borrow(module: str, name: str) -> Any:
     return names.borrowed_name(module, name)
 
 
+def borrowed_primitive(primitive: Any) -> Any:
+    """JAX's primitive of the name of ``primitive``, one of ours, as a primitive with rules derived from JAX's."""
+    from minijax.interop import names
+
+    return names.borrowed_primitive(primitive)
+
+
 def names_of(module: str) -> tuple[str, ...]:
     """The public names of JAX's module that stands beside ``module`` of ours; none if it has no such."""
     return public_names().get(module.removeprefix("minijax."), ())

@@ -23,6 +23,7 @@ from minijax.interop.borrowed import borrowed
 from minijax.interop.closures import filled, hoisted
 from minijax.interop.exported import to_jax
 from minijax.interop.functions import from_jax
+from minijax.interop.programs import jax_primitive
 from minijax.interop.tracing import circumstances
 from minijax.interop.values import dtype_of_jax, from_jax_value, jax_module, spec_of, to_jax_value
 from minijax.numpy.types import ScalarMeta
@@ -56,6 +57,11 @@ def borrowed_name(module: str, name: str) -> Any:
     if callable(theirs):
         return borrowed_function(theirs, module, name)
     return BorrowedIndexer(theirs, module, name) if name in _INDEXERS else theirs
+
+
+def borrowed_primitive(ours: Any) -> Any:
+    """JAX's primitive that ours is called like, borrowed: for platforms that ours has no lowering for."""
+    return borrowed(jax_primitive(ours))
 
 
 def _class(theirs: type, module: str, name: str) -> Any:

@@ -21,6 +21,7 @@ from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, batching_rules
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import Unread
+from minijax.lax import linalg
 from minijax.lowering.lower import lowering_rules
 
 _TABLES: tuple[Any, ...] = (
@@ -84,7 +85,7 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
         return impl_of(value._impl).dtype
     if kind.__name__ == "Primitive" and isinstance(getattr(lax, f"{value.name}_p", None), Primitive):
         return getattr(lax, f"{value.name}_p")
-    ours = getattr(lax, kind.__name__, None)
+    ours = getattr(lax, kind.__name__, None) or getattr(linalg, kind.__name__, None)
     if ours is None:
         raise _Unknown
     if hasattr(value, "_fields"):
@@ -135,7 +136,8 @@ def values_for_jax(params: dict[str, Any], export_closed: Callable[[Any], Any]) 
             return value
         if isinstance(value, Primitive):
             return getattr(jax_module("lax"), f"{value.name}_p")
-        counterpart = getattr(jax_module("lax"), kind.__name__)
+        home = jax_module("lax.linalg" if kind.__module__.startswith("minijax.ops.linalg") else "lax")
+        counterpart = getattr(home, kind.__name__)
         if hasattr(value, "_fields"):
             return counterpart(*map(theirs, value))
         if isinstance(value, enum.Enum):

@@ -187,7 +187,7 @@ def jax_primitive(ours: Primitive) -> Any:
     if theirs is not None:
         return theirs
     attribute = _OTHER_ATTRIBUTES.get(ours.name, f"{ours.name.replace('-', '_')}_p")
-    for module in ("extend.core.primitives", "lax"):
+    for module in ("extend.core.primitives", "lax", "lax.linalg"):
         if hasattr(jax_module(module), attribute):
             return getattr(jax_module(module), attribute)
     return None

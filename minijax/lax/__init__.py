@@ -8,6 +8,7 @@ from types import ModuleType as _ModuleType
 from minijax.core.lacking import borrowing as _borrowing
 from minijax.lax.cond import *
 from minijax.lax.convolution import *
+from minijax.lax.fourier import *
 from minijax.lax.general import *
 from minijax.lax.parallel import *
 from minijax.lax.scan import *
@@ -22,6 +23,7 @@ from minijax.ops.cumulative import *
 from minijax.ops.dot import *
 from minijax.ops.dynamic import *
 from minijax.ops.elementwise import *
+from minijax.ops.fft import *
 from minijax.ops.index import *
 from minijax.ops.parallel import *
 from minijax.ops.reduce import *

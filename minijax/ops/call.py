@@ -29,6 +29,7 @@ from minijax.core.array import (
 from minijax.core.guards import check, guards
 from minijax.core.lists import partition, split_list
 from minijax.core.named import NamedTuple
+from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
@@ -44,11 +45,11 @@ from minijax.interpreters.partial_eval import (
 )
 from minijax.interpreters.program import called_jaxprs
 from minijax.interpreters.recompute import call_recompute, recompute_rules
-from minijax.interpreters.stage import staging_rules
+from minijax.interpreters.stage import stage, staging_rules
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, is_effectful, matters
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, is_effectful, matters
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_closed, lower_places, lowering_rules, passed_consts
@@ -351,6 +352,47 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
         program = closed.memo[key] = kind(closed, name, donated, keep_unused, module.text, module.host_callbacks)
     return program
+
+
+@functools.lru_cache(maxsize=1024)
+def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tuple[Any, ...]) -> ClosedJaxpr:
+    with observe.unobserved():
+        return stage(lambda *values: compute(*values, *static), avals, name)
+
+
+def named_call(name: str, compute: Any, args: Sequence[Any], static: tuple[Any, ...] = ()) -> list[Any]:
+    """``compute(*args, *static)``, a list of arrays, as a call of a function ``name``, staged once for a signature."""
+    closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
+    outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args))
+    return outs
+
+
+# Beyond this many signatures of one primitive, the programs that evaluate it are forgotten, all at once.
+MAX_PROGRAMS = 1024
+
+
+def compiled_impl(p: Primitive) -> Any:
+    """The evaluation of ``p``, which NumPy cannot do, by a program that XLA compiles: one for a signature."""
+    programs: dict[Any, Compiled] = {}
+
+    def run_compiled(*args: Any, **params: Any) -> Any:
+        arrays = [as_array(check_alive(x)) for x in args]
+        key = (*[x.aval for x in arrays], *params.items())
+        program = programs.get(key)
+        if program is None:
+            if len(programs) >= MAX_PROGRAMS:
+                programs.clear()
+            program = programs[key] = compiled(_one_equation(p, [x.aval for x in arrays], params), p.name)
+        outs = program(*arrays)
+        return outs if p.multiple_results else outs[0]
+
+    return run_compiled
+
+
+def _one_equation(p: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+    found = p.abstract_eval(*avals, **params)
+    ins, outs = list(map(Var, avals)), list(map(Var, found if p.multiple_results else [found]))
+    return ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
 
 
 def known_program(closed: ClosedJaxpr, donated: Sequence[bool] = (), keep_unused: bool = False) -> Compiled | None:
