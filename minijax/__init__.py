@@ -24,6 +24,9 @@ if gc.isenabled():
 
 if TYPE_CHECKING:  # see _LATE
     from minijax import custom_derivatives, debug, distributed, nn, random
+    from minijax.api.callbacks import effects_barrier, pure_callback
+    from minijax.api.closures import closure_convert, custom_gradient
+    from minijax.api.pmap import pmap
 
 from minijax import lax, numpy, tree, tree_util
 from minijax.api import (
@@ -41,9 +44,7 @@ from minijax.api import (
     vjp,
     vmap,
 )
-from minijax.api.callbacks import effects_barrier, pure_callback
 from minijax.api.checkpoint import checkpoint, checkpoint_policies, remat
-from minijax.api.closures import closure_convert, custom_gradient
 from minijax.api.custom_jvp import custom_jvp
 from minijax.api.custom_vjp import custom_vjp
 from minijax.api.devices import (
@@ -55,7 +56,6 @@ from minijax.api.devices import (
     process_count,
     process_index,
 )
-from minijax.api.pmap import pmap
 from minijax.config import (
     config,
     default_matmul_precision,
@@ -67,6 +67,7 @@ from minijax.config import (
 from minijax.core import dtypes
 from minijax.core.array import get_aval as typeof
 from minijax.core.avals import AnyArray as Array
+from minijax.core.late import defined_later as _defined_later
 from minijax.core.names import named_call, named_scope
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import ensure_compile_time_eval
@@ -164,16 +165,30 @@ _LATE = (
     "typing",
 )
 
-# Functions of modules that few programs use: name -> module.
-_LATE_NAMES = dict.fromkeys(("Ref", "ds", "freeze", "new_ref"), "minijax.api.refs")
+# Functions that few programs use, and the modules that give them.
+_LATE_FUNCTIONS = {
+    **dict.fromkeys(("Ref", "ds", "freeze", "new_ref"), "minijax.api.refs"),
+    "closure_convert": "minijax.api.closures",
+    "custom_gradient": "minijax.api.closures",
+    "effects_barrier": "minijax.api.callbacks",
+    "pmap": "minijax.api.pmap",
+    "pure_callback": "minijax.api.callbacks",
+}
+_defined_later(
+    "minijax.api.callbacks",
+    "minijax.api.refs",
+    "minijax.lax.linalg",
+    "minijax.ops.random",
+    "minijax.random.random_gamma",
+)
 
 
 def __getattr__(name: str) -> Any:
-    """The modules that ``import minijax`` leaves out, and the class of devices, which is jaxlib's."""
+    """What ``import minijax`` leaves out, and the class of devices, which is jaxlib's."""
     if name in _LATE:
         return importlib.import_module(f"minijax.{name}")
-    if name in _LATE_NAMES:
-        found = globals()[name] = getattr(importlib.import_module(_LATE_NAMES[name]), name)
+    if name in _LATE_FUNCTIONS:
+        found = globals()[name] = getattr(importlib.import_module(_LATE_FUNCTIONS[name]), name)
         return found
     if name == "Device":
         return importlib.import_module("minijax.backend.pjrt").device_class()
@@ -181,4 +196,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE, *_LATE_NAMES})
+    return sorted({*globals(), *_LATE, *_LATE_FUNCTIONS})

@@ -5,26 +5,30 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from minijax.core.late import late_modules
 from minijax.ops import elementwise
+from tests.test_layers import MODULES
 
 # What users import, made of other modules by ``import *``.
 FACADES = ["minijax.api", "minijax.backend", "minijax.lax", "minijax.numpy", "minijax.pytree", "minijax.tree_util"]
 
 
 def joined(facade: ModuleType) -> list[ModuleType]:
-    """The modules that ``facade`` imports everything from."""
+    """The modules that ``facade`` imports everything from, at once or late."""
     tree = ast.parse(Path(str(facade.__file__)).read_text(encoding="utf-8"))
-    return [
-        importlib.import_module(str(node.module))
+    at_once = [
+        str(node.module)
         for node in tree.body
         if isinstance(node, ast.ImportFrom) and [alias.name for alias in node.names] == ["*"]
     ]
+    return list(map(importlib.import_module, [*at_once, *late_modules(facade.__name__)]))
 
 
 @pytest.mark.parametrize("name", FACADES)
@@ -54,6 +58,18 @@ def test_what_joins_modules_names_nothing_of_theirs(name: str) -> None:
     written |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     written |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert not given & written
+
+
+def test_every_primitive_is_known_when_all_are_asked_for() -> None:
+    """Also those of modules that ``import minijax`` leaves out."""
+    defining = [
+        name
+        for name, path in MODULES.items()
+        if re.search(r"[= ]Primitive\(", path.read_text(encoding="utf-8")) and not name.startswith("minijax.interop")
+    ]
+    code = f"import sys; from minijax.core import late; late.load_all(); print({{*{defining}}} - {{*sys.modules}})"
+    assert len(defining) > 25
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
 def test_an_elementwise_primitive_stands_in_three_files() -> None:

@@ -13,19 +13,31 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from minijax.core import late
+
 # The most near names in an error.
 _MOST_NEAR = 3
 
 
-def borrowing(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def borrowing(
+    namespace: dict[str, Any], *late_modules: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of the public module whose globals are ``namespace``.
 
-    A name that JAX's module of the same name has is borrowed (see ``interop.names``) and kept in the module. Any
+    ``late_modules`` are imported when a name is asked for that is not there yet (see ``core.late``). A name that JAX's
+    module of the same name has, and they have not, is borrowed (see ``interop.names``) and kept in the module. Any
     other is an AttributeError with the names nearest to it.
     """
     module = namespace["__name__"]
+    late.later(module, *late_modules)
 
     def module_getattr(name: str) -> Any:
+        if late.is_late(module) and (name == "__all__" or not name.startswith("_")):
+            late.load(module, namespace)
+            if name in namespace:
+                return namespace[name]
+        if late_modules and name == "__all__":  # import * asks for it
+            return sorted(public for public, x in namespace.items() if public[0] != "_" and type(x) is not ModuleType)
         if name.startswith("_"):  # Python and its tools ask every module for these
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         if name not in names_of(module):
@@ -43,6 +55,8 @@ def borrowing(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable
         return found
 
     def module_dir() -> list[str]:
+        if late.is_late(module):
+            late.load(module, namespace)
         return sorted({*namespace, *names_of(module)})
 
     return module_getattr, module_dir

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from minijax.core.late import load_all
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import DerivedRule, Rule, RuleTable
@@ -42,6 +43,7 @@ def columns() -> dict[str, list[RuleTable]]:
 
 def known_primitives() -> list[Primitive]:
     """Every primitive that some table has a rule for, by name."""
+    load_all()
     known = {p for table in RuleTable.tables for p in (*table, *table.holes)}
     # packages in place of whose JAX minijax stands give rules for primitives that it lacks
     return sorted([p for p in known if isinstance(p, Primitive)], key=lambda p: p.name)

@@ -18,6 +18,7 @@ import numpy as np
 
 from minijax import errors
 from minijax.core.array import get_aval
+from minijax.core.late import load_all
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules, impl_rules
 from minijax.interop.lines import source_of
 from minijax.interop.params import translated
@@ -167,6 +168,7 @@ def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
 @functools.cache
 def our_primitives() -> dict[str, Primitive]:
     """Our own primitives by name, neither borrowed nor a user's: those that can be evaluated or compiled."""
+    load_all()
     known = [p for p in abstract_rules if p in lowering_rules or p in impl_rules]
     ours = [p for p in known if not p.borrowed_from and errors.is_own_file(p.defined_at.rpartition(":")[0])]
     return {p.name: p for p in ours}

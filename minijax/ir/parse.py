@@ -24,6 +24,7 @@ from minijax.core import dtypes
 from minijax.core.array import as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
+from minijax.core.late import load_all
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.refs import AbstractRef, expect_refs
 from minijax.errors import is_user_file
@@ -145,6 +146,7 @@ def page_consts(closed: ClosedJaxpr) -> list[Any]:
 
 def _primitives_by_name() -> dict[str, Primitive]:
     """All primitives that are defined: where several have one name, minijax's own, else the one defined last."""
+    load_all()
     known: dict[str, Primitive] = {}
     for primitive in abstract_rules:
         other = known.get(primitive.name)
