@@ -23,7 +23,7 @@ if gc.isenabled():
         gc.enable()
 
 if TYPE_CHECKING:  # see _LATE
-    from minijax import custom_derivatives, debug, distributed, nn, random
+    from minijax import custom_derivatives, debug, distributed, dtypes, nn, random
     from minijax.api.callbacks import effects_barrier, pure_callback
     from minijax.api.closures import closure_convert, custom_gradient
     from minijax.api.pmap import pmap
@@ -64,7 +64,6 @@ from minijax.config import (
     numpy_dtype_promotion,
     numpy_rank_promotion,
 )
-from minijax.core import dtypes
 from minijax.core.array import get_aval as typeof
 from minijax.core.avals import AnyArray as Array
 from minijax.core.late import defined_later as _defined_later
@@ -152,6 +151,7 @@ _LATE = (
     "custom_derivatives",
     "debug",
     "distributed",
+    "dtypes",
     "flatten_util",
     "image",
     "interop",

@@ -61,6 +61,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.custom_derivatives",
         "minijax.debug",
         "minijax.distributed",
+        "minijax.dtypes",
         "minijax.experimental",
         "minijax.flatten_util",
         "minijax.monitoring",

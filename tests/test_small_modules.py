@@ -1,4 +1,4 @@
-"""JAX's small modules: ``flatten_util``, ``monitoring``, ``stages``, ``typing``, ``version``, beside JAX's own."""
+"""JAX's small modules: ``dtypes``, ``flatten_util``, ``monitoring``, ``stages``, ``typing``, ``version``."""
 
 from __future__ import annotations
 
@@ -219,3 +219,42 @@ def test_einsum_with_a_product_of_its_own(subscripts: str) -> None:
         found.append((calls, np.asarray(out)))
     assert found[0][0] == found[1][0]
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
+
+
+# --- types of elements --------------------------------------------------------------------------------------
+
+SINGLE = (1, 1.5, True, 2j, np.float32(1), np.int8(2))
+TYPES = (*SINGLE, "float32", "float64", np.dtype("int4"), "bfloat16", float, "x", [1])
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", ["canonicalize_dtype", "itemsize_bits", "result_type", "scalar_type_of"])
+def test_functions_of_types(name: str, x64: bool) -> None:
+    for given in TYPES:
+        found: list[Any] = []
+        for library in BOTH:
+            with library.enable_x64(x64):
+                try:
+                    found.append(getattr(library.dtypes, name)(given))
+                except Exception as error:
+                    found.append(type(error).__name__)
+        assert found[0] == found[1], given
+
+
+def test_the_type_of_what_is_traced() -> None:
+    for library in BOTH:
+        seen: list[Any] = []
+        library.jit(library.grad(lambda x, seen=seen, of=library.dtypes.result_type: (seen.append(of(x)), x)[1]))(1.0)
+        assert seen == [np.float32]
+        assert library.dtypes.result_type(library.numpy.ones(3), 2.0, return_weak_type_flag=True) == (np.float32, False)
+        assert library.dtypes.result_type(1, 2.0, return_weak_type_flag=True) == (np.float32, True)
+        with pytest.raises(library.dtypes.TypePromotionError):
+            library.dtypes.result_type("float8_e4m3fn", "float16")
+        with pytest.raises(ValueError):
+            library.dtypes.canonicalize_dtype(library.random.key(0).dtype)
+
+
+def test_the_names_of_dtypes_are_jaxs() -> None:
+    assert {*minijax.dtypes.__all__, "bfloat16"} == {name for name in dir(jax.dtypes) if not name.startswith("_")}
+    assert all(hasattr(minijax.dtypes, name) for name in (*minijax.dtypes.__all__, "bfloat16"))

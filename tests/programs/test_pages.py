@@ -1,0 +1,76 @@
+"""Every page of the gallery on both libraries: the same random numbers, the same losses step by step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+from tests.ecosystem.beside_jax import assert_leaves_near
+from tests.programs import PAGES
+from tests.programs.pages import on_jax, on_minijax
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+STEPS = 4
+# Evaluated operation by operation, the sums of a product of matrices are NumPy's.
+COMPILED, EAGER = 1e-6, 1e-5
+
+
+def page_on(library: Callable[[str], ModuleType], name: str) -> ModuleType:
+    for needed in PAGES[name]:
+        extra = "test" if needed == "sklearn" else "test-ecosystem"
+        pytest.importorskip(needed, reason=f"{needed} is not installed: pip install -e '.[{extra}]'")
+    return library(name)
+
+
+def losses(page: ModuleType, step: Callable[..., Any], steps: int) -> list[float]:
+    """The loss before each step of the training from its beginning."""
+    state, data, found = page.start(), page.data(), []
+    for _ in range(steps):
+        state, loss = step(state, *data)
+        found.append(float(loss))
+    return found
+
+
+@functools.cache
+def losses_of_jax(name: str) -> list[float]:
+    page = page_on(on_jax, name)
+    return losses(page, jax.jit(page.step), STEPS)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_begins_with_what_jax_begins_with(name: str) -> None:
+    """The same random numbers, bit for bit, and the same data."""
+    page, of_jax = page_on(on_minijax, name), page_on(on_jax, name)
+    for ours, theirs, error in ((page.start(), of_jax.start(), 0.0), (page.data(), of_jax.data(), 2e-6)):
+        leaves = minijax.tree.leaves(ours)
+        assert all(isinstance(leaf, (minijax.Array, int)) for leaf in leaves)
+        assert_leaves_near(leaves, theirs, error)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_losses_are_jaxs_and_fall(name: str) -> None:
+    page, wanted = page_on(on_minijax, name), losses_of_jax(name)
+    np.testing.assert_allclose(losses(page, minijax.jit(page.step), STEPS), wanted, rtol=COMPILED)
+    assert wanted[-1] < wanted[0]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_losses_are_jaxs_without_jit(name: str) -> None:
+    page, wanted = page_on(on_minijax, name), losses_of_jax(name)
+    np.testing.assert_allclose(losses(page, page.step, 2), wanted[:2], rtol=EAGER)
+
+
+def test_every_page_is_listed_and_short() -> None:
+    files = {path.stem: path for path in Path(__file__).parent.glob("*.py")}
+    assert set(files) - {"__init__", "pages", "test_pages"} == set(PAGES)
+    for name in PAGES:
+        assert 40 <= len(files[name].read_text(encoding="utf-8").splitlines()) <= 115, name
