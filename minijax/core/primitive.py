@@ -62,6 +62,10 @@ class Primitive:
     takes_refs: bool = False
     # What it does to the reference that is its first operand, a class of ``core.refs`` (``ReadEffect``), if it does.
     ref_effect: Any = None
+    # True for those of one Hermitian matrix, of which they read a triangle: derivatives are those among such matrices.
+    of_hermitian: bool = False
+    # True for one whose result is a lower triangle, with anything above it.
+    gives_triangle: bool = False
     # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
     effectful: bool = False
     # The library whose primitive this one stands for, and whose rules its rules are derived from: see interop.borrowed.

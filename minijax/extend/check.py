@@ -48,6 +48,7 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import subjaxprs
 from minijax.ir.typecheck import typecheck_jaxpr
 from minijax.lowering.lower import lowering_rules
+from minijax.ops.linalg.parts import symmetrized, tril
 from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 
 # Beyond so many in_axes, only the first and last axis of each operand are tried, and then only some combinations.
@@ -133,10 +134,15 @@ class Subject:
 
     def __call__(self, *args: Any) -> list[Any]:
         out = self.primitive.bind(*self.with_keys(args), **self.params)
+        if self.primitive.gives_triangle:
+            out = tril(out)
         return [*map(_words, out if self.primitive.multiple_results else [out])]
 
     def with_keys(self, args: Sequence[Any]) -> list[Any]:
-        """The operands, those that are words of keys as keys."""
+        """The operands, those that are words of keys as keys; a matrix that has to be Hermitian, made so."""
+        if self.primitive.of_hermitian:
+            (x,) = args
+            args = (symmetrized(x),)
         return [random_wrap_p.bind(x, impl=self.keys[i]) if i in self.keys else x for i, x in enumerate(args)]
 
     def rule(self, interpreter: str) -> str:

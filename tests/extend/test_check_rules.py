@@ -325,7 +325,6 @@ NO_EXAMPLE = {
     "empty2": "it has no operands",
     "pmap": "it runs on several devices: see tests/api/test_pmap.py",
 }
-HERMITIAN = [("cholesky", "jvp"), ("cholesky", "second order"), ("eigh", "jvp")]
 # (primitive, check) -> why its rules disagree on purpose
 ON_PURPOSE = {
     ("new_ref", "types of what is staged"): "a function does not return a reference",
@@ -334,7 +333,6 @@ ON_PURPOSE = {
     ("polygamma", "linearize"): "likewise",
     ("polygamma", "vjp"): "likewise",
     ("reduce_precision", "vjp"): "tangents and cotangents are rounded too, as in JAX",
-    **dict.fromkeys(HERMITIAN, "it reads one triangle, and is differentiated by Hermitian matrices, as in JAX"),
     ("while", "vjp"): "a loop of unknown length cannot be run backwards",
     ("custom_linear_solve", "jvp"): "its operands depend on each other: matvec's and solve's constants are one matrix",
     ("custom_linear_solve", "second order"): "likewise",

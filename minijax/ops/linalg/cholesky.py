@@ -53,6 +53,7 @@ def _cholesky_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
 cholesky_p = declare_lapack(
     Primitive("cholesky"), abstract=_cholesky_abstract, lower=_cholesky_lower, jvp=_cholesky_jvp
 )
+cholesky_p.of_hermitian = cholesky_p.gives_triangle = True
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:

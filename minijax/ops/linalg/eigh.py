@@ -105,6 +105,7 @@ def _eigh_lower(
 eigh_p = declare_lapack(
     Primitive("eigh", multiple_results=True), abstract=_eigh_abstract, lower=_eigh_lower, jvp=_eigh_jvp
 )
+eigh_p.of_hermitian = True
 
 
 def eigh(
