@@ -10,17 +10,20 @@ import traitlets
 from IPython.core.error import UsageError
 
 from minijax import errors
+from minijax.api import callbacks
 from minijax.core import missed
 from minijax.ipython_ext.completion import matcher
 from minijax.ipython_ext.display import EXPORTED, OBJECTS, Shown, bundle, html_formatter, text_formatter
 from minijax.ipython_ext.magics import OWN, MinijaxMagics
 from minijax.ipython_ext.places import renamer
+from minijax.ipython_ext.terminal import has_screen, stepped
 from minijax.ipython_ext.tracebacks import Tracebacks
+from minijax.tools.commands import find
 from minijax.tools.documents.document import Document, document, text
 from minijax.tools.recording.panels import summary
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.session.result import NOTHING
-from minijax.tools.session.session import Entry
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.session.session import Entry, Session
 
 # The packages that run a cell: a line of theirs is no line of the user's.
 _MACHINERY = (*IPython.__path__, *traitlets.__path__)
@@ -52,6 +55,7 @@ class Extension:
         self.tracebacks = Tracebacks(shell, lambda: settings.frames == "all", renamer(shell))
         self.tracebacks.install()
         errors.set_machinery(_MACHINERY)
+        callbacks.set_front_end(self.at_breakpoint)
         shell.events.register("pre_run_cell", self.before_cell)
         shell.events.register("post_run_cell", self.after_cell)
 
@@ -75,6 +79,17 @@ class Extension:
                 known[mime].for_type(name, function)
                 self.formatters.append((known[mime], name, before))
 
+    def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
+        """Run a line that was typed at ``debug.breakpoint``, in the names of a frame of the program that it stopped."""
+        inner = Session(find, names, self.magics.session.settings)
+        inner.highlight = self.magics.session.highlight
+        outcome = inner.run_line(code)
+        result = Result(outcome.shown, outcome.value, outcome.recording, outcome.step, outcome.error)
+        if outcome.step is not None and has_screen(self.shell):
+            result = stepped(inner, result)
+        if result.document:
+            self.shell.display_pub.publish(Shown(self.shell, result)._repr_mimebundle_())
+
     def remove(self) -> None:
         """Take everything away, and put back what was replaced."""
         shell = self.shell
@@ -93,6 +108,7 @@ class Extension:
         shell.Completer.custom_matchers[:] = [
             each for each in shell.Completer.custom_matchers if each is not self.matcher
         ]
+        callbacks.set_front_end(None)
         self.tracebacks.remove()
         errors.set_machinery(())
         for formatter, name, before in self.formatters:

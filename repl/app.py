@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -22,11 +23,13 @@ from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import DynamicStyle
 from prompt_toolkit.validation import ValidationError, Validator
 
+from minijax.api import callbacks
 from minijax.repl import batch, interruptible, keys
 from minijax.repl.history import BoundedHistory, history_path
 from minijax.repl.style import InputLexer, fragments, style_for
 from minijax.repl.terminal import restored
 from minijax.repl.warm import Warmer
+from minijax.tools.commands import find
 from minijax.tools.documents.document import Document, document, line, text
 from minijax.tools.documents.theme import resolved
 from minijax.tools.recording.panels import PANELS, summary
@@ -187,6 +190,16 @@ class App:
         if isinstance(outcome.error, Exception) and failed and failed.number == outcome.number and failed.events:
             self._say("%step runs it again, recorded, and opens at the exception")
 
+    def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
+        """Run a line that was typed at ``debug.breakpoint``, in the names of a frame of the program that it stopped."""
+        inner = Session(find, names, self.settings)
+        inner.highlight = batch.highlighted
+        outer, self.session = self.session, inner
+        try:
+            self.show_outcome(inner.run_line(code))
+        finally:
+            self.session = outer
+
     def stepped(self, outcome: Outcome, step: Step) -> Document:
         """Open the stepper; what to show when it has been left: the call's value, or its exception."""
         # imported here: only %step needs it, and a prompt must not wait for it
@@ -264,10 +277,12 @@ class App:
         problem = getattr(self.history, "problem", "")
         if problem:
             self.show(document(text(problem, role="warning")))
+        callbacks.set_front_end(self.at_breakpoint)
         try:
             with interruptible.session() as self._running:
                 return self._run()
         finally:
+            callbacks.set_front_end(None)
             if self.warmer is not None:
                 self.warmer.stop()
 

@@ -202,6 +202,17 @@ def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
     debug_print(fmt, *args, _record=record, **kwargs)
 
 
+# Runs a line at a breakpoint that is not the prompt's own, in a frame's names, and shows what comes of it; None where
+# there is no front end. Here and not in ``breakpoints``, which few programs load.
+front_end: Callable[[str, dict[str, Any]], None] | None = None
+
+
+def set_front_end(run: Callable[[str, dict[str, Any]], None] | None) -> None:
+    """Install what runs the lines at a breakpoint that are not the prompt's own: ``run(line, names)``."""
+    global front_end
+    front_end = run
+
+
 def effects_barrier() -> None:
     """Returns when all effects of programs started so far have happened.
 

@@ -10,7 +10,7 @@ import functools
 import itertools
 import operator
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -301,11 +301,26 @@ class Module(NamedTuple):
     host_callbacks: list[Any]
 
 
+def _unchanged(closed: ClosedJaxpr) -> ClosedJaxpr:
+    return closed
+
+
+# The form of a program without mutable references; set by ``ops.refs.discharge``, which needs this module.
+without_refs: Callable[[ClosedJaxpr], ClosedJaxpr] = _unchanged
+
+
+def set_without_refs(form: Callable[[ClosedJaxpr], ClosedJaxpr]) -> None:
+    """Install what brings a program into the form in which it is lowered."""
+    global without_refs
+    without_refs = form
+
+
 def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False) -> Module:
     """The StableHLO module of ``closed``, written once."""
     key = ("stablehlo", name, tuple(donated), keep_unused)
     module = closed.memo.get(key)
     if module is None:
+        closed = without_refs(closed)
         with observe.timed("lower", name, closed.memo.get("missed")):
             callbacks: list[Any] = []
             text = lower_closed(closed, name, donated, **_lowering_options(closed, keep_unused, callbacks))
@@ -331,6 +346,7 @@ def lowered_places(
     key = ("places", name, tuple(donated), keep_unused)
     places = closed.memo.get(key)
     if places is None:
+        closed = without_refs(closed)
         options = _lowering_options(closed, keep_unused, [])
         places = closed.memo[key] = lower_places(closed, name, donated, **options)
     return places
@@ -346,11 +362,12 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_
     """``closed``, compiled once."""
     program = known_program(closed, donated, keep_unused)
     if program is None:
-        key = _program_key(donated, keep_unused)
+        key, asked = _program_key(donated, keep_unused), closed
+        closed = without_refs(closed)
         _announce(closed, name, key)
         module = lowered(closed, name, donated, keep_unused)
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
-        program = closed.memo[key] = kind(closed, name, donated, keep_unused, module.text, module.host_callbacks)
+        program = asked.memo[key] = kind(closed, name, donated, keep_unused, module.text, module.host_callbacks)
     return program
 
 

@@ -188,6 +188,14 @@ def test_outer_references_are_written():
     assert minijax.lax.while_loop(lambda c: other[0] < 5, double, 0) == 4
 
 
+def test_programs_are_lowered_ahead_of_their_call():
+    lowered = minijax.jit(OURS[2]).lower(X)
+    assert "stablehlo.while" in lowered.as_text()
+    check(lowered.compile()(X), OURS[2](X))
+    with pytest.raises(ValueError, match="takes a mutable array reference"):
+        minijax.jit(lambda r: r[0]).lower(minijax.new_ref(X))
+
+
 def test_effects():
     def fun(r, s, t, x):
         minijax.ref.addupdate(r, ..., x)

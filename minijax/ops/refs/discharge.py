@@ -21,7 +21,7 @@ from minijax.core.trace import find_top_trace, state
 from minijax.interpreters.stage import JaxprTrace, stage
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
-from minijax.ops.call import jit_p
+from minijax.ops.call import jit_p, set_without_refs
 from minijax.ops.checkpoint import remat_p
 from minijax.ops.cond import cond_p
 from minijax.ops.custom_jvp import custom_jvp_call_p
@@ -87,6 +87,23 @@ def discharge(closed: ClosedJaxpr, finals: Sequence[int] = ()) -> ClosedJaxpr:
 
         closed.memo[key] = stage(without_refs, avals, closed.jaxpr.debug_name, "form without references")
     return closed.memo[key]
+
+
+def lowerable(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The form in which a program is lowered ahead of its call: without the references that it makes.
+
+    ValueError if it takes references, which an executable cannot be given.
+    """
+    for aval in closed.in_avals:
+        if type(aval) is AbstractRef:
+            raise ValueError(
+                f"a program that takes a mutable array reference, of type {aval}, is not lowered by itself: call the "
+                "jitted function, which reads the reference before and writes it after."
+            )
+    return discharge(closed) if uses_refs(closed.jaxpr) else closed
+
+
+set_without_refs(lowerable)
 
 
 def _run(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:

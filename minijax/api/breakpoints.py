@@ -1,0 +1,234 @@
+"""``debug.breakpoint``: stop a running program and look at the values of the functions around.
+
+The frames of the user's functions are taken when the breakpoint is traced; their traced values are operands of a debug
+callback, so that the prompt has the values of the run that it stops: in compiled programs, under ``vmap`` once for each
+element, under ``grad`` the primal values. The prompt reads pdb's letters from standard input; anything else is
+evaluated in the frame. A front end runs these itself (``callbacks.set_front_end``): they may be its commands too.
+"""
+
+from __future__ import annotations
+
+import bdb
+import linecache
+import pprint
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from minijax.api import callbacks
+from minijax.core.named import NamedTuple
+from minijax.core.trace import Tracer, state
+from minijax.errors import is_user_file
+from minijax.pytree import tree_flatten, tree_unflatten
+
+PROMPT = "(jdb) "
+_AROUND = 5
+
+class StoppedFrame(NamedTuple):
+    """A function of the user's that was running: its name, its place, the names that it could see."""
+
+    name: str
+    file: str
+    line: int
+    names: dict[str, Any]
+    globals: dict[str, Any]
+
+
+def debug_breakpoint(
+    *,
+    backend: str | None = None,
+    filter_frames: bool = True,
+    num_frames: int | None = None,
+    ordered: bool = False,
+    token: Any = None,
+) -> None:
+    """Stop whenever the program gets here, and open a prompt on the functions around.
+
+    Args:
+      num_frames: how many functions to keep, the innermost first; all by default.
+      filter_frames: whether functions of minijax's own are left out.
+      ordered: as for ``debug.callback``.
+      backend: "cli" or None, which is the only one: the prompt is opened where the program runs.
+      token: not supported.
+
+    Raises:
+      ValueError: another ``backend``. NotImplementedError: a ``token``.
+      bdb.BdbQuit (from a compiled program JaxRuntimeError): the user left the prompt by ``q``.
+    """
+    if backend not in (None, "cli"):
+        raise ValueError(f"debug.breakpoint: the only backend is 'cli', a prompt; got {backend!r}.")
+    if token is not None:
+        raise NotImplementedError("debug.breakpoint(token=...): say ordered=True, which needs no token.")
+    found = _frames(sys._getframe(1), filter_frames)[:num_frames]
+    flat = [(frame, name, *_flattened(value)) for frame in found for name, value in frame.names.items()]
+    traced = {id(x): x for _, _, leaves, _ in flat for x in leaves if _alive(x)}
+
+    def stop(*values: Any) -> None:
+        now = dict(zip(traced, values, strict=True))
+        stopped = {id(frame): frame._replace(names={}) for frame in found}
+        for frame, name, leaves, tree in flat:
+            full = [now.get(id(x), x) for x in leaves]
+            stopped[id(frame)].names[name] = full[0] if tree is None else tree_unflatten(tree, full)
+        Prompt([*stopped.values()]).run()
+
+    callbacks.debug_callback(stop, *traced.values(), ordered=ordered)
+
+
+def _flattened(value: Any) -> tuple[list[Any], Any]:
+    """The leaves of a variable's value and its tree; of what is no tree, itself and None."""
+    try:
+        return tree_flatten(value)
+    except (TypeError, ValueError):  # such as a dictionary whose keys have no order
+        return [value], None
+
+
+def _alive(x: Any) -> bool:
+    return isinstance(x, Tracer) and x._trace.stack is state.stack
+
+
+def _frames(frame: FrameType | None, only_users: bool) -> list[StoppedFrame]:
+    """The frames from ``frame`` outwards."""
+    found = []
+    while frame is not None:
+        code = frame.f_code
+        if is_user_file(code.co_filename) or not only_users:
+            # at the outermost level names are global ones, which are looked up when they are wanted
+            names = {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+            found.append(StoppedFrame(code.co_name, code.co_filename, frame.f_lineno, names, frame.f_globals))
+        frame = frame.f_back
+    return found
+
+
+_HELP = """\
+p EXPRESSION   print a value                  pp EXPRESSION  print it over several lines
+u, d           to the caller; back            w, bt          where this is
+l              the lines around               a              the names of this frame
+c              go on (so does Ctrl-D)         q              leave: the program is ended
+Anything else is evaluated in the frame."""
+
+
+class Prompt:
+    """The prompt of a breakpoint, on ``frames`` from the innermost outwards."""
+
+    def __init__(self, frames: list[StoppedFrame]) -> None:
+        self.frames = frames
+        self.at = 0
+
+    @property
+    def frame(self) -> StoppedFrame:
+        return self.frames[self.at]
+
+    def run(self) -> None:
+        """Read lines until the program is to go on. BdbQuit if it is to be ended."""
+        if not self.frames:
+            self.say("Entering jdb: no function of yours is running.")
+            return
+        self.say("Entering jdb:")
+        self.where()
+        while True:
+            try:
+                line = input(PROMPT).strip()
+            except EOFError:
+                self.say("")
+                return
+            word, _, rest = line.partition(" ")
+            if word in ("c", "cont", "continue"):
+                return
+            if word in ("q", "quit", "exit"):
+                raise bdb.BdbQuit("the prompt of debug.breakpoint() was left by q")
+            if line:
+                self.command(line, word, rest.strip())
+
+    def command(self, line: str, word: str, rest: str) -> None:
+        """Do what one line says; what goes wrong is shown."""
+        own = _COMMANDS.get(word)
+        try:
+            if own is not None and (bool(rest) == (own in (Prompt.print, Prompt.pretty))):
+                own(self, *([rest] if rest else []))
+            elif callbacks.front_end is not None:
+                names = {**self.frame.globals, **self.frame.names}
+                callbacks.front_end(line, names)
+                self.frame.names.update({k: v for k, v in names.items() if k not in self.frame.globals})
+            else:
+                self.evaluate(line)
+        except Exception as error:
+            self.say(f"*** {type(error).__name__}: {error}")
+
+    def say(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def help(self) -> None:
+        self.say(_HELP)
+        if callbacks.front_end is not None:
+            self.say("Commands are run there too: %step f(x) opens the stepper, %help lists them.")
+
+    def value(self, expression: str) -> Any:
+        """What an expression is worth in the frame."""
+        return eval(expression, self.frame.globals, self.frame.names)
+
+    def print(self, expression: str) -> None:
+        self.say(repr(self.value(expression)))
+
+    def pretty(self, expression: str) -> None:
+        self.say(pprint.pformat(self.value(expression)))
+
+    def evaluate(self, line: str) -> None:
+        """An expression, whose value is printed, or a statement."""
+        try:
+            code = compile(line, "<breakpoint>", "eval")
+        except SyntaxError:
+            exec(compile(line, "<breakpoint>", "exec"), self.frame.globals, self.frame.names)
+            return
+        value = eval(code, self.frame.globals, self.frame.names)
+        if value is not None:
+            self.say(repr(value))
+
+    def up(self) -> None:
+        if self.at + 1 == len(self.frames):
+            self.say("*** this is the outermost function")
+            return
+        self.at += 1
+        self.where()
+
+    def down(self) -> None:
+        if self.at == 0:
+            self.say("*** this is where the program stopped")
+            return
+        self.at -= 1
+        self.where()
+
+    def where(self) -> None:
+        """The place of the frame, and its line."""
+        self.say(f"> {self.frame.file}({self.frame.line}){self.frame.name}()")
+        line = linecache.getline(self.frame.file, self.frame.line).strip()
+        if line:
+            self.say(f"-> {line}")
+
+    def backtrace(self) -> None:
+        for i, frame in enumerate(self.frames):
+            mark = ">" if i == self.at else " "
+            self.say(f"{mark} {frame.file}({frame.line}){frame.name}()")
+
+    def list(self) -> None:
+        for number in range(max(1, self.frame.line - _AROUND), self.frame.line + _AROUND + 1):
+            line = linecache.getline(self.frame.file, number)
+            if line:
+                self.say(f"{number:4}{'->' if number == self.frame.line else '  '} {line.rstrip()}")
+
+    def names(self) -> None:
+        for name, value in self.frame.names.items():
+            self.say(f"{name} = {value!r}")
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    **dict.fromkeys(("h", "help", "?"), Prompt.help),
+    **dict.fromkeys(("p", "print"), Prompt.print),
+    "pp": Prompt.pretty,
+    **dict.fromkeys(("u", "up"), Prompt.up),
+    **dict.fromkeys(("d", "down"), Prompt.down),
+    **dict.fromkeys(("w", "where", "bt"), Prompt.backtrace),
+    **dict.fromkeys(("l", "list"), Prompt.list),
+    **dict.fromkeys(("a", "args", "locals"), Prompt.names),
+}

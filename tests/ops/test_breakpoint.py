@@ -1,0 +1,129 @@
+"""``debug.breakpoint``: what its prompt shows of a running program, typed at through ``input``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.debug
+import minijax.numpy as jnp
+from minijax.errors import JaxRuntimeError
+
+Type = Callable[..., None]
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Type:
+    """Lines to be typed, after which the terminal ends."""
+    lines: list[str] = []
+
+    def read(prompt: str) -> str:
+        print(prompt, end="")
+        if not lines:
+            raise EOFError
+        print(lines[0])
+        return lines.pop(0)
+
+    monkeypatch.setattr("builtins.input", read)
+
+    def send(*more: str) -> None:
+        lines.extend(more)
+
+    return send
+
+
+def inner(z, k):
+    w = z * k
+    minijax.debug.breakpoint(ordered=True)
+    return w + 1
+
+
+def outer(x, extra=None):
+    y = jnp.sin(x)
+    unordered = {"x": x, 3: 4}
+    return inner(y, 2.0) + len(unordered) - 2
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, minijax.jit], ids=["eager", "jit"])
+def test_the_prompt_has_the_values_of_the_run(transform: Any, typed: Type, capsys: Any) -> None:
+    function = transform(outer)
+    function(2.0)  # another run: its values are gone
+    capsys.readouterr()
+    typed("w", "p z", "k", "v = w + 1", "p v", "u", "a", "p nothing", "u", "d", "pp [y]", "l", "h", "c")
+    expected = np.sin(np.float32(1)) * 2 + 1
+    np.testing.assert_allclose(function(1.0), expected, rtol=1e-6)
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[0] == "Entering jdb:"
+    assert lines[1].endswith("test_breakpoint.py(41)inner()") and lines[2].startswith("-> minijax.debug.breakpoint(")
+    assert lines[3] == "(jdb) w" and lines[4].startswith("> ") and lines[5].endswith("(48)outer()")
+    said = "\n".join(lines)
+    assert "(jdb) p z\nArray(0.84147" in said
+    assert "(jdb) k\n2.0\n" in said
+    assert "(jdb) p v\nArray(2.68294" in said
+    assert "x = " in said and "*** NameError: name 'nothing' is not defined" in said
+    assert "[Array(0.84147" in said
+    assert "->     return inner(y, 2.0) + len(unordered) - 2" in said
+    assert "p EXPRESSION" in said
+
+
+def test_transformed_programs_stop_once_for_each_element_with_primal_values(typed: Type, capsys: Any) -> None:
+    typed("p z", "c", "p z", "c")
+    minijax.jit(minijax.vmap(outer))(np.array([0.0, 1.0], np.float32))
+    said = capsys.readouterr().out
+    assert said.index("p z\nArray(0.,") < said.index("p z\nArray(0.84")
+    typed("p z", "c")
+    assert minijax.grad(outer)(0.0) == 2
+    assert "p z\nArray(0.," in capsys.readouterr().out
+
+
+def test_q_ends_the_program(typed: Type) -> None:
+    typed("q", "q")
+    with pytest.raises(JaxRuntimeError, match="BdbQuit: the prompt of debug.breakpoint"):
+        outer(1.0)
+    with pytest.raises(JaxRuntimeError, match="the prompt of debug.breakpoint"):
+        minijax.jit(outer)(1.0)
+
+
+def test_few_frames_and_wrong_use(typed: Type, capsys: Any) -> None:
+    typed("u")
+    minijax.jit(lambda x: minijax.debug.breakpoint(num_frames=1))(1.0)
+    assert "*** this is the outermost function" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="the only backend is 'cli'"):
+        minijax.debug.breakpoint(backend="web")
+    with pytest.raises(NotImplementedError, match="ordered=True"):
+        minijax.debug.breakpoint(token=1)
+
+
+def test_in_the_repl_its_commands_run_in_the_frame(typed: Type) -> None:
+    from tests.repl.test_app import ENTER, Typed
+
+    typed("%jaxpr inner.__name__ and jnp.sin(z)", "z * 2", "v = z + 1", "p v", "%grad jnp.sin(w)", "c")
+    code = "import minijax.debug; from tests.ops.test_breakpoint import outer; jit(outer)(0.0)"
+    session = Typed(code, ENTER)
+    assert "let b:f32[] = sin a in (b,)" in session.printed
+    assert "Array(0.," in session.printed
+    assert "Array(1., dtype=float32" in session.printed, "the gradient of sin at 0"
+    typed("%step grad(jnp.sin)(z)", "c")
+    stepped = Typed(code, ENTER, "q")
+    assert "grad(jnp.sin)(z)" in stepped.printed, "the stepper was opened"
+
+
+def test_in_ipython_its_commands_run_in_the_frame(typed: Type, capsys: Any) -> None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from minijax.api import callbacks
+    from minijax.ipython_ext import load_ipython_extension, unload_ipython_extension
+
+    shell = InteractiveShell()
+    load_ipython_extension(shell)
+    try:
+        typed("%grad jnp.sin(w)", "c")
+        outer(0.0)
+        assert "Array(1., dtype=float32" in capsys.readouterr().out
+    finally:
+        unload_ipython_extension(shell)
+    assert callbacks.front_end is None
