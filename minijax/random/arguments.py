@@ -31,9 +31,9 @@ def staged(fun: Callable[..., Any]) -> Any:
     return jit(fun, static_argnames=[name for name in _KNOWN if name in inspect.signature(fun).parameters])
 
 
-# Calls that show as calls, by the names that these have in JAX's programs.
-clip = jit(mathematics.clip)
-cumsum = jit(reductions.cumsum)
+# Calls of their own in programs, as in those of JAX.
+clip = mathematics.clip
+cumsum = reductions.cumsum
 # Compiled when evaluated, as NumPy rounds otherwise than XLA; in programs they are single operations.
 exp, log = jit(lax.exp, inline=True), jit(lax.log, inline=True)
 

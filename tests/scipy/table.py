@@ -1,6 +1,6 @@
 """What is asked of ``minijax.scipy`` and of ``jax.scipy`` alike: the expressions of ``expressions.txt``.
 
-``sp`` is either library's ``scipy``, ``jnp`` its ``numpy``, ``lib`` itself. The other names are arrays.
+``sp`` is either library's ``scipy``, ``jnp`` its ``numpy``, ``key`` a random key of it. The other names are arrays.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def operands() -> dict[str, np.ndarray]:
         "i": np.array([3, 0, 2], np.int32),
         "m": np.array([[2.0, 0.5, 0.25], [0.5, 3.0, -0.5], [0.25, -0.5, 1.5]], np.float32),
         "t": np.array([[0.5, 1.0, -2.0], [2.0, 0.0, 1.5]], np.float32),
+        "words": np.array([1, 2], np.uint32),
         "c": np.array([1 + 2j, -0.5 - 1j], np.complex64),
     }
 
@@ -53,13 +54,16 @@ def differentiated() -> list[str]:
 
 def evaluate(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
     """The value of ``expression`` with ``library`` and the arrays."""
-    known = {"lib": library, "jnp": library.numpy, "nn": library.nn, "sp": library.scipy, "np": np}
+    known = {"jnp": library.numpy, "nn": library.nn, "sp": library.scipy, "np": np}
+    if "key" in expression:
+        known["key"] = library.random.wrap_key_data(arrays["words"])
     return eval(expression, {**known, **arrays})
 
 
 def reads(expression: str) -> dict[str, np.ndarray]:
     """The arrays that ``expression`` uses."""
-    return {name: array for name, array in operands().items() if re.search(rf"(?<![\w.]){name}\b(?!=)", expression)}
+    named = re.sub(r"\bkey\b", "words", expression)
+    return {name: array for name, array in operands().items() if re.search(rf"(?<![\w.]){name}\b(?!=)", named)}
 
 
 def derivative(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
