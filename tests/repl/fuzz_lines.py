@@ -208,7 +208,7 @@ class Lines:
             "step": self.called,
             "log": self.called,
             "push": lambda: self.level().partition(" ")[2],
-            "help": lambda: self.random.choice((*COMMANDS, "keys", "nothing", "")),
+            "help": lambda: self.random.choice((*COMMANDS, "nothing", "")),
             "doc": lambda: self.random.choice(NAMES),
             "panels": lambda: self.random.choice(("on", "off", "stack time", "stak", "jaxpr,hlo")),
             "config": self.setting,

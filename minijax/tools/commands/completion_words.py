@@ -38,7 +38,7 @@ def primitive_words(before: list[str]) -> Iterable[str]:
 
 # command -> the words that its text can be, given the words before; where there are none, Python is completed
 WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
-    "help": lambda before: () if before else (*COMMANDS, "keys"),
+    "help": lambda before: () if before else tuple(COMMANDS),
     "config": config_words,
     "panels": panel_words,
     "push": lambda before: () if before else KINDS,

@@ -80,8 +80,8 @@ def run_help(session: Session, args: Arguments, table: Mapping[str, Command]) ->
     name = args["name"].lstrip("%")
     if not name:
         return Result(_overview(session, table) + _keys_hint(session))
-    if name == "keys":
-        return Result(_keys(session))
+    if name == "keys":  # those of the prompt, and the command
+        return Result(_keys(session) + _details(session, table[name]))
     name = next((each for each in table if session.command_name(each) == name), name)
     if name not in table:
         hint = did_you_mean(name, table, "%help ")
@@ -94,15 +94,16 @@ def _keys_hint(session: Session) -> Document:
 
 
 def _keys(session: Session) -> Document:
+    """The keys of the prompt; nothing in a front end that has none of its own."""
     keys = session.settings.panel_keys
     if not keys:
-        raise UsageError("this front end has no keys of its own; %panels chooses the panels")
+        return Document()
     rows = [
         (key, f"{name} of the last line in full; again: fold that panel away, or back") for name, key in keys.items()
     ]
     table = sorted([*rows, *KEYS], key=lambda row: (not row[0].startswith("F"), row[0] if row[0][0] == "F" else ""))
     lines = [line(("param-name", f"  {key:<12}"), said) for key, said in table]
-    return document(text(line(("heading", "Keys of the prompt"))), Text(tuple(lines), hanging=14))
+    return document(text(line(("heading", "Keys of the prompt"))), Text(tuple(lines), hanging=14), text(""))
 
 
 def run_doc(session: Session, args: Arguments) -> Result:
