@@ -18,26 +18,33 @@ __all__ = ["inner_jit"]
 
 
 def inner_jit(
-    fun: Callable[..., Any] | None = None, *, static_argnames: str | Sequence[str] = (), name: str | None = None
+    fun: Callable[..., Any] | None = None,
+    *,
+    static_argnames: str | Sequence[str] = (),
+    name: str | None = None,
+    compiled: bool = False,
 ) -> Any:
     """``fun``, a function of the library, which is staged as a call of a jaxpr called ``name`` (by default, as it is).
 
     As with ``jit``, arguments that ``static_argnames`` does not name are trees of arrays and numbers, and become
     operands; defaults that the caller leaves out are constants of the jaxpr. Where nothing is being staged, ``fun``
-    is simply called: no program is compiled for a few operations. Without ``fun``, a decorator is returned.
+    is simply called: no program is compiled for a few operations; with ``compiled`` it is run under ``jit``. Without
+    ``fun``, a decorator is returned.
     """
     if fun is None:
-        return functools.partial(inner_jit, static_argnames=static_argnames, name=name)
+        return functools.partial(inner_jit, static_argnames=static_argnames, name=name, compiled=compiled)
     if name is not None:
         fun.__name__ = name
     jitted: list[Any] = []  # made when it is first staged: importing the library would have to wait for all of them
 
     @functools.wraps(fun)
     def function(*args: Any, **kwargs: Any) -> Any:
-        if state.dynamic.level == 0 or jit_disabled():
+        if not compiled and state.dynamic.level == 0 or jit_disabled():
             return fun(*args, **kwargs)
         if not jitted:
             jitted.append(jit(fun, static_argnames=static_argnames))
+        if compiled and state.dynamic.level == 0:
+            return jitted[0](*args, **kwargs)
         with observe.unobserved():  # whoever watches sees the call, as any other equation
             staged, leaves = jitted[0].staged_call(args, kwargs)
         if "of_library" not in staged.closed.memo:

@@ -14,36 +14,27 @@ import numpy as np
 
 from minijax import lax
 from minijax.api import jit
+from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.numpy import mathematics, reductions
-from minijax.numpy.promotion import broadcast, choose, typed_scalar
+from minijax.numpy import reductions
+from minijax.numpy.promotion import broadcast, typed_scalar
 from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.keys import split, typed_keys
 
 # What functions of distributions must know, by the names of their parameters.
-_KNOWN = ("shape", "dtype", "mode", "method", "axis", "log_space", "unique_indices")
+_KNOWN = ("shape", "dtype", "mode", "method", "axis", "log_space")
 
 
 def staged(fun: Callable[..., Any]) -> Any:
-    """``fun`` under ``jit``, where what is not an array is known."""
-    return jit(fun, static_argnames=[name for name in _KNOWN if name in inspect.signature(fun).parameters])
+    """``fun`` as a call of its own, where what is not an array is known; compiled when it is evaluated."""
+    known = [name for name in _KNOWN if name in inspect.signature(fun).parameters]
+    return inner_jit(fun, static_argnames=known, compiled=True)
 
 
-# Calls of their own in programs, as in those of JAX.
-clip = mathematics.clip
-cumsum = reductions.cumsum
-# Compiled when evaluated, as NumPy rounds otherwise than XLA; in programs they are single operations.
-exp, log = jit(lax.exp, inline=True), jit(lax.log, inline=True)
-
-
-@jit
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    return choose(condition, x, y)
-
-
-where = _where
+# Compiled when evaluated, as NumPy rounds otherwise than XLA.
+exp, log, cumsum = (jit(f, inline=True) for f in (lax.exp, lax.log, reductions.cumsum))
 
 
 def one_key(name: str, key: Any) -> Any:

@@ -12,11 +12,11 @@ import numpy as np
 from minijax import lax
 from minijax.core import dtypes
 from minijax.core.array import get_aval
+from minijax.numpy.mathematics import clip
 from minijax.numpy.promotion import astype, ensure, typed_scalar
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import (
     any_dtype,
-    clip,
     constant,
     float_dtype,
     halves,

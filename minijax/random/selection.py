@@ -12,20 +12,15 @@ from minijax import lax
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.lacking import borrow
-from minijax.numpy import index_update, reductions
+from minijax.numpy import reductions
+from minijax.numpy.index_update import take
 from minijax.numpy.promotion import canonical_axis, ensure, promote, static
+from minijax.numpy.searching import searchsorted
 from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.arguments import cumsum, log, one_key, staged, two_keys
 from minijax.random.basic import randint, uniform
 from minijax.random.keys import bits
 from minijax.random.transformed import gumbel
-
-
-@staged
-def _take(a: Any, indices: Any, axis: Any, unique_indices: bool) -> Any:
-    return index_update.take(a, indices, axis, unique_indices=unique_indices)
-
 
 # -------------------------------------------------------------------------------- categories
 
@@ -99,7 +94,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     if independent or x.aval.ndim == 1:
         return _shuffle(key, x, axis)
     order = _shuffle(key, lax.iota(_index_dtype(), x.aval.shape[axis]), 0)
-    return _take(x, order, axis, unique_indices=True)
+    return take(x, order, axis, unique_indices=True)
 
 
 def _index_dtype() -> np.dtype:
@@ -160,7 +155,7 @@ def choice(
         found = _evenly(key, a, size, shape, drawn, replace, axis)
     else:
         places = _weighted(key, _probabilities(p, size), shape, drawn, replace, mode)
-        found = _take(a, places, axis, unique_indices=not replace) if own else places
+        found = take(a, places, axis, unique_indices=not replace) if own else places
     return lax.reshape(found, whole)
 
 
@@ -187,7 +182,7 @@ def _evenly(key: Any, a: Any, size: int, shape: tuple[int, ...], drawn: int, rep
     """Elements of ``a`` that are equally probable."""
     if replace:
         places = randint(key, shape, 0, size)
-        return _take(a, places, axis, False) if a.aval.ndim else places
+        return take(a, places, axis) if a.aval.ndim else places
     return permutation(key, a if a.aval.ndim else size, axis)[(*[slice(None)] * axis, slice(drawn))]
 
 
@@ -198,4 +193,4 @@ def _weighted(key: Any, p: Any, shape: tuple[int, ...], drawn: int, replace: boo
         return lax.reshape(lax.top_k(noise + log(p), drawn)[1], shape)
     sums = cumsum(p)
     level = sums[-1] * (1 - uniform(key, shape, p.aval.dtype))
-    return borrow("minijax.numpy", "searchsorted")(sums, level)
+    return searchsorted(sums, level)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.api import jit
+from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.numpy import linalg
-from minijax.numpy.promotion import asarray, astype, broadcast_to
+from minijax.numpy.promotion import asarray, astype, broadcast_to, choose
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import (
     constant,
@@ -27,11 +27,10 @@ from minijax.random.arguments import (
     shape_of_samples,
     staged,
     two_keys,
-    where,
 )
 from minijax.random.basic import _uniform, normal, rademacher, uniform
 
-_norm = jit(linalg.norm, static_argnames=("axis",))
+_norm = inner_jit(linalg.norm, static_argnames="axis")
 
 # -------------------------------------------------------------------------------- without parameters
 
@@ -60,7 +59,7 @@ def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any
     # a number below 1/2 has bits to spare
     coarse = lax.ge(high, constant(0.5, dtype))
     finer = lax.add(lax.add(high, lax.mul(constant(info.eps, dtype), low)), tiny)
-    found = where(coarse, high, finer)
+    found = choose(coarse, high, finer)
     return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(found)))))
 
 

@@ -105,10 +105,6 @@ ROWS: dict[str, Program] = {
 
 # Programs that are not JAX's, with the reason.
 OTHERWISE = {
-    **dict.fromkeys(
-        ("choice of rows", "choice of columns, different", "permutation of rows"),
-        "numpy.take chooses among indices without a call of its own",
-    ),
     "orthogonal": "numpy.diagonal is a slice here; JAX's asks for the platform",
     "ball": "JAX's power converts an integer exponent, and makes no use of it",
 }

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from minijax import errors
-from minijax.api.compile import JitFunction
 from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import observe
 from minijax.core.array import as_array, get_aval
@@ -90,8 +89,9 @@ def _library_calls() -> dict[str, str]:
     found = {"_shuffle": "permutation"}
     for name in ("basic", "discrete", "gamma", "selection", "transformed", "vectors"):
         for value in vars(importlib.import_module(f"minijax.random.{name}")).values():
-            if isinstance(value, JitFunction) and "key" in inspect.signature(value.fun).parameters:
-                found.setdefault(value.fun.__name__, value.fun.__name__.strip("_").removesuffix("_real"))
+            fun = getattr(value, "__wrapped__", None)
+            if fun is not None and "key" in inspect.signature(fun).parameters:
+                found.setdefault(fun.__name__, fun.__name__.strip("_").removesuffix("_real"))
     return found
 
 
