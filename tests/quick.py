@@ -12,6 +12,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.backend": ("api/test_jit.py",),
     "minijax.core": ("core/test_named.py", "core/test_operands.py", "core/test_provenance.py"),
     "minijax.experimental": ("ops/test_callback.py",),
+    "minijax.experimental.checkify": ("experimental/test_checkify.py",),
     "minijax.extend": ("extend/test_rule_matrix.py",),
     "minijax.extend.mlir": ("extend/test_mlir.py",),
     "minijax.interpreters": ("interpreters/test_program.py", "interpreters/test_debug_nans.py"),
