@@ -39,6 +39,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools.compare": ("tools/test_diff.py",),
     "minijax.tools.documents": ("tools/test_document.py", "tools/test_html.py", "tools/test_views.py"),
     "minijax.tools.explain": ("tools/test_explain_nan.py",),
+    "minijax.tools.gallery": ("tools/test_gallery.py",),
     "minijax.tools.live": ("tools/test_live.py",),
     "minijax.tools.pages": ("tools/test_export.py",),
     "minijax.tools.programs": ("tools/test_links.py", "tools/test_source.py"),

@@ -79,6 +79,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("minijax.tools.documents",),
     ("minijax.tools.programs",),
     ("minijax.tools.recording",),
+    ("minijax.tools.gallery",),
     ("minijax.tools.stepper",),
     ("minijax.tools.live",),
     ("minijax.tools.session",),

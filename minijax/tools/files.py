@@ -8,7 +8,7 @@ import os
 import shutil
 
 
-def write(path: str | os.PathLike[str], text: str, force: bool = False, keep_mode: bool = True) -> int:
+def write(path: str | os.PathLike[str], text: str | bytes, force: bool = False, keep_mode: bool = True) -> int:
     """Write ``text`` to a file, whole or not at all; returns its size in bytes.
 
     A new file can be read by its owner only. One that is there keeps who may read it, unless ``keep_mode`` is false; a
@@ -22,7 +22,7 @@ def write(path: str | os.PathLike[str], text: str, force: bool = False, keep_mod
     exists = os.path.exists(path)
     if exists and not force:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-    data = text.encode("utf-8", "backslashreplace")
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
     # O_EXCL: nothing that somebody put in this place beforehand is written to, nor where a link there leads

@@ -1,4 +1,4 @@
-"""A model of Flax, trained with Optax: a description of the model, and a tree of parameters beside it.
+"""A model of Flax, trained with Optax: a description, and a tree of parameters beside it.
 
 A module of Flax's linen says what is computed; ``init`` runs it once to find the shapes and draws parameters,
 ``apply`` runs it with some. With ``replacing_jax`` both libraries run on minijax as they stand.

@@ -1,4 +1,4 @@
-"""A Gaussian process draws a curve with its doubt through a few points, and learns how smooth the curve is.
+"""A Gaussian process draws a curve with its doubt through points, and learns how smooth it is.
 
 Points that are near each other have values that are near each other: how near is the covariance. Its Cholesky factor
 gives the log likelihood of the values in two solves and a sum of logarithms, and the gradient of that sets the three

@@ -1,8 +1,9 @@
-"""A layer that is defined by an equation: its output is the fixed point of ``z = tanh(W z + U x + b)``.
+"""A layer that is defined by an equation: what it gives is the fixed point of a function.
 
-``while_loop`` finds it, and cannot be differentiated backwards; nor need it be. By the implicit function theorem the
-cotangent of the fixed point obeys a fixed point equation too, ``w = v + w * df/dz``, which the same loop solves with
-one vector-Jacobian product a turn (Bai and others, 2019). ``custom_vjp`` tells JAX so.
+The function is ``z -> tanh(W z + U x + b)``. ``while_loop`` finds its fixed point, and cannot be differentiated
+backwards; nor need it be. By the implicit function theorem the cotangent of the fixed point is one too, of
+``w -> v + w df/dz``, which the same loop finds with one vector-Jacobian product a turn (Bai and others, 2019).
+``custom_vjp`` tells JAX so.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""A Kalman filter follows a thing through noise; the gradient of its likelihood finds how much noise there is.
+"""A Kalman filter follows a thing through noise, and its likelihood finds how much noise there is.
 
 The hidden state is place and speed; only the place is measured. The filter is a ``scan``: predict the state a moment
 later, compare with the measurement, correct. What the measurements say about the noise is the sum of the log densities

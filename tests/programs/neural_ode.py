@@ -1,4 +1,4 @@
-"""A neural ordinary differential equation learns a spiral; its gradient is the solution of another equation.
+"""A neural ordinary differential equation learns a spiral; its gradient solves another equation.
 
 The velocity of a point is what a small network says of its place. To differentiate the solution one need not keep it:
 the adjoint, the loss's sensitivity to the place, obeys an equation of its own, which is solved backwards in time
@@ -55,8 +55,8 @@ def flow_backward(duration, residuals, adjoint):
     def field(state):
         place, adjoint, _ = state
         moved, pullback = jax.vjp(velocity, params, place)
-        of_params, of_place = pullback(adjoint)
-        return moved, jax.tree.map(jnp.negative, of_place), jax.tree.map(jnp.negative, of_params)
+        of_params, of_place = pullback(-adjoint)
+        return moved, of_place, of_params
 
     nothing = jax.tree.map(jnp.zeros_like, params)
     _, of_place, of_params = integrate(field, (end, adjoint, nothing), -duration)

@@ -13,13 +13,17 @@ import numpy as np
 import pytest
 
 import minijax
+from minijax.tools import gallery
 from tests.ecosystem.beside_jax import assert_leaves_near
 from tests.programs import PAGES
 from tests.programs.pages import on_jax, on_minijax
+from tests.programs.record import is_current, recorded
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 STEPS = 4
+# Of the recording of a page.
+LARGEST = 60_000
 # Evaluated operation by operation, the sums of a product of matrices are NumPy's.
 COMPILED, EAGER = 1e-6, 1e-5
 
@@ -64,13 +68,19 @@ def test_losses_are_jaxs_and_fall(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_losses_are_jaxs_without_jit(name: str) -> None:
-    page, wanted = page_on(on_minijax, name), losses_of_jax(name)
-    np.testing.assert_allclose(losses(page, page.step, 2), wanted[:2], rtol=EAGER)
+def test_losses_are_jaxs_without_jit_and_the_recording_is_current(name: str) -> None:
+    page_on(on_minijax, name)  # or skip
+    found, recording = recorded(name)
+    np.testing.assert_allclose(found, losses_of_jax(name)[:2], rtol=EAGER)
+    assert is_current(name, recording), f"python -m tests.programs.record {name}"
+    assert gallery.path(name).stat().st_size <= LARGEST
 
 
 def test_every_page_is_listed_and_short() -> None:
+    assert list(gallery.PAGES) == list(PAGES)
     files = {path.stem: path for path in Path(__file__).parent.glob("*.py")}
-    assert set(files) - {"__init__", "pages", "test_pages"} == set(PAGES)
+    assert set(files) - {"__init__", "pages", "record", "test_pages"} == set(PAGES)
     for name in PAGES:
-        assert 40 <= len(files[name].read_text(encoding="utf-8").splitlines()) <= 115, name
+        text = files[name].read_text(encoding="utf-8")
+        assert 40 <= len(text.splitlines()) <= 115, name
+        assert text.startswith(f'"""{gallery.PAGES[name]}\n')

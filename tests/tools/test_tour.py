@@ -180,7 +180,7 @@ def test_moving_about():
     session.run_line("f = None")
     assert "did not expect" in page("%tour next")
     assert "2.979985" in page("%tour again") and "did not expect" not in page("%tour again")
-    assert "Part 5 of 5" in page("%tour 5") and "Part 1" not in page("%tour next")
+    assert "Part 5 of 6" in page("%tour 5") and "Part 1" not in page("%tour next")
     assert page("%tour 5.1") and "4.17" in page("%tour back")
     page("%tour 1")
     assert "this is where the tour begins" in plain(session.run_line("%tour back").shown)

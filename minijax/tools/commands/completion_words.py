@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from minijax.config import config
 from minijax.extend.rules import known_primitives
 from minijax.tools.commands.table import COMMANDS
+from minijax.tools.gallery import PAGES
 from minijax.tools.live.kinds import KINDS
 from minijax.tools.recording.panels import PANELS
 from minijax.tools.session.settings import CHOICES
@@ -38,12 +39,13 @@ def primitive_words(before: list[str]) -> Iterable[str]:
 
 # command -> the words that its text can be, given the words before; where there are none, Python is completed
 WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
+    "gallery": lambda before: () if before else tuple(PAGES),
     "help": lambda before: () if before else tuple(COMMANDS),
     "config": config_words,
     "panels": panel_words,
     "push": lambda before: () if before else KINDS,
     "rules": primitive_words,
-    "tour": lambda before: () if before else ("1", "2", "3", "4", "5", "next", "back", "again", "stop"),
+    "tour": lambda before: () if before else ("1", "2", "3", "4", "5", "6", "next", "back", "again", "stop"),
     "x64": lambda before: () if before else ("on", "off"),
 }
 # Commands whose text is a file's name, and options that are.

@@ -57,10 +57,11 @@ COMMANDS = (
                 "a part such as 3, a stop such as 3.2, next, back, again or stop",
             ),
         ),
-        "A guided tour in five parts, live: each stop runs a line here and shows what it did.\n\n"
+        "A guided tour in six parts, live: each stop runs a line here and shows what it did.\n\n"
         "Part 1 is about transformations as interpreters, 2 about jaxprs, 3 about jit, 4 about linearize, vjp and "
-        "grad, 5 about control flow. %tour alone goes on. Type what you like between the stops. A name of yours that "
-        "a part uses is set aside at the first stop that needs it, and comes back when the part ends.",
+        "grad, 5 about control flow, 6 about whole programs. %tour alone goes on. Type what you like between the "
+        "stops. A name of yours that a part uses is set aside at the first stop that needs it, and comes back when "
+        "the part ends.",
         "%tour 1\n%tour next\n%tour stop",
         run_tour,
         group="session",

@@ -1,4 +1,4 @@
-"""What the guided tour says and runs: five parts, from one operation at the prompt to control flow under ``grad``."""
+"""What the guided tour says and runs: six parts, from one operation at the prompt to the training of a network."""
 
 from __future__ import annotations
 
@@ -338,10 +338,30 @@ CONTROL = Part(
         Stop(
             "scan is the loop: a carried value and one more element at each step, as one equation.",
             "lax.scan(lambda c, a: (c + a, c), 0., jnp.arange(4.))",
-            "The sum is {value[0]}. That is the tour: %rules shows every primitive with its rules, %step walks through "
-            "a call one operation at a time.",
+            "The sum is {value[0]}. %rules shows every primitive with its rules, %step walks through a call one "
+            "operation at a time.",
         ),
     ),
 )
 
-PARTS = (INTERPRETERS, JAXPRS, JIT, REVERSE, CONTROL)
+PROGRAMS = Part(
+    "whole programs",
+    "What you have seen of one operation holds for a program of thousands. A gallery of such has been recorded: "
+    "networks, filters, samplers, equations, each on a page written for JAX.",
+    (
+        Stop("These come with minijax; nothing is run when one is opened.", "%gallery"),
+        Stop(
+            "A page is a program as one writes it, with the gradient of its loss somewhere in it.",
+            "%gallery mlp --program",
+        ),
+        Stop(
+            "One step of its training: the names on the left are the interpreters of part 1, the rules those that grad "
+            "needs.",
+            "%gallery mlp --text --most 30",
+            "In a terminal or a notebook, %gallery mlp alone opens the stepper: it goes through every operation, "
+            "forwards and backwards, beside the page. That is the tour; %step does the same to a call of yours.",
+        ),
+    ),
+)
+
+PARTS = (INTERPRETERS, JAXPRS, JIT, REVERSE, CONTROL, PROGRAMS)

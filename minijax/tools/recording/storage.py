@@ -7,9 +7,9 @@
 
 Each record is a row: its kind, then the values of its fields in the order that ``fields`` gives. Where a field holds a
 record, the row has its number in ``records``, counted from 0; a record comes after those it holds, and the recording
-itself is the last. Jaxprs are kept as documents (``ir.doc_table``), so that they can be laid out at any width. What a
-file says is checked, field by field: one that is cut off or was made to harm raises ValueError, and nothing in it is
-run.
+itself is the last. Jaxprs are kept as documents (``ir.doc_table``), so that they can be laid out at any width. A file
+whose name ends in .xz is compressed. What a file says is checked, field by field: one that is cut off or was made to
+harm raises ValueError, and nothing in it is run.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from minijax.tools.recording.storage_types import Reader, Types, Writer, brief
 
 FORMAT = "minijax-recording"
 VERSION = 1
+# What a compressed file begins with, and the most that it may hold: a recorder keeps 100 million characters of texts.
+_XZ = b"\xfd7zXZ\x00"
+MOST_BYTES = 1_000_000_000
 
 _NODES: tuple[type[Frozen], ...] = (
     schema.BindRecord,
@@ -60,16 +63,38 @@ _TYPES = Types(_KINDS, {"Node": _NODES, "Frozen": (LinkedPrograms,)}, once="Node
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
     """Write ``recording`` to a file, in place of one that is there. OSError as ever.
 
-    The file is either written completely or left as it was; a new one is its owner's alone.
+    The file is either written completely or left as it was; a new one is its owner's alone. One whose name ends in .xz
+    is compressed.
     """
-    files.write(path, json.dumps(to_json(recording), separators=(",", ":")), force=True)
+    text = json.dumps(to_json(recording), separators=(",", ":"))
+    files.write(path, _compressed(text) if os.fspath(path).endswith(".xz") else text, force=True)
+
+
+def _compressed(text: str) -> bytes:
+    import lzma  # which few files need, and not every Python has
+
+    return lzma.compress(text.encode("ascii"))
+
+
+def _uncompressed(data: bytes) -> bytes:
+    """ValueError for what is no whole compressed file, or too much."""
+    import lzma
+
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+    try:
+        found = decompressor.decompress(data, MOST_BYTES)
+    except lzma.LZMAError as error:
+        raise ValueError(f"it is damaged: {error}") from None
+    if not decompressor.eof:
+        raise ValueError("it holds more than any recording" if len(found) == MOST_BYTES else "it was cut off")
+    return found
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
     """The recording in a file. OSError as ever; ValueError, which names the file, if it holds none."""
     data = Path(path).expanduser().read_bytes()
     try:
-        return from_json(json.loads(data))
+        return from_json(json.loads(_uncompressed(data) if data.startswith(_XZ) else data))
     except RecursionError:
         reason = "it is nested deeper than any recording"
     except ValueError as error:

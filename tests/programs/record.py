@@ -1,0 +1,84 @@
+"""The recordings of the gallery, ``%gallery NAME``: ``python -m tests.programs.record [PAGE ...]`` makes those anew
+that are out of date.
+
+One is of the second step of the training, so that nothing is met for the first time, without ``jit``. It holds the text
+of its page; files are called as in the repository, those of libraries by their modules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import site
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from minijax.tools import gallery, record
+from minijax.tools.recording import storage
+from minijax.tools.recording.records import BindRecord, Node, Recording, RuleRecord, ScopeRecord, SourceRecord
+from tests.programs import PAGES
+from tests.programs.pages import on_minijax
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def file(page: str) -> str:
+    return f"tests/programs/{page}.py"
+
+
+def recorded(page: str) -> tuple[list[float], Recording]:
+    """The losses of two steps, and the second one with the text of its page and without the folders of this machine."""
+    module = on_minijax(page)
+    data = module.data()
+    state, first = module.step(module.start(), *data)
+    (_, second), recording = record(module.step, state, *data, retrace=True)
+    whole = SourceRecord(file(page), 1, (ROOT / file(page)).read_text(encoding="utf-8"))
+    named = without_folders(recording)
+    sources = [whole, *[source for source in named.sources if source.file != whole.file]]
+    return [float(first), float(second)], named.replace(source=whole.file, sources=tuple(sources))
+
+
+def without_folders(recording: Recording) -> Recording:
+    text = json.dumps(storage.to_json(recording))
+    for folder in (*site.getsitepackages(), str(ROOT)):
+        text = text.replace(json.dumps(f"{folder}/")[1:-1], "")
+    return storage.from_json(json.loads(text))
+
+
+def outline(recording: Recording) -> list[str]:
+    """What the step did, line by line of the page, without what is inside the operations: that tells a recording that
+    is out of date. What was computed is left out, which differs in the last digit from machine to machine.
+    """
+
+    def of(nodes: Iterable[Node]) -> Iterator[str]:
+        for node in nodes:
+            if isinstance(node, ScopeRecord):
+                yield f"{node.level} for {node.subject}"
+                yield from of(node.children)
+            elif isinstance(node, BindRecord):
+                rule = "" if node.rule is None else node.rule.name
+                yield f"{node.level} {node.primitive} {node.in_types} -> {node.types} by {rule} @ {node.place}"
+            elif isinstance(node, RuleRecord):
+                yield f"{node.table} {node.primitive} by {node.name} @ {node.place}"
+
+    return [re.sub("0x[0-9a-f]+", "0x...", each) for each in of(recording.tree)]
+
+
+def is_current(page: str, recording: Recording) -> bool:
+    """Whether the file holds what ``recording``, made just now, holds."""
+    if not gallery.path(page).exists():
+        return False
+    kept = gallery.recording(page)
+    return gallery.program(kept) == gallery.program(recording) and outline(kept) == outline(recording)
+
+
+if __name__ == "__main__":
+    for page in sys.argv[1:] or PAGES:
+        _, recording = recorded(page)
+        if is_current(page, recording):
+            print(f"{page}: as it was")
+        else:
+            storage.save(recording, gallery.path(page))
+            gallery.path(page).chmod(0o644)
+            print(f"{page}: {recording.events} events, {gallery.path(page).stat().st_size / 1000:.1f} kB")

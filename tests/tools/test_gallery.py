@@ -1,0 +1,67 @@
+"""The recordings that come with minijax: they are loaded, and shown, without the programs and their libraries."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from minijax.repl import batch
+from minijax.tools import gallery
+from minijax.tools.commands.step import start
+from minijax.tools.documents.document import plain
+from minijax.tools.recording import storage
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import place_parts
+
+MOST_TOGETHER = 700_000
+
+
+@pytest.mark.parametrize("page", gallery.PAGES)
+def test_a_page_is_opened_at_its_lines(page: str) -> None:
+    recording = gallery.recording(page)
+    assert recording.level == "full" and not recording.truncated and not recording.errors
+    text = gallery.program(recording)
+    assert text.startswith(f'"""{gallery.PAGES[page]}\n') and "def step(" in text
+    line = 1 + text[: text.index("def loss")].count("\n")
+    cursor = Cursor(recording)
+    while cursor.into():
+        pass
+    places = {place_parts(moment.node.place)[:2] for moment in cursor.moments if getattr(moment.node, "place", "")}
+    assert not {file for file, _ in places if Path(file).is_absolute()}
+    lines = {number for file, number in places if file == recording.source}
+    assert len(lines) > 3 and max(lines) > line
+    assert start(recording, at=str(min(lines)))[0] > 0
+
+
+def test_the_files_are_small_together() -> None:
+    assert sum(gallery.path(page).stat().st_size for page in gallery.PAGES) <= MOST_TOGETHER
+    assert {path.name for path in Path(gallery.__file__).parent.glob("*.xz")} == {
+        gallery.path(page).name for page in gallery.PAGES
+    }
+
+
+def test_a_page_is_stepped_through() -> None:
+    outcome = batch.new_session({}).run_line("%gallery kalman")
+    assert outcome.step is not None and outcome.step.recording.source == "tests/programs/kalman.py"
+    assert "one step of the training of tests/programs/kalman.py" in plain(outcome.shown, 100)
+
+
+def test_compressed_files_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = gallery.recording("mlp")
+    storage.save(recording, tmp_path / "a.json.xz")
+    assert storage.to_json(storage.load(tmp_path / "a.json.xz")) == storage.to_json(recording)
+    data = (tmp_path / "a.json.xz").read_bytes()
+    for wrong, said in (
+        (data[:-9], "cut off"),
+        (data[:300] + b"?" + data[301:], "damaged"),
+        (b"\xfd7zXZ\x00", "cut off"),
+    ):
+        (tmp_path / "b").write_bytes(wrong)
+        with pytest.raises(ValueError, match=said):
+            storage.load(tmp_path / "b")
+    monkeypatch.setattr(storage, "MOST_BYTES", 1000)
+    (tmp_path / "c").write_bytes(lzma.compress(b" " * 100_000))
+    with pytest.raises(ValueError, match="more than any recording"):
+        storage.load(tmp_path / "c")
