@@ -25,6 +25,9 @@ from minijax.ops.select import *
 from minijax.ops.shape import *
 from minijax.ops.slicing import *
 from minijax.ops.sort import *
+from minijax.ops.special.bessel import *
+from minijax.ops.special.incomplete_beta import *
+from minijax.ops.special.incomplete_gamma import *
 from minijax.ops.while_loop import *
 
 __getattr__, __dir__ = _borrowing(

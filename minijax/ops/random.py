@@ -17,20 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes, observe
+from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.avals import ShapedArray
 from minijax.core.keys import RBG, THREEFRY, WORD, KeyType, PRNGImpl, is_key, keys_of, words_of
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full, zero_tangent
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.program import program
-from minijax.interpreters.stage import stage
-from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import parse_rules
 from minijax.lowering.lower import lowers_keys
-from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.declare import axis_stays, declare, operand_lower, same_aval, unchanged
 from minijax.ops.elementwise import (
@@ -45,6 +42,7 @@ from minijax.ops.elementwise import (
 )
 from minijax.ops.keys import impl_read
 from minijax.ops.nary import ZERO, broadcast_shape, maybe_broadcast, nary_batching
+from minijax.ops.programs import Program, call_program, program_of, staged
 from minijax.ops.shape import iota, reshape, shape_of
 from minijax.ops.slicing import concatenate, index_in_dim, stack
 from minijax.ops.while_loop import while_p
@@ -60,7 +58,6 @@ __all__ = [
 
 add: Callable[..., Any] = add_p.bind
 xor: Callable[..., Any] = xor_p.bind
-Program = Callable[..., Sequence[Any]]
 
 # -------------------------------------------------------------------------------- Threefry
 
@@ -133,7 +130,7 @@ def _threefry(key1: Any, key2: Any, x1: Any, x2: Any) -> list[Any]:
     x, y = (maybe_broadcast(shape, add(v, k)) for v, k in ((x1, keys[0]), (x2, keys[1])))
     state = [np.int32(0), x, y, keys[1], keys[2], keys[0], *(np.array(r, WORD) for r in _ROTATIONS)]
     avals = [get_aval(v) for v in state]
-    cond, body = _words_program(_more_groups, avals), _words_program(_group, avals)
+    cond, body = program_of(_more_groups, avals), program_of(_group, avals)
     outs = while_p.bind(*state, cond_jaxpr=cond, cond_nconsts=0, body_jaxpr=body, body_nconsts=0)
     return [outs[1], outs[2]]
 
@@ -153,7 +150,7 @@ def _group(i: Any, x: Any, y: Any, first: Any, second: Any, third: Any, now: Any
 
 
 def _threefry_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[str]:
-    return call_words(ctx, _threefry, avals, names)
+    return call_program(ctx, _threefry, avals, names)
 
 
 def _threefry_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
@@ -166,36 +163,12 @@ def _threefry_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return outs, [zero_tangent(x) for x in outs]
 
 
-# -------------------------------------------------------------------------------- programs of words
-
-
-@functools.lru_cache(maxsize=1024)
-def _staged(compute: Program, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
-    """``compute``, a function of words, as a program; the same for the same types."""
-    return _words_program(compute, tuple(map(physical_aval, avals)))
-
-
-def _words_program(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
-    """The program of ``compute``, whose equations have no lines: they stand for the one that calls them."""
-    with observe.unobserved():
-        closed = stage(compute, avals, getattr(compute, "func", compute).__name__.strip("_"))
-    bare = closed.jaxpr.replace(eqns=[eqn.replace(source=None) for eqn in closed.eqns])
-    return ClosedJaxpr(bare, closed.consts)
-
-
-def call_words(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """Write a call of ``compute``, a function of the words of keys, which becomes a function of the module."""
-    closed = _staged(compute, tuple(avals))
-    symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
-    ins, outs = (", ".join(map(mlir_type, types)) for types in (closed.in_avals, closed.out_avals))
-    count = len(closed.out_avals)
-    found: list[str] = ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", count)
-    return found
+# -------------------------------------------------------------------------------- evaluation of words
 
 
 def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Callable[..., Any]:
     """``compute`` as a function of NumPy values, keys among them as they are kept; ``out``: its result are keys."""
-    run = program(_staged(compute, tuple(avals)))
+    run = program(staged(compute, tuple(avals)))
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 
     def evaluate(*values: Any) -> Any:
@@ -391,7 +364,7 @@ def _declare(name: str, abstract: Any, compute: Callable[..., Program], batch: A
         return _evaluated(compute(*avals, **params), avals, out if is_key(out) else None)
 
     def random_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> str:
-        return call_words(ctx, compute(*avals, **params), avals, names)[0]
+        return call_program(ctx, compute(*avals, **params), avals, names)[0]
 
     lowers_keys.add(p)
     return declare(

@@ -24,7 +24,8 @@ from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules, bdim_at_front
 from minijax.lowering.lower import lowering_rules, lowers_keys
 from minijax.ops.keys import random_wrap_p
-from minijax.ops.random import call_words, implementation_of
+from minijax.ops.programs import call_program
+from minijax.ops.random import implementation_of
 from minijax.random.arguments import constant, two_keys
 from minijax.random.basic import normal, uniform
 from minijax.random.keys import split
@@ -129,7 +130,7 @@ def _gamma_program(impl: Any, log_space: bool) -> Callable[..., Any]:
 
 
 def _gamma_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, log_space: bool) -> str:
-    return call_words(ctx, _gamma_program(avals[0].dtype.impl, log_space), avals, names)[0]
+    return call_program(ctx, _gamma_program(avals[0].dtype.impl, log_space), avals, names)[0]
 
 
 def _gamma_batch(args: Sequence[Any], dims: Sequence[int | None], *, log_space: bool) -> Any:

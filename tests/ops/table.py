@@ -523,7 +523,40 @@ def _forward(ns: Any, forward: bool, f: Callable[..., Any], *args: Any) -> Any:
     return ns.jvp(f, args, args) if forward else f(*args)
 
 
-ROWS = {row.name: row for row in (*_rows(), *_convolutions(), *_windows())}
+def _special_functions() -> Iterator[Row]:
+    shapes = np.array([0.7, 2, 30, 0.01, 1, -1, 5, 3, np.nan], np.float32)
+    points = np.array([1.2, 0.3, 35, 0.02, 0, 1, np.inf, 3, 1], np.float32)
+    for name in ("igamma", "igammac", "igamma_grad_a", "random_gamma_grad"):
+        yield Row(
+            name,
+            lambda ns, a, x, name=name: getattr(ns.lax, name)(a, x),
+            (shapes, points),
+            name in ("igamma", "igammac"),
+            name != "random_gamma_grad",  # it is no primitive, and compiling takes time
+        )
+    yield Row("igamma of bfloat16", lambda ns, a, x: ns.lax.igamma(a, x), (values(2, dtype=bfloat16) ** 2,) * 2)
+    yield Row(
+        "betainc",
+        lambda ns, a, b, x: ns.lax.betainc(ns.lax.stop_gradient(a), ns.lax.stop_gradient(b), x),
+        (
+            shapes,
+            np.float32([2, 0.5, 20, 1, 3, 1, 1, np.inf, 1]),
+            np.float32([0.3, 0.9, 0.6, 0.1, 1, 0.5, 0.5, 0.2, 0]),
+        ),
+    )
+    line = np.array([-9, -3, -1e-9, 0, 0.5, 7.9, 8.1, 100, np.inf, np.nan], np.float32)
+    yield Row("bessel_i0e", lambda ns, x: ns.lax.bessel_i0e(x), (line,))
+    yield Row("bessel_i1e", lambda ns, x: ns.lax.bessel_i1e(x), (line[:-2],))
+    yield Row("bessel_i0e of bfloat16", lambda ns, x: ns.lax.bessel_i0e(x), (line[:3].astype(bfloat16),))
+    yield Row(
+        "zeta",
+        lambda ns, x, q: ns.lax.zeta(x, q),
+        (np.float32([2, 3, 1.5, 1, 0.5, 2, 3, 2]), np.float32([1, 0.5, 2, 3, 1, -2, -2, np.inf])),
+        derivative=False,
+    )
+
+
+ROWS = {row.name: row for row in (*_rows(), *_convolutions(), *_windows(), *_special_functions())}
 
 
 def batched(x: Any, axis: int) -> np.ndarray:

@@ -1,0 +1,39 @@
+"""What a primitive computes, written as a function of this package's operations: staged once for types, and called."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.avals import ShapedArray, physical_aval
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.lowering.text import mlir_type
+
+Program = Callable[..., Sequence[Any]]
+
+
+def program_of(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
+    """The program of ``compute``, whose equations have no lines: they stand for the one that calls them."""
+    with observe.unobserved():
+        closed = stage(compute, avals, getattr(compute, "func", compute).__name__.strip("_"))
+    bare = closed.jaxpr.replace(eqns=[eqn.replace(source=None) for eqn in closed.eqns])
+    return ClosedJaxpr(bare, closed.consts)
+
+
+@functools.lru_cache(maxsize=1024)
+def staged(compute: Program, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+    """``compute`` as a program of operands of these types, of keys' words for keys; the same for the same types."""
+    return program_of(compute, tuple(map(physical_aval, avals)))
+
+
+def call_program(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Write a call of ``compute``, which becomes a function of the module."""
+    closed = staged(compute, tuple(avals))
+    symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
+    ins, outs = (", ".join(map(mlir_type, types)) for types in (closed.in_avals, closed.out_avals))
+    count = len(closed.out_avals)
+    found: list[str] = ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", count)
+    return found
