@@ -29,6 +29,7 @@ __all__ = [
     "debug_nans",
     "debug_nans_enabled",
     "default_matmul_precision",
+    "direct_linearize_enabled",
     "disable_jit",
     "enable_x64",
     "jit_disabled",
@@ -39,6 +40,7 @@ __all__ = [
     "rank_promotion",
     "set_nan_checks",
     "trace_key",
+    "use_direct_linearize",
     "traceback_filtering",
     "x64_enabled",
 ]
@@ -53,11 +55,12 @@ class ConfigValues(NamedTuple):
     default_matmul_precision: str | None = None
     numpy_rank_promotion: str = "allow"
     numpy_dtype_promotion: str = "standard"
+    use_direct_linearize: bool = False
     traceback_filtering: str = "auto"
 
 
 # What a staged program can depend on: everything but how a traceback is shown.
-_TRACE_FIELDS = ConfigValues._fields[:6]
+_TRACE_FIELDS = ConfigValues._fields[:7]
 
 
 class TraceKey:
@@ -127,7 +130,7 @@ class _ThreadOverrides(threading.local):
 
 _lock = threading.Lock()
 _values = ConfigValues()
-_key = _intern_key(tuple(_values[:6]))
+_key = _intern_key(tuple(_values[:7]))
 # How many overrides are in force in all threads together. While it is 0 nobody has to look at thread state.
 _override_count = 0
 _thread = _ThreadOverrides()
@@ -137,7 +140,7 @@ def _refresh(state: _ThreadOverrides) -> None:
     """Recomputes a thread's values from the process-wide ones and its overrides."""
     base = _values
     state.values = base._replace(**state.overrides)
-    state.key = _intern_key(tuple(state.values[:6]))
+    state.key = _intern_key(tuple(state.values[:7]))
     state.base = base
 
 
@@ -188,6 +191,13 @@ def promotes_strictly() -> bool:
     if _override_count:
         return _thread_values()[5] == "strict"
     return _values[5] == "strict"
+
+
+def direct_linearize_enabled() -> bool:
+    """Whether reverse mode linearizes by one interpreter in this thread, instead of jvp over partial evaluation."""
+    if _override_count:
+        return _thread_values()[6]
+    return _values[6]
 
 
 def trace_key() -> TraceKey:
@@ -344,6 +354,12 @@ numpy_dtype_promotion = Setting(
     "Which types meet implicitly: standard, or strict (Python's numbers with others of their kind or a higher one).",
     words=_DTYPE_PROMOTIONS,
 )
+use_direct_linearize = Setting(
+    "use_direct_linearize",
+    _check_bool,
+    "Reverse mode is one interpreter, linearize, instead of two: jvp over partial evaluation.",
+    flag=True,
+)
 traceback_filtering = Setting(
     "traceback_filtering", _check_filtering, "Which frames of minijax itself a traceback shows.", words=_FILTERINGS
 )
@@ -357,6 +373,7 @@ _SETTINGS = {
         default_matmul_precision,
         numpy_rank_promotion,
         numpy_dtype_promotion,
+        use_direct_linearize,
         traceback_filtering,
     )
 }
@@ -399,7 +416,7 @@ class Config:
         value = setting.check(setting.name, value)
         with _lock:
             _values = _values._replace(**{setting.name: value})
-            _key = _intern_key(tuple(_values[:6]))
+            _key = _intern_key(tuple(_values[:7]))
 
     def read(self, name: str) -> Any:
         """The value of ``name`` in force in the current thread."""
@@ -416,6 +433,7 @@ class Config:
     matmul_precision = staticmethod(matmul_precision)
     rank_promotion = staticmethod(rank_promotion)
     promotes_strictly = staticmethod(promotes_strictly)
+    direct_linearize_enabled = staticmethod(direct_linearize_enabled)
     trace_key = staticmethod(trace_key)
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions, to_value
+from minijax.config import direct_linearize_enabled
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
 from minijax.core.avals import AnyArray, ShapedArray, dtype_name
@@ -20,10 +21,12 @@ from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
 from minijax.core.trace import under
-from minijax.interpreters.jvp import JVPTrace, JVPTracer
+from minijax.interpreters.jvp import DualTracer, JVPTrace, JVPTracer
 from minijax.interpreters.jvp import jvp as jvp_flat
+from minijax.interpreters.linearize import linearize as linearize_on_tape
 from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
 from minijax.interpreters.stage import stage
+from minijax.interpreters.tape import Tape
 from minijax.interpreters.transpose import backward_pass_closed, transpose_program
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -82,7 +85,7 @@ def lower_aux(aux: Any) -> Any:
     """Auxiliary data with finished tracers replaced by their primal values."""
 
     def primal(x: Any) -> Any:
-        while isinstance(x, JVPTracer) and not x._trace.main.alive:
+        while isinstance(x, DualTracer) and not x._trace.main.alive:
             x = x.primal
         return x
 
@@ -127,12 +130,15 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 
 
 def linearize_flat(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = ""
-) -> tuple[list[Any], LinearProgram]:
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
+) -> tuple[list[Any], LinearProgram | Tape]:
     """Outputs of flat ``fun`` and the linear program of its derivative in the inputs that ``wrt`` selects.
 
-    Inputs of integer dtype have no tangent and are left out of the program's inputs, as are the others.
+    Inputs of integer dtype have no tangent and are left out of the program's inputs, as are the others. ``lines`` is
+    false where nobody will see the program: its equations then need not know the lines they come from.
     """
+    if direct_linearize_enabled():
+        return _linearize_directly(fun, primals, wrt, name, lines)
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -162,6 +168,17 @@ def linearize_flat(
     return primals_out, program
 
 
+def _linearize_directly(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str, lines: bool
+) -> tuple[list[Any], Tape]:
+    """``linearize_flat`` by the one interpreter."""
+    with observe.timed("linearize", name):
+        outs, tape = linearize_on_tape(fun, primals, wrt, name, lines)
+    if observe.on_jaxpr:
+        observe.emit(observe.on_jaxpr, "linear", tape.closed(), name)
+    return outs, tape
+
+
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of ``fun`` at ``primals`` and the linear function of tangents that approximates it there.
 
@@ -175,7 +192,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves = check_args(leaves, "linearize", fun, in_tree)
     flat = FlatFun(fun, in_tree, "linearize", has_aux)
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
-    linear = linear_function(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
+    linear = linear_function(as_program(program), avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
     value = tree_unflatten(flat.out_tree, outs)
     return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
 
@@ -268,7 +285,12 @@ class VJP:
     """
 
     def __init__(
-        self, program: LinearProgram, in_avals: Sequence[ShapedArray], in_tree: Any, out_avals: Any, out_tree: Any
+        self,
+        program: LinearProgram | Tape,
+        in_avals: Sequence[ShapedArray],
+        in_tree: Any,
+        out_avals: Any,
+        out_tree: Any,
     ) -> None:
         self.program = program
         self.in_avals = in_avals
@@ -318,23 +340,29 @@ class _BareVJP:
 
 def _flatten_vjp(vjp: VJP) -> tuple[Sequence[Any], _BareVJP]:
     # the structure must not keep the residuals, which may be tracers
-    consts = vjp.jaxpr.consts
-    bare = VJP(vjp.program.with_residuals([None] * len(consts)), vjp.in_avals, vjp.in_tree, vjp.out_avals, vjp.out_tree)
+    program = as_program(vjp.program)
+    consts = program.closed().consts
+    bare = VJP(program.with_residuals([None] * len(consts)), vjp.in_avals, vjp.in_tree, vjp.out_avals, vjp.out_tree)
     return consts, _BareVJP(bare)
 
 
 def _unflatten_vjp(bare: _BareVJP, consts: Sequence[Any]) -> VJP:
     vjp = bare.vjp
-    return VJP(vjp.program.with_residuals(consts), vjp.in_avals, vjp.in_tree, vjp.out_avals, vjp.out_tree)
+    return VJP(as_program(vjp.program).with_residuals(consts), vjp.in_avals, vjp.in_tree, vjp.out_avals, vjp.out_tree)
 
 
 register_pytree_node(VJP, _flatten_vjp, _unflatten_vjp)
 
 
-def pull_back(program: LinearProgram, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
+def as_program(made: LinearProgram | Tape) -> LinearProgram:
+    """What linearization made, as equations."""
+    return made.program() if type(made) is Tape else made  # type: ignore[return-value]
+
+
+def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
     """Cotangents of all inputs, zeros made real: the transpose of ``program`` at ``cts``."""
     with observe.timed("transpose", program.name):
-        found = iter(transpose_program(program, cts))
+        found = iter(program.transpose(cts) if type(program) is Tape else transpose_program(program, cts))  # type: ignore
         return [
             instantiate_zeros(next(found)) if dtypes.is_inexact(aval.dtype) else zeros(aval.to_tangent_aval())
             for aval in in_avals
@@ -531,7 +559,7 @@ def _value_and_grad(
     for x in leaves:
         check_input(transform, x, holomorphic, allow_int)
     flat = FlatFun(fun_of_leaves, tree_structure((tuple(leaves), {})), transform, has_aux, describe(fun))
-    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
+    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun), lines=False)
     value = tree_unflatten(flat.out_tree, outs)
     aval = check_scalar(value)
     check_output(transform, aval, holomorphic)

@@ -11,7 +11,7 @@ from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, desc
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
-from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.jvp import DualTracer
 from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.evaluate import eval_jaxpr
@@ -129,4 +129,4 @@ def _maybe_perturbed(x: Any) -> bool:
         return _maybe_perturbed(x.val)
     if isinstance(x, JaxprTracer):  # it may be differentiated later
         return dtypes.is_inexact(x.aval.dtype)
-    return isinstance(x, JVPTracer) or dtypes.is_inexact(x.aval.dtype)
+    return isinstance(x, DualTracer) or dtypes.is_inexact(x.aval.dtype)

@@ -20,8 +20,8 @@ from minijax.core.trace import MainTrace, state
 # The elements of a name stack, outermost first: ``(name, is_transformation)``.
 NameStack = tuple[tuple[str, bool], ...]
 
-# Labels of interpreters that name stacks show; the others have no name of their own in JAX.
-_SHOWN = ("jvp", "vmap")
+# Labels of interpreters that name stacks show, and what they are called there; the others have no name in JAX.
+_SHOWN = {"jvp": "jvp", "linearize": "jvp", "vmap": "vmap"}
 
 
 class _Open:
@@ -53,7 +53,7 @@ def current_names() -> NameStack:
     depth = dynamic.level + 1
     if _scopes.open and _scopes.open[-1].dynamic is dynamic:
         names, depth = _scopes.open[-1].names, _scopes.open[-1].depth
-    return names + tuple((main.label, True) for main in state.stack[depth:] if main.label in _SHOWN)
+    return names + tuple((_SHOWN[main.label], True) for main in state.stack[depth:] if main.label in _SHOWN)
 
 
 errors.set_name_source(current_names)

@@ -79,12 +79,20 @@ class Primitive:
         self.signatures: dict[Any, Any] = {}
         # The same -> (function of NumPy values, output aval(s)); None without such a rule: see interpreters.evaluate
         self.evaluations: dict[Any, tuple[Callable[..., Any], Any]] | None = None
+        # Signature -> how it is linearized there, derived from its jvp rule; None for a primitive whose rule is run at
+        # each call: see interpreters.derived
+        self.linearizations: dict[Any, Any] | None = None
         self._site = _definition_site()
 
     @property
     def defined_at(self) -> str:
         """``file.py:12``, where the primitive was made: a long module's lines take a while to count, so not before."""
         return f"{self._site[0].co_filename}:{errors.position(self._site)[0]}"
+
+    @property
+    def defined_in(self) -> str:
+        """The file where the primitive was made."""
+        return self._site[0].co_filename
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the primitive to ``args``: arrays, tracers, NumPy values or Python scalars."""

@@ -44,6 +44,30 @@ class RuleTable(dict):  # type: ignore[type-arg]
         return f"{text}{why}\n  {primitive.name} was defined at {primitive.defined_at}\n  {self.remedy}"
 
 
+class ReplaceableRules(RuleTable):
+    """A table whose rules programs are derived from, which are forgotten when one of the rules is replaced."""
+
+    # called when a rule of any of these tables is replaced or removed
+    forgetting: list[Callable[[], None]] = []
+
+    def __setitem__(self, primitive: Any, rule: Rule) -> None:
+        if primitive in self:
+            self._forget()
+        super().__setitem__(primitive, rule)
+
+    def __delitem__(self, primitive: Any) -> None:
+        self._forget()
+        super().__delitem__(primitive)
+
+    def pop(self, *args: Any) -> Any:
+        self._forget()
+        return super().pop(*args)
+
+    def _forget(self) -> None:
+        for forget in self.forgetting:
+            forget()
+
+
 class DerivedRule:
     """A rule that is derived from one of another library's, which is what to show of it.
 

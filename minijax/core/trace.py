@@ -23,6 +23,9 @@ from minijax.core.rules import Rule, RuleTable
 
 Result = TypeVar("Result")
 
+# How far a trace that shares its main with another stands below that one: see interpreters.linearize.
+HALF_LEVEL = 0.5
+
 
 class Trace:
     """One interpreter on the stack: how it processes a primitive."""
@@ -33,6 +36,9 @@ class Trace:
     records = False
     # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
     rules: RuleTable
+
+    # An integer, its main's, but for a trace that stands under its main's own: see interpreters.linearize.
+    level: float
 
     def __init__(self, main: MainTrace) -> None:
         self.main = main

@@ -2,7 +2,9 @@
 
 ``primitive_jvps[p] = rule`` with ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a tangent may be a
 symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where an argument that the
-primitive is linear in is an ``UndefinedPrimal``; it returns one cotangent per argument, None for the others. The
+primitive is linear in is an ``UndefinedPrimal``; it returns one cotangent per argument, None for the others.
+``primitive_linearizations[p] = rule`` is for a primitive that is linearized better than by its jvp rule, which is used
+otherwise, where ``jax_use_direct_linearize`` is on: see ``interpreters.linearize``. The
 ``def...`` functions make such rules of shorter ones.
 """
 
@@ -17,17 +19,21 @@ from minijax.core.structural import UndefinedPrimal, Zero, add_any_p, instantiat
 from minijax.core.structural import add_tangents as add_tangents
 from minijax.core.structural import zeros as zeros_like_aval
 from minijax.interpreters.jvp import JVPTrace, JVPTracer, jvp_rules
+from minijax.interpreters.linearize import LinearizeTrace, LinearizeTracer, linearize_rules
 from minijax.interpreters.transpose import backward_pass, transpose_rules
 from minijax.ops.nary import defbilinear, nary_jvp
 from minijax.ops.nary import deflinear as deflinear2
 
 primitive_jvps = jvp_rules
+primitive_linearizations = linearize_rules
 primitive_transposes = transpose_rules
 add_jaxvals_p = add_any_p
 
 __all__ = [
     "JVPTrace",
     "JVPTracer",
+    "LinearizeTrace",
+    "LinearizeTracer",
     "UndefinedPrimal",
     "Zero",
     "add_jaxvals",
@@ -43,6 +49,7 @@ __all__ = [
     "instantiate_zeros",
     "is_undefined_primal",
     "primitive_jvps",
+    "primitive_linearizations",
     "primitive_transposes",
     "zeros_like_aval",
 ]

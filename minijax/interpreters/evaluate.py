@@ -34,13 +34,13 @@ from minijax.core.array import (
 )
 from minijax.core.keys import is_key
 from minijax.core.primitive import MAX_SIGNATURES, Primitive, abstract_eval, impl_rules
-from minijax.core.rules import Rule, RuleTable
+from minijax.core.rules import ReplaceableRules, Rule
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
 from minijax.errors import HostOutOfMemoryError, source_info, summarize
 from minijax.ir.evaluate import eval_closed
 
 
-class _NumPyRules(RuleTable):
+class _NumPyRules(ReplaceableRules):
     """primitive -> function of NumPy values and params, giving NumPy value(s)."""
 
     def __setitem__(self, primitive: Primitive, rule: Rule) -> None:
@@ -76,6 +76,12 @@ def _hush() -> None:
 
 
 _hush()
+
+
+def quiet_numpy() -> None:
+    """See to it that our filter is the first."""
+    if not warnings.filters or warnings.filters[0] is not _QUIET:
+        _hush()
 
 
 # Primitives with an evaluation rule that sees itself to where the results are.
@@ -209,8 +215,13 @@ def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params:
     return out
 
 
+# Not empty once some thread has turned ``debug_nans`` on: who evaluates without this interpreter asks first.
+nan_checks: list[str] = []
+
+
 def _check_nans() -> None:
     EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
+    nan_checks.append("debug_nans")
 
 
 set_nan_checks(_check_nans)

@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive
-from minijax.core.rules import RuleTable, bad_result
+from minijax.core.rules import ReplaceableRules, bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
@@ -19,7 +19,7 @@ from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 
-jvp_rules = RuleTable(
+jvp_rules = ReplaceableRules(
     "jvp",
     "Differentiation rule for '{name}' not implemented",
     "add: minijax.interpreters.ad.primitive_jvps[primitive] = rule"
@@ -27,7 +27,25 @@ jvp_rules = RuleTable(
 )
 
 
-class JVPTracer(Tracer):
+class DualTracer(Tracer):
+    """A primal value with its tangent: what forward mode and linearization have in common."""
+
+    __slots__ = ()
+    primal: Any
+
+    def to_concrete_value(self) -> Any:
+        primal = self.primal
+        return primal.to_concrete_value() if isinstance(primal, Tracer) else primal
+
+    def _inside(self) -> Tracer | None:
+        primal = self.primal
+        return primal if isinstance(primal, Tracer) else None
+
+    def _level(self) -> tuple[str, Any]:
+        return f"{self._trace.main!r} adds a tangent", self.primal
+
+
+class JVPTracer(DualTracer):
     """A primal value with its tangent."""
 
     __slots__ = ("primal", "tangent", "aval")
@@ -43,20 +61,10 @@ class JVPTracer(Tracer):
         except AttributeError:
             self.aval = get_aval(primal)
 
-    def to_concrete_value(self) -> Any:
-        primal = self.primal
-        return primal.to_concrete_value() if isinstance(primal, Tracer) else primal
-
-    def _inside(self) -> Tracer | None:
-        return self.primal if isinstance(self.primal, Tracer) else None
-
     def _birth(self) -> Any:
         # no line is noted here, which every operation would pay for; in a gradient the tangent is a variable, and its
         # equation knows the line
         return self.tangent._birth() if isinstance(self.tangent, Tracer) else None
-
-    def _level(self) -> tuple[str, Any]:
-        return f"{self._trace.main!r} adds a tangent", self.primal
 
     def _details(self) -> str:
         return f"(primal={self.primal!r}, tangent={self.tangent!r})"
@@ -70,7 +78,7 @@ class JVPTrace(Trace):
 
     def __init__(self, main: Any) -> None:
         super().__init__(main)
-        self.recorded = records_below(self.level)
+        self.recorded = records_below(main.level)
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals = []

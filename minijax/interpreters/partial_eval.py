@@ -166,7 +166,7 @@ class LinearProgram:
         self.in_vars = list(in_vars)
         # Equations that nobody needs are skipped on the way back, but a loop that carries the tangent of something
         # unused along would be run backwards for it too.
-        self.eqns = _dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
+        self.eqns = dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
         self.outs = list(outs)
         self.name = name
         # the values of variables that are neither inputs nor computed, where those are not residuals
@@ -228,7 +228,7 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = Fa
     Inputs that are not used any more are removed unless ``keep_inputs``. If nothing is unused it is ``jaxpr`` itself.
     """
     outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
-    kept, needed = _dce_eqns(jaxpr.eqns, outs)
+    kept, needed = dce_eqns(jaxpr.eqns, outs)
     used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
     in_vars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
     if all(used_outputs) and all(used_in) and kept == jaxpr.eqns:
@@ -248,7 +248,7 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[Close
     return found[0] or closed, found[1]
 
 
-def _dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
+def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
     """What ``outs`` need of ``eqns``, also of what is inside of them; and what is read on the way.
 
     An equation that is needed as it stands is handed on as it is. Lowering does this for every program, so the loop

@@ -97,7 +97,7 @@ class NumPyProgram:
         made: set[Var] = set()
         free: list[int] = []
         for eqn in jaxpr.eqns:
-            ins = [self._slot(_number(v)) if type(v) is Literal else slots[v] for v in eqn.invars]
+            ins = [self._slot(number(v)) if type(v) is Literal else slots[v] for v in eqn.invars]
             called = called_jaxprs.get(eqn.primitive)
             if called is not None:
                 inner = eqn.params[called]
@@ -112,10 +112,10 @@ class NumPyProgram:
             outs = [free.pop() if free else self._slot() for _ in eqn.outvars]
             slots.update(zip(eqn.outvars, outs, strict=True))
             made.update(v for v in eqn.outvars if v in last_use)
-            rule, weight = _rule(eqn)
+            rule, weight = numpy_call(eqn)
             self.weight += weight
             self.steps.append(_step(rule, ins, outs, eqn.primitive.multiple_results))
-        return [self._slot(_number(v)) if type(v) is Literal else slots[v] for v in jaxpr.outvars]
+        return [self._slot(number(v)) if type(v) is Literal else slots[v] for v in jaxpr.outvars]
 
 
 def program(closed: ClosedJaxpr) -> NumPyProgram:
@@ -126,11 +126,12 @@ def program(closed: ClosedJaxpr) -> NumPyProgram:
     return found
 
 
-def _number(literal: Literal) -> Any:
+def number(literal: Literal) -> Any:
+    """The NumPy scalar that ``literal`` stands for."""
     return np.asarray(literal.val, literal.aval.dtype)[()]
 
 
-def _rule(eqn: JaxprEqn) -> tuple[Callable[..., Any], int]:
+def numpy_call(eqn: JaxprEqn) -> tuple[Callable[..., Any], int]:
     """The function of NumPy values that ``eqn`` applies, and its weight."""
     primitive, params = eqn.primitive, eqn.params
     maker = program_makers.get(primitive)

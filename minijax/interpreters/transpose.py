@@ -7,14 +7,14 @@ later in the program; equations without a cotangent are skipped, and zeros stay 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from minijax.core import observe
 from minijax.core.lists import partition
 from minijax.core.named import NamedTuple
 from minijax.core.names import transposed
-from minijax.core.rules import RuleTable, bad_result
+from minijax.core.rules import ReplaceableRules, bad_result
 from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.partial_eval import LinearProgram, Residual
@@ -22,7 +22,7 @@ from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
-transpose_rules = RuleTable(
+transpose_rules = ReplaceableRules(
     "transpose",
     "Transpose rule (for reverse-mode differentiation) for '{name}' not implemented",
     "add: minijax.interpreters.ad.primitive_transposes[primitive] = rule"
@@ -53,13 +53,13 @@ def backward_pass(
         for eqn in reversed(eqns):
             # what the rule records is ascribed to the line that made the forward equation
             state.source = transposed(eqn.source) if named else eqn.source
-            _transpose_eqn(eqn, known, ct_of)
+            transpose_eqn(eqn, known, ct_of)
     finally:
         state.source = outer_source
     return [ct_of[v] if v in ct_of else zero_of(v.aval) for v in in_vars]
 
 
-def _transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -> None:
+def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -> None:
     """Move the cotangents of ``eqn``'s results to its linear operands."""
     primitive = eqn.primitive
     if primitive.multiple_results:
@@ -91,6 +91,24 @@ def _transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) 
     for v, arg, new in found:
         if type(arg) is UndefinedPrimal and new is not None and type(new) is not Zero:
             ct_of[v] = add_tangents(ct_of[v], new) if v in ct_of else new
+
+
+class Arrivals(dict):  # type: ignore[type-arg]
+    """The cotangents of variables, but for those of the variables in ``places``: these are handed on one by one.
+
+    ``arrive(place, ct)`` is called for each, in the order in which rules give them; they are not summed here.
+    """
+
+    def __init__(self, places: Mapping[Var, Any], arrive: Callable[[Any, Any], None]) -> None:
+        super().__init__()
+        self.places = places
+        self.arrive = arrive
+
+    def __setitem__(self, v: Var, ct: Any) -> None:
+        if v in self.places:
+            self.arrive(self.places[v], ct)
+        else:
+            super().__setitem__(v, ct)
 
 
 def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:

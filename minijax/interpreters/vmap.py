@@ -81,7 +81,7 @@ class BatchTrace(Trace):
     def __init__(self, main: Any) -> None:
         super().__init__(main)
         self.axis: AxisData = main.global_data
-        self.recorded = records_below(self.level)
+        self.recorded = records_below(main.level)
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         values = []

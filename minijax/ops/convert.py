@@ -17,7 +17,7 @@ from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import Tracer
-from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.jvp import DualTracer
 from minijax.interpreters.stage import staging_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
@@ -330,7 +330,7 @@ stop_gradient_p = declare(
 
 def stop_gradient(x: Any) -> Any:
     """One array ``x``, a constant to every differentiation."""
-    while type(x) is JVPTracer:
+    while isinstance(x, DualTracer):
         x = x.primal
     if is_key(get_aval(x).dtype):
         return x

@@ -12,6 +12,7 @@ over are operands, and the rules are staged when they are first asked for.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from minijax.core.array import as_value, get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, bind_at
 from minijax.core.structural import Zero, instantiate_zeros
-from minijax.core.trace import MainTrace, Result, Trace, Tracer, bury, check_alive, push_again, state
+from minijax.core.trace import HALF_LEVEL, MainTrace, Result, Trace, Tracer, bury, check_alive, push_again, state
 from minijax.errors import UnexpectedTracerError
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_rules
@@ -266,7 +267,7 @@ def _without_axis(aval: Any, dim: int | None) -> Any:
     return aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
 
 
-def levels_below(values: Sequence[Any], level: int) -> bool:
+def levels_below(values: Sequence[Any], level: float) -> bool:
     """Whether no tracer among ``values`` belongs to an interpreter of ``level`` or above."""
     return all(not isinstance(x, Tracer) or x._trace.level < level for x in values)
 
@@ -343,7 +344,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         if "call_jaxpr" in params:
             return eval_closed(params["call_jaxpr"], *args)
         outs, _ = params["fun"].call(None, *args)
-        check_closed_over(outs, params["level"] + 1, params["fun"].about.subject, kind)
+        check_closed_over(outs, params["level"] + HALF_LEVEL, params["fun"].about.subject, kind)
         return outs
 
     def custom_partial_eval(trace: Any, *args: Any, **params: Any) -> list[Any]:
@@ -378,15 +379,18 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
     return primitive
 
 
-def _next_trace(args: Sequence[Any], level: int) -> Trace:
+def _next_trace(args: Sequence[Any], level: float) -> Trace:
     """The innermost interpreter below ``level`` that has to do with a call on ``args``.
 
     A vmap always has: the functions may close over its tracers.
     """
     traces = [x._trace for x in args if isinstance(x, Tracer)]
-    for main in reversed(state.stack[:level]):
-        if main.dynamic or main.trace_type is BatchTrace or any(t is main.trace for t in traces):
+    for main in reversed(state.stack[: math.ceil(level)]):
+        if main.dynamic or main.trace_type is BatchTrace:
             return main.trace
+        found = [t for t in traces if t.main is main and t.level < level]
+        if found:
+            return max(found, key=lambda trace: trace.level)
     raise AssertionError("evaluation is dynamic")
 
 
@@ -396,7 +400,7 @@ def mapped_by(level: int) -> Mapped:
     return Mapped(trace, state.axis_env)
 
 
-def check_closed_over(values: Sequence[Any], level: int, name: str, kind: str) -> None:
+def check_closed_over(values: Sequence[Any], level: float, name: str, kind: str) -> None:
     """UnexpectedTracerError for a value that depends on a tracer of ``level`` or above, which ``name`` closes over."""
     if not levels_below(values, level):
         raise UnexpectedTracerError("Encountered an unexpected tracer. " + closed_over_message(name, kind))
@@ -420,7 +424,7 @@ def closed_over_message(name: str, kind: str) -> str:
 def stage_call(trace: Any, fun: Function, args: Sequence[Any], kind: str) -> tuple[list[Any], ClosedJaxpr]:
     """``fun`` staged at ``args``: what it closes over, which are the equation's first operands, and its jaxpr."""
     closed = fun.close(None, [get_aval(x) for x in args])
-    check_closed_over(closed.consts, trace.level + 1, fun.about.subject, kind)
+    check_closed_over(closed.consts, trace.level + HALF_LEVEL, fun.about.subject, kind)
     return closed.consts, closed.jaxpr
 
 

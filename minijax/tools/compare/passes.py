@@ -17,7 +17,7 @@ from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import state
-from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.jvp import DualTracer
 from minijax.interpreters.stage import JaxprTrace, JaxprTracer
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
@@ -185,7 +185,7 @@ class Transformed:
 
 def _innermost(x: Any) -> Any:
     """What a tracer of vmap or jvp is wrapped around, at the bottom."""
-    while isinstance(x, (BatchTracer, JVPTracer)):
+    while isinstance(x, (BatchTracer, DualTracer)):
         x = x.val if isinstance(x, BatchTracer) else x.primal
     return x
 

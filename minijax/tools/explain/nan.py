@@ -149,7 +149,7 @@ def _transposing() -> str:
     """The primitive whose transpose rule is running, if one is; custom rules run the user's functions in it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is transpose._transpose_eqn.__code__:
+        if frame.f_code is transpose.transpose_eqn.__code__:
             return str(frame.f_locals["primitive"].name)
         frame = frame.f_back
     return ""

@@ -177,11 +177,11 @@ class Full(Summary):
             texts.append(f"... {len(args) - len(shown)} more")
         parameters = preview.parameters(params)
         forcer, forced = forced_by(trace, args)
-        scope = self.scopes[trace.level]
+        scope = self.scopes[trace.main.level]
         self.characters += 100 + sum(map(len, texts)) + sum([len(text) for _, text in parameters])
         facts = (
             scope.label,
-            trace.level,
+            trace.main.level,
             tuple(texts),
             tuple(own),
             parameters,
@@ -249,7 +249,7 @@ class Full(Summary):
         elif self.find(primitive):
             if self.passing != id(error):
                 self.passing = id(error)
-                where = f"{primitive.name} in {self.scopes[trace.level].label}"
+                where = f"{primitive.name} in {self.scopes[trace.main.level].label}"
                 self.note_error(where, error, self.sources.place_of_error(error) or self.open[-1].place)
             self.close(f"{type(error).__name__}: {shortened(error_text(error), _LONGEST_ERROR)}")
 

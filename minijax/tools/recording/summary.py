@@ -230,7 +230,7 @@ class Summary(observe.Observer):
             self.elsewhere += 1
             return
         self.events += 1
-        level = trace.level
+        level = trace.main.level
         scope = self.scopes[level]
         scope.count[0] += 1
         if level:
@@ -249,9 +249,9 @@ class Summary(observe.Observer):
         named = [] if frame is None else list(frame.f_locals.items())
         candidates = [(name, x) for name, x in named if isinstance(x, Tracer)] + [("", x) for x in outs]
         for name, x in candidates:
-            if not isinstance(x, Tracer) or not x._trace.main.alive or x._trace.level >= len(self.scopes):
+            if not isinstance(x, Tracer) or not x._trace.main.alive or x._trace.main.level >= len(self.scopes):
                 continue
-            record = self.describe(x, self.scopes[x._trace.level], name)
+            record = self.describe(x, self.scopes[x._trace.main.level], name)
             known = self.sampled.get(id(x))
             if known is None or known[0]() is not x:
                 self.sampled[id(x)] = weakref.ref(x), len(self.tracers)

@@ -1,0 +1,167 @@
+"""The linearization of a primitive, derived from its jvp rule by partial evaluation.
+
+In: a jvp rule and a signature: the operands' types, which of them have a tangent, the parameters. Out: three programs.
+The *known* one computes the result and what is to be kept (the residuals), the *linear* one the result's tangent from
+residuals and tangents, and the *backward* one is the transpose of that: from residuals and a cotangent to what the
+operands' cotangents get. So a rule is written once, run once for each signature, and gone through no more at each call.
+
+That is right for a rule that computes with its operands and asks no more of them than their types, as those of the
+primitives in ``ops`` do: ``derives`` says which. What others write may print, or look at values: it is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
+from minijax.core.primitive import Primitive
+from minijax.core.rules import ReplaceableRules
+from minijax.core.structural import Zero, zero_of
+from minijax.core.trace import state
+from minijax.errors import is_user_file
+from minijax.interpreters.flat_code import backward_function, forward_function
+from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.partial_eval import partial_eval_jaxpr
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import Arrivals, transpose_eqn
+from minijax.ir.jaxpr import ClosedJaxpr, Literal
+
+
+class BackwardProgram(NamedTuple):
+    """A backward program on NumPy values.
+
+    ``function(ct, residuals)`` gives what arrives at the operands, one value as it is, several as a tuple; ``slots``
+    says at which of the active operands, in the order in which it arrives; ``avals`` are the types.
+    """
+
+    function: Callable[..., Any]
+    slots: tuple[int, ...]
+    avals: tuple[ShapedArray, ...]
+
+
+class Derived:
+    """How a primitive of one result is linearized at one signature.
+
+    ``forward(*values)`` gives the result and the residuals, on NumPy values; ``backward`` has the program for each type
+    of cotangent.
+    """
+
+    __slots__ = ("primitive", "out_aval", "known", "linear", "n_res", "forward", "backward", "passes_on")
+
+    def __init__(self, primitive: Primitive, known: ClosedJaxpr, linear: ClosedJaxpr, n_res: int) -> None:
+        self.primitive = primitive
+        self.known = known
+        # residuals and tangents -> the tangent
+        self.linear = linear
+        self.n_res = n_res
+        self.out_aval: ShapedArray = known.out_avals[0]
+        self.forward = forward_function(known)
+        self.backward: dict[Any, BackwardProgram | None] = {}
+        # which active operand's tangent the result's is, if it is one of these
+        jaxpr = linear.jaxpr
+        self.passes_on = next((i for i, v in enumerate(jaxpr.invars[n_res:]) if v is jaxpr.outvars[0]), None)
+
+    @property
+    def residual_avals(self) -> Sequence[ShapedArray]:
+        """The types of the residuals."""
+        return self.known.out_avals[1:]
+
+    def transposed(self, ct_aval: ShapedArray) -> BackwardProgram:
+        """The backward program for a cotangent of this type, which may differ from the result's in weakness."""
+        jaxpr, n_res = self.linear.jaxpr, self.n_res
+        slot_of = {v: i for i, v in enumerate(jaxpr.invars[n_res:])}
+        slots: list[int] = []
+
+        def transpose(*values: Any) -> list[Any]:
+            known = dict(zip(jaxpr.constvars, self.linear.consts, strict=True))
+            known.update(zip(jaxpr.invars, values[:-1], strict=False))
+            arrived: list[Any] = []
+
+            def arrive(slot: int, ct: Any) -> None:
+                slots.append(slot)
+                arrived.append(ct)
+
+            ct_of = Arrivals(slot_of, arrive)
+            ct_of[jaxpr.outvars[0]] = values[-1]
+            for eqn in reversed(jaxpr.eqns):
+                transpose_eqn(eqn, known, ct_of)
+            return arrived
+
+        with observe.unobserved():
+            closed = stage(transpose, [*self.residual_avals, ct_aval], self.primitive.name, "rule transpose")
+        made = BackwardProgram(backward_function(closed, n_res), tuple(slots), tuple(closed.out_avals))
+        self.backward[ct_aval] = made
+        return made
+
+
+# The primitives that have a table of what is derived.
+_have_tables: list[Primitive] = []
+
+
+def derives(primitive: Primitive) -> bool:
+    """Whether the jvp rule of ``primitive`` depends on its operands' types alone, so that what is derived is kept."""
+    return (
+        not primitive.multiple_results
+        and primitive.keeps_signatures
+        and getattr(jvp_rules.get(primitive), "__module__", "").startswith("minijax.ops.")
+        and not is_user_file(primitive.defined_in)
+    )
+
+
+def table_of(primitive: Primitive) -> dict[Any, Any] | None:
+    """Where what is derived for ``primitive`` is kept, made at first need; None if its rule is run at each call."""
+    table = primitive.linearizations
+    if table is None and derives(primitive):
+        table = primitive.linearizations = {}
+        _have_tables.append(primitive)
+    return table
+
+
+def _forget() -> None:
+    """Drop everything derived: a rule has been replaced."""
+    for primitive in _have_tables:
+        primitive.linearizations = None
+    _have_tables.clear()
+
+
+ReplaceableRules.forgetting.append(_forget)
+
+
+def derive(
+    primitive: Primitive, avals: Sequence[ShapedArray], active: Sequence[bool], params: dict[str, Any]
+) -> Derived | None:
+    """The linearization of ``primitive`` at a signature.
+
+    None where the result has no tangent, or one that its operands' tangents have no part in.
+    """
+    n = len(avals)
+    has_tangent = False
+
+    def rule(*args: Any) -> list[Any]:
+        nonlocal has_tangent
+        given = iter(args[n:])
+        tangents = [next(given) if a else zero_of(aval) for aval, a in zip(avals, active, strict=True)]
+        out, tangent = jvp_rules[primitive](list(args[:n]), tangents, **params)
+        has_tangent = type(tangent) is not Zero
+        return [out, tangent] if has_tangent else [out]
+
+    tangent_avals = [aval for aval, a in zip(avals, active, strict=True) if a]
+    outer_source = state.source
+    try:
+        with observe.unobserved():
+            closed = stage(rule, [*avals, *tangent_avals], primitive.name, "rule")
+    finally:
+        state.source = outer_source
+    if not has_tangent:
+        return None
+    unknown_in = [False] * n + [True] * len(tangent_avals)
+    known, linear, _, n_res = partial_eval_jaxpr(closed, unknown_in, [False, True])
+    jaxpr = linear.jaxpr
+    computed = {v for eqn in jaxpr.eqns for v in eqn.outvars}.union(jaxpr.invars[n_res:])
+    tangent_out = jaxpr.outvars[0]
+    if type(tangent_out) is Literal or tangent_out not in computed:
+        return None
+    return Derived(primitive, known, linear, n_res)

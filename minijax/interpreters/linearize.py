@@ -1,0 +1,347 @@
+"""Linearization: compute a function's value, and write down the linear program of its derivative on the way.
+
+In: primals, and which of them have a tangent. Out: the outputs and a ``Tape``. This is what jvp over partial evaluation
+computes, by one interpreter: a ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
+
+An operation goes one of two ways. On NumPy values that nobody watches, what was derived from its jvp rule for its
+signature is called (``interpreters.derived``). Otherwise the rule itself is run, on the primals and on tangents that
+are unknown; what is computed of these is recorded by a ``TangentTrace``, partial evaluation half a level below, so that
+a rule that lets a tangent into a primal, or closes over what is linearized, is told from one that does not. Invariant:
+both ways the tape says the same, equation for equation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.config import debug_nans_enabled
+from minijax.core import dtypes, observe
+from minijax.core.array import Array, CommittedArray, as_array, get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import MAX_SIGNATURES, Primitive
+from minijax.core.rules import Rule, bad_result
+from minijax.core.structural import Zero, zero_of
+from minijax.core.trace import HALF_LEVEL, Trace, Tracer, state, under
+from minijax.errors import source_info
+from minijax.interpreters.derived import Derived, derive, table_of
+from minijax.interpreters.evaluate import nan_checks, quiet_numpy
+from minijax.interpreters.jvp import DualTracer, jvp_rules
+from minijax.interpreters.partial_eval import PartialEvalTrace, PartialEvalTracer, Residual
+from minijax.interpreters.tape import Tape
+from minijax.ir.jaxpr import Var
+
+# rule(is_vjp, nonzero, *primals, **params) -> (out, nonzero out, residuals, linear), where linear(residuals, *tangents)
+# gives the tangent; with several results, lists of them. For a primitive without one it is derived from the jvp rule.
+linearize_rules: dict[Primitive, Rule] = {}
+
+# Deriving takes as long as running a rule some dozens of times: a signature is met so often before that is done.
+WORTH_DERIVING = 4
+
+_observers = observe.observers
+_new = object.__new__
+
+
+class LinearizeTracer(DualTracer):
+    """A primal value and the place of its tangent on the tape. ``raw`` is set while the primal is NumPy's."""
+
+    __slots__ = ("raw", "aval", "place", "_primal")
+
+    aval: ShapedArray  # type: ignore[misc]
+    raw: Any
+
+    def __init__(self, trace: Trace, primal: Any, place: int) -> None:
+        self._trace = trace
+        self.place = place
+        self._primal = primal
+        self.aval = get_aval(primal)
+        if isinstance(primal, Array):
+            try:
+                self.raw = primal._np
+            except AttributeError:
+                pass  # it is on a device
+
+    @property
+    def primal(self) -> Any:  # type: ignore[override]
+        """The known value."""
+        try:
+            return self._primal
+        except AttributeError:
+            trace: Any = self._trace
+            raw, aval = self.raw, self.aval
+            primal = self._primal = trace.tape.residual(raw, aval) if trace.notes_lines else Array(raw, aval)
+            return primal
+
+    @property
+    def variable(self) -> Var:
+        """The variable of its tangent in the linear program."""
+        return self._trace.tape.variable(self.place)  # type: ignore[attr-defined]
+
+    @property
+    def tangent(self) -> PartialEvalTracer:
+        """Its tangent, as jvp rules are given it: unknown."""
+        return PartialEvalTracer(self._trace.tangents, self.variable)  # type: ignore[attr-defined]
+
+    def _birth(self) -> Any:
+        return self._trace.tape.source(self.place)  # type: ignore[attr-defined]
+
+    def _details(self) -> str:
+        return f"(primal={self.primal!r}, tangent={self.variable.aval.str_short()})"
+
+
+class TangentTrace(PartialEvalTrace):
+    """Records what jvp rules compute of tangents, for the ``LinearizeTrace`` of the same main."""
+
+    __slots__ = ()
+
+    def __init__(self, main: Any) -> None:
+        Trace.__init__(self, main)
+        self.level = main.level - HALF_LEVEL
+        self.eqns = []
+
+    @property
+    def stack(self) -> Any:  # type: ignore[override]
+        """It stands on the stack as long as the trace above it does."""
+        return self.main.trace.stack
+
+    @stack.setter
+    def stack(self, stack: Any) -> None:
+        assert stack is None
+
+
+class LinearizeTrace(Trace):
+    """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
+
+    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines")
+    rules = jvp_rules
+    records = True
+
+    def __init__(self, main: Any) -> None:
+        super().__init__(main)
+        self.tape: Tape
+        self.notes_lines: bool
+        self.tape, self.notes_lines = main.global_data
+        self.tangents = TangentTrace(main)
+        # whether operations on constants are evaluated, and not staged
+        self.on_numpy = state.dynamic.level == 0
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if self.on_numpy and not _observers and not (nan_checks and debug_nans_enabled()):
+            # The hottest path of reverse mode: whatever is out of the ordinary raises, and is left to ``on_values``.
+            try:
+                table: Any = primitive.linearizations
+                if len(args) == 1:
+                    (x,) = args
+                    derived = table[(x.aval, *params.items()) if params else x.aval]
+                    out, residuals = derived.forward(x.raw)
+                    places = x.place
+                else:
+                    x, y = args
+                    if type(x) is not LinearizeTracer or x._trace is not self:
+                        derived = table[(x.aval, y.aval, 2, *params.items()) if params else (x.aval, y.aval, 2)]
+                        out, residuals = derived.forward(x._np, y.raw)
+                        places = y.place
+                    elif type(y) is not LinearizeTracer or y._trace is not self:
+                        derived = table[(x.aval, y.aval, 1, *params.items()) if params else (x.aval, y.aval, 1)]
+                        out, residuals = derived.forward(x.raw, y._np)
+                        places = x.place
+                    else:
+                        derived = table[(x.aval, y.aval, 3, *params.items()) if params else (x.aval, y.aval, 3)]
+                        out, residuals = derived.forward(x.raw, y.raw)
+                        places = x.place, y.place
+                if self.notes_lines:
+                    for x in args:
+                        if isinstance(x, Array):
+                            self.tape.know(x._np, x)
+                    return self.write(derived, out, residuals, places, state.source or source_info(3))
+                entries = self.tape.entries
+                tracer = _new(LinearizeTracer)
+                tracer._trace = self
+                tracer.raw = out
+                tracer.aval = derived.out_aval
+                tracer.place = len(entries)
+                entries.append((derived, residuals, places, None))
+                return tracer
+            except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeWarning, MemoryError):
+                pass
+            result = self.on_values(primitive, args, params)
+            if result is not None:
+                return result
+        return self.by_rule(primitive, args, params)
+
+    def write(self, derived: Derived, out: Any, residuals: Any, places: Any, source: Any) -> LinearizeTracer:
+        """The tracer of a result, its entry written on the tape."""
+        entries = self.tape.entries
+        tracer: LinearizeTracer = _new(LinearizeTracer)
+        tracer._trace = self
+        tracer.raw = out
+        tracer.aval = derived.out_aval
+        tracer.place = len(entries)
+        entries.append((derived, residuals, places, source))
+        return tracer
+
+    def on_values(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
+        """The result, where all operands have NumPy values and something is derived or worth deriving; else None."""
+        table = table_of(primitive)
+        if table is None:
+            return None
+        values, avals, places, kind = [], [], [], 0
+        for i, x in enumerate(args):
+            if type(x) is LinearizeTracer and x._trace is self:
+                places.append(x.place)
+                kind |= 1 << i
+                if hasattr(x, "raw"):
+                    values.append(x.raw)
+                    avals.append(x.aval)
+                    continue
+                x = x.primal
+            if isinstance(x, (Tracer, CommittedArray)):
+                return None
+            try:
+                x = as_array(x)
+            except (TypeError, ValueError, OverflowError):
+                return None  # the rule will say it
+            values.append(x._value())
+            avals.append(x.aval)
+        if len(avals) == 1:
+            key = (avals[0], *params.items()) if params else avals[0]
+        else:
+            key = (*avals, kind, *params.items())
+        try:
+            derived = table.get(key, 0)
+        except TypeError:  # a parameter has no hash
+            return None
+        if type(derived) is int:
+            derived = self.derived_now(primitive, table, key, derived, (avals, kind, params))
+        if derived is None:
+            return None
+        try:
+            out, residuals = derived.forward(*values)
+        except (ArithmeticError, RuntimeWarning, MemoryError):
+            return None
+        source = None
+        if self.notes_lines:
+            source = state.source or source_info(4)
+            for x, value in zip(args, values, strict=True):
+                if isinstance(x, Array):
+                    self.tape.know(value, x)
+        return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)
+
+    def derived_now(
+        self, primitive: Primitive, table: dict[Any, Any], key: Any, count: int, signature: tuple[Any, int, Any]
+    ) -> Derived | None:
+        """What is derived for a signature that has been met ``count`` times, if that is worth while; else None."""
+        if count < WORTH_DERIVING:
+            table[key] = count + 1
+            return None
+        avals, kind, params = signature
+        if len(table) >= MAX_SIGNATURES:
+            table.clear()
+        derived = None
+        with contextlib.suppress(Exception):  # the operands do not fit: the rule says so where it is run
+            derived = derive(primitive, avals, [bool(kind >> i & 1) for i in range(len(avals))], params)
+        table[key] = derived
+        return derived
+
+    def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""
+        tangents = self.tangents
+        primals: list[Any] = []
+        given: list[Any] = []
+        place_of: dict[Var, int] = {}
+        for x in args:
+            if type(x) is LinearizeTracer and x._trace is self:
+                primals.append(x.primal)
+                var = x.variable
+                if type(var) is Residual:  # a rule gave a constant for the tangent
+                    given.append(var.val)
+                else:
+                    given.append(PartialEvalTracer(tangents, var))
+                    place_of[var] = x.place
+            else:
+                primals.append(x)
+                given.append(zero_of(get_aval(x)))
+        first = len(tangents.eqns)
+        noting = state.source is None
+        if noting:
+            state.source = source_info(4)
+        try:
+            out, tangents_out = self.applied(primitive, primals, given, params)
+        finally:
+            if noting:
+                state.source = None
+            eqns = tangents.eqns[first:]
+            del tangents.eqns[first:]
+        several = primitive.multiple_results
+        outs = out if several else [out]
+        found = tangents_out if several else [tangents_out]
+        active = [type(t) is not Zero for t in found]
+        out_vars = [tangents.atom(t) for t, a in zip(found, active, strict=True) if a]
+        places = iter(self.tape.add(eqns, place_of, out_vars))
+        joined = [LinearizeTracer(self, x, next(places)) if a else x for x, a in zip(outs, active, strict=True)]
+        if self.notes_lines:
+            for x in outs:
+                if type(x) is Array and x.on_host:
+                    self.tape.know(x._np, x)
+        return joined if several else joined[0]
+
+    def applied(
+        self, primitive: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        """What the primitive's rule gives: the result or results, and their tangents."""
+        own = linearize_rules.get(primitive)
+        if own is not None:
+            nonzero = [type(t) is not Zero for t in tangents]
+            out, nonzero_out, residuals, linear = own(True, nonzero, *primals, **params)
+            found = linear(residuals, *tangents)
+            if not primitive.multiple_results:
+                return out, found if nonzero_out else zero_of(get_aval(out))
+            return out, [t if nz else zero_of(get_aval(x)) for x, t, nz in zip(out, found, nonzero_out, strict=True)]
+        result = jvp_rules[primitive](primals, tangents, **params)
+        try:
+            out, found = result
+            if primitive.multiple_results:
+                pairs = [*zip(out, found, strict=True)]
+                return [x for x, _ in pairs], [t for _, t in pairs]
+        except (TypeError, ValueError) as error:
+            raise bad_result(jvp_rules, primitive, result, "(primal_out, tangent_out)", error) from None
+        return out, found
+
+    def split(self, x: Any) -> tuple[Any, int | None]:
+        """The primal of ``x`` and the place of its tangent, None if that is zero."""
+        if type(x) is LinearizeTracer and x._trace is self:
+            return x.primal, x.place
+        return x, None
+
+
+def linearize(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
+) -> tuple[list[Any], Tape]:
+    """Outputs of flat ``fun``, and the tape of its derivative in the inputs that ``wrt`` selects.
+
+    Inputs of integer dtype have no tangent and are left out, as are the others. ``lines`` says whether the entries are
+    to know the user's lines that they come from.
+    """
+    tape = Tape(name)
+
+    def run(main: Any) -> list[Any]:
+        trace = main.trace
+        ins = []
+        for x, active in zip(primals, wrt, strict=True):
+            aval = get_aval(x)
+            if active and dtypes.is_inexact(aval.dtype):
+                tracer = LinearizeTracer(trace, x, tape.new_input(aval))
+                if not isinstance(x, (Tracer, CommittedArray)):
+                    tracer.raw = as_array(x)._value()
+                    tape.know(tracer.raw, x)
+                ins.append(tracer)
+            else:
+                ins.append(x)
+        pairs = [trace.split(out) for out in fun(*ins)]
+        tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs])
+        return [x for x, _ in pairs]
+
+    quiet_numpy()
+    outs = under(LinearizeTrace, "linearize", run, (tape, lines), name)
+    return outs, tape

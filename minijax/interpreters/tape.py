@@ -1,0 +1,307 @@
+"""The tape that linearization writes: what the tangents of a function's results are computed by.
+
+Every tangent has a *place* on the tape, a number: the inputs come first, then the results of operations in program
+order. An entry tells how the tangent at its place, or at its place and the next ones, is computed from earlier ones:
+
+- a ``Recorded``: equations, as partial evaluation records them while a jvp rule runs;
+- ``(derived, residuals, places, source)``: a ``Derived`` rule with what it keeps, as NumPy values, and the places of
+  the active operands (a number if there is one). Such an entry is all that an operation on NumPy values costs.
+
+In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``); or the tape as a ``LinearProgram``
+(``program``), which is what whoever wants to see or change it gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.config import debug_nans_enabled
+from minijax.core import observe
+from minijax.core.array import Array, get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.names import transposed
+from minijax.core.structural import Zero, add_any_p, zero_of
+from minijax.core.trace import state
+from minijax.interpreters.derived import Derived
+from minijax.interpreters.evaluate import nan_checks, quiet_numpy
+from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
+from minijax.interpreters.transpose import Arrivals, transpose_eqn, transpose_program
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+
+
+class Recorded:
+    """What a jvp rule recorded as it ran. ``place_of`` has the places of the operands' variables."""
+
+    __slots__ = ("eqns", "place_of", "out_vars", "first")
+
+    def __init__(
+        self, eqns: list[JaxprEqn], place_of: dict[Var, int], out_vars: list[Var], first: int
+    ) -> None:
+        self.eqns = eqns
+        self.place_of = place_of
+        self.out_vars = out_vars
+        # the place of the first result; the others follow
+        self.first = first
+
+
+class Tape:
+    """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
+
+    __slots__ = ("entries", "variables", "arrays", "n_in", "out_places", "out_avals", "name", "_program")
+
+    def __init__(self, name: str = "") -> None:
+        self.entries: list[Any] = []
+        # place -> the variable of the tangent, where somebody has asked for it
+        self.variables: dict[int, Var] = {}
+        # id of a NumPy value that may be a residual, and its type -> the value, and the array that it is the value of
+        self.arrays: dict[tuple[int, ShapedArray], tuple[Any, Any]] = {}
+        self.n_in = 0
+        self.out_places: list[int | None] = []
+        self.out_avals: list[ShapedArray] = []
+        self.name = name
+        self._program: LinearProgram | None = None
+
+    # --- while it is written
+
+    def new_input(self, aval: ShapedArray) -> int:
+        """The place of a new input of type ``aval``. All inputs come before the first entry."""
+        place = self.n_in
+        self.n_in += 1
+        self.entries.append(None)
+        self.variables[place] = Var(aval)
+        return place
+
+    def add(self, eqns: list[JaxprEqn], place_of: dict[Var, int], out_vars: Sequence[Var]) -> list[int]:
+        """Write down what a rule recorded; the places of the tangents ``out_vars``, each once or an operand's own."""
+        known = dict(place_of)
+        new: list[Var] = []
+        first = len(self.entries)
+        for v in out_vars:
+            if v not in known:
+                known[v] = self.place_after(first, len(new), v)
+                new.append(v)
+        if new:
+            self.entries.append(Recorded(eqns, place_of, new, first))
+            self.entries.extend([None] * (len(new) - 1))
+        return [known[v] for v in out_vars]
+
+    def place_after(self, first: int, count: int, v: Var) -> int:
+        """The place ``count`` after ``first``, which is that of ``v``."""
+        self.variables[first + count] = v
+        return first + count
+
+    def finish(self, out_places: Sequence[int | None], out_avals: Sequence[ShapedArray]) -> None:
+        """The function has returned outputs whose tangents are at ``out_places``, of primal types ``out_avals``."""
+        self.out_places = list(out_places)
+        self.out_avals = list(out_avals)
+
+    def know(self, value: Any, x: Any) -> None:
+        """Where ``value`` is a residual, the program is to hold ``x``, whose value it is: so a literal stays one."""
+        self.arrays[id(value), get_aval(x)] = value, x
+
+    def residual(self, value: Any, aval: ShapedArray) -> Any:
+        """The array whose NumPy value ``value`` is: one for all entries that keep it."""
+        if type(value) is np.bool_:  # NumPy has only two
+            return Array(value, aval)
+        key = id(value), aval
+        found = self.arrays.get(key)
+        if found is None:
+            found = self.arrays[key] = value, Array(value, aval)
+        return found[1]
+
+    def residuals(self, derived: Derived, packed: Any) -> list[Any]:
+        """The residuals of an entry, which keeps NumPy values, as arrays."""
+        avals = derived.residual_avals
+        return [*map(self.residual, (packed,) if len(avals) == 1 else packed or (), avals)]
+
+    def variable(self, place: int) -> Var:
+        """The variable of the tangent at ``place``."""
+        at = place
+        while True:
+            var = self.variables.get(at)
+            if var is None:
+                derived, _, places, _ = self.entries[at]
+                if derived.passes_on is not None:
+                    at = places if type(places) is int else places[derived.passes_on]
+                    continue
+                var = self.variables[at] = Var(derived.linear.out_avals[0])
+            self.variables[place] = var
+            return var
+
+    def source(self, place: int) -> Any:
+        """The line that the tangent at ``place`` comes from, if that is known."""
+        while place >= self.n_in and self.entries[place] is None:
+            place -= 1
+        entry = self.entries[place]
+        if type(entry) is Recorded:
+            return next((eqn.source for eqn in reversed(entry.eqns)), None)
+        return None if entry is None else entry[3]
+
+    # --- as a program
+
+    def program(self) -> LinearProgram:
+        """The tape as equations."""
+        if self._program is None:
+            eqns: list[JaxprEqn] = []
+            for place, entry in enumerate(self.entries):
+                if type(entry) is Recorded:
+                    eqns.extend(entry.eqns)
+                elif entry is not None:
+                    eqns.extend(self._equations(place, *entry))
+            outs = [
+                zero_of(aval) if place is None else self.variable(place)
+                for place, aval in zip(self.out_places, self.out_avals, strict=True)
+            ]
+            in_vars = [self.variables[i] for i in range(self.n_in)]
+            self._program = LinearProgram(in_vars, eqns, outs, self.name)
+        return self._program
+
+    def _equations(self, place: int, derived: Derived, residuals: Any, places: Any, source: Any) -> list[JaxprEqn]:
+        """The linear equations of an entry."""
+        jaxpr = derived.linear.jaxpr
+        env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(Residual, derived.linear.consts), strict=True))
+        operands = [self.variable(p) for p in ((places,) if type(places) is int else places)]
+        env.update(zip(jaxpr.invars, [*map(Residual, self.residuals(derived, residuals)), *operands], strict=True))
+        if derived.passes_on is None:
+            env[jaxpr.outvars[0]] = self.variable(place)
+        eqns = []
+        for eqn in jaxpr.eqns:
+            outvars = [env.setdefault(v, Var(v.aval)) for v in eqn.outvars]
+            invars = [v if type(v) is Literal else env[v] for v in eqn.invars]
+            eqns.append(JaxprEqn(eqn.primitive, invars, eqn.params, outvars, source))
+        return eqns
+
+    def closed(self) -> ClosedJaxpr:
+        """The program as a closed jaxpr: see ``LinearProgram.closed``."""
+        return self.program().closed()
+
+    # --- backwards
+
+    def transpose(self, cts: Sequence[Any]) -> list[Any]:
+        """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
+        if state.dynamic.level or observe.observers or (nan_checks and debug_nans_enabled()):
+            return transpose_program(self.program(), cts)
+        quiet_numpy()
+        try:
+            return _BackwardRun(self).run(cts)
+        except (RuntimeWarning, FloatingPointError):  # the user turned NumPy's errors into exceptions
+            with np.errstate(all="ignore"):
+                return _BackwardRun(self).run(cts)
+
+
+class _BackwardRun:
+    """One run backwards over a tape, on NumPy values as far as there are.
+
+    ``cts[place]`` is the cotangent of the tangent there: a NumPy value of type ``avals[place]``, or anything else that
+    operations take, where that is None. It is None where no cotangent has arrived.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.cts: list[Any] = [None] * len(tape.entries)
+        self.avals: list[ShapedArray | None] = [None] * len(tape.entries)
+
+    def run(self, seeds: Sequence[Any]) -> list[Any]:
+        """The cotangents of the inputs."""
+        tape, cts, avals = self.tape, self.cts, self.avals
+        entries, arrive = tape.entries, self.arrive
+        for place, seed in zip(tape.out_places, seeds, strict=True):
+            if place is not None and type(seed) is not Zero:
+                arrive(place, seed)
+        for at in range(len(entries) - 1, tape.n_in - 1, -1):
+            entry = entries[at]
+            if type(entry) is not tuple:
+                if entry is not None:
+                    self.recorded(entry)
+                continue
+            ct = cts[at]
+            if ct is None:
+                continue
+            derived, residuals, places, source = entry
+            aval = avals[at]
+            try:
+                function, slots, types = derived.backward[aval]
+            except KeyError:
+                if aval is None:
+                    self.derived(at, *entry)
+                    continue
+                function, slots, types = derived.transposed(aval)
+            cts[at] = None
+            given = function(ct, residuals)
+            if len(slots) == 1:
+                given = (given,)
+            # one operand is the usual case, and its cotangent the first that arrives there: no call for that
+            for slot, new, new_aval in zip(slots, given or (), types, strict=True):
+                place = places if type(places) is int else places[slot]
+                old = cts[place]
+                if old is None:
+                    cts[place], avals[place] = new, new_aval
+                elif avals[place] is new_aval:
+                    cts[place] = old + new
+                else:
+                    arrive(place, Array(new, new_aval))
+        return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
+
+    def value(self, place: int) -> Any:
+        """The cotangent at ``place``, as operations take it."""
+        aval = self.avals[place]
+        return self.cts[place] if aval is None else Array(self.cts[place], aval)
+
+    def arrive(self, place: int, ct: Any) -> None:
+        """Add ``ct`` to the cotangent at ``place``."""
+        if self.cts[place] is not None:
+            ct = add_any_p.bind(self.value(place), ct)
+        if type(ct) is Array and ct.on_host:
+            self.cts[place], self.avals[place] = ct._np, ct.aval
+        else:
+            self.cts[place], self.avals[place] = ct, None
+
+    def take(self, place: int) -> Any:
+        """The cotangent at ``place``, which is done with; None if none has arrived."""
+        ct = None if self.cts[place] is None else self.value(place)
+        self.cts[place] = None
+        return ct
+
+    def derived(self, at: int, derived: Derived, residuals: Any, places: Any, source: Any) -> None:
+        """Go back over an entry by the transpose rules, on values that are not NumPy's."""
+        jaxpr = derived.linear.jaxpr
+        known = dict(zip(jaxpr.constvars, derived.linear.consts, strict=True))
+        known.update(zip(jaxpr.invars, self.tape.residuals(derived, residuals), strict=False))
+        operands = jaxpr.invars[derived.n_res :]
+        place_of = dict(zip(operands, (places,) if type(places) is int else places, strict=True))
+        self.transpose(jaxpr.eqns, known, place_of, {jaxpr.outvars[0]: self.take(at)}, source)
+
+    def recorded(self, entry: Recorded) -> None:
+        """Go back over what a rule recorded."""
+        cts = {v: self.take(entry.first + i) for i, v in enumerate(entry.out_vars)}
+        cts = {v: ct for v, ct in cts.items() if ct is not None}
+        if not cts:
+            return
+        eqns = entry.eqns
+        # a loop would be run backwards also for results that no cotangent has come to
+        if any(eqn.primitive in dce_rules for eqn in eqns):
+            eqns, _ = dce_eqns(eqns, list(cts))
+        self.transpose(eqns, {}, entry.place_of, cts)
+
+    def transpose(
+        self,
+        eqns: list[JaxprEqn],
+        known: dict[Var, Any],
+        place_of: dict[Var, int],
+        cts: dict[Var, Any],
+        source: Any = None,
+    ) -> None:
+        """Go back over ``eqns``, given the cotangents of their results."""
+        ct_of = Arrivals(place_of, self.arrive)
+        for v, ct in cts.items():
+            ct_of[v] = ct
+        outer_source = state.source
+        try:
+            for eqn in reversed(eqns):
+                state.source = transposed(source or eqn.source)
+                transpose_eqn(eqn, known, ct_of)
+        finally:
+            state.source = outer_source

@@ -1,0 +1,190 @@
+"""Linearization by one interpreter beside the tutorial's: jvp over partial evaluation, which is held against JAX.
+
+Values, types, errors and programs are to be the same to the last bit and the last equation, and what is derived from a
+rule is to say what the rule says.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.core.primitive import Primitive
+from minijax.core.trace import state
+from minijax.interpreters import ad, linearize
+from minijax.ops.elementwise import sin_p
+
+from ..oracle.control_flow import PROGRAMS
+from ..oracle.functions import CASES
+
+# the package's attribute of this name is the object
+settings = importlib.import_module("minijax.config")
+use_direct_linearize = settings.use_direct_linearize
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Rules are derived when a signature is first met."""
+    monkeypatch.setattr(linearize, "WORTH_DERIVING", 0)
+    yield
+
+
+def both(run: Callable[[], Any]) -> tuple[Any, Any]:
+    """What ``run`` gives directly, and the tutorial's way."""
+    with use_direct_linearize(True):
+        directly = run()
+    with use_direct_linearize(False):
+        return directly, run()
+
+
+def assert_equal(directly: Any, otherwise: Any) -> None:
+    """The same trees of the same types and bits."""
+    assert minijax.tree.structure(directly) == minijax.tree.structure(otherwise)
+    for a, b in zip(minijax.tree.leaves(directly), minijax.tree.leaves(otherwise), strict=True):
+        if isinstance(b, str):
+            assert a == b
+            continue
+        assert getattr(a, "aval", None) is getattr(b, "aval", None)
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if case.grads and case.reverse}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table(name: str) -> None:
+    """Value, linear program and pullback, evaluated and staged."""
+    case = TABLE[name]
+
+    def run() -> Any:
+        value, pullback = minijax.vjp(lambda *args: case.function(minijax, *args), *case.args)
+        cotangent = minijax.tree.map(jnp.ones_like, value)
+        return value, pullback(cotangent), str(pullback.jaxpr)
+
+    assert_equal(*both(run))
+
+
+def chain(x: Any) -> Any:
+    for _ in range(3):
+        x = jnp.sin(x) * x - jnp.where(x > 0, x, 2.0)
+    return x
+
+
+NESTED: dict[str, Callable[[], Any]] = {
+    "third derivative": lambda: minijax.grad(minijax.grad(minijax.grad(chain)))(0.7),
+    "of jit": lambda: minijax.grad(minijax.jit(chain))(0.7),
+    "in jit": lambda: minijax.jit(minijax.grad(chain))(0.7),
+    "in vmap": lambda: minijax.vmap(minijax.grad(chain))(jnp.arange(3.0)),
+    "of vmap": lambda: minijax.grad(lambda x: minijax.vmap(chain)(x).sum())(jnp.arange(3.0)),
+    "in jvp": lambda: minijax.jvp(minijax.grad(chain), (0.7,), (1.0,)),
+    "of jvp": lambda: minijax.grad(lambda x: minijax.jvp(chain, (x,), (1.0,))[1])(0.7),
+    "staged": lambda: str(minijax.make_jaxpr(minijax.grad(minijax.grad(chain)))(0.7)),
+    "hessian": lambda: minijax.hessian(lambda x: jnp.prod(chain(x)))(jnp.arange(3.0)),
+    "linearize": lambda: minijax.linearize(chain, 0.7)[1](2.0),
+    "aux": lambda: minijax.value_and_grad(lambda x: (chain(x), {"aux": x * 2, "input": x}), has_aux=True)(0.7),
+    "integers": lambda: minijax.vjp(lambda x, n: (x * n, n + 1), 0.7, 3)[1]((1.0, 1)),
+    "nothing depends on it": lambda: minijax.grad(lambda x: jnp.float32(3.0))(0.7),
+    "a pullback again": lambda: [pull(jnp.float32(t)) for pull in [minijax.vjp(chain, 0.7)[1]] for t in (1, 2)],
+    "a pullback as a tree": lambda: minijax.jit(lambda pull, t: pull(t))(minijax.vjp(chain, 0.7)[1], 1.0),
+    "on a device": lambda: minijax.grad(chain)(minijax.device_put(0.7, minijax.devices()[1])),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_under_and_over_other_transformations(name: str) -> None:
+    assert_equal(*both(NESTED[name]))
+
+
+def fails(x: Any) -> Any:
+    return minijax.lax.add(jnp.ones(3) * x, jnp.ones(2)).sum()
+
+
+ERRORS: dict[str, Callable[[], Any]] = {
+    "operands": lambda: minijax.grad(fails)(0.7),
+    "truth value": lambda: minijax.make_jaxpr(minijax.grad(lambda x: x if x > 0 else -x))(0.7),
+    "no reverse mode": lambda: minijax.grad(lambda x: minijax.lax.while_loop(lambda c: c < 3.0, jnp.exp, x))(0.7),
+    "nan": lambda: settings.debug_nans(True)(minijax.grad(lambda x: jnp.log(x - 1.0)))(0.7),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    """The same error in the same words, but for the name of the level."""
+
+    def run() -> tuple[type, str]:
+        with pytest.raises(Exception) as caught:
+            ERRORS[name]()
+        return caught.type, str(caught.value).replace("linearize:1", "jvp:2").replace("linearize:2", "jvp:3")
+
+    directly, otherwise = both(run)
+    assert directly == otherwise
+
+
+def test_nans_are_looked_for_where_it_is_turned_on_inside() -> None:
+    @use_direct_linearize(True)
+    def run(x: Any) -> Any:
+        with settings.debug_nans(True):
+            return jnp.log(x - 1.0)
+
+    with pytest.raises(FloatingPointError, match="log"):
+        use_direct_linearize(True)(minijax.grad(run))(0.7)
+
+
+def test_the_rule_of_another_author_is_run_at_each_call() -> None:
+    ran = []
+    double = Primitive("double")
+    double.def_impl(lambda x: x * 2)
+    double.def_abstract_eval(lambda x: x)
+
+    def double_jvp(primals: Any, tangents: Any) -> Any:
+        ran.append(float(primals[0]))  # which only a known value allows
+        return double.bind(*primals), tangents[0] * 2
+
+    ad.primitive_jvps[double] = double_jvp
+    with use_direct_linearize(True):
+        assert [float(minijax.grad(double.bind)(x)) for x in (1.0, 2.0, 3.0)] == [2.0, 2.0, 2.0]
+    assert ran == [1.0, 2.0, 3.0]
+
+
+def test_a_replaced_rule_counts_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with use_direct_linearize(True):
+        assert minijax.grad(minijax.lax.sin)(0.0) == 1.0
+        monkeypatch.setitem(ad.primitive_jvps, sin_p, lambda primals, tangents: (primals[0], tangents[0] * 7.0))
+        assert minijax.grad(minijax.lax.sin)(0.0) == 7.0
+        monkeypatch.undo()
+        assert minijax.grad(minijax.lax.sin)(0.0) == 1.0
+
+
+def test_a_linearization_rule_is_preferred() -> None:
+    triple = Primitive("triple")
+    triple.def_impl(lambda x: x * 3)
+    triple.def_abstract_eval(lambda x: x)
+
+    def triple_linearize(is_vjp: bool, nonzero: Any, x: Any) -> Any:
+        return triple.bind(x), True, jnp.float32(3.0), lambda residual, tangent: tangent * residual
+
+    ad.primitive_linearizations[triple] = triple_linearize
+    try:
+        with use_direct_linearize(True):
+            assert minijax.grad(lambda x: triple.bind(x) * 2.0)(1.0) == 6.0
+    finally:
+        del ad.primitive_linearizations[triple]
+
+
+def test_one_level_is_on_the_stack() -> None:
+    seen = []
+
+    def look(x: Any) -> Any:
+        seen.extend(map(repr, state.stack))
+        assert type(x) is ad.LinearizeTracer and "tangent=f32[]" in repr(x)
+        return x
+
+    with use_direct_linearize(True):
+        minijax.grad(look)(jnp.float32(1.0))
+    assert seen == ["eval", "linearize:1"]
