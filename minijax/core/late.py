@@ -47,6 +47,11 @@ def load(package: str, namespace: dict[str, Any]) -> None:
     _loaded.add(package)
 
 
+def public(package: str, name: str) -> Any:
+    """What ``package`` gives under ``name``: for a module of it that is below the one which defines that."""
+    return getattr(importlib.import_module(package), name)
+
+
 def load_all() -> None:
     """Import every late module, so that each primitive and each rule is known."""
     for package in list(_late):

@@ -13,7 +13,7 @@ from minijax.core import dtypes
 from minijax.numpy.linear import output_type
 from minijax.numpy.promotion import check_array_like, convert, ensure, result_dtype, typed_scalar
 
-__all__ = ["einsum"]
+__all__ = ["einsum", "einsum_path"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -143,14 +143,27 @@ def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: A
         return [(0, 1)] * (len(inputs) - 1)
     if isinstance(optimize, (list, tuple)):
         return [tuple(step) for step in optimize if not isinstance(step, str)]
-    # the planner that JAX uses; few programs have products of three operands, and importing it costs 15 ms
+    shapes = [tuple(sizes[n] for n in term) for term in inputs]
+    path, _ = _planned(f"{','.join(inputs)}->{output}", shapes, "optimal" if optimize is True else optimize)
+    return [tuple(step) for step in path]
+
+
+def _planned(subscripts: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tuple[Any, Any]:
+    """The order that the planner that JAX uses finds, and what it says of it."""
+    # few programs have products of three operands, and importing it costs 15 ms
     import opt_einsum
 
-    shapes = [tuple(sizes[n] for n in term) for term in inputs]
-    path, _ = opt_einsum.contract_path(
-        f"{','.join(inputs)}->{output}", *shapes, shapes=True, optimize="optimal" if optimize is True else optimize
-    )
-    return [tuple(step) for step in path]
+    return opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
+    """The order in which ``einsum`` contracts its operands, as pairs of positions, and a text about what it costs."""
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists([subscripts, *operands])
+    shapes = [ensure("einsum_path", x).aval.shape for x in operands]
+    if isinstance(optimize, bool):
+        optimize = "optimal" if optimize else [tuple(range(len(shapes)))]
+    return _planned(subscripts, shapes, optimize)
 
 
 # ------------------------------------------------------------------------------------ one contraction

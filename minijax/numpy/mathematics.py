@@ -14,13 +14,13 @@ from minijax import lax
 from minijax.api.custom_jvp import custom_jvp
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import as_array
-from minijax.core.lacking import borrow
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
     broadcast_arrays,
+    broadcast_shapes,
     check_array_like,
     choose,
     const,
@@ -67,6 +67,7 @@ __all__ = [
     "angle",
     "around",
     "array_equal",
+    "array_equiv",
     "clip",
     "copysign",
     "divmod",
@@ -97,6 +98,7 @@ __all__ = [
 ]
 
 _INT_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
+
 
 # ------------------------------------------------------------------------------------ powers
 
@@ -426,7 +428,7 @@ def where(
     With one argument, the indices where it is true: ``nonzero(condition, size=size, fill_value=fill_value)``.
     """
     if x is None and y is None:
-        return borrow("minijax.numpy", "nonzero")(condition, size=size, fill_value=fill_value)
+        return late.public("minijax.numpy", "nonzero")(condition, size=size, fill_value=fill_value)
     check_array_like("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
@@ -540,6 +542,23 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     same = lax.eq(*promote("equal", a1, a2))
     if equal_nan:
         same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
+    return lax.reduce_and(same, tuple(range(same.aval.ndim)))
+
+
+def _broadcast(a1: Any, a2: Any) -> bool:
+    try:
+        broadcast_shapes(a1.aval.shape, a2.aval.shape)
+    except ValueError:
+        return False
+    return True
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether the two broadcast to arrays with the same elements, as a boolean scalar."""
+    a1, a2 = ensure("array_equiv", a1, a2)
+    if not _broadcast(a1, a2):
+        return typed_scalar(False, BOOL)
+    same = equal(a1, a2)
     return lax.reduce_and(same, tuple(range(same.aval.ndim)))
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from minijax import errors, lax
 from minijax.backend import pjrt
 from minijax.config import x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import Array, is_foreign
 from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
@@ -226,15 +226,34 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     return placed(self, device)
 
 
+def _of_later(name: str) -> Function:
+    """The method that is the function ``name`` of a module that is loaded when it is first used."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return late.public("minijax.numpy", name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"``minijax.numpy.{name}`` of this array."
+    return method
+
+
+def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any) -> Any:
+    """The slices along ``axis`` where the vector ``condition`` is true."""
+    return late.public("minijax.numpy", "compress")(condition, self, axis, **options)
+
+
 METHODS: dict[str, Function] = {
     "all": reductions.all,
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
+    "argpartition": _of_later("argpartition"),
     "argsort": sorting.argsort,
     "astype": creation.astype,
     "block_until_ready": _block_until_ready,
+    "choose": _of_later("choose"),
     "clip": _clip,
+    "compress": _compress,
     "conj": ufuncs.conj,
     "conjugate": ufuncs.conjugate,
     "copy": creation.copy,
@@ -246,12 +265,14 @@ METHODS: dict[str, Function] = {
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,
+    "nonzero": _of_later("nonzero"),
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": _flatten,
     "repeat": manipulation.repeat,
     "reshape": _reshape,
     "round": mathematics.round,
+    "searchsorted": _of_later("searchsorted"),
     "sort": sorting.sort,
     "squeeze": manipulation.squeeze,
     "std": reductions.std,

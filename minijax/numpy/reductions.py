@@ -553,8 +553,13 @@ def argmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = None) -> A
 # ------------------------------------------------------------------------------------ cumulative
 
 
-def cumulative(name: str, reduce: Any, a: Any, axis: Any, dtype: Any, fill_nan: Any = None) -> Any:
-    """``reduce`` (``lax.cumsum``, say) along ``axis``; NaN is replaced by ``fill_nan(dtype)`` if that is given."""
+def cumulative(
+    name: str, reduce: Any, a: Any, axis: Any, dtype: Any, fill_nan: Any = None, promote_integers: bool = False
+) -> Any:
+    """``reduce`` (``lax.cumsum``, say) along ``axis``; NaN is replaced by ``fill_nan(dtype)`` if that is given.
+
+    With ``promote_integers``, small integers are reduced in the default integer type, as booleans always are.
+    """
     alone = type(a) in SCALARS  # JAX takes a Python number for an array of one
     a = ensure(name, a)
     if axis is None or alone:
@@ -564,7 +569,8 @@ def cumulative(name: str, reduce: Any, a: Any, axis: Any, dtype: Any, fill_nan: 
     if fill_nan is not None and dtypes.is_inexact(a.aval.dtype):
         a = choose(isnan(a), typed_scalar(fill_nan(a.aval.dtype), a.aval.dtype), a)
     if dtype is None:
-        out_dtype = _promoted_integer(a.aval.dtype) if a.aval.dtype == BOOL else a.aval.dtype
+        promoted = promote_integers or a.aval.dtype == BOOL
+        out_dtype = _promoted_integer(a.aval.dtype) if promoted else a.aval.dtype
     else:
         out_dtype = user_dtype(dtype, name)
     computed = out_dtype

@@ -95,8 +95,10 @@ single, double, csingle, cdouble = float32, float64, complex64, complex128
 # Types of ml_dtypes, made at first need: importing that package costs 12 ms.
 SMALL_TYPES = (
     "bfloat16",
+    "int1",
     "int2",
     "int4",
+    "uint1",
     "uint2",
     "uint4",
     "float8_e3m4",
@@ -108,6 +110,8 @@ SMALL_TYPES = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
     "float4_e2m1fn",
+    "float6_e2m3fn",
+    "float6_e3m2fn",
 )
 
 
