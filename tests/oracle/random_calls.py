@@ -1,0 +1,424 @@
+"""Random calls of every public function of minijax's own, beside JAX.
+
+    python -m tests.oracle.random_calls                       2,000 programs, of seed 0
+    python -m tests.oracle.random_calls --count 100000 --seed 7
+    python -m tests.oracle.random_calls numpy.clip nn         of these functions and modules alone
+
+A program is a call with drawn arguments (numbers of Python's, arrays of NumPy's and of the library's, of all types and
+of shapes that often do not fit; axes, shapes, flags and element types by the names of parameters), eager, jitted,
+mapped, or differentiated; and at times a second function of what the first gave. Compared are the tree, shapes, element
+types, weak types and values of the results, and the class of what is raised. Most programs are staged only, for JAX
+compiles nearly every one that is run: these are compared without values (``--values 1`` runs all). Printed: how many programs agreed, and of
+each function the first that did not. The exit status is 1 if one disagreed without a reason (``REASONS``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import re
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import minijax
+from minijax.core.lacking import public_names
+from minijax.core.trace import stack_depth
+from tests.oracle.subject import assert_same
+
+MODULES = ("numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "random", "ops", "scipy.special")
+MODULES += ("scipy.linalg", "scipy.fft", *(name for name in public_names() if name.startswith("scipy.stats.")))
+# They read, write or print, give what is no array, need devices, or are given functions: other tests have them.
+LEFT_OUT = frozenset(
+    "load save savez fromfile from_dlpack frombuffer fromstring fromiter frompyfunc ufunc vectorize set_printoptions"
+    " printoptions array_repr array_str array2string einsum_path apply_along_axis apply_over_axes fromfunction"
+    " piecewise get_printoptions einsum block empty empty_like infeed outfeed custom_root custom_linear_solve"
+    " fori_loop while_loop scan map cond switch associative_scan reduce composite stop_gradient create_token"
+    " after_all optimization_barrier platform_dependent rng_uniform all_gather all_to_all axis_index axis_size psum"
+    " pmax pmin pmean ppermute pshuffle pswapaxes psum_scatter pbroadcast pcast pvary ragged_all_to_all zeros_like_array"
+    " with_sharding_constraint dce_sink psend precv reduce_window select_and_scatter conv_general_dilated_local"
+    " approx_max_k approx_min_k ndarray jit custom_jvp dtype iterable bfloat16 ConvDimensionNumbers random_gamma_p"
+    " normalize standardize key_impl key_data broadcast_shapes get_scaled_dot_general_config rng_bit_generator"
+    " scatter_add scatter_min scatter_max scatter_mul scatter_sub scatter scatter_apply gather conv_general_dilated"
+    " conv_transpose conv_with_general_padding conv_general_dilated_patches conv_shape_tuple reduce_window_shape_tuple"
+    " conv_general_shape_tuple conv_transpose_shape_tuple conv_general_permutations padtype_to_pads conv".split()
+)
+
+SHAPES = ((), (3,), (2, 3), (3, 3), (1, 3), (0,), (2, 0), (1,), (2, 1, 3), (4,))
+SHAPE_WEIGHTS = (4, 6, 6, 5, 2, 1, 1, 1, 2, 2)
+DTYPES = ("float32", "int32", "bool", "uint8", "complex64", "float16", "bfloat16", "int8", "uint32")
+DTYPE_WEIGHTS = (10, 5, 2, 1, 2, 1, 1, 1, 1)
+INTERESTING = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -2.5, 0.25, 7.0)
+EXTREME = (float("nan"), float("inf"), -float("inf"), 1e30)
+
+OPERANDS = frozenset(
+    "a b c x y z x1 x2 arr ary array A B m v operand lhs rhs values logits mask condition p q n_ xp fp u rhs1 object"
+    " obj M val inputs operands xs elements element args df loc scale mean cov alpha beta lam minval maxval concentration"
+    " lower upper lo hi left right r l weights fill_value data update updates starts indices on_true on_false min max"
+    " start stop step key_ rate prob shape_ sigma mu pvals where_ ab bb a_min a_max real imag exponent t val1 val2"
+    " nan posinf neginf".split()
+)
+INTEGERS = frozenset("n k N num decimals length dimension index size_ repeats count exponent_bits mantissa_bits d".split())
+STATIC_INTEGERS = frozenset(
+    "start_index limit_index stride slice_size start_dimension stop_dimension axis_index permutation_size new_dtype_size"
+    " num_bits concat_dimension split_dimension operand_batch".split()
+)
+STATIC_SEQUENCES = frozenset(
+    "start_indices limit_indices strides slice_sizes window_dimensions window_strides base_dilation window_dilation"
+    " broadcast_dimensions lhs_dilation rhs_dilation edge_padding_low_".split()
+)
+FLAGS = frozenset(
+    "keepdims overwrite_a overwrite_b lower_ endpoint retstep descending stable indices_are_sorted unique_indices"
+    " is_stable replace independent check_finite full_matrices compute_uv hermitian symmetrize_input rowvar bias"
+    " assume_unique invert sparse approximate return_sign left_side transpose_a conjugate_a unit_diagonal reverse"
+    " sort density overwrite_input equal_nan include_initial".split()
+)
+
+
+class Drawn(NamedTuple):
+    """An argument: as code, and what makes it for a library."""
+
+    code: str
+    make: Callable[[Any], Any]
+
+
+class Program(NamedTuple):
+    """A call: names of functions, one after the other, arguments of the first, and how it is made."""
+
+    names: tuple[str, ...]
+    args: tuple[Drawn, ...]
+    kwargs: dict[str, Drawn]
+    how: str
+
+    def __str__(self) -> str:
+        inside = ", ".join([*[x.code for x in self.args], *[f"{k}={x.code}" for k, x in self.kwargs.items()]])
+        return f"{self.how} {' of '.join(reversed(self.names))}({inside})"
+
+
+def found(ns: Any, name: str) -> Any:
+    for part in name.split("."):
+        ns = getattr(ns, part)
+    return ns
+
+
+def functions(wanted: Sequence[str]) -> list[str]:
+    """Names of the functions that both have, and that are not borrowed."""
+    names = []
+    for module in MODULES:
+        ours, theirs = importlib.import_module(f"minijax.{module}"), importlib.import_module(f"jax.{module}")
+        dir(ours)  # what is loaded late is there then
+        for name in public_names()[module]:
+            whole = f"{module}.{name}"
+            mine = vars(ours).get(name)
+            if mine is None and name in public_names()[module] and name not in vars(ours):
+                mine = _own(ours, name)
+            yours = getattr(theirs, name, None)
+            if mine is None or not callable(mine) or isinstance(yours, type) or not callable(yours):
+                continue
+            if name in LEFT_OUT or name.endswith("_p") or name[0].isupper() or isinstance(mine, type):
+                continue
+            if type(yours).__name__ == "_ScalarMeta" or hasattr(yours, "dtype"):
+                continue
+            if not wanted or whole in wanted or module in wanted:
+                names.append(whole)
+    return names
+
+
+def _own(module: Any, name: str) -> Any:
+    """What a module gives for a name that it loads late; None if that is borrowed."""
+    given = getattr(module, name, None)
+    home = getattr(given, "__module__", "") or ""
+    return None if "interop" in home else given
+
+
+# -------------------------------------------------------------------------------------------------- arguments
+
+
+class Draw:
+    """Draws programs from a stream of random numbers."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+
+    def chance(self, p: float) -> bool:
+        return bool(self.random.random() < p)
+
+    def one(self, among: Sequence[Any], weights: Sequence[float] | None = None) -> Any:
+        p = None if weights is None else np.asarray(weights, float) / sum(weights)
+        return among[int(self.random.choice(len(among), p=p))]
+
+    def number(self) -> Drawn:
+        x = self.one((0, 1, -1, 2, 3, 0.5, -1.5, 2.0, True, False, 1 + 2j, 300, -0.0))
+        return Drawn(repr(x), lambda ns: x)
+
+    def array(self, shape: tuple[int, ...] | None = None, dtype: str | None = None) -> Drawn:
+        shape = self.one(SHAPES, SHAPE_WEIGHTS) if shape is None else shape
+        dtype = dtype or self.one(DTYPES, DTYPE_WEIGHTS)
+        values = self.random.choice(INTERESTING, size=shape) + 0.25 * self.random.integers(0, 3, size=shape)
+        if self.chance(0.06):
+            values = np.where(self.random.random(shape) < 0.3, self.one(EXTREME), values)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if dtype in ("uint8", "uint32"):
+                values = np.abs(np.nan_to_num(values, posinf=5, neginf=4)) % 200
+            elif dtype in ("int8", "int32"):
+                values = np.nan_to_num(values, posinf=5, neginf=-4) % 100
+            value = np.asarray(values).astype(jax.numpy.dtype(dtype))
+            if dtype == "complex64":
+                value = (value + 1j * self.random.choice(INTERESTING, size=shape)).astype(np.complex64)
+        text = np.array2string(value, separator=", ", threshold=100).replace("\n", "")
+        if self.chance(0.3) and dtype != "bfloat16":
+            return Drawn(f"np.array({text}, '{dtype}').reshape{shape}", lambda ns: value)
+        return Drawn(f"array({text}, '{dtype}').reshape{shape}", lambda ns: ns.numpy.asarray(value))
+
+    def operand(self) -> Drawn:
+        if self.chance(0.12):
+            return self.number()
+        if self.chance(0.02):
+            return self.plain([1.0, 2.0, 3.0])
+        return self.array()
+
+    def plain(self, x: Any) -> Drawn:
+        return Drawn(repr(x), lambda ns: x)
+
+    def key(self) -> Drawn:
+        seed = int(self.random.integers(0, 1000))
+        if self.chance(0.3):
+            return Drawn(f"PRNGKey({seed})", lambda ns: ns.random.PRNGKey(seed))
+        return Drawn(f"key({seed})", lambda ns: ns.random.key(seed))
+
+    def parameter(self, name: str, given: Any, module: str) -> Drawn | None:
+        """An argument for a parameter of this name; None if nobody knows what it takes."""
+        if name == "key" and module == "random":
+            return self.key()
+        if name in ("axis", "dimension", "axis1", "axis2", "source", "destination", "dim"):
+            return self.plain(self.one((0, -1, 1, 0, -2, None, (0, 1), 5)))
+        if name in ("axes", "permutation", "dimensions"):
+            return self.plain(self.one(((0, 1), (1, 0), (0,), None, 1, (-1,))))
+        if name in ("shape", "newshape", "new_shape", "sizes", "new_sizes", "s", "out_shape", "dims"):
+            return self.plain(self.one(((3,), (2, 3), (), 6, (-1,), (1, 3), (3, 2), (2, 1, 3), (0,))))
+        if name in ("dtype", "new_dtype", "preferred_element_type"):
+            return self.plain(self.one((None, "float32", "int32", "bool", "complex64", "float16", float, int)))
+        if name in STATIC_INTEGERS:
+            return self.plain(self.one((0, 1, 2, -1, 3)))
+        if name in STATIC_SEQUENCES:
+            return self.plain(self.one(((1,), (1, 1), (2, 1), (0, 1), (3,))))
+        if name == "padding":
+            return self.plain(self.one(("SAME", "VALID", ((0, 0),), ((1, 0), (0, 1)))))
+        if name in FLAGS:
+            return self.plain(self.chance(0.5))
+        if name in INTEGERS:
+            return self.plain(self.one((0, 1, 2, 3, -1, 4)))
+        if name in ("mode",):
+            return self.plain(self.one((None, "clip", "fill", "wrap", "full", "same", "valid", "constant", "edge")))
+        if name in ("side",):
+            return self.plain(self.one(("left", "right")))
+        if name in ("order", "ord", "norm"):
+            return self.plain(self.one((None, "C", 1, 2, "fro", "ortho", np.inf, "F")))
+        if name in ("method", "interpolation"):
+            return self.plain(self.one(("linear", "lower", "nearest", "scan", "sort", "svd", None)))
+        if name in ("size", "num_segments", "num_classes", "bins", "ddof", "total_repeat_length", "offset", "deg", "rank"):
+            return self.plain(self.one((0, 1, 2, 3, 5)))
+        if name in ("tuple", "arrays", "tup", "operands", "seq"):
+            return self.several()
+        if name in ("indices_or_sections", "pad_width", "repeats", "reps", "shift", "shifts"):
+            return self.plain(self.one((1, 2, 3, (1, 2), ((1, 1), (0, 2)), [0, 1, 2])))
+        if name in OPERANDS or given is inspect.Parameter.empty:
+            return self.operand()
+        return None
+
+    def several(self) -> Drawn:
+        parts = [self.array((3,)) if self.chance(0.7) else self.operand() for _ in range(int(self.random.integers(1, 4)))]
+        return Drawn(f"[{', '.join(x.code for x in parts)}]", lambda ns: [x.make(ns) for x in parts])
+
+    def program(self, names: Sequence[str]) -> Program:
+        name = self.one(names)
+        module = name.rpartition(".")[0]
+        args: list[Drawn] = []
+        kwargs: dict[str, Drawn] = {}
+        alike: Drawn | None = None
+        for parameter in signature(name):
+            kind, given = parameter.kind, parameter.default
+            if kind is parameter.VAR_KEYWORD:
+                continue
+            if kind is parameter.VAR_POSITIONAL:
+                args += [self.operand() for _ in range(int(self.random.integers(1, 3)))]
+                continue
+            if given is not parameter.empty and not self.chance(0.25):
+                if kind is parameter.POSITIONAL_ONLY:
+                    break
+                continue
+            drawn = self.parameter(parameter.name, given, module)
+            if drawn is None:
+                continue
+            if given is parameter.empty and parameter.name in OPERANDS and self.chance(0.6):
+                # operands of one type and shape: what does fit is called often enough
+                alike = alike or self.array()
+                drawn = alike if self.chance(0.5) else drawn
+            positional = kind is not parameter.KEYWORD_ONLY and given is parameter.empty
+            if positional:
+                args.append(drawn)
+            elif kind is not parameter.POSITIONAL_ONLY:
+                kwargs[parameter.name] = drawn
+        how = self.one(("call", "jit", "grad", "vmap", "jvp"), (6, 2, 1.2, 1, 0.8))
+        later = (self.one(AFTER),) if self.chance(0.1) else ()
+        return Program((name, *later), tuple(args), kwargs, how)
+
+
+# Functions of one array, called with what another gave.
+AFTER = ("numpy.sin", "numpy.sum", "numpy.cumsum", "numpy.negative", "numpy.ravel", "numpy.sort", "numpy.abs")
+
+
+def signature(name: str) -> list[inspect.Parameter]:
+    """Parameters of JAX's function."""
+    try:
+        return list(inspect.signature(found(jax, name)).parameters.values())
+    except (TypeError, ValueError):
+        return [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
+
+
+# -------------------------------------------------------------------------------------------------- running
+
+
+def run(ns: Any, program: Program, values: bool) -> Any:
+    args = [x.make(ns) for x in program.args]
+    kwargs = {k: x.make(ns) for k, x in program.kwargs.items()}
+
+    def whole(*given: Any) -> Any:
+        out = found(ns, program.names[0])(*given, **kwargs)
+        for name in program.names[1:]:
+            out = found(ns, name)(ns.tree_util.tree_leaves(out)[0])
+        return out
+
+    if program.how == "call" and values:
+        return whole(*args)
+    places = [i for i, x in enumerate(args) if hasattr(x, "dtype") and hasattr(x, "shape")]
+    if program.how in ("grad", "jvp"):
+        places = [i for i in places if np.dtype(getattr(args[i], "dtype", object)).kind in "fc"][:1]
+    if not places:
+        return whole(*args) if values else ns.eval_shape(whole)
+
+    def of_arrays(*arrays: Any) -> Any:
+        full = list(args)
+        for i, x in zip(places, arrays, strict=True):
+            full[i] = x
+        return whole(*full)
+
+    def total(x: Any) -> Any:
+        leaves = ns.tree_util.tree_leaves(of_arrays(x))
+        return sum(ns.numpy.sum(ns.numpy.real(leaf) * 1.0) for leaf in leaves if leaf.dtype.kind in "fcV")
+
+    arrays = [args[i] for i in places]
+    transformed = {
+        "call": lambda: of_arrays,
+        "jit": lambda: ns.jit(of_arrays),
+        "vmap": lambda: ns.vmap(of_arrays, in_axes=(0,) + (None,) * (len(arrays) - 1)),
+        "jvp": lambda: lambda x: ns.jvp(of_arrays, (x,), (ns.numpy.ones_like(x),)),
+        "grad": lambda: ns.grad(total),
+    }[program.how]()
+    return transformed(*arrays) if values else ns.eval_shape(transformed, *arrays)
+
+
+def outcome(ns: Any, program: Program, values: bool) -> tuple[Any, BaseException | None]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return run(ns, program, values), None
+        except Exception as error:
+            return None, error
+
+
+# One of them is raised where the other library says the other: all are about a value that is not known.
+UNKNOWN = ("ConcretizationTypeError", "TracerArrayConversionError", "TracerBoolConversionError")
+UNKNOWN += ("TracerIntegerConversionError", "NonConcreteBooleanIndexError")
+# An argument that is refused, in one of these ways.
+REFUSED = ("TypeError", "ValueError", "AxisError", "LinAlgError", "OverflowError", "IndexError", "ZeroDivisionError")
+# What JAX says where it does not look at an argument, and some line of its own breaks.
+BREAKS = re.compile(
+    r"object has no attribute|safe_zip|safe_map|tuple index out of range|must have __hash__|unpack|is not iterable"
+    r"|not supported between instances|index 0 is out of bounds|has no len|unsized object|positional argument"
+    r"|unhashable|not subscriptable|unexpected keyword|^$"
+)
+# name of a function -> why its programs may differ
+REASONS: dict[str, str] = {}
+
+
+def difference(program: Program, values: bool = True) -> str:
+    """What differs between the libraries, '' if nothing; without ``values`` the programs are staged only."""
+    before = stack_depth()
+    theirs, their_error = outcome(jax, program, values)
+    ours, our_error = outcome(minijax, program, values)
+    if stack_depth() != before:
+        return "the interpreter stack is not back at evaluation"
+    if (their_error is None) != (our_error is None):
+        failed = our_error or their_error
+        return f"{'minijax' if our_error else 'JAX'} alone raises {type(failed).__name__}: {str(failed)[:160]!r}"
+    if our_error is not None:
+        kinds = type(our_error).__name__, type(their_error).__name__
+        if kinds[1] == "AssertionError" or BREAKS.search(str(their_error)):
+            return ""
+        if kinds[0] == kinds[1] or all(kind in UNKNOWN for kind in kinds):
+            return ""
+        return f"minijax raises {kinds[0]}: {str(our_error)[:120]!r}, JAX {kinds[1]}: {str(their_error)[:120]!r}"
+    if not values:
+        said = [[f"{x.dtype}{list(x.shape)}{' weak' * x.weak_type}" for x in leaves(out)] for out in (ours, theirs)]
+        return "" if said[0] == said[1] else f"the results are {said[0]}, JAX's are {said[1]}"
+    try:
+        assert_same(plain(minijax, ours), plain(jax, theirs), scale=10.0 if program.how in ("grad", "jvp") else 3.0)
+    except (AssertionError, TypeError, ValueError, KeyError) as error:
+        return " ".join(str(error).split())[:400] or repr(error)
+    return ""
+
+
+leaves = jax.tree_util.tree_leaves
+
+
+def plain(ns: Any, tree: Any) -> Any:
+    """Random keys as their words."""
+    keyed = lambda x: hasattr(x, "dtype") and ns.numpy.issubdtype(x.dtype, ns.dtypes.prng_key)  # noqa: E731
+    return ns.tree_util.tree_map(lambda x: ns.random.key_data(x) if keyed(x) else x, tree)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.oracle.random_calls")
+    parser.add_argument("names", nargs="*", help="functions (numpy.clip) or modules (numpy); all if none")
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--values", type=float, default=0.1, help="of how many programs the values are compared")
+    parser.add_argument("--all", action="store_true", help="print every program that disagrees")
+    asked = parser.parse_args(argv)
+    names, draw = functions(asked.names), Draw(asked.seed)
+    jax.config.update("jax_traceback_filtering", "off")  # to shorten a traceback takes most of the time of an error
+    began, calls, errors = time.time(), Counter[str](), 0
+    wrong: dict[str, list[tuple[Program, str]]] = {}
+    for _ in range(asked.count):
+        program = draw.program(names)
+        calls[program.how] += 1
+        said = difference(program, draw.chance(asked.values))
+        if said and program.names[0] not in REASONS:
+            wrong.setdefault(program.names[0], []).append((program, said))
+            errors += 1
+            if asked.all:
+                print(f"{program}\n    {said}", flush=True)
+    for name, cases in sorted(wrong.items()):
+        program, said = cases[0]
+        print(f"{name}: {len(cases)} disagree\n  {program}\n    {said}")
+    hows = ", ".join(f"{count} {how}" for how, count in calls.most_common())
+    print(
+        f"{asked.count} programs of {len(names)} functions, seed {asked.seed} ({hows}): {asked.count - errors} agree, "
+        f"{errors} of {len(wrong)} functions do not; {time.time() - began:.0f} s"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    sys.exit(main())
