@@ -65,6 +65,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.experimental",
         "minijax.flatten_util",
         "minijax.monitoring",
+        "minijax.sharding",
         "minijax.ref",
         "minijax.stages",
         "minijax.test_util",

@@ -10,6 +10,7 @@ from minijax.backend import fastcall, pjrt
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.keys import is_key
+from minijax.core.shardings import only_device
 from minijax.core.trace import Tracer
 from minijax.ops.call import to_buffer
 from minijax.ops.sharded import ShardedArray, placed
@@ -19,12 +20,13 @@ from minijax.pytree import prefix_leaves, tree_flatten, tree_map, tree_unflatten
 def device_put(x: Any, device: Any = None) -> Any:
     """The leaves of ``x`` as arrays that are committed to ``device``: what is computed with them stays there.
 
-    ``device`` may be a tree of devices that is a prefix of ``x``. With None, arrays stay where they are.
+    ``device`` may be a sharding on one device, or a tree of devices that is a prefix of ``x``. With None, arrays stay
+    where they are. Raises NotImplementedError for a sharding over several devices.
     """
 
     def put(leaf: Any, device: Any) -> Any:
         if device is not None or isinstance(leaf, Tracer):
-            return placed(leaf, device)
+            return placed(leaf, only_device(device))
         array = as_array(leaf)
         if array.dtype != dtypes.float0:
             to_buffer(array)

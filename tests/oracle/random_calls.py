@@ -8,8 +8,9 @@ A program is a call with drawn arguments (numbers of Python's, arrays of NumPy's
 of shapes that often do not fit; axes, shapes, flags and element types by the names of parameters), eager, jitted,
 mapped, or differentiated; and at times a second function of what the first gave. Compared are the tree, shapes, element
 types, weak types and values of the results, and the class of what is raised. Most programs are staged only, for JAX
-compiles nearly every one that is run: these are compared without values (``--values 1`` runs all). Printed: how many programs agreed, and of
-each function the first that did not. The exit status is 1 if one disagreed without a reason (``REASONS``).
+compiles nearly every one that is run: these are compared without values (``--values 1`` runs all). Printed: how many
+programs agreed, and of each function the first that did not. The exit status is 1 if one disagreed without a reason
+(``REASONS``).
 """
 
 from __future__ import annotations
@@ -38,17 +39,18 @@ MODULES = ("numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "ran
 MODULES += ("scipy.linalg", "scipy.fft", *(name for name in public_names() if name.startswith("scipy.stats.")))
 # They read, write or print, give what is no array, need devices, or are given functions: other tests have them.
 LEFT_OUT = frozenset(
-    "load save savez fromfile from_dlpack frombuffer fromstring fromiter frompyfunc ufunc vectorize set_printoptions"
-    " printoptions array_repr array_str array2string einsum_path apply_along_axis apply_over_axes fromfunction"
-    " piecewise get_printoptions einsum block empty empty_like infeed outfeed custom_root custom_linear_solve"
-    " fori_loop while_loop scan map cond switch associative_scan reduce composite stop_gradient create_token"
-    " after_all optimization_barrier platform_dependent rng_uniform all_gather all_to_all axis_index axis_size psum"
-    " pmax pmin pmean ppermute pshuffle pswapaxes psum_scatter pbroadcast pcast pvary ragged_all_to_all zeros_like_array"
-    " with_sharding_constraint dce_sink psend precv reduce_window select_and_scatter conv_general_dilated_local"
-    " approx_max_k approx_min_k ndarray jit custom_jvp dtype iterable bfloat16 ConvDimensionNumbers random_gamma_p"
-    " normalize standardize key_impl key_data broadcast_shapes get_scaled_dot_general_config rng_bit_generator"
-    " scatter_add scatter_min scatter_max scatter_mul scatter_sub scatter scatter_apply gather conv_general_dilated"
-    " conv_transpose conv_with_general_padding conv_general_dilated_patches conv_shape_tuple reduce_window_shape_tuple"
+    "load save savez fromfile from_dlpack frombuffer fromstring fromiter frompyfunc ufunc vectorize"
+    " set_printoptions printoptions array_repr array_str array2string einsum_path apply_along_axis apply_over_axes"
+    " fromfunction piecewise get_printoptions einsum block empty empty_like infeed outfeed custom_root"
+    " custom_linear_solve fori_loop while_loop scan map cond switch associative_scan reduce composite"
+    " stop_gradient create_token after_all optimization_barrier platform_dependent rng_uniform all_gather"
+    " all_to_all axis_index axis_size psum pmax pmin pmean ppermute pshuffle pswapaxes psum_scatter pbroadcast"
+    " pcast pvary ragged_all_to_all zeros_like_array with_sharding_constraint dce_sink psend precv reduce_window"
+    " select_and_scatter conv_general_dilated_local approx_max_k approx_min_k ndarray jit custom_jvp dtype"
+    " iterable bfloat16 ConvDimensionNumbers random_gamma_p normalize standardize key_impl key_data"
+    " broadcast_shapes get_scaled_dot_general_config rng_bit_generator scatter_add scatter_min scatter_max"
+    " scatter_mul scatter_sub scatter scatter_apply gather conv_general_dilated conv_transpose"
+    " conv_with_general_padding conv_general_dilated_patches conv_shape_tuple reduce_window_shape_tuple"
     " conv_general_shape_tuple conv_transpose_shape_tuple conv_general_permutations padtype_to_pads conv".split()
 )
 
@@ -60,15 +62,18 @@ INTERESTING = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -2.5, 0.25, 7.0)
 EXTREME = (float("nan"), float("inf"), -float("inf"), 1e30)
 
 OPERANDS = frozenset(
-    "a b c x y z x1 x2 arr ary array A B m v operand lhs rhs values logits mask condition p q n_ xp fp u rhs1 object"
-    " obj M val inputs operands xs elements element args df loc scale mean cov alpha beta lam minval maxval concentration"
-    " lower upper lo hi left right r l weights fill_value data update updates starts indices on_true on_false min max"
-    " start stop step key_ rate prob shape_ sigma mu pvals where_ ab bb a_min a_max real imag exponent t val1 val2"
-    " nan posinf neginf".split()
+    "a b c x y z x1 x2 arr ary array A B m v operand lhs rhs values logits mask condition p q n_ xp fp u rhs1"
+    " object obj M val inputs operands xs elements element args df loc scale mean cov alpha beta lam minval maxval"
+    " concentration lower upper lo hi left right r l weights fill_value data update updates starts indices on_true"
+    " on_false min max start stop step key_ rate prob shape_ sigma mu pvals where_ ab bb a_min a_max real imag"
+    " exponent t val1 val2 nan posinf neginf".split()
 )
-INTEGERS = frozenset("n k N num decimals length dimension index size_ repeats count exponent_bits mantissa_bits d".split())
+INTEGERS = frozenset(
+    "n k N num decimals length dimension index size_ repeats count exponent_bits mantissa_bits d".split()
+)
+COUNTS = ("size", "num_segments", "num_classes", "bins", "ddof", "total_repeat_length", "offset", "deg", "rank")
 STATIC_INTEGERS = frozenset(
-    "start_index limit_index stride slice_size start_dimension stop_dimension axis_index permutation_size new_dtype_size"
+    "start_index limit_index stride slice_size start_dimension stop_dimension axis_index permutation_size"
     " num_bits concat_dimension split_dimension operand_batch".split()
 )
 STATIC_SEQUENCES = frozenset(
@@ -225,7 +230,7 @@ class Draw:
             return self.plain(self.one((None, "C", 1, 2, "fro", "ortho", np.inf, "F")))
         if name in ("method", "interpolation"):
             return self.plain(self.one(("linear", "lower", "nearest", "scan", "sort", "svd", None)))
-        if name in ("size", "num_segments", "num_classes", "bins", "ddof", "total_repeat_length", "offset", "deg", "rank"):
+        if name in COUNTS:
             return self.plain(self.one((0, 1, 2, 3, 5)))
         if name in ("tuple", "arrays", "tup", "operands", "seq"):
             return self.several()
@@ -236,7 +241,8 @@ class Draw:
         return None
 
     def several(self) -> Drawn:
-        parts = [self.array((3,)) if self.chance(0.7) else self.operand() for _ in range(int(self.random.integers(1, 4)))]
+        count = int(self.random.integers(1, 4))
+        parts = [self.array((3,)) if self.chance(0.7) else self.operand() for _ in range(count)]
         return Drawn(f"[{', '.join(x.code for x in parts)}]", lambda ns: [x.make(ns) for x in parts])
 
     def program(self, names: Sequence[str]) -> Program:
