@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-from minijax.api.compile import jit
+from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.ops.convert import convert
@@ -14,7 +13,7 @@ from minijax.ops.fft import FftType, fft_p
 __all__ = ["fft"]
 
 
-@functools.partial(jit, static_argnames=("fft_type", "fft_lengths"))
+@inner_jit(static_argnames=("fft_type", "fft_lengths"), compiled=True)
 def fft(x: Any, fft_type: FftType | str, fft_lengths: tuple[int, ...]) -> Any:
     """The discrete Fourier transform of ``x`` along its last ``len(fft_lengths)`` dimensions.
 

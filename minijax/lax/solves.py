@@ -55,6 +55,18 @@ def custom_linear_solve(
         check_callable(fun)
     if transpose_solve is None and symmetric:
         transpose_solve = solve
+    return linear_solve(matvec, matvec if symmetric else None, b, solve, transpose_solve, has_aux)
+
+
+def linear_solve(
+    matvec: Callable[[Any], Any],
+    vecmat: Callable[[Any], Any] | None,
+    b: Any,
+    solve: Callable[..., Any],
+    transpose_solve: Callable[..., Any] | None,
+    has_aux: bool = False,
+) -> Any:
+    """``custom_linear_solve`` where the transposed equation's ``vecmat`` is known; None: ``matvec`` is transposed."""
     leaves, tree, in_tree = _values("custom_linear_solve", "b", b)
     avals = avals_of(leaves)
 
@@ -67,8 +79,9 @@ def custom_linear_solve(
     of_solve = staged(functools.partial(solve, matvec), "solve", has_aux)
     of_vecmat = of_transpose = None
     if transpose_solve is not None:
-        vecmat = matvec if symmetric else _transpose_of(matvec, b)
-        of_vecmat = of_matvec if symmetric else staged(vecmat, "vecmat", False)
+        is_symmetric = vecmat is matvec
+        vecmat = vecmat or _transpose_of(matvec, b)
+        of_vecmat = of_matvec if is_symmetric else staged(vecmat, "vecmat", False)
         of_transpose = staged(functools.partial(transpose_solve, vecmat), "transpose_solve", has_aux)
     jaxprs = [None if body is None else body.closed for body in (of_matvec, of_vecmat, of_solve, of_transpose)]
     return tree_unflatten(of_solve.out_tree, bind_linear_solve(jaxprs, [()] * 4, leaves))

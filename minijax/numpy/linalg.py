@@ -1,4 +1,4 @@
-"""``minijax.numpy.linalg``: products and norms; decompositions are borrowed from JAX."""
+"""``minijax.numpy.linalg``: products, norms, decompositions, equations and determinants."""
 
 from __future__ import annotations
 
@@ -6,24 +6,59 @@ import math
 from typing import Any
 
 from minijax import lax
-from minijax.core import dtypes
+from minijax.api.inner import inner_jit
 from minijax.core.lacking import borrowing
 from minijax.numpy import linear, manipulation, reductions
 from minijax.numpy.creation import diagonal as _diagonal
 from minijax.numpy.creation import trace as _trace
-from minijax.numpy.promotion import canonical_axes, canonical_axis, ensure, nonzero, promote, typed_scalar
-from minijax.numpy.ufuncs import INEXACT, absolute, conj, real, sqrt
+from minijax.numpy.decompositions import (
+    cholesky,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    matrix_rank,
+    pinv,
+    qr,
+    svd,
+    svdvals,
+)
+from minijax.numpy.einsum import einsum
+from minijax.numpy.equations import det, inv, lstsq, matrix_power, slogdet, solve, tensorinv, tensorsolve
+from minijax.numpy.mathematics import where
+from minijax.numpy.norms import matrix_norm, norm, vector_norm
+from minijax.numpy.promotion import canonical_axis, ensure, promote
+from minijax.numpy.ufuncs import isnan
 
 __all__ = [
+    "cholesky",
+    "cond",
     "cross",
+    "det",
     "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
     "matmul",
     "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
     "matrix_transpose",
     "multi_dot",
     "norm",
     "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
     "tensordot",
+    "tensorinv",
+    "tensorsolve",
     "trace",
     "vecdot",
     "vector_norm",
@@ -35,75 +70,31 @@ tensordot = linear.tensordot
 vecdot = linear.vecdot
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The norm of a vector or matrix, or of those along ``axis`` (one axis or two).
+@inner_jit(static_argnames=("p",), compiled=True)
+def cond(x: Any, p: Any = None) -> Any:
+    """The condition of matrices ``x[..., m, n]``: how much larger relative errors of solutions are than of operands.
 
-    ``ord``: None (all elements' root of the sum of squares), a number, ``inf``, ``-inf``, or for matrices
-    'fro', 1, -1. Raises ValueError for orders there are none of, NotImplementedError for those that need
-    singular values.
+    ``p``: None or 2, the largest singular value by the smallest; -2, the inverse; else the norm of that order of ``x``
+    times that of its inverse.
     """
-    (x,) = promote("jnp.linalg.norm", x, to=INEXACT)
-    ndim = x.aval.ndim
-    if axis is None and ord is None:
-        return _root_of_squares(x, None, keepdims)
-    axes = canonical_axes(axis, ndim)
-    if len(axes) == 1:
-        return vector_norm(x, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
-    if len(axes) != 2:
-        raise ValueError(
-            f"Improper number of axes for norm: axis={axes!r}. Pass one axis to compute a vector-norm, or "
-            "two axes to "
-            "compute a matrix-norm."
-        )
-    return _matrix_norm(x, ord, axes, keepdims)
-
-
-def _root_of_squares(x: Any, axis: Any, keepdims: bool) -> Any:
-    return sqrt(reductions.sum(real(lax.mul(x, conj(x))), axis, keepdims=keepdims))
-
-
-def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    if ord is None or ord in ("f", "fro"):
-        return _root_of_squares(x, axes, keepdims)
-    if ord not in (1, -1, math.inf, -math.inf):
-        if ord in ("nuc", 2, -2):
-            raise NotImplementedError(
-                f"the norm of order {ord!r} needs singular values, which minijax does not compute"
-            )
-        raise ValueError(f"Invalid order '{ord}' for matrix norm.")
-    summed, other = axes if abs(ord) == 1 else axes[::-1]
-    sums = reductions.sum(absolute(x), axis=summed, keepdims=keepdims)
-    if not keepdims and other > summed:
-        other -= 1
-    if ord > 0:
-        return reductions.amax(sums, axis=other, keepdims=keepdims, initial=0)
-    return reductions.amin(sums, axis=other, keepdims=keepdims)
-
-
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """The norm of order ``ord`` of the vectors along ``axis``, by default of all elements."""
-    (x,) = promote("jnp.linalg.vector_norm", x, to=INEXACT)
-    if ord is None or ord == 2:
-        return _root_of_squares(x, axis, keepdims)
-    if ord == math.inf:
-        return reductions.amax(absolute(x), axis=axis, keepdims=keepdims, initial=0)
-    if ord == -math.inf:
-        return reductions.amin(absolute(x), axis=axis, keepdims=keepdims)
-    if ord == 0:
-        return reductions.sum(nonzero(x), axis=axis, dtype=dtypes.real_dtype(x.aval.dtype), keepdims=keepdims)
-    if ord == 1:
-        return reductions.sum(absolute(x), axis=axis, keepdims=keepdims)
-    if isinstance(ord, str):
-        raise ValueError(f"Invalid order '{ord}' for vector norm.")
-    size = absolute(x)
-    dtype = size.aval.dtype
-    powers = reductions.sum(lax.pow(size, typed_scalar(ord, dtype)), axis=axis, keepdims=keepdims)
-    return lax.pow(powers, typed_scalar(1.0 / ord, dtype))
-
-
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """The norm of the matrices along the last two axes."""
-    return norm(x, ord, (-2, -1), keepdims)
+    x = ensure("jnp.linalg.cond", x)
+    if x.ndim < 2:
+        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; got x.shape={x.shape}")
+    if not x.size:
+        raise ValueError(f"jnp.linalg.cond: input array must not be empty; got x.shape={x.shape}")
+    if p is None or p == 2:
+        s = svd(x, compute_uv=False)
+        return s[..., 0] / s[..., -1]
+    if p == -2:
+        s = svd(x, compute_uv=False)
+        ratio = s[..., -1] / s[..., 0]
+    else:
+        if x.shape[-2] != x.shape[-1]:
+            raise ValueError(f"jnp.linalg.cond: for p={p!r}, matrices must be square; got x.shape={x.shape}")
+        ratio = norm(x, ord=p, axis=(-2, -1)) * norm(inv(x), ord=p, axis=(-2, -1))
+    # nan if the matrix has one, not because infinity met 0
+    unknown = isnan(ratio)
+    return where(unknown & ~reductions.any(isnan(x), axis=(-2, -1)), math.inf, ratio)
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
@@ -139,14 +130,26 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
-    """The product of several matrices, from left to right."""
-    arrays = list(arrays)
-    if len(arrays) < 2:
-        raise ValueError(f"multi_dot requires at least two arrays; got len(arrays)={len(arrays)}")
-    out = arrays[0]
-    for x in arrays[1:]:
-        out = linear.dot(out, x, precision=precision)
-    return out
+    """The product of several matrices, in the order that takes the fewest multiplications.
+
+    The first and the last may be vectors. ValueError for fewer than two, and for other ranks.
+    """
+    arrays = list(ensure("jnp.linalg.multi_dot", *arrays)) if len(arrays) > 1 else []
+    if not arrays:
+        raise ValueError("multi_dot requires at least two arrays; got fewer")
+    ranks = [x.ndim for x in arrays]
+    if not {1, 2} >= {ranks[0], ranks[-1]} or any(rank != 2 for rank in ranks[1:-1]):
+        raise ValueError(
+            "multi_dot: input arrays must all be two-dimensional, except the first and last array which may be 1 or 2 "
+            f"dimensional. Got shapes {[x.shape for x in arrays]}"
+        )
+    if len(arrays) == 2:
+        return linear.dot(*arrays, precision=precision)
+    operands: list[Any] = []
+    for i, x in enumerate(arrays):
+        operands += [x, [i, i + 1][-x.ndim if i == 0 else 0 :][: x.ndim]]
+    ends = [0] * (ranks[0] - 1) + [len(arrays)] * (ranks[-1] - 1)
+    return einsum(*operands, ends, optimize="optimal", precision=precision)
 
 
 __getattr__, __dir__ = borrowing(globals())
