@@ -33,8 +33,8 @@ from numpy import (
 from numpy.exceptions import ComplexWarning
 
 from minijax.core.lacking import borrowing as _borrowing
-from minijax.numpy import types
 from minijax.numpy import operators as _operators
+from minijax.numpy import types
 from minijax.numpy.creation import *
 from minijax.numpy.einsum import *
 from minijax.numpy.functional import *

@@ -11,6 +11,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.lacking import borrowing
 from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs
+from minijax.numpy.padding import pad
 from minijax.numpy.promotion import canonical_axis, ensure, user_dtype
 
 __all__ = [
@@ -94,7 +95,7 @@ def _fitted(a: Any, kind: lax.FftType, s: Sequence[int] | None, axes: Sequence[i
     if kind == IRFFT and s:
         shape[axes[-1]] = s[-1] // 2 + 1
     a = a[tuple(slice(n) for n in shape)]
-    return manipulation.pad(a, [(0, n - m) for m, n in zip(a.shape, shape, strict=True)]), list(s)
+    return pad(a, [(0, n - m) for m, n in zip(a.shape, shape, strict=True)]), list(s)
 
 
 def _scaled(name: str, out: Any, is_inverse: bool, s: Sequence[int], norm: str) -> Any:
