@@ -92,6 +92,7 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
 @staged
 def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: np.dtype) -> Any:
     info = dtypes.iinfo(dtype)
+    minval, maxval = (x if dtypes.is_integer(get_aval(x).dtype) else astype(x, dtype) for x in (minval, maxval))
     # maxval itself may be one more than the type holds
     beyond = lax.gt(maxval, _limited(constant(int(info.max), dtype), get_aval(maxval).dtype))
     low, high = _limited(minval, dtype), _limited(maxval, dtype)
@@ -167,7 +168,7 @@ def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
 @staged
 def _rademacher(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     heads = astype(bernoulli(key, 0.5, shape), dtype)
-    return lax.sub(lax.mul(constant(2, dtype), heads), constant(1, dtype))
+    return astype(2 * heads - 1, dtype)  # of booleans, an integer
 
 
 # -------------------------------------------------------------------------------- normal

@@ -11,7 +11,7 @@ import pytest
 from minijax.ir.typecheck import typecheck_jaxpr
 from tests.ir.jax_jaxprs import without_sharding
 
-from .subject import oracle, subject
+from .subject import oracle, subject, x64_mode
 from .test_keys import shown
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -34,11 +34,13 @@ ROWS: dict[str, Program] = {
     "randint, i8": lambda r, np_, k: r.randint(k, (20,), -128, 128, "int8"),
     "randint, u8": lambda r, np_, k: r.randint(k, (3,), np.zeros(3, int), 300, "uint8"),
     "randint, u32": lambda r, np_, k: r.randint(k, (3,), -1, 10, "uint32"),
+    "randint, odd limits": lambda r, np_, k: r.randint(k, (3,), 0.5, True),
     "randint, broadcast": lambda r, np_, k: r.randint(k, (2, 3), np.arange(3), np.array([[9], [2]])),
     "bernoulli": lambda r, np_, k: r.bernoulli(k, 0.3, (3,)),
     "bernoulli, high": lambda r, np_, k: r.bernoulli(k, ROW, (2, 3), "high"),
     "bernoulli, f16": lambda r, np_, k: r.bernoulli(k, ROW.astype("float16")),
     "rademacher": lambda r, np_, k: r.rademacher(k, (5,)),
+    "rademacher, bool": lambda r, np_, k: r.rademacher(k, (5,), bool),
     "rademacher, u8": lambda r, np_, k: r.rademacher(k, (2,), "uint8"),
     "normal": lambda r, np_, k: r.normal(k, (20,)),
     "normal, no shape": lambda r, np_, k: r.normal(k),
@@ -132,3 +134,105 @@ def test_same_samples_of_many_keys(row: str) -> None:
     assert shown(subject, subject.jit(subject.vmap(ours))(some)) == shown(
         oracle, oracle.jit(oracle.vmap(theirs))(others)
     )
+
+
+WIDE: dict[str, Program] = {
+    "uniform": lambda r, np_, k: (r.uniform(k, (3,)), r.uniform(k, (3,), "float32", 1, 2)),
+    "normal": lambda r, np_, k: (r.normal(k, (3,)), r.normal(k, (3,), complex)),
+    "randint": lambda r, np_, k: r.randint(k, (3,), -(2**62), 2**62),
+    "randint, all": lambda r, np_, k: r.randint(k, (3,), 0, 2**32, "uint32"),
+    "gamma": lambda r, np_, k: (r.gamma(k, 2.0), r.loggamma(k, 0.1)),
+    "poisson": lambda r, np_, k: r.poisson(k, np.array([2.0, 30.0])),
+    "geometric": lambda r, np_, k: r.geometric(k, 0.3, (2,)),
+    "categorical": lambda r, np_, k: r.categorical(k, LOGITS),
+    "permutation": lambda r, np_, k: r.permutation(k, 5),
+}
+
+
+@pytest.mark.parametrize("row", WIDE)
+def test_same_samples_of_64_bits(row: str) -> None:
+    with x64_mode("64"):
+        ours, theirs = ((lambda k, ns=ns: WIDE[row](ns.random, ns.numpy, k)) for ns in (subject, oracle))
+        one, other = (ns.random.key(42) for ns in (subject, oracle))
+        assert shown(subject, ours(one)) == shown(oracle, theirs(other))
+        assert str(subject.make_jaxpr(ours)(one)) == str(without_sharding(oracle.make_jaxpr(theirs)(other)))
+
+
+# Functions of random functions, a key and a number by which they are differentiated.
+DIFFERENTIATED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "uniform": lambda r, k, a: r.uniform(k, (3,), minval=a, maxval=2 * a),
+    "truncated_normal": lambda r, k, a: r.truncated_normal(k, -a, a, (3,)),
+    "pareto": lambda r, k, a: r.pareto(k, a, (3,)),
+    "triangular": lambda r, k, a: r.triangular(k, 0.0, a, 2 * a, (3,)),
+    "gamma": lambda r, k, a: r.gamma(k, a, (2,)),
+    "loggamma": lambda r, k, a: r.loggamma(k, a, (2,)),
+}
+
+
+@pytest.mark.parametrize("row", DIFFERENTIATED)
+def test_same_derivatives(row: str) -> None:
+    found = []
+    for ns in (subject, oracle):
+        key = ns.random.key(3)
+        function = ns.grad(lambda a, ns=ns, key=key: DIFFERENTIATED[row](ns.random, key, a).sum())
+        found.append(shown(ns, function(ns.numpy.float32(1.7))))
+    assert found[0] == found[1]
+
+
+# Calls that are refused, with errors of one kind, and words that both say.
+REFUSED = {
+    "r.uniform(k, (3.5,))": "Shapes must be 1D sequences of concrete values of integer type",
+    "r.uniform(k, None)": "",
+    "r.uniform(k, (3,), 'int32')": "dtype argument to `uniform` must be a float dtype, got int32",
+    "r.uniform(ks)": "uniform accepts a single key, but was given a key array of shape (2,) != ()",
+    "r.uniform(3)": "",
+    "r.uniform(k, (3,), minval=np.zeros(4))": "",
+    "r.uniform(k, (3,), minval='a')": "",
+    "r.normal(k, (3,), bool)": "dtype argument to `normal` must be a float or complex dtype, got bool",
+    "r.randint(k, (3,), 0, 10, float)": "randint only accepts integer dtypes, got float32",
+    "r.randint(k, (3,), 0, 2**31)": "",
+    "r.randint(k, (3,), np.zeros(4, int), 10)": "Incompatible shapes for broadcasting: shapes=[(3,), (4,), ()]",
+    "r.bernoulli(k, 1)": "bernoulli probability `p` must have a floating dtype, got int32",
+    "r.bernoulli(k, 0.5, (3,), 'foo')": "got mode='foo', expected 'high' or 'low'",
+    "r.bernoulli(k, np.ones(3), (3, 1))": "(3, 3)",
+    "r.categorical(k, LOGITS, shape=(3,))": "Incompatible shapes for broadcasting",
+    "r.categorical(k, LOGITS, shape=(5, 4), replace=False)": "(5) cannot exceed number of categories (3)",
+    "r.categorical(k, LOGITS, axis=5)": "index 5 is out of bounds for axis",
+    "r.categorical(k, 3.0)": "index -1 is out of bounds for axis",
+    "r.categorical(k, [1.0, 2.0])": "categorical requires ndarray or scalar arguments, got <class 'list'>",
+    "r.categorical(k, np.zeros(3, int))": "dtype argument to `gumbel` must be a float dtype, got int32",
+    "r.choice(k, 5, (6,), replace=False)": "Cannot take a larger sample (size 6) than population (size 5)",
+    "r.choice(k, 0)": "a must be greater than 0 unless no samples are taken",
+    "r.choice(k, 5, p=np.ones(4))": "p has shape (4,) and a.shape[axis] is 5",
+    "r.choice(k, LOGITS, axis=2)": "axis 2 is out of bounds for array of dimension 2",
+    "r.choice(k, 5, 3)": "must be a sequence, got 3",
+    "r.permutation(k, 5.0)": "x must be an integer or at least 1-dimensional",
+    "r.permutation(k, LOGITS, 2)": "axis 2 is out of bounds for array of dimension 2",
+    "r.truncated_normal(k, np.ones(3), np.zeros(4))": "Incompatible shapes for broadcasting: shapes=[(3,), (4,)]",
+    "r.gamma(k, np.ones(3), (2,))": "Incompatible shapes for broadcasting: shapes=[(2,), (3,)]",
+    "r.loggamma(k, 2.0, (2,), int)": "dtype argument to `gamma` must be a float dtype, got int32",
+    "r.dirichlet(k, 1.0)": "dirichlet requires alpha.ndim >= 1, got alpha.ndim == 0",
+    "r.poisson(k, 2.0, (3,), float)": "",
+    "r.poisson(k, np.ones(3), (2,))": "",
+    "r.poisson(r.key(0, impl='rbg'), 2.0)": "`poisson` is only implemented for the threefry2x32 RNG, not rbg",
+    "r.multivariate_normal(k, 1.0, np.eye(3))": "multivariate_normal requires mean.ndim >= 1, got mean.ndim == 0",
+    "r.multivariate_normal(k, np.ones(3), np.eye(2))": "requires cov.shape == (..., n, n) for n=3",
+    "r.multivariate_normal(k, np.ones(3), np.eye(3), method='foo')": "method must be one of",
+    "r.gumbel(k, (2,), mode='x')": "Must provide valid mode for gumbel got: x",
+    "r.geometric(k, 0.3, (2,), float)": "dtype argument to `geometric` must be an int dtype, got float32",
+    "r.orthogonal(k, 3.0)": "'float' object cannot be interpreted as an integer",
+    "r.ball(k, 3, 2, (2,), int)": "",
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_same_refusals(call: str) -> None:
+    errors = []
+    for ns in (subject, oracle):
+        key = ns.random.key(1)
+        names = {"r": ns.random, "k": key, "ks": ns.random.split(key), "np": np, "LOGITS": LOGITS}
+        with pytest.raises((TypeError, ValueError, OverflowError, IndexError, NotImplementedError)) as caught:
+            eval(call, names)
+        errors.append(caught.value)
+    assert type(errors[0]) is type(errors[1])
+    assert all(REFUSED[call] in str(error) for error in errors)
