@@ -13,6 +13,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.core": ("core/test_named.py", "core/test_operands.py", "core/test_provenance.py"),
     "minijax.experimental": ("ops/test_callback.py",),
     "minijax.experimental.checkify": ("experimental/test_checkify.py",),
+    "minijax.experimental.jet": ("experimental/test_jet.py",),
     "minijax.experimental.ode": ("experimental/test_ode.py",),
     "minijax.extend": ("extend/test_rule_matrix.py",),
     "minijax.extend.mlir": ("extend/test_mlir.py",),
