@@ -179,6 +179,7 @@ _LATE_FUNCTIONS = {
 _defined_later(
     "minijax.api.callbacks",
     "minijax.api.refs",
+    "minijax.experimental.checkify",
     "minijax.lax.linalg",
     "minijax.ops.random",
     "minijax.random.random_gamma",

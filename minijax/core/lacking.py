@@ -32,6 +32,8 @@ def borrowing(
     late.later(module, *late_modules)
 
     def module_getattr(name: str) -> Any:
+        if f"{module}.{name}" in late_modules:  # ``from minijax.numpy import padding``
+            return importlib.import_module(f"{module}.{name}")
         if late.is_late(module) and (name == "__all__" or not name.startswith("_")):
             late.load(module, namespace)
             if name in namespace:

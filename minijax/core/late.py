@@ -40,11 +40,16 @@ def is_late(package: str) -> bool:
 
 def load(package: str, namespace: dict[str, Any]) -> None:
     """Import the late modules of ``package``, whose globals are ``namespace``, and give it the names they export."""
+    complete = True
     for name in late_modules(package):
         module = importlib.import_module(name)
+        if getattr(module.__spec__, "_initializing", False):  # it is being imported, and asks for another's name
+            complete = False
+            continue
         for public in getattr(module, "__all__", ()):
             namespace.setdefault(public, getattr(module, public))
-    _loaded.add(package)
+    if complete:
+        _loaded.add(package)
 
 
 def public(package: str, name: str) -> Any:
