@@ -29,6 +29,9 @@ def operands() -> dict[str, np.ndarray]:
         "i": np.array([3, 0, 2], np.int32),
         "m": np.array([[2.0, 0.5, 0.25], [0.5, 3.0, -0.5], [0.25, -0.5, 1.5]], np.float32),
         "t": np.array([[0.5, 1.0, -2.0], [2.0, 0.0, 1.5]], np.float32),
+        "seg": np.array([0, 2, 2, -1], np.int32),
+        "heads": (np.arange(48, dtype=np.float32).reshape(2, 4, 2, 3) * 7 % 5 - 2) / 4,
+        "lengths": np.array([1, 3], np.int32),
         "words": np.array([1, 2], np.uint32),
         "c": np.array([1 + 2j, -0.5 - 1j], np.complex64),
     }
@@ -54,7 +57,8 @@ def differentiated() -> list[str]:
 
 def evaluate(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
     """The value of ``expression`` with ``library`` and the arrays."""
-    known = {"jnp": library.numpy, "nn": library.nn, "sp": library.scipy, "np": np}
+    known = {name: getattr(library, name) for name in ("image", "nn", "ops")}
+    known |= {"jnp": library.numpy, "sp": library.scipy, "np": np}
     if "key" in expression:
         known["key"] = library.random.wrap_key_data(arrays["words"])
     return eval(expression, {**known, **arrays})

@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any
 
 import jax
+import jax.image
+import jax.ops
 import jax.scipy.special
 import pytest
 
@@ -17,7 +19,7 @@ import minijax
 from ..oracle.subject import QUICKLY, assert_same
 from .table import derivative, differentiated, evaluate, expressions, operands, reads
 
-for module in ("nn.initializers", "random", "scipy"):
+for module in ("image", "nn.initializers", "ops", "random", "scipy"):
     importlib.import_module(f"minijax.{module}")
 
 # Where the jaxpr's text is not JAX's, and why.
