@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 
 import minijax
+from minijax.repl import batch
 from minijax.tools import gallery
+from minijax.tools.compare import measure
+from minijax.tools.documents.document import plain
 from tests.ecosystem.beside_jax import assert_leaves_near
 from tests.programs import PAGES
 from tests.programs.pages import on_jax, on_minijax
@@ -74,6 +77,35 @@ def test_losses_are_jaxs_without_jit_and_the_recording_is_current(name: str) -> 
     np.testing.assert_allclose(found, losses_of_jax(name)[:2], rtol=EAGER)
     assert is_current(name, recording), f"python -m tests.programs.record {name}"
     assert gallery.path(name).stat().st_size <= LARGEST
+
+
+# command line -> what its answer says, of the call of ``loss`` or of its gradient
+ANSWERS = {
+    "%grad loss({})": "gradient",
+    "%jaxpr jax.grad(loss)({})": "lambda",
+    "%step jax.grad(loss)({})": " by ",
+    "%log jax.grad(loss)({})": " by ",
+    "%hlo jax.grad(loss)({})": "func.func public @main",
+    "%nan loss({})": "nothing: no operation of loss",
+}
+# which has JAX trace and compile it: each third page
+TIMED = {"%time loss({})": "jax"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_is_watched_as_it_stands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed by somebody who has the page as JAX runs it."""
+    monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "_TRACES", 1)
+    page, session = page_on(on_jax, name), batch.new_session({})
+    arguments = {f"x{i}": argument for i, argument in enumerate(page.example())}
+    session.namespace.update({"jax": jax, "loss": page.loss, **arguments})
+    for line, said in {**ANSWERS, **(TIMED if list(PAGES).index(name) % 3 == 2 else {})}.items():
+        outcome = session.run_line(line.format(", ".join(arguments)))
+        text = plain(outcome.shown, 400)
+        assert outcome.error is None and said in text and "from JAX" in text.splitlines()[-1], (line, text)
+        if line.startswith("%grad"):
+            np.testing.assert_allclose(float(outcome.value[0]), losses_of_jax(name)[0], rtol=EAGER)
 
 
 def test_every_page_is_listed_and_short() -> None:

@@ -73,8 +73,9 @@ def step(state, images):
 
 
 def example():
-    """What ``loss`` is called with."""
-    return *start(), *data()
+    """What ``loss`` is called with at the first step."""
+    params, key = start()
+    return params, jax.random.split(key)[1], *data()
 
 
 if __name__ == "__main__":
