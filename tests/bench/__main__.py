@@ -23,6 +23,7 @@ from typing import Any
 
 from tests.bench import libraries
 from tests.bench.flax import FLAX_ROWS
+from tests.bench.gallery import GALLERY_ROWS
 from tests.bench.importing import IMPORTING_ROWS, Imported
 from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings
 from tests.bench.startup import STARTUP_ROWS, Startup
@@ -30,7 +31,7 @@ from tests.bench.watching import WATCHING_ROWS, Unwatched, Watched
 from tests.bench.workloads import PEERS, ROWS
 
 AnyRow = Row | Growth | Startup | Watched | Unwatched | Imported
-ALL_ROWS: list[AnyRow] = [*ROWS, *IMPORTING_ROWS, *FLAX_ROWS, *WATCHING_ROWS, *STARTUP_ROWS]
+ALL_ROWS: list[AnyRow] = [*ROWS, *IMPORTING_ROWS, *FLAX_ROWS, *GALLERY_ROWS, *WATCHING_ROWS, *STARTUP_ROWS]
 WIDTH = max(len(row.title) for row in ALL_ROWS)
 
 
