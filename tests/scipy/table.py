@@ -59,7 +59,7 @@ def evaluate(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
     """The value of ``expression`` with ``library`` and the arrays."""
     known = {name: getattr(library, name) for name in ("image", "nn", "ops")}
     known |= {"jnp": library.numpy, "sp": library.scipy, "np": np}
-    if "key" in expression:
+    if re.search(r"\bkey\b", expression):
         known["key"] = library.random.wrap_key_data(arrays["words"])
     return eval(expression, {**known, **arrays})
 

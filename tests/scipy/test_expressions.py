@@ -34,7 +34,7 @@ DIFFERENT: dict[str, str] = {
 PLACEMENT = re.compile(r"\b(out_sharding|sharding)=None ?")
 
 
-@cache
+@pytest.fixture(scope="module")
 def expected() -> dict[str, Any]:
     """What JAX answers to all expressions, and their derivatives: one program, as compiling dominates."""
 
@@ -53,17 +53,17 @@ def arguments() -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, outside a function's domain
 @pytest.mark.parametrize("expression", expressions())
-def test_value(expression: str) -> None:
+def test_value(expression: str, expected: dict[str, Any]) -> None:
     """Evaluated, with JAX's dtypes and weak types."""
     # sums of logarithms lose digits that exp shows
-    assert_same(evaluate(expression, minijax, arguments()), expected()[expression], scale=8)
+    assert_same(evaluate(expression, minijax, arguments()), expected[expression], scale=8)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("expression", differentiated())
-def test_derivative(expression: str) -> None:
+def test_derivative(expression: str, expected: dict[str, Any]) -> None:
     """JAX's derivatives, in reverse mode."""
-    assert_same(derivative(expression, minijax, arguments()), expected()[f"derivative of {expression}"], scale=8)
+    assert_same(derivative(expression, minijax, arguments()), expected[f"derivative of {expression}"], scale=8)
 
 
 def text(library: Any, expression: str) -> str:
