@@ -148,10 +148,12 @@ def unload_ipython_extension(ipython: Any) -> None:
 
 # Modules that few programs use: each is imported when it is asked for.
 _LATE = (
+    "api_util",
     "custom_derivatives",
     "debug",
     "distributed",
     "dtypes",
+    "example_libraries",
     "flatten_util",
     "image",
     "interop",

@@ -58,6 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # JAX's other modules: names alone, but for test_util
     (
         "minijax.ad_checkpoint",
+        "minijax.api_util",
         "minijax.custom_derivatives",
         "minijax.debug",
         "minijax.distributed",
@@ -76,6 +77,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("minijax",),  # the root module itself: the curated public names
     ("minijax.interop",),
+    ("minijax.example_libraries",),  # JAX's own files, run by interop
     ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
     ("minijax.tools.programs",),

@@ -29,3 +29,13 @@ def split_list(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
         parts.append(list(items[start : start + size]))
         start += size
     return [*parts, list(items[start:])]
+
+
+def safe_zip(*lists: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """``zip`` as a list; ValueError if the lengths differ. JAX's name, for its packages."""
+    return list(zip(*lists, strict=True))
+
+
+def safe_map(fun: Any, *lists: Iterable[Any]) -> list[Any]:
+    """``map`` as a list; ValueError if the lengths differ. JAX's name, for its packages."""
+    return [fun(*items) for items in zip(*lists, strict=True)]

@@ -24,6 +24,7 @@ import minijax
 from minijax import errors
 from minijax.core import dtypes
 from minijax.core.array import LiteralArray
+from minijax.core.lists import safe_map, safe_zip
 from minijax.interop.written_on_jax import spec_of
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core
@@ -198,11 +199,11 @@ def twin(name: str) -> ModuleType | None:
 
 def exists(name: str) -> bool:
     """Whether ``name`` is a module of JAX's. Of its private ones there is what ``_VALUES`` has, the rest is missing."""
-    return bool(_file(name))
+    return bool(file_of(name))
 
 
 @functools.cache
-def _file(name: str) -> str:
+def file_of(name: str) -> str:
     """The file of a module of JAX's, or nothing."""
     top, *rest = name.split(".")
     spec = spec_of(top)
@@ -217,7 +218,7 @@ def _file(name: str) -> str:
 @functools.cache
 def jax_names(module: str) -> frozenset[str]:
     """The public names of a module of JAX's, read from its file: importing jax costs most of a second."""
-    file = _file(module)
+    file = file_of(module)
     if not file:
         return frozenset()
     with open(file, encoding="utf-8") as opened:
@@ -227,7 +228,7 @@ def jax_names(module: str) -> frozenset[str]:
 
 def _version() -> str:
     """The version of JAX whose conventions minijax follows: the installed one's."""
-    file = _file("jax.version")
+    file = file_of("jax.version")
     with open(file, encoding="utf-8") as opened:
         return re.findall(r'^_version = "([^"]+)"', opened.read(), re.MULTILINE)[0]
 
@@ -254,6 +255,12 @@ def register_exclusion(path: str) -> None:
 def include_frame(frame: FrameType) -> bool:
     """Whether a frame is the user's, or a library's of the user's."""
     return errors.is_user_file(frame.f_code.co_filename)
+
+
+def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The first and the second of each pair."""
+    found = list(pairs)
+    return tuple(first for first, _ in found), tuple(second for _, second in found)
 
 
 def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argnames: Any) -> Any:
@@ -289,4 +296,7 @@ _VALUES: dict[str, Callable[[], Any]] = {
     "jax._src.traceback_util.api_boundary": lambda: api_boundary,
     "jax._src.traceback_util.include_frame": lambda: include_frame,
     "jax._src.traceback_util.register_exclusion": lambda: register_exclusion,
+    "jax._src.util.safe_map": lambda: safe_map,
+    "jax._src.util.safe_zip": lambda: safe_zip,
+    "jax._src.util.unzip2": lambda: unzip2,
 }

@@ -123,21 +123,26 @@ class _Jax:
         """Nothing is kept here."""
 
 
-def _place(folder: str, finder: Any) -> str:
+def _entry(folder: str, finder: Any) -> str:
     entry = os.path.join(folder, _MARK)
     sys.path_importer_cache.setdefault(entry, finder)
     return entry
 
 
+def place_of(folder: str) -> str:
+    """An entry of a package's ``__path__``: what is in ``folder``, run with minijax for JAX."""
+    return _entry(folder, _Folder(folder))
+
+
 def _placed(spec: ModuleSpec | None) -> ModuleSpec | None:
     if spec is not None and spec.submodule_search_locations is not None:
         folders = [folder.removesuffix(os.sep + _MARK) for folder in spec.submodule_search_locations]
-        spec.submodule_search_locations = [_place(folder, _Folder(folder)) for folder in folders]
+        spec.submodule_search_locations = [place_of(folder) for folder in folders]
     return spec
 
 
-__path__ = [_place(os.path.splitext(os.path.abspath(__file__))[0], _Top())]
-_JAX_PLACE = _place(os.path.join(os.path.dirname(os.path.abspath(__file__)), "jax"), _Jax())
+__path__ = [_entry(os.path.splitext(os.path.abspath(__file__))[0], _Top())]
+_JAX_PLACE = _entry(os.path.join(os.path.dirname(os.path.abspath(__file__)), "jax"), _Jax())
 
 
 # --- import statements

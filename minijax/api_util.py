@@ -1,0 +1,132 @@
+"""JAX's ``api_util``: what packages with transformations of their own take apart and put together calls with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.api.flat import describe
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.lists import safe_map as safe_map
+from minijax.core.named import Frozen
+from minijax.extend.linear_util import WrappedFun, transformation, transformation_with_aux
+from minijax.pytree import PyTreeDef, tree_flatten, tree_structure, tree_unflatten
+from minijax.pytree.prefix import prefix_leaves
+
+__all__ = [
+    "DebugInfo",
+    "argnums_partial",
+    "debug_info",
+    "donation_vector",
+    "flatten_axes",
+    "flatten_fun",
+    "flatten_fun_nokwargs",
+    "rebase_donate_argnums",
+    "safe_map",
+    "shaped_abstractify",
+]
+
+
+class DebugInfo(Frozen):
+    """What a function is traced for, where it stands, and what its flat arguments are called."""
+
+    traced_for: str
+    func_src_info: str
+    arg_names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        said = f"traced_for={self.traced_for!r}, func_src_info={self.func_src_info}, arg_names={self.arg_names}"
+        return f"DebugInfo({said})"
+
+
+def debug_info(
+    traced_for: str, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], **options: Any
+) -> DebugInfo:
+    """What to remember of a call of ``fun`` that is traced."""
+    try:
+        names = tuple(inspect.signature(fun).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):  # no signature, or the call does not fit it
+        names = tuple(f"args[{i}]" for i in range(len(args)))
+    return DebugInfo(traced_for, describe(fun), names)
+
+
+@transformation_with_aux
+def flatten_fun(in_tree: PyTreeDef, *args: Any) -> Any:
+    """A function of flat arguments, of a tree ``(args, kwargs)``, with flat results; and the structure of these."""
+    args, kwargs = tree_unflatten(in_tree, args)
+    out = yield args, kwargs
+    yield tree_flatten(out)
+
+
+@transformation_with_aux
+def flatten_fun_nokwargs(in_tree: PyTreeDef, *args: Any) -> Any:
+    """As ``flatten_fun``, of a tree of positional arguments."""
+    out = yield tree_unflatten(in_tree, args), {}
+    yield tree_flatten(out)
+
+
+@transformation
+def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any, **kwargs: Any) -> Any:
+    rest, own = iter(others), dict(zip(dynamic, given, strict=True))
+    count = len(dynamic) + len(others)
+    yield (yield tuple(own[i] if i in own else next(rest) for i in range(count)), kwargs)
+
+
+def argnums_partial(
+    f: WrappedFun, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
+) -> tuple[WrappedFun, tuple[Any, ...]]:
+    """``f`` as a function of the arguments at ``dyn_argnums`` alone, and these.
+
+    ValueError for another argument without a hash, if that is required.
+    """
+    dynamic = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
+    dynamic = tuple(i % len(args) for i in dynamic)
+    others = tuple(x for i, x in enumerate(args) if i not in dynamic)
+    for other in others if require_static_args_hashable else ():
+        try:
+            hash(other)
+        except TypeError:
+            raise ValueError(
+                f"Non-hashable static arguments are used: {other!r} of type {type(other)}. Pass a hashable value (a "
+                "tuple in place of a list)."
+            ) from None
+    return _with_others(f, dynamic, others), tuple(args[i] for i in dynamic)
+
+
+def shaped_abstractify(x: Any) -> ShapedArray:
+    """The type of a value."""
+    return get_aval(x)
+
+
+def flatten_axes(
+    name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False
+) -> list[Any]:
+    """The leaves of a prefix, such as ``in_axes``, spread over those of ``treedef``; None is a leaf of it.
+
+    ValueError, which calls it ``name``, if it is no prefix.
+    """
+    return prefix_leaves(axis_tree, treedef, name=name)
+
+
+def donation_vector(
+    donate_argnums: Sequence[int], donate_argnames: Sequence[str], in_tree: PyTreeDef, kws: bool = True
+) -> tuple[bool, ...]:
+    """For each leaf of a call ``(args, kwargs)``, or without ``kws`` of ``args``, whether it is donated."""
+    call = tree_unflatten(in_tree, range(in_tree.num_leaves))
+    args, kwargs = call if kws else (call, {})
+    flags: list[bool] = []
+    for i, arg in enumerate(args):
+        flags += [i in donate_argnums] * tree_structure(arg).num_leaves
+    for key in sorted(kwargs):
+        flags += [key in donate_argnames] * tree_structure(kwargs[key]).num_leaves
+    return tuple(flags)
+
+
+def rebase_donate_argnums(donate_argnums: Sequence[int], static_argnums: Sequence[int]) -> tuple[int, ...]:
+    """Positions of donated arguments when the static ones are taken out. ValueError for one that is both."""
+    both = set(donate_argnums) & set(static_argnums)
+    if both:
+        raise ValueError(f"static_argnums {tuple(static_argnums)} and donate_argnums cannot intersect, got {both}.")
+    return tuple(sorted(i - sum(j < i for j in static_argnums) for i in donate_argnums))
