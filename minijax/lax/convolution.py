@@ -10,7 +10,7 @@ import numpy as np
 
 from minijax.core.array import get_aval
 from minijax.ops.convert import convert
-from minijax.ops.dot import canonical_precision, dot_general
+from minijax.ops.dot import Precision, canonical_precision, dot_general
 from minijax.ops.elementwise import add_p, eq_p
 from minijax.ops.shape import broadcast, broadcasted_iota, reshape, rev, shape_of, transpose
 from minijax.ops.windows.convolution import conv_general_dilated
@@ -195,7 +195,8 @@ def conv_general_dilated_patches(
         rhs_dilation,
         dimension_numbers,
         feature_group_count=features,
-        precision=precision,
+        # the kernel's ones and zeros need no more
+        precision=None if precision is None else (precision, Precision.DEFAULT),
         preferred_element_type=preferred_element_type,
     )
 

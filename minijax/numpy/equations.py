@@ -22,7 +22,7 @@ from minijax.numpy import creation, linear, manipulation, reductions, ufuncs
 from minijax.numpy.decompositions import HIGHEST, svd
 from minijax.numpy.mathematics import remainder, where
 from minijax.numpy.norms import norm
-from minijax.numpy.promotion import ensure, promote, promote_dtypes, typed_scalar
+from minijax.numpy.promotion import asarray, check_array_like, ensure, promote, promote_dtypes, typed_scalar
 from minijax.numpy.ufuncs import INEXACT
 from minijax.ops.linalg.lu import lu_solve
 from minijax.ops.reduce import reduce_sum_p
@@ -50,12 +50,13 @@ class SlogdetResult(NamedTuple):
 # -------------------------------------------------------------------------------- equations
 
 
-def _inexact(name: str, *args: Any) -> list[Any]:
+def promote_inexact(name: str, *args: Any) -> list[Any]:
     """Arrays of one inexact type, their ranks as they are."""
-    return [promote(name, x, to=INEXACT)[0] for x in promote_dtypes(*ensure(name, *args))]
+    check_array_like(name, *args)
+    return [promote(name, x, to=INEXACT)[0] for x in promote_dtypes(*map(asarray, args))]
 
 
-def _product(a: Any, x: Any) -> Any:
+def matrix_times_vector(a: Any, x: Any) -> Any:
     """The matrices ``a`` times the vectors ``x``."""
     n, batch = a.ndim, tuple(range(a.ndim - 2))
     return lax.dot_general(a, x, (((n - 1,), (x.ndim - 1,)), (batch, batch)), precision=HIGHEST)
@@ -77,7 +78,7 @@ def _solved(a: Any, b: Any) -> Any:
     factors, _, permutation = linalg.lu(lax.stop_gradient(a))
     solve_vector = functools.partial(
         linear_solve,
-        lambda x: _product(a, x),
+        lambda x: matrix_times_vector(a, x),
         lambda y: _transposed_product(a, y),
         solve=lambda _, x: lu_solve(factors, permutation, x, 0),
         transpose_solve=lambda _, x: lu_solve(factors, permutation, x, 1),
@@ -116,7 +117,7 @@ def solve(a: Any, b: Any) -> Any:
 
     Raises ValueError if the shapes do not fit.
     """
-    a, b = _inexact("jnp.linalg.solve", a, b)
+    a, b = promote_inexact("jnp.linalg.solve", a, b)
     if a.ndim < 2:
         raise ValueError(f"left hand array must be at least two dimensional; got shape {a.shape}")
     if b.ndim == 0:
@@ -192,7 +193,9 @@ def _lstsq(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _least_squares(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> tuple[Any, Any, Any, Any]:
-    a, b = _inexact("jnp.linalg.lstsq", a, b)
+    a, b = promote_inexact("jnp.linalg.lstsq", a, b)
+    if a.shape[:1] != b.shape[:1]:
+        raise ValueError(f"Leading dimensions of input arrays must match, got shapes {a.shape} and {b.shape}")
     if a.ndim != 2:
         raise TypeError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
     is_vector = b.ndim == 1
@@ -200,8 +203,6 @@ def _least_squares(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> tuple[Any, 
         b = manipulation.expand_dims(b, 1)
     if b.ndim != 2:
         raise TypeError(f"{b.ndim}-dimensional array given. Array must be one or two-dimensional")
-    if a.shape[0] != b.shape[0]:
-        raise ValueError(f"Leading dimensions of input arrays must match, got shapes {a.shape} and {b.shape}")
     if a.size == 0:
         s, rank = creation.empty(0, a.dtype), creation.array(0, dtype=int)
         x = creation.empty((a.shape[1], *b.shape[1:]), a.dtype)
