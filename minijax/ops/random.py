@@ -355,12 +355,39 @@ def _bits_program(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> Progr
     return functools.partial(_bits, impl=keys.dtype.impl, width=bit_width, shape=shape)
 
 
-def _declare(name: str, abstract: Any, compute: Callable[..., Program], batch: Any = None) -> Primitive:
-    """A primitive that is ``compute(*avals, **params)`` of the words of its operands."""
+def _split_few(keys: Any, *, shape: tuple[int, ...]) -> Callable[..., Any] | None:
+    """How one key of Threefry is split to a few, if it is one and they are few: half of all random calls are that."""
+    count = math.prod(shape)
+    if keys.shape or keys.dtype is not THREEFRY.dtype or count > _FEW:
+        return None
+    dtype = keys.dtype
+
+    def split(value: Any) -> Any:
+        first, second = words_of(value, dtype).tolist()
+        hashed = [_hash_one(first, second, 0, i) for i in range(count)]
+        return np.array(hashed, WORD).reshape(-1).view(dtype.storage).reshape(shape)
+
+    return split
+
+
+def _declare(
+    name: str,
+    abstract: Any,
+    compute: Callable[..., Program],
+    batch: Any = None,
+    few: Callable[..., Callable[..., Any] | None] | None = None,
+) -> Primitive:
+    """A primitive that is ``compute(*avals, **params)`` of the words of its operands.
+
+    ``few(*avals, **params)`` may give a quicker function of their values.
+    """
     p = Primitive(name)
 
     def random_numpy(*avals: Any, **params: Any) -> Callable[..., Any]:
         out = p.abstract_eval(*avals, **params).dtype
+        quick = few(*avals, **params) if few is not None else None
+        if quick is not None:
+            return quick
         return _evaluated(compute(*avals, **params), avals, out if is_key(out) else None)
 
     def random_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> str:
@@ -388,7 +415,7 @@ threefry2x32_p = declare(
     multiple_results=True,
 )
 random_seed_p = _declare("random_seed", _seed_abstract, _seed_program)
-random_split_p = _declare("random_split", _split_abstract, _split_program)
+random_split_p = _declare("random_split", _split_abstract, _split_program, few=_split_few)
 random_fold_in_p = _declare("random_fold_in", _fold_in_abstract, _fold_in_program, nary_batching)
 random_bits_p = _declare("random_bits", _bits_abstract, _bits_program)
 parse_rules[random_seed_p] = impl_read

@@ -17,14 +17,22 @@ from minijax.api import jit
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import get_aval
+from minijax.core.array import Array, device_array, get_aval
+from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.keys import THREEFRY
+from minijax.core.observe import observers
+from minijax.core.trace import state
 from minijax.numpy import reductions
 from minijax.numpy.promotion import broadcast, typed_scalar
+from minijax.ops.call import to_buffer
 from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.keys import split, typed_keys
 
 # What functions of distributions must know, by the names of their parameters.
 _KNOWN = ("shape", "dtype", "mode", "method", "axis", "log_space")
+# The types of a key of the default kind, and of its words.
+_KEY = ShapedArray((), THREEFRY.dtype)
+_WORDS = physical_aval(_KEY)
 
 
 def staged(fun: Callable[..., Any]) -> Any:
@@ -38,8 +46,18 @@ exp, log, cumsum = (jit(f, inline=True) for f in (lax.exp, lax.log, reductions.c
 
 
 def one_key(name: str, key: Any) -> Any:
-    """The single key that is the argument of the function ``name``, given as a key or as words."""
-    return typed_keys(name, key)[0]
+    """The single key that is the argument of the function ``name``, given as a key or as words.
+
+    Outside of traces it is put where the program that is about to be run will read it, which makes repeated calls
+    quick; there, words and their key are the same.
+    """
+    evaluating = state.dynamic.level == 0
+    if evaluating and type(key) is Array and key.aval is _WORDS and not observers:
+        return device_array(to_buffer(key), _KEY)
+    keys = typed_keys(name, key)[0]
+    if evaluating and type(keys) is Array:
+        to_buffer(keys)
+    return keys
 
 
 def two_keys(key: Any) -> tuple[Any, Any]:
