@@ -149,15 +149,16 @@ class JaxModule(ModuleType):
     def __repr__(self) -> str:
         return f"<module {self._name!r}, which is minijax>"
 
-    def check(self, names: Iterable[str]) -> None:
-        """Raise what ``from jax import names`` raises for a name that there is not.
 
-        Python would look for it in ``sys.modules`` in the end.
-        """
-        for name in names:
-            if name != "*" and not hasattr(self, name):
-                said = f"cannot import name {name!r} from {self._name!r}.{near(self._name, name)}"
-                raise ImportError(said, name=self._name)
+def check_names(module: JaxModule, names: Iterable[str]) -> None:
+    """Raise what ``from jax import names`` raises for a name that ``module`` has not.
+
+    Python would look for it in ``sys.modules`` in the end. No method: a module of JAX's may have a name like it.
+    """
+    for name in names:
+        if name != "*" and not hasattr(module, name):
+            said = f"cannot import name {name!r} from {module._name!r}.{near(module._name, name)}"
+            raise ImportError(said, name=module._name)
 
 
 def _public(module: ModuleType | None) -> list[str]:

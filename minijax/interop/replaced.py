@@ -172,7 +172,7 @@ def replaced_import(
     if not fromlist:
         return sys.modules.get(PREFIX + top) or importlib.import_module(PREFIX + top)
     if isinstance(module, jax_modules.JaxModule):
-        module.check(fromlist)
+        jax_modules.check_names(module, fromlist)
     return module
 
 

@@ -216,6 +216,11 @@ def test_import_errors_name_what_is_missing() -> None:
     assert caught.value.name == "overjax.nothing"
 
 
+def test_a_function_of_jaxs_is_no_method_of_what_replaces_its_module(ours: Any) -> None:
+    module = importlib.import_module("minijax.interop.replaced.jax.experimental.checkify")
+    assert module.check is importlib.import_module("minijax.experimental.checkify").check
+
+
 def test_lines_are_the_files(ours: Any, folder: Path) -> None:
     """Tracebacks, ``inspect`` and the equations of a jaxpr point at the package's own files."""
     assert inspect.getsource(ours.layers.double) == PACKAGE["overjax/layers.py"].split("\n\n\n")[1]
