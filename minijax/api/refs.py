@@ -22,10 +22,10 @@ from minijax.core.trace import Tracer, check_alive, state
 from minijax.errors import NonConcreteBooleanIndexError
 from minijax.ops.convert import convert
 from minijax.ops.refs.discharge import CALLS, bind_call
-from minijax.ops.refs.primitives import addupdate_p, freeze_p, get_p, new_ref_at, swap_p
+from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p, new_ref_at, swap_p
 from minijax.ops.shape import broadcast_in_dim
 
-__all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "freeze", "get", "new_ref", "set", "swap"]
+__all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "free_ref", "freeze", "get", "new_ref", "set", "swap"]
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
@@ -56,6 +56,11 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
 def freeze(ref: Any) -> Any:
     """The array that ``ref`` holds; the reference is ended and must not be used afterwards."""
     return freeze_p.bind(_checked("freeze", ref))
+
+
+def free_ref(ref: Any) -> None:
+    """End ``ref``, of which nobody needs what it holds; it must not be used afterwards."""
+    free_ref_p.bind(_checked("free_ref", ref))
 
 
 def get(ref: Any, idx: Any = None) -> Any:

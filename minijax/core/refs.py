@@ -130,8 +130,8 @@ class Ref(HasAval):
 
     def _refuse(self) -> NoReturn:
         raise ValueError(
-            f"this mutable array reference of type {self.aval} was frozen: freeze(ref) gave the array that it held and "
-            "ended it. Go on with that array, or make a new reference of it with new_ref."
+            f"this mutable array reference of type {self.aval} was frozen: freeze(ref), which gave the array that it "
+            "held, or free_ref(ref) ended it. Go on with that array, or make a new reference with new_ref."
         )
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from minijax.interop.exported import export_rules
 from minijax.interop.programs import Site, import_rules
 from minijax.interop.values import jax_module
 from minijax.ir.jaxpr import JaxprEqn
-from minijax.ops.refs.primitives import addupdate_p, freeze_p, get_p, new_ref_p, swap_p
+from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p, new_ref_p, swap_p
 
 # ------------------------------------------------------------------------------------------------ import
 
@@ -58,9 +58,8 @@ def _import_access(primitive: Any) -> Any:
     return rule
 
 
-def _import_nothing(eqn: Any, site: Site) -> list[JaxprEqn]:
-    """That a reference is not used any more."""
-    return []
+def _import_free_ref(eqn: Any, site: Site) -> list[JaxprEqn]:
+    return site.equation(free_ref_p, {})
 
 
 def _import_broadcast(eqn: Any, site: Site) -> list[JaxprEqn]:
@@ -75,7 +74,7 @@ import_rules.update(
         "broadcast_to": _import_broadcast,
         "new_ref": _import_new_ref,
         "freeze": _import_freeze,
-        "free_ref": _import_nothing,
+        "free_ref": _import_free_ref,
         "get": _import_access(get_p),
         "swap": _import_access(swap_p),
         "addupdate": _import_access(addupdate_p),
@@ -113,6 +112,11 @@ def _export_freeze(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return [jax_module().freeze(operands[0])]
 
 
+def _export_free_ref(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    jax_module().free_ref(operands[0])
+    return []
+
+
 def _export_get(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return [jax_module("ref").get(operands[0], _index_for_jax(eqn, operands[1:]))]
 
@@ -130,6 +134,7 @@ export_rules.update(
     {
         "new_ref": _export_new_ref,
         "freeze": _export_freeze,
+        "free_ref": _export_free_ref,
         "get": _export_get,
         "swap": _export_swap,
         "addupdate": _export_addupdate,

@@ -313,6 +313,7 @@ def test_nothing_keeps_a_checked_program_alive() -> None:
 
 NAMED_AXIS = "it needs a named axis: see tests/ops/test_parallel.py"
 EFFECT = "it calls back into Python: see tests/ops/test_callback.py"
+REFERENCE = "it works on a reference: see tests/ops/test_refs.py"
 # primitive -> why it has no example
 NO_EXAMPLE = {
     **dict.fromkeys(
@@ -320,7 +321,7 @@ NO_EXAMPLE = {
         NAMED_AXIS,
     ),
     **dict.fromkeys(["debug_callback", "debug_print", "io_callback", "pure_callback"], EFFECT),
-    **dict.fromkeys(["addupdate", "freeze", "get", "swap"], "it works on a reference: see tests/ops/test_refs.py"),
+    **dict.fromkeys(["addupdate", "free_ref", "freeze", "get", "swap"], REFERENCE),
     "custom_lin": "it appears only between a custom_vjp's two rules: see tests/ops/test_custom_derivatives.py",
     "empty2": "it has no operands",
     "pmap": "it runs on several devices: see tests/api/test_pmap.py",

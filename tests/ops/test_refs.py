@@ -31,7 +31,11 @@ def programs(lib, np_):
         r[0] += 2.0
         r[1:] = x[1:] * 2
         lib.ref.addupdate(r, np_.array([0, 0]), np_.ones(2, "float32"))
-        return r[...], lib.ref.swap(r, 1, x[0]), r[-1], lib.freeze(r)
+        s = lib.new_ref(x)
+        s[0] = r[1]
+        y = s[0]
+        lib.free_ref(s)
+        return r[...], lib.ref.swap(r, 1, x[0]), r[-1], y, lib.freeze(r)
 
     def matrix(x):
         r = lib.new_ref(np_.ones((3, 4)))
@@ -280,6 +284,10 @@ def test_what_is_frozen_is_refused():
         r[0]
     with pytest.raises(ValueError, match="was frozen"):
         r[0] = 1.0
+    s = minijax.new_ref(X)
+    minijax.free_ref(s)
+    with pytest.raises(ValueError, match="ended it"):
+        s[0]
 
 
 def test_reverse_mode_by_a_reference_is_refused_clearly():

@@ -27,11 +27,11 @@ from minijax.ops.cond import cond_p
 from minijax.ops.custom_jvp import custom_jvp_call_p
 from minijax.ops.custom_vjp import custom_vjp_call_p
 from minijax.ops.refs.index import accumulate, read, write
-from minijax.ops.refs.primitives import addupdate_p, freeze_p, get_p, new_ref_p, swap_p
+from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p, new_ref_p, swap_p
 from minijax.ops.scan import scan_p
 from minijax.ops.while_loop import while_p
 
-REF_PRIMITIVES = frozenset((new_ref_p, freeze_p, get_p, swap_p, addupdate_p))
+REF_PRIMITIVES = frozenset((new_ref_p, freeze_p, free_ref_p, get_p, swap_p, addupdate_p))
 
 # ------------------------------------------------------------------------------------------------ what it works on
 
@@ -139,6 +139,8 @@ def _run_eqn(eqn: JaxprEqn, env: dict[Var, Any]) -> None:
 def _on_place(primitive: Primitive, place: Held, *args: Any, index: Any) -> list[Any]:
     if primitive is freeze_p:
         return [place.held]
+    if primitive is free_ref_p:
+        return []
     if primitive is get_p:
         return [read(place.held, index, args)]
     value, *operands = args

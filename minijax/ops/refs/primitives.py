@@ -1,4 +1,4 @@
-"""Making, reading and writing mutable array references: ``new_ref``, ``freeze``, ``get``, ``swap``, ``addupdate``.
+"""Making, reading, writing and ending mutable array references: the primitives, with their rules.
 
 Their operands are a reference (a ``Ref``, or a tracer of one), the value for those that write, and the integers of the
 ``index`` (``ops.refs.index``). They are effectful: an equation of one is never dropped, and stays in its place. None
@@ -43,6 +43,7 @@ def _declared(name: str, effect: Any = None, multiple_results: bool = False) -> 
 
 new_ref_p = _declared("new_ref")
 freeze_p = _declared("freeze", ReadEffect)
+free_ref_p = _declared("free_ref", multiple_results=True)
 get_p = _declared("get", ReadEffect)
 swap_p = _declared("swap", WriteEffect)
 addupdate_p = _declared("addupdate", AccumEffect, multiple_results=True)
@@ -72,6 +73,12 @@ def new_ref_abstract(init: Any, *, kind: Any = None, memory_space: Any = None) -
 @freeze_p.def_abstract_eval
 def freeze_abstract(ref: Any) -> ShapedArray:
     return _checked("freeze", ref).inner_aval
+
+
+@free_ref_p.def_abstract_eval
+def free_ref_abstract(ref: Any) -> list[ShapedArray]:
+    _checked("free_ref", ref)
+    return []
 
 
 @get_p.def_abstract_eval
@@ -149,6 +156,12 @@ def freeze_impl(ref: Any) -> Any:
     value = place.held
     place.frozen = True
     return value
+
+
+@free_ref_p.def_impl
+def free_ref_impl(ref: Any) -> list[Any]:
+    freeze_impl(ref)
+    return []
 
 
 @get_p.def_impl
@@ -240,6 +253,10 @@ def freeze_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return freeze_p.bind(*primals), _held(tangents[0])
 
 
+def free_ref_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    return free_ref_p.bind(*primals), []
+
+
 def get_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
     out = get_p.bind(*primals, index=index)
     if type(tangents[0]) is Zero:  # it is the integers that have one
@@ -274,6 +291,7 @@ def addupdate_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Ind
 
 
 jvp_rules[freeze_p] = freeze_jvp
+jvp_rules[free_ref_p] = free_ref_jvp
 jvp_rules[get_p] = get_jvp
 jvp_rules[swap_p] = swap_jvp
 jvp_rules[addupdate_p] = addupdate_jvp
@@ -292,6 +310,10 @@ def _unbatched(operation: str, ref: Any) -> NoReturn:
 
 def freeze_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     return freeze_p.bind(*args), dims[0]
+
+
+def free_ref_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    return free_ref_p.bind(*args), []
 
 
 def _batched(axis: AxisData, ref: Any, ref_dim: int | None, index: Index, operands: Any, dims: Any) -> Any:
@@ -333,6 +355,7 @@ def addupdate_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | No
 
 
 axis_rules[freeze_p] = freeze_batch
+axis_rules[free_ref_p] = free_ref_batch
 axis_rules[get_p] = get_batch
 axis_rules[swap_p] = swap_batch
 axis_rules[addupdate_p] = addupdate_batch
