@@ -56,6 +56,8 @@ def translated(
     primitive: Primitive, params: dict[str, Any], import_jaxpr: Callable[[Any], Any]
 ) -> dict[str, Any] | None:
     """``params`` of JAX's equation for our ``primitive``; None if they say what it does not know."""
+    if params.get("out_dtype", ...) is None:  # of a product, which ours then has not
+        params = {name: value for name, value in params.items() if name != "out_dtype"}
     known = known_params(primitive)
     if any(name not in known and not _says_nothing(value) for name, value in params.items()):
         return None
@@ -113,7 +115,7 @@ JAX_ONLY: dict[str, dict[str, Any]] = {
 
 def params_for_jax(primitive: Primitive, params: dict[str, Any], export_closed: Callable[[Any], Any]) -> dict[str, Any]:
     """The params of an equation of ours in JAX's classes, for JAX's primitive of the same name."""
-    made = {**values_for_jax(params, export_closed), **JAX_ONLY.get(primitive.name, {})}
+    made = {**JAX_ONLY.get(primitive.name, {}), **values_for_jax(params, export_closed)}
     if primitive.name == "empty2":
         made["memory_space"] = jax_module("core").ShapedArray((), bool).memory_space
     return made

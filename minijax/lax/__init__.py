@@ -18,7 +18,9 @@ from minijax.ops.dynamic import *
 from minijax.ops.elementwise import *
 from minijax.ops.index import *
 from minijax.ops.parallel import *
+from minijax.ops.products import *
 from minijax.ops.reduce import *
+from minijax.ops.reducer import *
 from minijax.ops.scan import *
 from minijax.ops.scatter import *
 from minijax.ops.select import *

@@ -1,4 +1,4 @@
-"""The functions of ``jax.lax`` that are none of one primitive: ``reduce``, ``stop_gradient``, ``zeros_like_array``."""
+"""The functions of ``jax.lax`` that are none of one primitive: ``reduce``, ``stop_gradient`` and a few small ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import numpy as np
 
 from minijax.api.bodies import stage_body
 from minijax.api.flat import describe
+from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.convert import convert
 from minijax.ops.convert import stop_gradient as stop_gradient_of_array
-from minijax.ops.elementwise import add, bitwise_and, bitwise_or, bitwise_xor, max, min, mul
+from minijax.ops.elementwise import add, bitwise_and, bitwise_or, bitwise_xor, max, min
+from minijax.ops.products import mul
 from minijax.ops.reduce import (
     reduce_and,
     reduce_max,
@@ -26,10 +28,10 @@ from minijax.ops.reduce import (
     reduce_xor,
 )
 from minijax.ops.reducer import reduce_p
-from minijax.ops.shape import full_like
+from minijax.ops.shape import broadcast_in_dim, full_like, shape_of
 from minijax.pytree import tree_flatten, tree_map, tree_structure, tree_unflatten
 
-__all__ = ["reduce", "stop_gradient", "zeros_like_array"]
+__all__ = ["broadcast_like", "dtype", "reduce", "stop_gradient", "zeros_like_array"]
 
 
 def _all_bits(dtype: np.dtype) -> Any:
@@ -116,3 +118,17 @@ def stop_gradient(x: Any) -> Any:
 def zeros_like_array(x: Any) -> Any:
     """Zeros of the shape and dtype of ``x``."""
     return full_like(x, 0)
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """``arr`` repeated to the shape of ``like_arr``, as NumPy would; its dtype stays. ValueError if it does not fit."""
+    shape, wanted = shape_of(arr), shape_of(like_arr)
+    lead = len(wanted) - len(shape)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, wanted[lead:], strict=True)):
+        raise ValueError(f"Incompatible types for broadcasting: input shape={shape} and requested shape={wanted}")
+    return arr if shape == wanted else broadcast_in_dim(arr, wanted, range(lead, len(wanted)))
+
+
+def dtype(x: Any) -> Any:
+    """The dtype that ``x``, an array or a number, has as an operand; of a type such as ``float``, its values'."""
+    return dtypes.dtype(x, x64_enabled())

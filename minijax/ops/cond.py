@@ -17,9 +17,12 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, retyped
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import storage
 from minijax.core.lists import merge, partition
+from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
 from minijax.core.trace import Tracer
+from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
@@ -34,14 +37,13 @@ from minijax.interpreters.program import program, program_makers
 from minijax.interpreters.recompute import Policy, Split, recompute_rules, split_by_policy
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
-from minijax.interpreters.vmap import AxisData, axis_rules, bdim_at_front, vmap_jaxpr
+from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, bdim_at_front, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, keep_together, matters, subjaxprs
 from minijax.ir.typecheck import call_rule, same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import stop_gradient
-from minijax.ops.empty import empty_of
 from minijax.ops.nary import eq_p
 from minijax.ops.regions import block_text
 from minijax.ops.select import select_n_p
@@ -63,6 +65,37 @@ def cond_abstract(*avals: ShapedArray, branches: Branches) -> list[ShapedArray]:
 def _any(rows: Sequence[Sequence[bool]]) -> list[bool]:
     """For each column, whether a row has it."""
     return [any(column) for column in zip(*rows, strict=True)]
+
+
+# ---------------------------------------------------------------------------------------------- what is left open
+
+# A scalar whose value nobody will read, which is how JAX fills the places that a branch leaves open.
+empty2_p = Primitive("empty2")
+
+
+@empty2_p.def_abstract_eval
+def empty2_abstract(*, dtype: np.dtype) -> ShapedArray:
+    return ShapedArray((), dtype)
+
+
+def _empty2_numpy(*, dtype: np.dtype) -> Any:
+    return np.zeros((), storage(dtype))
+
+
+def _empty2_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype) -> str:
+    return ctx.full(0, out_avals[0])
+
+
+numpy_rules[empty2_p] = _empty2_numpy
+lowering_rules[empty2_p] = _empty2_lower
+for table in (jvp_rules, transpose_rules, batching_rules):
+    table.holes[empty2_p] = "it has no operands, hence nothing to transform"
+
+
+def empty_of(aval: ShapedArray) -> Any:
+    """A placeholder of ``aval``'s shape and dtype: zeros, in fact."""
+    scalar = empty2_p.bind(dtype=aval.dtype)
+    return broadcast_in_dim_p.bind(scalar, shape=aval.shape, broadcast_dimensions=()) if aval.shape else scalar
 
 
 # ---------------------------------------------------------------------------------------------- making branches

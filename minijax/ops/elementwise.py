@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.config import x64_enabled
 from minijax.core import dtypes, structural
 from minijax.core.array import LiteralArray, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
@@ -31,7 +30,6 @@ from minijax.interpreters.vmap import batching_rules
 from minijax.ir.pretty import parse_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
-from minijax.ops.convert import convert
 from minijax.ops.convert import convert_element_type_p as convert_p
 from minijax.ops.elementwise_numpy import (
     abs_numpy,
@@ -44,6 +42,7 @@ from minijax.ops.elementwise_numpy import (
     digamma_numpy,
     div_numpy,
     erf_inv_numpy,
+    in_total_order,
     less_equal_in_total_order,
     less_in_total_order,
     lgamma_numpy,
@@ -76,7 +75,6 @@ from minijax.ops.nary import (
     Binary,
     binary,
     binary_function,
-    defbilinear,
     deflinear,
     elementwise,
     eq_p,
@@ -86,6 +84,7 @@ from minijax.ops.nary import (
     unary,
     unbroadcast,
 )
+from minijax.ops.products import mul_p
 from minijax.ops.select import select
 
 
@@ -127,20 +126,7 @@ neg, neg_p = unary("neg", NUM, np.negative, "negate", None, "The negative.")
 deflinear(neg_p, lambda ct, x: [_neg(ct)])
 _neg: Callable[..., Any] = neg_p.bind
 
-_product, mul_p = binary("mul", NUM, np.multiply, "multiply", [None, None], "The product.")
-defbilinear(mul_p, lambda ct, x, y: unbroadcast(x.aval, _mul(ct, y)), lambda ct, x, y: unbroadcast(y.aval, _mul(x, ct)))
 _mul: Callable[..., Any] = mul_p.bind
-
-
-def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """The product; with ``out_dtype``, that of the operands converted to this type."""
-    if out_dtype is not None:
-        dtype = dtypes.canonicalize_dtype(dtypes.as_dtype(out_dtype), x64_enabled())
-        x, y = (convert(v, dtype, get_aval(v).weak_type) for v in (x, y))
-    return _mul(x, y)
-
-
-mul.__module__ = _product.__module__
 
 
 def _sum_jvp(primitive: Any, right: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -798,6 +784,10 @@ lt_to, lt_to_p = _comparison(
 )
 _eq: Callable[..., Any] = eq_p.bind
 _ge: Callable[..., Any] = ge_p.bind
+# in the total order of floats, in which also nan stands
+_eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", "", None, "TOTALORDER")
+_le_to, le_to_p = _comparison("le_to", ORDERED, in_total_order(np.less_equal), "LE", "", None, "TOTALORDER")
+_lt_to, lt_to_p = _comparison("lt_to", ORDERED, in_total_order(np.less), "LT", "", None, "TOTALORDER")
 
 # ---------------------------------------------------------------------------------------------- bits
 

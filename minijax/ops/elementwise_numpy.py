@@ -276,6 +276,16 @@ def clz_numpy(x: Any) -> Any:
     return (bits - count).astype(x.dtype)
 
 
+def in_total_order(ufunc: np.ufunc) -> Callable[..., Any]:
+    """``ufunc``, a comparison, of floats in the order -nan, -inf, ..., -0, 0, ..., inf, nan: that of their bits."""
+
+    def order(x: Any) -> Any:
+        bits = np.asarray(x).view(f"i{x.dtype.itemsize}")
+        return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+    return by_kind("f", lambda x, y: ufunc(order(x), order(y)), ufunc)
+
+
 _gammaln, _psi, _zeta, _erfinv = (scipy_special(name) for name in ("gammaln", "digamma", "zeta", "erfinv"))
 
 

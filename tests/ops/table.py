@@ -523,6 +523,27 @@ def _forward(ns: Any, forward: bool, f: Callable[..., Any], *args: Any) -> Any:
     return ns.jvp(f, args, args) if forward else f(*args)
 
 
+def _products_and_orders() -> Iterator[Row]:
+    halves, column = values(3, dtype=np.float16), values(2, 1, dtype=np.float16)
+    yield Row("wider product", lambda ns, x, y: ns.lax.mul(x, y, out_dtype=np.dtype("float32")), (halves, 3 * halves))
+    yield Row(
+        "product of two types",
+        lambda ns, x, y: ns.lax.mul(x, y, out_dtype=np.dtype("float32")),
+        (column, values(2, 3, dtype=bfloat16)),
+    )
+    large = np.array([2**31 - 1, -(2**31), 12345678, -1, 0], np.int32)
+    yield Row("narrower product", lambda ns, x: ns.lax.mul(x, x, out_dtype=np.dtype("int8")), (large,), False)
+    yield Row("mulhi", lambda ns, x, y: ns.lax.mulhi(x, y), (large, large[::-1]), False, False)
+    ordered = np.array([np.nan, -np.nan, 0, -0.0, 1, -1, np.inf, -np.inf], np.float32)
+    yield Row(
+        "total order",
+        lambda ns, x, y: [p.bind(x, y) for p in (ns.lax.eq_to_p, ns.lax.le_to_p, ns.lax.lt_to_p)],
+        (np.repeat(ordered, 8), np.tile(ordered, 8)),
+        False,
+    )
+    yield Row("broadcast_like", lambda ns, x, y: ns.lax.broadcast_like(x, y), (values(2, 1), values(3, 2, 4)))
+
+
 def _special_functions() -> Iterator[Row]:
     shapes = np.array([0.7, 2, 30, 0.01, 1, -1, 5, 3, np.nan], np.float32)
     points = np.array([1.2, 0.3, 35, 0.02, 0, 1, np.inf, 3, 1], np.float32)
@@ -556,7 +577,9 @@ def _special_functions() -> Iterator[Row]:
     )
 
 
-ROWS = {row.name: row for row in (*_rows(), *_convolutions(), *_windows(), *_special_functions())}
+ROWS = {
+    row.name: row for row in (*_rows(), *_convolutions(), *_windows(), *_products_and_orders(), *_special_functions())
+}
 
 
 def batched(x: Any, axis: int) -> np.ndarray:
