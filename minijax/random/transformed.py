@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.numpy import linalg
 from minijax.numpy.promotion import asarray, astype, broadcast_to, choose
@@ -29,8 +28,6 @@ from minijax.random.arguments import (
     two_keys,
 )
 from minijax.random.basic import _uniform, normal, rademacher, uniform
-
-_norm = inner_jit(linalg.norm, static_argnames="axis")
 
 # -------------------------------------------------------------------------------- without parameters
 
@@ -120,7 +117,7 @@ def maxwell(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
 
 @staged
 def _maxwell(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    return _norm(normal(key, (*shape, 3), dtype), axis=-1)
+    return linalg.norm(normal(key, (*shape, 3), dtype), axis=-1)
 
 
 # -------------------------------------------------------------------------------- with parameters
