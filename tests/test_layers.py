@@ -62,6 +62,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.custom_derivatives",
         "minijax.debug",
         "minijax.distributed",
+        "minijax.dlpack",
         "minijax.dtypes",
         "minijax.experimental",
         "minijax.flatten_util",
@@ -77,7 +78,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("minijax",),  # the root module itself: the curated public names
     ("minijax.interop",),
-    ("minijax.example_libraries",),  # JAX's own files, run by interop
+    ("minijax.example_libraries", "minijax.profiler"),  # JAX's own, by interop
     ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
     ("minijax.tools.programs",),

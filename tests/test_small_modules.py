@@ -258,3 +258,33 @@ def test_the_type_of_what_is_traced() -> None:
 def test_the_names_of_dtypes_are_jaxs() -> None:
     assert {*minijax.dtypes.__all__, "bfloat16"} == {name for name in dir(jax.dtypes) if not name.startswith("_")}
     assert all(hasattr(minijax.dtypes, name) for name in (*minijax.dtypes.__all__, "bfloat16"))
+
+
+# --- what packages take of jax.core, and XLA's profiler ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("ns", BOTH)
+def test_parts_of_programs_are_made_and_known(ns: Any) -> None:
+    core = importlib.import_module(f"{ns.__name__}.extend.core")
+    closed = ns.make_jaxpr(ns.numpy.sin)(1.0)
+    (eqn,) = closed.jaxpr.eqns
+    newvar = core.gensym()
+    out = newvar(eqn.outvars[0].aval)
+    made = core.new_jaxpr_eqn(eqn.invars, [out], eqn.primitive, eqn.params, core.no_effects)
+    assert (made.primitive, made.invars, made.outvars) == (eqn.primitive, eqn.invars, [out])
+    assert out.aval == eqn.outvars[0].aval and newvar(out.aval) != out
+    aval = ns.typeof(ns.numpy.ones((3, 2)))
+    assert core.mapped_aval(2, 1, aval).shape == (3,) and core.mapped_aval(2, None, aval) == aval
+    assert core.unmapped_aval(4, 1, aval).shape == (3, 4, 2) and core.unmapped_aval(4, None, aval) == aval
+    assert [core.valid_jaxtype(x) for x in (1.0, np.ones(2), ns.numpy.ones(2), "text", [1])] == [True] * 3 + [False] * 2
+
+
+def test_xlas_profiler_sees_our_programs(tmp_path: Any) -> None:
+    with minijax.profiler.trace(str(tmp_path)):
+        minijax.jit(lambda x: minijax.numpy.sin(x) @ x)(np.ones((8, 8), np.float32)).block_until_ready()
+    assert [path.suffix for path in tmp_path.rglob("*.pb")] == [".pb"]
+
+
+def test_arrays_of_others_are_taken_by_dlpack() -> None:
+    taken = minijax.dlpack.from_dlpack(jax.numpy.arange(3.0))
+    assert isinstance(taken, minijax.Array) and taken.tolist() == [0.0, 1.0, 2.0]

@@ -3,6 +3,9 @@
 ``jax.core``'s names that extension authors use resolve here: ``ShapedArray``, ``Tracer``, ``get_aval``.
 """
 
+import importlib
+from typing import Any
+
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
@@ -12,3 +15,18 @@ from minijax.core.trace import Trace, Tracer
 AbstractValue = ShapedArray
 
 __all__ = ["AbstractValue", "Primitive", "ShapedArray", "Trace", "Tracer", "get_aval"]
+
+# What of JAX's module of this name is defined above this package, and where.
+_ABOVE = {
+    **dict.fromkeys(("Atom", "DropVar", "Effects", "Value", "eval_jaxpr", "gensym"), "minijax.extend.core"),
+    **dict.fromkeys(("find_top_trace", "get_opaque_trace_state", "new_jaxpr_eqn"), "minijax.extend.core"),
+    **dict.fromkeys(("no_effects", "valid_jaxtype"), "minijax.extend.core"),
+    "DebugInfo": "minijax.api_util",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names of ``jax.core`` that packages use and that stand above this package."""
+    if name not in _ABOVE:
+        raise AttributeError(f"module 'minijax.core' has no attribute {name!r}", name=name)
+    return getattr(importlib.import_module(_ABOVE[name]), name)

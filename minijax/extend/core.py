@@ -1,9 +1,11 @@
 """Primitives and jaxprs, under the name that ``jax.extend.core`` gives them."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.core.array import is_array_like
+from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Trace, Tracer, state
 from minijax.errors import JaxprTypeError
@@ -12,8 +14,10 @@ from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.parse import JaxprSyntaxError, parse_jaxpr
 
 __all__ = [
+    "Atom",
     "ClosedJaxpr",
     "DropVar",
+    "Effects",
     "Jaxpr",
     "JaxprEqn",
     "JaxprSyntaxError",
@@ -25,11 +29,62 @@ __all__ = [
     "Var",
     "eval_jaxpr",
     "find_top_trace",
+    "gensym",
     "get_opaque_trace_state",
     "jaxpr_as_fun",
+    "mapped_aval",
+    "new_jaxpr_eqn",
+    "no_effects",
     "parse_jaxpr",
     "subjaxprs",
+    "unmapped_aval",
+    "valid_jaxtype",
 ]
+
+# What an equation reads; what an operation is given and gives; what equations do besides computing.
+Atom = Var | Literal
+Value = Any
+Effects = frozenset
+no_effects: frozenset[Any] = frozenset()
+
+
+def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
+    """A function from a type to a new variable of it. Variables have no names here until they are printed."""
+    return Var
+
+
+def new_jaxpr_eqn(
+    invars: Sequence[Any],
+    outvars: Sequence[Any],
+    primitive: Primitive,
+    params: dict[str, Any],
+    effects: Any = no_effects,
+    source_info: Any = None,
+    ctx: Any = None,
+) -> JaxprEqn:
+    """An equation; its effects are those of its primitive, and the context is not kept."""
+    return JaxprEqn(primitive, list(invars), params, list(outvars), source_info)
+
+
+def valid_jaxtype(x: Any) -> bool:
+    """Whether ``x`` is an array, a number, or stands for one."""
+    return is_array_like(x)
+
+
+def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
+    """``aval`` without ``axis``, which is of ``size``; itself for None."""
+    if axis is None:
+        return aval
+    if aval.shape[axis] != size:
+        raise ValueError(f"axis {axis} of {aval} has {aval.shape[axis]} elements, not {size}")
+    return aval.update(shape=(*aval.shape[:axis], *aval.shape[axis:][1:]))
+
+
+def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
+    """``aval`` with a new axis of ``size`` at ``axis``; itself for None."""
+    if axis is None:
+        return aval
+    return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:

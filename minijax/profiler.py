@@ -1,0 +1,16 @@
+"""``minijax.profiler``: XLA's profiler, which is JAX's: it records what this process has XLA run, whoever asked for it.
+
+All names are those of ``jax.profiler``, and the first that is used imports jax.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minijax.interop.values import jax_module
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'minijax.profiler' has no attribute {name!r}", name=name)
+    return getattr(jax_module("profiler"), name)
