@@ -172,7 +172,7 @@ _LATE = (
 
 # Functions that few programs use, and the modules that give them.
 _LATE_FUNCTIONS = {
-    **dict.fromkeys(("Ref", "ds", "free_ref", "freeze", "new_ref"), "minijax.api.refs"),
+    **dict.fromkeys(("Ref", "ad", "ds", "free_ref", "freeze", "new_ref"), "minijax.api.refs"),
     **dict.fromkeys(("NamedSharding", "P", "make_mesh"), "minijax.sharding"),
     "closure_convert": "minijax.api.closures",
     "custom_gradient": "minijax.api.closures",

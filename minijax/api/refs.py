@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from minijax.api.autodiff import VJP
 from minijax.core import dtypes
 from minijax.core.array import as_array, get_aval, is_array_like
 from minijax.core.avals import AnyArray, ShapedArray
@@ -24,6 +27,7 @@ from minijax.ops.convert import convert
 from minijax.ops.refs.discharge import CALLS, bind_call
 from minijax.ops.refs.primitives import addupdate_p, free_ref_p, freeze_p, get_p, new_ref_at, swap_p
 from minijax.ops.shape import broadcast_in_dim
+from minijax.pytree import register_pytree_node, tree_flatten, tree_unflatten
 
 __all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "free_ref", "freeze", "get", "new_ref", "set", "swap"]
 
@@ -126,6 +130,79 @@ def _cast(value: Any, ref: Any) -> Any:
     if floats or (dtypes.is_integer(aval.dtype) and dtypes.is_integer(ref.dtype)):
         return convert(value, ref.dtype)
     return value
+
+
+# ------------------------------------------------------------------------------------------------ gradients
+
+
+class _Marker:
+    """What stands for a cotangent in the arguments or the results of ``VJP.with_refs``: a pytree without leaves."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __init_subclass__(cls) -> None:
+        register_pytree_node(cls, lambda x: ((), None), lambda _, __: cls())
+
+
+class GradValue(_Marker):
+    """The cotangent of this argument is to be a value."""
+
+
+class DontWant(_Marker):
+    """The cotangent of this argument is not wanted."""
+
+
+class GradRef(_Marker):
+    """The cotangent of this argument has been added to a reference."""
+
+
+class DidntWant(_Marker):
+    """The cotangent of this argument was not wanted."""
+
+
+def with_refs(self: VJP, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
+    """The pullback that adds cotangents to references instead of giving them.
+
+    Args:
+      maybe_ct_refs: a tree like the arguments: a reference where the cotangent is to be added to what it holds,
+        ``ad.GradValue()`` where it is to be a value, ``ad.DontWant()`` where it is not wanted.
+
+    Returns:
+      A function of the output's cotangent that gives a tree like the arguments: ``ad.GradRef()``, the cotangent, or
+      ``ad.DidntWant()``. ValueError if the tree is not like the arguments.
+    """
+
+    def is_wish(x: Any) -> bool:
+        return isinstance(x, _Marker) or is_ref(x)
+
+    wishes, tree = tree_flatten((maybe_ct_refs, {}), is_leaf=is_wish)
+    if tree != self.in_tree or not all(map(is_wish, wishes)):
+        raise ValueError(
+            f"with_refs takes a tree like the arguments, {self.in_tree}, of references, ad.GradValue() and "
+            f"ad.DontWant(); got {maybe_ct_refs}."
+        )
+
+    def pull_back(cotangent: Any) -> Any:
+        found = tree_flatten((self(cotangent), {}))[0]
+        outs: list[Any] = []
+        for wish, ct in zip(wishes, found, strict=True):
+            if is_ref(wish):
+                addupdate(wish, ..., ct)
+            outs.append(GradRef() if is_ref(wish) else ct if type(wish) is GradValue else DidntWant())
+        return tree_unflatten(tree, outs)[0]
+
+    return pull_back
+
+
+VJP.with_refs = with_refs  # type: ignore[attr-defined]
+ad = types.SimpleNamespace(GradValue=GradValue, DontWant=DontWant, GradRef=GradRef, DidntWant=DidntWant)
 
 
 # ------------------------------------------------------------------------------------------------ indices

@@ -163,6 +163,22 @@ def scattered(x, i):
     return s[...], s[i], s[:, i % 2], s[jnp.array([1, 2])], s[jnp.array([0, 1]), 1:, ], minijax.freeze(s)
 
 
+@pytest.mark.parametrize("lib", [minijax, jax], ids=lambda lib: lib.__name__)
+def test_pullbacks_add_to_references(lib):
+    _, pull_back = lib.vjp(lambda x, y: lib.numpy.sin(x) * y[0], X, [X, X])
+    expected = pull_back(X)
+    held = lib.new_ref(lib.numpy.ones(3))
+    for _ in range(2):
+        out = pull_back.with_refs(held, [lib.ad.GradValue(), lib.ad.DontWant()])(X)
+    np.testing.assert_allclose(held[...], 1 + 2 * expected[0], rtol=1e-6)
+    assert out[0] == lib.ad.GradRef()
+    np.testing.assert_array_equal(out[1][0], expected[1][0])
+    if lib is minijax:
+        assert out[1][1] == lib.ad.DidntWant()
+        with pytest.raises(ValueError, match="a tree like the arguments"):
+            pull_back.with_refs(held)
+
+
 def test_vmap_is_a_loop():
     xs, indices = np.stack([X, X + 1, X - 1]), np.array([0, 2, 1])
     each = [scattered(x, i) for x, i in zip(xs, indices, strict=True)]
