@@ -25,6 +25,7 @@ from minijax.errors import is_user_file
 from minijax.interpreters.flat_code import backward_function, forward_function
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
+from minijax.interpreters.recording_code import recording_function
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
@@ -49,7 +50,9 @@ class Derived:
     of cotangent.
     """
 
-    __slots__ = ("primitive", "out_aval", "known", "linear", "n_res", "forward", "backward", "passes_on")
+    __slots__ = ("primitive", "out_aval", "known", "linear", "n_res", "forward", "backward", "passes_on", "_record")
+
+    _record: Callable[..., Any] | None
 
     def __init__(self, primitive: Primitive, known: ClosedJaxpr, linear: ClosedJaxpr, n_res: int) -> None:
         self.primitive = primitive
@@ -63,6 +66,15 @@ class Derived:
         # which active operand's tangent the result's is, if it is one of these
         jaxpr = linear.jaxpr
         self.passes_on = next((i for i, v in enumerate(jaxpr.invars[n_res:]) if v is jaxpr.outvars[0]), None)
+
+    @property
+    def record(self) -> Callable[..., Any] | None:
+        """Records the equations of both programs: see ``interpreters.recording_code``."""
+        try:
+            return self._record
+        except AttributeError:
+            record = self._record = recording_function(self.known, self.linear)
+            return record
 
     @property
     def residual_avals(self) -> Sequence[ShapedArray]:
@@ -135,7 +147,8 @@ def derive(
 ) -> Derived | None:
     """The linearization of ``primitive`` at a signature.
 
-    None where the result has no tangent, or one that its operands' tangents have no part in.
+    None where the result has no tangent, or one that its operands' tangents have no part in, and where what the rule
+    does depends on more than the signature.
     """
     n = len(avals)
     has_tangent = False
@@ -155,7 +168,8 @@ def derive(
             closed = stage(rule, [*avals, *tangent_avals], primitive.name, "rule")
     finally:
         state.source = outer_source
-    if not has_tangent:
+    # the types of integers that a rule makes by itself depend on whether 64-bit types are enabled
+    if not has_tangent or any(v.aval.dtype.kind in "iu" for eqn in closed.eqns for v in eqn.outvars):
         return None
     unknown_in = [False] * n + [True] * len(tangent_avals)
     known, linear, _, n_res = partial_eval_jaxpr(closed, unknown_in, [False, True])

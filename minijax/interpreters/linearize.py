@@ -29,6 +29,7 @@ from minijax.interpreters.derived import Derived, derive, table_of
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp import DualTracer, jvp_rules
 from minijax.interpreters.partial_eval import PartialEvalTrace, PartialEvalTracer, Residual
+from minijax.interpreters.stage import JaxprTrace, JaxprTracer
 from minijax.interpreters.tape import Tape
 from minijax.ir.jaxpr import Var
 
@@ -113,18 +114,23 @@ class TangentTrace(PartialEvalTrace):
 class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
-    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines")
+    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "staging")
     rules = jvp_rules
     records = True
 
     def __init__(self, main: Any) -> None:
         super().__init__(main)
         self.tape: Tape
+        self.on_numpy: bool
         self.notes_lines: bool
-        self.tape, self.notes_lines = main.global_data
+        self.tape, self.on_numpy, staging, self.notes_lines = main.global_data
         self.tangents = TangentTrace(main)
-        # whether operations on constants are evaluated, and not staged
-        self.on_numpy = state.dynamic.level == 0
+        # Whether values are NumPy's, for all that is known now: nothing is staged, and no input is another's tracer.
+        # Where they are not, all is recorded, and the tape is the list of the equations.
+        if not self.on_numpy:
+            self.tape.eqns = self.tangents.eqns
+        # the trace that stages all operations, if there is one and the inputs belong to no other
+        self.staging = staging
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.on_numpy and not _observers and not (nan_checks and debug_nans_enabled()):
@@ -166,6 +172,10 @@ class LinearizeTrace(Trace):
             except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeWarning, MemoryError):
                 pass
             result = self.on_values(primitive, args, params)
+            if result is not None:
+                return result
+        elif self.staging is not None and not _observers:
+            result = self.on_staged(primitive, args, params)
             if result is not None:
                 return result
         return self.by_rule(primitive, args, params)
@@ -228,6 +238,54 @@ class LinearizeTrace(Trace):
                     self.tape.know(value, x)
         return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)
 
+    def on_staged(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
+        """The result, where all operands are being staged, or constant, and something is derived; else None."""
+        table = primitive.linearizations
+        if table is None:
+            table = table_of(primitive)
+            if table is None:
+                return None
+        staging: Any = self.staging
+        tape = self.tape
+        values, avals, tangents, kind, constants = [], [], [], 0, 0
+        for i, x in enumerate(args):
+            if type(x) is LinearizeTracer and x._trace is self:
+                tangents.append(tape.variables[x.place])
+                kind |= 1 << i
+                x = x.primal
+            if type(x) is not JaxprTracer or x._trace is not staging:
+                # which of several constants is met first depends on the rule
+                constants += 1
+                if constants > 1 or not isinstance(x, Array):
+                    return None
+            values.append(x)
+            avals.append(x.aval)
+        if len(avals) == 1:
+            key = (avals[0], *params.items()) if params else avals[0]
+        else:
+            key = (*avals, kind, *params.items())
+        try:
+            derived = table.get(key, 0)
+        except TypeError:  # a parameter has no hash
+            return None
+        if type(derived) is int:
+            derived = self.derived_now(primitive, table, key, derived, (avals, kind, params))
+        record = None if derived is None else derived.record
+        if record is None:
+            return None
+        builder, linear_eqns = staging.builder, self.tangents.eqns
+        atoms = [x.variable if type(x) is JaxprTracer else builder.atom_of_constant(x) for x in values]
+        source = state.source or source_info(4)
+        out, var = record(staging, builder.eqns.append, linear_eqns.append, source, *values, *atoms, *tangents)
+        place = len(tape.variables)
+        tape.variables[place] = var
+        tracer = _new(LinearizeTracer)
+        tracer._trace = self
+        tracer.place = place
+        tracer._primal = out
+        tracer.aval = out.aval
+        return tracer
+
     def derived_now(
         self, primitive: Primitive, table: dict[Any, Any], key: Any, count: int, signature: tuple[Any, int, Any]
     ) -> Derived | None:
@@ -246,14 +304,14 @@ class LinearizeTrace(Trace):
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""
-        tangents = self.tangents
+        tangents, variable = self.tangents, self.tape.variable
         primals: list[Any] = []
         given: list[Any] = []
         place_of: dict[Var, int] = {}
         for x in args:
             if type(x) is LinearizeTracer and x._trace is self:
                 primals.append(x.primal)
-                var = x.variable
+                var = variable(x.place)
                 if type(var) is Residual:  # a rule gave a constant for the tangent
                     given.append(var.val)
                 else:
@@ -271,20 +329,30 @@ class LinearizeTrace(Trace):
         finally:
             if noting:
                 state.source = None
-            eqns = tangents.eqns[first:]
-            del tangents.eqns[first:]
-        several = primitive.multiple_results
-        outs = out if several else [out]
-        found = tangents_out if several else [tangents_out]
-        active = [type(t) is not Zero for t in found]
-        out_vars = [tangents.atom(t) for t, a in zip(found, active, strict=True) if a]
-        places = iter(self.tape.add(eqns, place_of, out_vars))
-        joined = [LinearizeTracer(self, x, next(places)) if a else x for x, a in zip(outs, active, strict=True)]
-        if self.notes_lines:
-            for x in outs:
-                if type(x) is Array and x.on_host:
-                    self.tape.know(x._np, x)
-        return joined if several else joined[0]
+        if not primitive.multiple_results:
+            if type(tangents_out) is Zero:
+                return out
+            (place,) = self.recorded(first, place_of, [tangents.atom(tangents_out)])
+            return self.join(out, place)
+        active = [type(t) is not Zero for t in tangents_out]
+        out_vars = [tangents.atom(t) for t, a in zip(tangents_out, active, strict=True) if a]
+        places = iter(self.recorded(first, place_of, out_vars))
+        return [self.join(x, next(places)) if a else x for x, a in zip(out, active, strict=True)]
+
+    def recorded(self, first: int, place_of: dict[Var, int], out_vars: list[Var]) -> list[int]:
+        """Where on the tape ``out_vars`` are, the tangents of results that a rule has recorded from ``first`` on."""
+        eqns = self.tangents.eqns
+        if not self.on_numpy:
+            return self.tape.add_variables(out_vars)
+        recorded = eqns[first:]
+        del eqns[first:]
+        return self.tape.add(recorded, place_of, out_vars)
+
+    def join(self, primal: Any, place: int) -> LinearizeTracer:
+        """The tracer of a result that a rule gave."""
+        if self.notes_lines and type(primal) is Array and primal.on_host:
+            self.tape.know(primal._np, primal)
+        return LinearizeTracer(self, primal, place)
 
     def applied(
         self, primitive: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]
@@ -342,6 +410,11 @@ def linearize(
         tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs])
         return [x for x, _ in pairs]
 
-    quiet_numpy()
-    outs = under(LinearizeTrace, "linearize", run, (tape, lines), name)
+    dynamic = state.dynamic
+    foreign = any(isinstance(x, Tracer) and x._trace is not dynamic for x in primals)
+    on_numpy = dynamic.level == 0 and not foreign
+    staging = dynamic if type(dynamic) is JaxprTrace and not foreign else None
+    if on_numpy:
+        quiet_numpy()
+    outs = under(LinearizeTrace, "linearize", run, (tape, on_numpy, staging, lines), name)
     return outs, tape

@@ -50,7 +50,7 @@ class Recorded:
 class Tape:
     """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
 
-    __slots__ = ("entries", "variables", "arrays", "n_in", "out_places", "out_avals", "name", "_program")
+    __slots__ = ("entries", "variables", "arrays", "eqns", "n_in", "out_places", "out_avals", "name", "_program")
 
     def __init__(self, name: str = "") -> None:
         self.entries: list[Any] = []
@@ -58,6 +58,8 @@ class Tape:
         self.variables: dict[int, Var] = {}
         # id of a NumPy value that may be a residual, and its type -> the value, and the array that it is the value of
         self.arrays: dict[tuple[int, ShapedArray], tuple[Any, Any]] = {}
+        # the equations, where all are recorded and none are in entries
+        self.eqns: list[JaxprEqn] | None = None
         self.n_in = 0
         self.out_places: list[int | None] = []
         self.out_avals: list[ShapedArray] = []
@@ -87,6 +89,12 @@ class Tape:
             self.entries.append(Recorded(eqns, place_of, new, first))
             self.entries.extend([None] * (len(new) - 1))
         return [known[v] for v in out_vars]
+
+    def add_variables(self, out_vars: Sequence[Var]) -> list[int]:
+        """The places of the tangents ``out_vars``, whose equations are among ``eqns``."""
+        first = len(self.variables)
+        self.variables.update(enumerate(out_vars, first))
+        return [*range(first, first + len(out_vars))]
 
     def place_after(self, first: int, count: int, v: Var) -> int:
         """The place ``count`` after ``first``, which is that of ``v``."""
@@ -133,6 +141,9 @@ class Tape:
 
     def source(self, place: int) -> Any:
         """The line that the tangent at ``place`` comes from, if that is known."""
+        if self.eqns is not None:
+            var = self.variables[place]
+            return next((eqn.source for eqn in reversed(self.eqns) if any(v is var for v in eqn.outvars)), None)
         while place >= self.n_in and self.entries[place] is None:
             place -= 1
         entry = self.entries[place]
@@ -145,7 +156,7 @@ class Tape:
     def program(self) -> LinearProgram:
         """The tape as equations."""
         if self._program is None:
-            eqns: list[JaxprEqn] = []
+            eqns: list[JaxprEqn] = [] if self.eqns is None else self.eqns
             for place, entry in enumerate(self.entries):
                 if type(entry) is Recorded:
                     eqns.extend(entry.eqns)
@@ -182,7 +193,7 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        if state.dynamic.level or observe.observers or (nan_checks and debug_nans_enabled()):
+        if self.eqns is not None or state.dynamic.level or observe.observers or (nan_checks and debug_nans_enabled()):
             return transpose_program(self.program(), cts)
         quiet_numpy()
         try:

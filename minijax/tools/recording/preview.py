@@ -18,7 +18,8 @@ from minijax.core.array import Array, get_aval
 from minijax.core.keys import KeyType, PRNGImpl, is_key
 from minijax.core.structural import Zero
 from minijax.core.trace import Tracer
-from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.jvp import DualTracer, JVPTracer
+from minijax.interpreters.linearize import LinearizeTracer
 from minijax.interpreters.partial_eval import PartialEvalTracer
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.vmap import BatchTracer
@@ -119,14 +120,16 @@ def held(tracer: Tracer) -> tuple[Any, ...]:
     """The values inside a tracer: primal and tangent, or what is batched."""
     if isinstance(tracer, JVPTracer):
         return (tracer.primal, tracer.tangent)
+    if isinstance(tracer, LinearizeTracer):
+        return (tracer.primal,)
     return (tracer.val,) if isinstance(tracer, BatchTracer) else ()
 
 
 def physical_type(tracer: Tracer) -> str:
     """The type of what is held in the end: under all the levels of mapping, with all their batch axes."""
     value: Any = tracer
-    while isinstance(value, (JVPTracer, BatchTracer)):
-        value = value.primal if isinstance(value, JVPTracer) else value.val
+    while isinstance(value, (DualTracer, BatchTracer)):
+        value = value.primal if isinstance(value, DualTracer) else value.val
     return short_type(value)
 
 
@@ -189,6 +192,8 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
     """
     if isinstance(tracer, JVPTracer):
         return (("primal", value_text(tracer.primal, fetch)), ("tangent", value_text(tracer.tangent, fetch)))
+    if isinstance(tracer, LinearizeTracer):
+        return (("primal", value_text(tracer.primal, fetch)), ("tangent", variable))
     if isinstance(tracer, BatchTracer):
         return (("batched", type_text(tracer.val)), ("axis", str(tracer.batch_dim)))
     if isinstance(tracer, JaxprTracer):
