@@ -144,18 +144,18 @@ class LinearizeTrace(Trace):
                     places = x.place
                 else:
                     x, y = args
-                    if type(x) is not LinearizeTracer or x._trace is not self:
-                        derived = table[(x.aval, y.aval, 2, *params.items()) if params else (x.aval, y.aval, 2)]
-                        out, residuals = derived.forward(x._np, y.raw)
-                        places = y.place
-                    elif type(y) is not LinearizeTracer or y._trace is not self:
-                        derived = table[(x.aval, y.aval, 1, *params.items()) if params else (x.aval, y.aval, 1)]
-                        out, residuals = derived.forward(x.raw, y._np)
-                        places = x.place
+                    kind = 0
+                    if type(x) is LinearizeTracer and x._trace is self:
+                        a, places, kind = x.raw, x.place, 1
                     else:
-                        derived = table[(x.aval, y.aval, 3, *params.items()) if params else (x.aval, y.aval, 3)]
-                        out, residuals = derived.forward(x.raw, y.raw)
-                        places = x.place, y.place
+                        a = x._np
+                    if type(y) is LinearizeTracer and y._trace is self:
+                        b, places = y.raw, (places, y.place) if kind else y.place
+                        kind += 2
+                    else:
+                        b = y._np
+                    derived = table[(x.aval, y.aval, kind, *params.items()) if params else (x.aval, y.aval, kind)]
+                    out, residuals = derived.forward(a, b)
                 if self.notes_lines:
                     for x in args:
                         if isinstance(x, Array):
@@ -214,16 +214,7 @@ class LinearizeTrace(Trace):
                 return None  # the rule will say it
             values.append(x._value())
             avals.append(x.aval)
-        if len(avals) == 1:
-            key = (avals[0], *params.items()) if params else avals[0]
-        else:
-            key = (*avals, kind, *params.items())
-        try:
-            derived = table.get(key, 0)
-        except TypeError:  # a parameter has no hash
-            return None
-        if type(derived) is int:
-            derived = self.derived_now(primitive, table, key, derived, (avals, kind, params))
+        derived = self.derived_for(primitive, table, avals, kind, params)
         if derived is None:
             return None
         try:
@@ -260,16 +251,7 @@ class LinearizeTrace(Trace):
                     return None
             values.append(x)
             avals.append(x.aval)
-        if len(avals) == 1:
-            key = (avals[0], *params.items()) if params else avals[0]
-        else:
-            key = (*avals, kind, *params.items())
-        try:
-            derived = table.get(key, 0)
-        except TypeError:  # a parameter has no hash
-            return None
-        if type(derived) is int:
-            derived = self.derived_now(primitive, table, key, derived, (avals, kind, params))
+        derived = self.derived_for(primitive, table, avals, kind, params)
         record = None if derived is None else derived.record
         if record is None:
             return None
@@ -286,21 +268,32 @@ class LinearizeTrace(Trace):
         tracer.aval = out.aval
         return tracer
 
-    def derived_now(
-        self, primitive: Primitive, table: dict[Any, Any], key: Any, count: int, signature: tuple[Any, int, Any]
+    def derived_for(
+        self, primitive: Primitive, table: dict[Any, Any], avals: list[ShapedArray], kind: int, params: dict[str, Any]
     ) -> Derived | None:
-        """What is derived for a signature that has been met ``count`` times, if that is worth while; else None."""
-        if count < WORTH_DERIVING:
-            table[key] = count + 1
+        """What is derived for a signature, if there is anything or it is worth while now; else None.
+
+        ``kind`` has a bit set for each operand that has a tangent.
+        """
+        if len(avals) > 1:
+            key: Any = (*avals, kind, *params.items())
+        else:
+            key = (avals[0], *params.items()) if params else avals[0]
+        try:
+            found = table.get(key, 0)
+        except TypeError:  # a parameter has no hash
             return None
-        avals, kind, params = signature
+        if type(found) is not int:
+            return found  # type: ignore[no-any-return]
+        if found < WORTH_DERIVING:  # it has been met so often
+            table[key] = found + 1
+            return None
         if len(table) >= MAX_SIGNATURES:
             table.clear()
-        derived = None
+        table[key] = None
         with contextlib.suppress(Exception):  # the operands do not fit: the rule says so where it is run
-            derived = derive(primitive, avals, [bool(kind >> i & 1) for i in range(len(avals))], params)
-        table[key] = derived
-        return derived
+            table[key] = derive(primitive, avals, [bool(kind >> i & 1) for i in range(len(avals))], params)
+        return table[key]  # type: ignore[no-any-return]
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""

@@ -137,8 +137,13 @@ class _Levels(observe.Observer):
     @of_own_thread
     def equation(self, main: Any, eqn: Any) -> None:
         self.kept.append(eqn)
-        above = [(name, trace.main.label) for name, trace in self.open if trace.level > main.level]
-        jvps = [name for name, label in above if label == "jvp"]
+        # linearization records what its own rules compute of tangents
+        above = [
+            (name, trace.main.label)
+            for name, trace in self.open
+            if trace.level > main.level or (trace is main.trace and main.label == "linearize")
+        ]
+        jvps = [name for name, label in above if label in ("jvp", "linearize")]
         if jvps:
             self.rule_of[id(eqn)] = "" if jvps[-1] == eqn.primitive.name else f"jvp rule of {jvps[-1]}"
         elif not above and (transposed := _transposing()):
