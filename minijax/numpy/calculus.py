@@ -19,7 +19,6 @@ from minijax.numpy.promotion import (
     check_array_like,
     choose,
     const,
-    convert,
     ensure,
     index_tuple,
     promote,
@@ -155,13 +154,13 @@ def _evenly_spaced(f: Any, h: Any, axis: int) -> Any:
 
 def _unevenly_spaced(f: Any, x: Any, axis: int) -> Any:
     """The derivative of the parabola through each three neighbours; at the ends, of the line through two."""
+    first, last = _first_and_last(f, axis)
     if f.aval.ndim > 1:
         shape = [1] * f.aval.ndim
         shape[axis] = -1
         x, at = reshape(x, shape), axis
     else:
         at = 0
-    first, last = _first_and_last(f, axis)
     first = lax.div(first, lax.sub(_part(x, 1, 2, at), _part(x, 0, 1, at)))
     last = lax.div(last, lax.sub(_part(x, -1, None, at), _part(x, -2, -1, at)))
     before = lax.sub(_part(x, 1, -1, at), _part(x, 0, -2, at))
@@ -193,15 +192,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = moveaxis(y, axis, -1) if y.aval.ndim > 1 else y
     if x is None or distances.aval.ndim > 1 and distances.aval.shape[-1] == 1:
         # the sum, less what the two ends count too much
+        if x is not None:
+            distances = lax.squeeze(distances, (distances.aval.ndim - 1,))
         total = reductions.sum(y, -1) - 0.5 * (y[..., 0] + y[..., -1])
-        return _times(total, distances if x is None else lax.squeeze(distances, (distances.aval.ndim - 1,)))
+        return ufuncs.multiply(distances, total)
     return 0.5 * reductions.sum(distances * (y[..., 1:] + y[..., :-1]), -1)
-
-
-def _times(total: Any, distance: Any) -> Any:
-    if isinstance(distance, float):
-        return distance * total
-    return lax.mul(total, convert(distance, total.aval.dtype)) if not np.ndim(distance) else distance * total
 
 
 @inner_jit(static_argnames="axis")
@@ -271,13 +266,12 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrap
     offset = x - xp[i - 1]
     same = lax.le(lax.abs(width), const(width, dtypes.finfo(xp.aval.dtype).eps ** 2))
     found = choose(same, fp[i - 1], fp[i - 1] + (offset / choose(same, 1, width)) * rise)
-    if period is None:
-        if not extrapolate[0]:
-            left = fp[0] if left is None else left
-            found = choose(x < xp[0], left, found)
-        if not extrapolate[1]:
-            right = fp[-1] if right is None else right
-            found = choose(x > xp[-1], right, found)
+    if not extrapolate[0]:
+        left = fp[0] if left is None else left
+        found = found if period is not None else choose(x < xp[0], left, found)
+    if not extrapolate[1]:
+        right = fp[-1] if right is None else right
+        found = found if period is not None else choose(x > xp[-1], right, found)
     return found
 
 

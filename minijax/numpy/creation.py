@@ -391,18 +391,15 @@ def _linspace(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dt
     shape = broadcast_shapes(start.aval.shape, stop.aval.shape)
     axis = axis + len(shape) + 1 if axis < 0 else axis
     unit = (*shape[:axis], 1, *shape[axis:])
+    first, last = broadcast_to(start, shape), broadcast_to(stop, shape)
     if num == 0:
         delta: Any = typed_scalar(math.nan, computed)
         out = lax.broadcast(typed_scalar(0, wanted), (*shape[:axis], 0, *shape[axis:]))
+    elif num == 1:
+        delta = typed_scalar(math.nan, computed) if endpoint else lax.sub(*promote("subtract", stop, start))
+        out = lax.reshape(first, unit)
     else:
-        first, last = broadcast_to(start, shape), broadcast_to(stop, shape)
-        if num == 1:
-            delta = (
-                typed_scalar(math.nan, computed) if endpoint else lax.sub(*promote("subtract", stop, start))
-            )
-            out = lax.reshape(first, unit)
-        else:
-            delta, out = _spaced(start, stop, first, last, num, endpoint, axis, unit, computed)
+        delta, out = _spaced(start, stop, first, last, num, endpoint, axis, unit, computed)
     if dtypes.is_integer(wanted) and not dtypes.is_integer(out.aval.dtype):
         out = lax.floor(out)
     out = convert(out, wanted)

@@ -131,6 +131,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     if len(shape) > 2 and len(set(shape)) != 1:
         raise ValueError("All dimensions of input must be of equal length")
     count = min(shape)
+    places = diag_indices(count, len(shape))
     if val.aval.ndim:
         val = repeated_to(lax.reshape(val, (val.aval.size,)), count)
-    return IndexUpdate(a)[diag_indices(count, len(shape))].set(val)
+    return IndexUpdate(a)[places].set(val)

@@ -10,7 +10,7 @@ from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.numpy import ufuncs
-from minijax.numpy.creation import arange, array, linspace, logspace, meshgrid
+from minijax.numpy.creation import arange, array, asarray, linspace, logspace, meshgrid
 from minijax.numpy.manipulation import concatenate, moveaxis, stack, transpose
 from minijax.numpy.promotion import check_array_like, convert, ensure, promote_dtypes, result_dtype, static, user_dtype
 
@@ -63,18 +63,19 @@ class _Joined:
     def __getitem__(self, key: Any) -> Any:
         items = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, trans1d = self.axis, self.ndmin, self.trans1d
-        matrix = ""
+        column = False
         if isinstance(items[0], str):
             directive = items.pop(0)
             if directive in ("r", "c"):
-                matrix, ndmin = directive, 2
+                ndmin, column = 2, directive == "c"
             else:
                 axis, ndmin, trans1d = self._directive(directive)
-        parts = [self._part(item, ndmin, trans1d) for item in items]
+        if column:
+            parts = [lax.expand_dims(x, (1,)) if x.aval.ndim == 1 else x for x in map(asarray, items)]
+        else:
+            parts = [self._part(item, ndmin, trans1d) for item in items]
         if any(isinstance(item, str) for item in items):
             raise ValueError("special directives must be the first entry.")
-        if matrix == "c" and all(part.aval.shape[0] == 1 for part in parts):
-            parts = [part.T for part in parts]
         return concatenate(parts, axis)
 
     def _directive(self, text: str) -> tuple[int, int, int]:

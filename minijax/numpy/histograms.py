@@ -14,7 +14,7 @@ from minijax.numpy import reductions, ufuncs
 from minijax.numpy.creation import array, asarray, linspace, ones_like, zeros
 from minijax.numpy.index_update import IndexUpdate
 from minijax.numpy.manipulation import diff, ravel
-from minijax.numpy.promotion import check_array_like, choose, convert, ensure, promote_dtypes
+from minijax.numpy.promotion import check_array_like, choose, ensure, promote_dtypes
 from minijax.numpy.searching import bincount, ravel_multi_index, searchsorted
 from minijax.numpy.ufuncs import INEXACT
 
@@ -118,13 +118,13 @@ def histogramdd(
         bins = [bins] * axes
     elif len(bins) != axes:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample.")
-    all_edges, widths, places = [], [], []
+    all_edges, places = [], []
     for d, each in enumerate(bins):
         edges = histogram_bin_edges(points[:, d], each, None if range is None else range[d], weights)
+        all_edges.append(edges)
         place = searchsorted(edges, points[:, d], side="right")
         places.append(choose(ufuncs.equal(points[:, d], edges[-1]), place - 1, place))
-        all_edges.append(edges)
-        widths.append(diff(edges))
+    widths = [diff(edges) for edges in all_edges]
     sizes = [edges.aval.shape[0] + 1 for edges in all_edges]  # with what is outside, at both ends
     flat = ravel_multi_index(tuple(places), tuple(sizes), mode="clip")
     counts = bincount(flat, weights, length=math.prod(sizes)).reshape(sizes)
@@ -144,7 +144,7 @@ def _points(sample: Any) -> Any:
 def _density(counts: Any, widths: Sequence[Any]) -> Any:
     (counts,) = promote_dtypes(counts, to=INEXACT)
     counts = counts / reductions.sum(counts)
-    for d, width in enumerate(widths):
-        others = tuple(i for i in range(len(widths)) if i != d)
-        counts = counts / lax.expand_dims(convert(width, counts.aval.dtype), others)
+    axes = range(len(widths))
+    for width in [lax.expand_dims(w, tuple(i for i in axes if i != d)) for d, w in enumerate(widths)]:
+        counts = counts / width
     return counts

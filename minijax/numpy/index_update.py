@@ -301,6 +301,7 @@ def put_along_axis(
     index = []
     for d, n in enumerate(arr.aval.shape):
         here = (*[1] * d, n, *[1] * (ndim - d - 1))
-        index.append(indices if d == axis else lax.broadcast_in_dim(lax.iota(dtype, n), here, (d,)))
+        along = lax.iota(dtype, n) if ndim == 1 else lax.broadcast_in_dim(lax.iota(dtype, n), here, (d,))
+        index.append(indices if d == axis else along)
     out = IndexUpdateAt(arr, tuple(index)).set(values, mode=mode)
     return lax.reshape(out, shape) if out.aval.shape != shape else out

@@ -13,6 +13,7 @@ from minijax.core import dtypes
 from minijax.numpy import mathematics, reductions, ufuncs
 from minijax.numpy.creation import zeros_like
 from minijax.numpy.manipulation import ravel, swapaxes
+from minijax.numpy.padding import pad
 from minijax.numpy.promotion import (
     broadcast_arrays,
     choose,
@@ -194,9 +195,7 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     bits = bits.reshape(*bits.aval.shape[:-2], bits.aval.shape[-2] * 8)
     if count is not None:
         if count > bits.aval.shape[-1]:
-            bits = lax.pad(
-                bits, const(bits, 0), [(0, 0, 0)] * (bits.aval.ndim - 1) + [(0, count - bits.aval.shape[-1], 0)]
-            )
+            bits = pad(bits, [(0, 0)] * (bits.aval.ndim - 1) + [(0, count - bits.aval.shape[-1])])
         else:
             bits = bits[..., :count]
     return swapaxes(bits, axis, -1)

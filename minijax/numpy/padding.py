@@ -199,7 +199,7 @@ def _pad_ramp(array: Any, axis: int, widths: tuple[int, int], ends: tuple[Any, A
     size = aval.shape[axis]
     edges = [_slice(array, axis, 0, 1), _slice(array, axis, size - 1, size)]
     ramps = [
-        creation.linspace(end, lax.squeeze(edge, (axis,)), count, endpoint=False, dtype=aval.dtype, axis=axis)
+        creation.linspace(np.asarray(end)[()], lax.squeeze(edge, (axis,)), count, False, dtype=aval.dtype, axis=axis)
         for end, edge, count in zip(ends, edges, widths, strict=True)
     ]
     return _joined(array, axis, ramps[0], manipulation.flip(ramps[1], axis))

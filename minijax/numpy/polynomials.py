@@ -133,8 +133,8 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         return p
     powers = lax.iota(p.aval.dtype, p.aval.shape[0] + m)
     falling = lax.sub(lax.expand_dims(powers, (0,)), lax.expand_dims(lax.iota(p.aval.dtype, m), (1,)))
-    divisors = reductions.prod(ufuncs.maximum(1, falling), 0)
-    return ufuncs.true_divide(concatenate((p, k)), divisors[::-1])
+    divisors = reductions.prod(ufuncs.maximum(1, falling), 0)[::-1]
+    return ufuncs.true_divide(concatenate((p, k)), divisors)
 
 
 # ------------------------------------------------------------------------------------------------ roots

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.numpy import mathematics, reductions
-from minijax.numpy.creation import array, full, zeros
-from minijax.numpy.index_update import IndexUpdate, take
+from minijax.numpy.creation import arange, array, ones, zeros
+from minijax.numpy.index_update import IndexUpdate
 from minijax.numpy.indexing import rewrite_index
-from minijax.numpy.manipulation import concatenate, moveaxis, ravel
+from minijax.numpy.manipulation import concatenate, moveaxis, ravel, tile
 from minijax.numpy.promotion import (
     broadcast_arrays,
     canonical_axis,
@@ -27,7 +26,9 @@ from minijax.numpy.promotion import (
 from minijax.numpy.promotion import (
     choose as chosen,
 )
-from minijax.numpy.searching import nonzero
+from minijax.numpy.promotion import nonzero as is_nonzero
+from minijax.numpy.searching import default_int, nonzero, unravel_index
+from minijax.numpy.sorting import argsort, sort
 
 __all__ = ["choose", "compress", "delete", "extract", "insert", "place", "put", "trim_zeros"]
 
@@ -70,25 +71,36 @@ def compress(
 ) -> Any:
     """The slices of ``a`` along ``axis`` where the vector ``condition`` is true.
 
-    ``size`` says how many; without it ``condition`` must be known: not under ``jit``. Missing ones are ``fill_value``.
+    ``size`` says how many, at most as many as ``a`` has; without it ``condition`` must be known: not under ``jit``.
+    Missing ones are ``fill_value``.
     """
-    condition, a = ensure("compress", condition, a)
+    condition, a, fill_value = ensure("compress", condition, a, fill_value)
     if condition.aval.ndim != 1:
         raise ValueError("condition must be a 1D array")
-    if axis is None:
-        a, axis = ravel(a), 0
     if out is not None:
         raise NotImplementedError("out argument is not supported.")
-    a = moveaxis(a, axis, 0)
-    condition, extra = condition[: a.aval.shape[0]], condition[a.aval.shape[0] :]
-    if extra.aval.size and known_value(extra) is not None and known_value(extra).any():  # type: ignore[union-attr]
-        raise ValueError("condition contains entries that are out of bounds")
-    a = a[: condition.aval.shape[0]]
+    if axis is None:
+        a, axis = ravel(a) if a.aval.ndim != 1 else a, 0
+    if dtypes.kind(condition.aval.dtype) != "b":
+        condition = is_nonzero(condition)
+    slices = moveaxis(a, axis, 0)
+    count = slices.aval.shape[0]
+    condition, beyond = condition[:count], condition[count:]
+    if beyond.aval.size:
+        known = known_value(beyond)
+        if known is None or known.any():
+            raise ValueError("condition contains entries that are out of bounds")
+    slices = slices[: condition.aval.shape[0]]
     if size is None:
-        places = nonzero(condition)[0]
-        return moveaxis(rewrite_index(a, places), 0, axis)
-    (places,) = nonzero(condition, size=size, fill_value=a.aval.shape[0])
-    return moveaxis(IndexUpdate(a)[places].get(mode="fill", fill_value=fill_value), 0, axis)
+        return moveaxis(slices[condition], 0, axis)
+    if not 0 < size <= count:
+        raise ValueError(
+            f"size must be positive and not greater than the size of the array axis; got {size=} for {count} slices"
+        )
+    fill = array(fill_value, dtype=slices.aval.dtype)
+    wide = lax.expand_dims(condition, tuple(range(1, slices.aval.ndim))) if slices.aval.ndim > 1 else condition
+    kept = chosen(wide, slices, fill)
+    return moveaxis(kept[argsort(condition, stable=True, descending=True)][:size], 0, axis)
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
@@ -121,48 +133,49 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     if inplace:
         raise _not_in_place("place")
     data, mask, vals = ensure("place", arr, mask, vals)
-    vals = ravel(vals)
-    if data.aval.size != mask.aval.size:
+    vals = ravel(vals) if vals.aval.ndim != 1 else vals
+    count = data.aval.size
+    if count != mask.aval.size:
         raise ValueError("place: arr and mask must be the same size")
     if not vals.aval.size:
         raise ValueError("Cannot place values from an empty array")
-    if not data.aval.size:
+    if not count:
         return data
-    (places,) = nonzero(ravel(mask), size=data.aval.size, fill_value=data.aval.size)
-    vals = repeated_to(vals, data.aval.size)
+    (places,) = nonzero(ravel(mask), size=count, fill_value=count)
+    vals = repeated_to(vals, count)
     return IndexUpdate(ravel(data))[places].set(vals, mode="drop").reshape(data.aval.shape)
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
     """A copy of ``a`` with ``v``, repeated as needed, at the places ``ind`` of the flattened array.
 
-    ``inplace`` must be False; ``mode``: 'clip' (the default) or 'wrap', what happens out of bounds.
+    ``inplace`` must be False; ``mode``: None or 'clip', the nearest place for one out of bounds, or 'wrap'.
     """
     if inplace:
         raise _not_in_place("put")
     arr, ind, v = ensure("put", a, ind, v)
-    ind, v = ravel(ind), ravel(v)
-    if not arr.aval.size or not ind.aval.size or not v.aval.size:
+    ind, v = (ravel(x) if x.aval.ndim != 1 else x for x in (ind, v))
+    size = arr.aval.size
+    if not size or not ind.aval.size or not v.aval.size:
         return arr
     v = repeated_to(v, ind.aval.size)
-    if mode is None:
-        scatter_mode = "drop"
-    elif mode == "clip":
-        ind, scatter_mode = mathematics.clip(ind, 0, arr.aval.size - 1), "promise_in_bounds"
+    scatter_mode = "drop" if mode is None else "promise_in_bounds"
+    if mode == "clip":
+        ind = mathematics.clip(ind, 0, size - 1)
     elif mode == "wrap":
-        ind, scatter_mode = ind % arr.aval.size, "promise_in_bounds"
+        ind = ind % size
     elif mode == "raise":
         raise NotImplementedError("The 'raise' mode to jnp.put is not supported.")
-    else:
+    elif mode is not None:
         raise ValueError(f"mode should be one of 'wrap' or 'clip'; got {mode!r}")
-    return IndexUpdate(ravel(arr))[ind].set(v, mode=scatter_mode).reshape(arr.aval.shape)
+    return IndexUpdate(arr)[unravel_index(ind, arr.aval.shape)].set(v, mode=scatter_mode)
 
 
 def repeated_to(v: Any, size: int) -> Any:
     """The vector ``v``, over and over, to ``size`` elements."""
     if v.aval.size < size:
-        v = concatenate([v] * -(-size // v.aval.size))
-    return v[:size]
+        v = tile(v, -(-size // v.aval.size))
+    return v[:size] if v.aval.size > size else v
 
 
 # ------------------------------------------------------------------------------------------------ with another size
@@ -173,77 +186,69 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
 
     Args:
       arr: the array.
-      obj: an index, several, a slice, or booleans. Several must be known, unless they are different.
+      obj: an index, several, a slice, or booleans. They must be known, unless no index occurs twice.
       axis: the axis.
       assume_unique_indices: whether the caller says that no index occurs twice.
 
     Raises:
-      IndexError: an index or booleans out of bounds.
+      IndexError: an index out of bounds.
+      ValueError: booleans of another length, indices that are no integers.
+      ConcretizationTypeError: traced indices, of which nobody says that they are different.
     """
     arr = ensure("delete", arr)
     if axis is None:
-        arr, axis = ravel(arr), 0
+        arr, axis = ravel(arr) if arr.aval.ndim != 1 else arr, 0
     axis = canonical_axis(axis, arr.aval.ndim)
     size = arr.aval.shape[axis]
+    front = (slice(None),) * axis
     if isinstance(obj, slice):
-        return _without(arr, np.arange(size)[obj], axis)
-    if not hasattr(obj, "aval"):
-        obj = np.asarray(obj)
-        if not obj.size and obj.dtype.kind == "f":
-            obj = obj.astype(np.int64)
-    if not np.ndim(obj):
-        return _delete_one(arr, obj, axis, size)
-    if assume_unique_indices and not dtypes.is_bool(ensure("delete", obj).aval.dtype):
-        return _delete_several(arr, ensure("delete", obj), axis, size)
-    context = "'obj' array argument of jnp.delete(). To delete traced indices, pass assume_unique_indices=True."
+        return _delete_different(arr, lax.iota(default_int(), size)[obj], front, size)
+    if np.ndim(obj) and assume_unique_indices and not dtypes.is_bool(np.result_type(obj)):
+        return _delete_different(arr, ensure("delete", obj), front, size)
+    context = "'obj' array argument of jnp.delete(). To delete traced indices, see assume_unique_indices."
     known = static(obj, context, np.asarray)
+    if known.dtype.kind == "f" and not known.size:
+        return arr
+    if known.dtype.kind not in "iub":
+        raise ValueError(f"np.delete(arr, obj): got obj.dtype={known.dtype}; must be integer or bool.")
     if known.dtype.kind == "b":
         if known.shape != (size,):
             raise ValueError(f"np.delete(arr, obj): booleans must be a vector of length {size}, got {known.shape}")
-        return _without(arr, np.flatnonzero(known), axis)
-    if known.dtype.kind not in "iu":
-        raise ValueError(f"np.delete(arr, obj): got obj.dtype={known.dtype}; must be integer or bool.")
-    return _without(arr, known, axis)
-
-
-def _without(arr: Any, places: np.ndarray, axis: int) -> Any:
-    kept = np.delete(np.arange(arr.aval.shape[axis]), places)
-    return take(arr, kept, axis)
-
-
-def _delete_one(arr: Any, obj: Any, axis: int, size: int) -> Any:
-    obj = ensure("delete", obj)
-    if not dtypes.is_integer(obj.aval.dtype):
-        raise ValueError(f"np.delete(arr, obj): got obj.dtype={obj.aval.dtype}; must be integer or bool.")
-    known = known_value(obj)
-    if known is not None and not -size <= known < size:
+        return rewrite_index(arr, (*front, ~known))
+    if known.size and not (-size <= known.min() and known.max() < size):
         raise IndexError(f"index {known} is out of bounds for axis {axis} with size {size}")
-    obj = chosen(obj < 0, obj + size, obj)
-    at = lax.iota(dtypes.default_int_dtype(x64_enabled()), size - 1)
-    return take(arr, at + (at >= obj), axis)
+    if not known.ndim:
+        place = int(known) % size
+        parts = [rewrite_index(arr, (*front, part)) for part in (slice(0, place), slice(place + 1, None))]
+        return concatenate(parts, axis)
+    kept = np.ones(size, bool)
+    kept[known] = False
+    return rewrite_index(arr, (*front, kept))
 
 
-def _delete_several(arr: Any, obj: Any, axis: int, size: int) -> Any:
+def _delete_different(arr: Any, obj: Any, front: tuple[Any, ...], size: int) -> Any:
+    """``arr`` without the slices at the traced, different indices ``obj``: for each that stays, how many are before."""
     obj = mathematics.clip(chosen(obj < 0, obj + size, obj), 0, size)
-    obj = lax.sort(obj, 0)
+    obj = sort(obj)
     obj = obj - lax.iota(obj.aval.dtype, obj.aval.shape[0])
     at = lax.iota(obj.aval.dtype, size - obj.aval.shape[0])
-    behind = reductions.sum(lax.expand_dims(at, (0,)) >= lax.expand_dims(obj, (1,)), 0)
-    return take(arr, at + behind, axis)
+    before = reductions.sum(lax.ge(lax.expand_dims(at, (0,)), lax.expand_dims(obj, (1,))), 0)
+    return rewrite_index(arr, (*front, at + before))
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """``arr`` with ``values`` inserted before the places ``obj`` along ``axis``, or of the flattened array.
 
-    ``obj`` is an index, several, or a slice.
+    ``obj`` is an index, several, or a slice. Raises ValueError for one of more dimensions, TypeError for indices that
+    are no integers.
     """
     a, new = ensure("insert", arr, values)
     if axis is None:
-        a, axis = ravel(a), 0
+        a, axis = ravel(a) if a.aval.ndim != 1 else a, 0
     axis = canonical_axis(axis, a.aval.ndim)
     size = a.aval.shape[axis]
     if isinstance(obj, slice):
-        indices: Any = array(np.arange(size)[obj])
+        indices: Any = arange(*obj.indices(size))
     else:
         indices = ensure("insert", np.asarray(obj) if isinstance(obj, (list, tuple)) else obj)
     if indices.aval.ndim > 1:
@@ -252,35 +257,22 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         )
     if not dtypes.is_integer(indices.aval.dtype):
         if indices.aval.size:
-            raise TypeError("jnp.insert(): obj array must have integer type; got " + str(indices.aval.dtype))
-        indices = convert(indices, dtypes.default_int_dtype(x64_enabled()))
-    return _inserted(a, indices, new, axis, size)
-
-
-def _inserted(a: Any, indices: Any, values: Any, axis: int, size: int) -> Any:
-    ndim = max(a.aval.ndim, values.aval.ndim)
-    a = lax.expand_dims(a, tuple(range(ndim - a.aval.ndim)))
-    values = lax.expand_dims(values, tuple(range(ndim - values.aval.ndim)))
-    if not indices.aval.ndim:
-        values = moveaxis(values, 0, axis)
-    indices = chosen(indices < 0, indices + size, indices)
-    indices = mathematics.clip(indices, 0, size)
-    values = convert(values, a.aval.dtype)
-    count = values.aval.shape[axis] if not indices.aval.ndim or indices.aval.size == 1 else indices.aval.shape[0]
-    total = size + count
-    indices = mathematics.clip(indices, 0, size)
-    if not indices.aval.ndim or indices.aval.size == 1:
-        places = lax.add(lax.iota(indices.aval.dtype, count), lax.broadcast_in_dim(ravel(indices), (count,), (0,)))
-    else:
-        order_of = lax.sort_key_val(indices, lax.iota(indices.aval.dtype, count))[1]
-        places = IndexUpdate(zeros(count, indices.aval.dtype))[order_of].set(
-            lax.sort(indices, 0) + lax.iota(indices.aval.dtype, count)
-        )
-    shape = (*a.aval.shape[:axis], count, *a.aval.shape[axis + 1 :])
-    values = lax.broadcast_in_dim(values, shape, tuple(range(ndim))) if values.aval.shape != shape else values
-    kept = IndexUpdate(full((total,), True))[places].set(False)
-    (old_places,) = nonzero(kept, size=size)
-    at: tuple[Any, ...] = (slice(None),) * axis
-    out = zeros((*a.aval.shape[:axis], total, *a.aval.shape[axis + 1 :]), a.aval.dtype)
-    out = IndexUpdate(out)[(*at, places)].set(values)
-    return IndexUpdate(out)[(*at, old_places)].set(a)
+            raise TypeError(f"jnp.insert(): obj array must have integer type; got {indices.aval.dtype}")
+        indices = convert(indices, default_int())
+    new = array(new, ndmin=a.aval.ndim, dtype=a.aval.dtype, copy=False)
+    scalar = not indices.aval.ndim
+    indices = ravel(indices) if scalar else indices
+    if indices.aval.size == 1:
+        place = lax.squeeze(indices, (0,))
+        new = moveaxis(new, 0, axis) if scalar and axis else new
+        indices = lax.broadcast(place, (new.aval.shape[axis],))
+    count = indices.aval.size
+    out = zeros((*a.aval.shape[:axis], size + count, *a.aval.shape[axis + 1 :]), a.aval.dtype)
+    indices = mathematics.clip(chosen(indices < 0, indices + size, indices), 0, size)
+    # each is moved by those inserted before it
+    indices = IndexUpdate(indices)[argsort(indices)].add(lax.iota(indices.aval.dtype, count))
+    kept = IndexUpdate(ones(size + count, bool))[indices].set(False)
+    (places,) = nonzero(kept, size=size)
+    front = (slice(None),) * axis
+    out = IndexUpdate(out)[(*front, indices)].set(new)
+    return IndexUpdate(out)[(*front, places)].set(a)

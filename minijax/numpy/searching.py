@@ -19,7 +19,7 @@ from minijax.numpy import mathematics, reductions, ufuncs
 from minijax.numpy.creation import array, zeros, zeros_like
 from minijax.numpy.index_update import IndexUpdate
 from minijax.numpy.indexing import rewrite_index
-from minijax.numpy.manipulation import atleast_1d, concatenate, ravel, stack
+from minijax.numpy.manipulation import atleast_1d, concatenate, ravel, transpose, vstack
 from minijax.numpy.promotion import (
     check_array_like,
     choose,
@@ -116,8 +116,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the elements that are not zero, one row for each; see ``nonzero``."""
     a = ensure("argwhere", a)
-    found = nonzero(atleast_1d(a), size=size, fill_value=fill_value)
-    rows = stack(found, 1)
+    rows = transpose(vstack(nonzero(atleast_1d(a), size=size, fill_value=fill_value)))
     return rows if a.aval.ndim else rows.reshape(rows.shape[0], 0)
 
 

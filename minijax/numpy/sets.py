@@ -15,7 +15,17 @@ from minijax.numpy.creation import full, ones, zeros
 from minijax.numpy.index_update import IndexUpdate
 from minijax.numpy.manipulation import append, concatenate, diff, moveaxis, ravel, reshape
 from minijax.numpy.partitions import lexsort
-from minijax.numpy.promotion import canonical_axis, choose, const, convert, ensure, promote_dtypes, static
+from minijax.numpy.promotion import (
+    BOOL,
+    canonical_axis,
+    choose,
+    const,
+    convert,
+    ensure,
+    promote_dtypes,
+    static,
+    typed_scalar,
+)
 from minijax.numpy.searching import default_int, nonzero, searchsorted
 from minijax.numpy.ufuncs import isnan
 
@@ -35,7 +45,7 @@ __all__ = [
 ISIN_METHODS = ("auto", "compare_all", "binary_search", "sort")
 
 
-class UniqueAll(NamedTuple):
+class _UniqueAllResult(NamedTuple):
     """What ``unique_all`` returns."""
 
     values: Any
@@ -44,14 +54,14 @@ class UniqueAll(NamedTuple):
     counts: Any
 
 
-class UniqueCounts(NamedTuple):
+class _UniqueCountsResult(NamedTuple):
     """What ``unique_counts`` returns."""
 
     values: Any
     counts: Any
 
 
-class UniqueInverse(NamedTuple):
+class _UniqueInverseResult(NamedTuple):
     """What ``unique_inverse`` returns."""
 
     values: Any
@@ -143,7 +153,8 @@ def unique(
     if return_index:
         result.append(order[places] if first.aval.size else places)
     if return_inverse:
-        inverse = IndexUpdate(zeros(order.aval.shape, order.aval.dtype))[order].set(reductions.cumsum(first) - 1)
+        ranks = reductions.cumsum(first) - 1
+        inverse = IndexUpdate(zeros(order.aval.shape, order.aval.dtype))[order].set(ranks)
         result.append(reshape(inverse, shape) if flat else inverse)
     if return_counts:
         result.append(_counts(first, size))
@@ -164,23 +175,22 @@ def _counts(first: Any, size: int | None) -> Any:
     if size is None:
         return diff(append(nonzero(first)[0], total))
     (places,) = nonzero(first, size=size + 1)
-    ends = places[1:]
-    return diff(IndexUpdate(places)[1:].set(choose(ends, ends, total)))
+    return diff(IndexUpdate(places)[1:].set(choose(places[1:], places[1:], total)))
 
 
-def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
     """The distinct elements, where each occurs first, where each element is among them, how often; see ``unique``."""
-    return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
+    return _UniqueAllResult(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
     """The distinct elements and how often each occurs; see ``unique``."""
-    return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
+    return _UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
     """The distinct elements and where each element is among them; see ``unique``."""
-    return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
+    return _UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -239,13 +249,14 @@ def _in1d_by_sorting(a: Any, b: Any, invert: bool, assume_unique: bool) -> Any:
 # ------------------------------------------------------------------------------------------------ two sets
 
 
-def _two_sets(name: str, ar1: Any, ar2: Any, size: int | None) -> tuple[Any, Any, int | None]:
-    ar1, ar2 = promote_dtypes(*ensure(name, ar1, ar2))
-    if size is None:
-        _needs_size(name, ar1)
-        _needs_size(name, ar2)
-        return ravel(ar1), ravel(ar2), None
-    return ravel(ar1), ravel(ar2), static(size, f"The size argument of jnp.{name} must be static.")
+def _two_sets(name: str, ar1: Any, ar2: Any, size: int | None, promoted: bool = True) -> tuple[Any, Any, int | None]:
+    arrays = ensure(name, ar1, ar2)
+    ar1, ar2 = (ravel(x) if x.aval.ndim != 1 else x for x in (promote_dtypes(*arrays) if promoted else arrays))
+    if size is not None:
+        return ar1, ar2, static(size, f"The size argument of jnp.{name} must be static.")
+    _needs_size(name, ar1)
+    _needs_size(name, ar2)
+    return ar1, ar2, None
 
 
 def _together(ar1: Any, ar2: Any, assume_unique: bool) -> tuple[Any, Any, Any]:
@@ -266,12 +277,13 @@ def _together(ar1: Any, ar2: Any, assume_unique: bool) -> tuple[Any, Any, Any]:
 
 def _picked(values: Any, mask: Any, size: int | None, fill_value: Any, default: Any) -> tuple[Any, Any]:
     """``values`` where ``mask`` is true, filled up to ``size``; and their places."""
+    if not size:
+        (places,) = nonzero(mask, size=size)
+        return values[places], places
+    enough = lax.iota(default_int(), size) < reductions.sum(mask)
     (places,) = nonzero(mask, size=size)
-    found = values[places]
-    if size:
-        fill = default if fill_value is None else convert(fill_value, values.aval.dtype)
-        found = choose(lax.iota(default_int(), size) < reductions.sum(mask), found, fill)
-    return found, places
+    fill = default if fill_value is None else convert(fill_value, values.aval.dtype)
+    return choose(enough, values[places], fill), places
 
 
 def intersect1d(
@@ -327,14 +339,16 @@ def setdiff1d(
     ``size`` says how many to return; without it, both must be known: not under ``jit``. Where there are fewer,
     ``fill_value`` is returned, by default 0.
     """
-    ar1, ar2, size = _two_sets("setdiff1d", ar1, ar2, size)
+    ar1, ar2, size = _two_sets("setdiff1d", ar1, ar2, size, promoted=False)
     if not ar1.aval.size:
         return full(size or 0, 0 if fill_value is None else fill_value, ar1.aval.dtype)
     if assume_unique:
-        values, mask = ar1, _in1d(ar1, ar2, invert=True)
-    else:
-        values, first, _ = _unique_sorted_mask(ar1, 0)
-        mask = ufuncs.logical_and(first, _in1d(values, ar2, invert=True))
+        return _picked(ar1, _in1d(ar1, ar2, invert=True), size, fill_value, const(ar1, 0))[0]
+    values = unique(ar1, size=ar1.aval.size)
+    mask = _in1d(values, ar2, invert=True)
+    # the smallest one is repeated at the end in place of those that are missing
+    distinct = ar1.aval.size + 1 - reductions.sum(ufuncs.equal(values, values[0]))
+    mask = choose(lax.iota(default_int(), ar1.aval.size) < distinct, mask, typed_scalar(False, BOOL))
     return _picked(values, mask, size, fill_value, const(values, 0))[0]
 
 

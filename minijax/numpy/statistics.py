@@ -243,11 +243,11 @@ def _of_sorted(a: Any, q: Any, axis: int, method: str, keepdims: bool, without_n
     else:
         a, weights = lax.sort((a, weights), axis, num_keys=1)
     size = a.aval.shape[axis]
-    if method == "inverted_cdf":
-        return _inverted_cdf(a, q, axis, keepdims, without_nan, weights)
     if without_nan:
-        return _at_counted_places(a, q, axis, method, keepdims)
-    return _at_fixed_places(a, q, axis, size, method, keepdims)
+        found = _at_counted_places(a, q, axis, method, keepdims)
+    else:
+        found = _at_fixed_places(a, q, axis, size, method, keepdims)
+    return _inverted_cdf(a, q, axis, keepdims, without_nan, weights) if method == "inverted_cdf" else found
 
 
 def _weights_of_neighbours(q: Any, last: Any) -> tuple[Any, Any, Any, Any]:
@@ -290,11 +290,12 @@ def _last(q: Any, size: int) -> Any:
 
 def _at_counted_places(a: Any, q: Any, axis: int, method: str, keepdims: bool) -> Any:
     """As ``_at_fixed_places``, of the elements that are not NaN, which are the first of each vector."""
-    counts = _count_numbers(a, axis, q.aval.dtype, keepdims)
+    counts = _count(isnan(a), axis, q.aval.dtype, keepdims)
     if counts.aval.ndim:
         q = lax.expand_dims(q, tuple(range(q.aval.ndim, q.aval.ndim + counts.aval.ndim)))
     low, high, high_weight, low_weight = _weights_of_neighbours(q, counts - 1)
-    places = [convert(lax.max(const(q, 0), lax.min(place, counts - 1)), INT32) for place in (low, high)]
+    bounded = [lax.max(const(q, 0), lax.min(place, counts - 1)) for place in (low, high)]
+    places = [convert(place, INT32) for place in bounded]
     index: list[Any] = [None] * a.aval.ndim
     shape = [d for i, d in enumerate(a.aval.shape) if keepdims or i != axis]
     for d, size in enumerate(a.aval.shape):
@@ -308,10 +309,10 @@ def _at_counted_places(a: Any, q: Any, axis: int, method: str, keepdims: bool) -
     return _between(method, low_value, high_value, low_weight, high_weight)
 
 
-def _count_numbers(a: Any, axis: int, dtype: np.dtype, keepdims: bool) -> Any:
-    """How many elements along ``axis`` are not NaN."""
+def _count(missing: Any, axis: int, dtype: np.dtype, keepdims: bool) -> Any:
+    """How many elements along ``axis`` are not ``missing``."""
     default = dtypes.default_int_dtype(x64_enabled())
-    return reductions.sum(convert(ufuncs.logical_not(isnan(a)), default), axis, dtype, None, keepdims)
+    return reductions.sum(convert(ufuncs.logical_not(missing), default), axis, dtype, None, keepdims)
 
 
 def _between(method: str, low: Any, high: Any, low_weight: Any, high_weight: Any) -> Any:
@@ -319,7 +320,7 @@ def _between(method: str, low: Any, high: Any, low_weight: Any, high_weight: Any
         dtype = dtypes.promote_types(low.aval.dtype, low_weight.aval.dtype, x64_enabled())
         below = lax.mul(convert(low, dtype), low_weight)
         return lax.add(below, lax.mul(convert(high, dtype), high_weight))
-    if method == "lower":
+    if method in ("lower", "inverted_cdf"):
         return low
     if method == "higher":
         return high
@@ -341,12 +342,15 @@ def _inverted_cdf(a: Any, q: Any, axis: int, keepdims: bool, without_nan: bool, 
     rest, shape = totals.aval.ndim, totals.aval.shape
     if q.aval.ndim:
         totals = lax.expand_dims(totals, (0,))
-    wanted = lax.reshape(q, (*q.aval.shape, *[1] * rest)) * totals
-    count = _count_numbers(a, axis, q.aval.dtype, False) if without_nan else _full_count(q, size, shape)
-    sums = moveaxis(sums, axis, -1)
-    below = lax.expand_dims(wanted, (wanted.aval.ndim,)) > (lax.expand_dims(sums, (0,)) if q.aval.ndim else sums)
+    wanted = lax.mul(lax.reshape(q, (*q.aval.shape, *[1] * rest)), totals)
+    sums = moveaxis(sums, axis, -1) if rest else sums
+    wanted = lax.expand_dims(wanted, (wanted.aval.ndim,))
+    below = lax.lt(lax.expand_dims(sums, (0,)) if q.aval.ndim else sums, wanted)
     places = reductions.sum(convert(below, INT32), -1)
+    count = _count(missing, axis, q.aval.dtype, False) if without_nan else _full_count(q, size, shape)
     last = convert(lax.sub(count, const(count, 1)), INT32)
+    if q.aval.ndim:
+        last = lax.expand_dims(last, (0,))
     places = lax.max(const(places, 0), lax.min(places, last))
     return _taken(a, places, q, axis, keepdims, invalid, missing, count, without_nan)
 
@@ -517,7 +521,7 @@ def cov(
         second = _in_rows(y, rowvar or y.aval.shape[0] == 1)
         x = concatenate((x, second), 0)
     ddof = (1 if bias is False or bias == 0 else 0) if ddof is None else ddof
-    weights = _observation_weights(fweights, aweights, x.aval.shape[1])
+    weights, importance = _observation_weights(fweights, aweights, x.aval.shape[1])
     average, total = _row_means(x, weights)
     if weights is None:
         factor: Any = x.aval.shape[1] - ddof
@@ -526,7 +530,7 @@ def cov(
     elif aweights is None:
         factor = total - ddof
     else:
-        factor = total - ddof * reductions.sum(weights * ufuncs.abs(aweights)) / total
+        factor = total - ddof * reductions.sum(weights * importance) / total
     x = x - lax.expand_dims(average, (1,))
     turned = (x if weights is None else x * lax.expand_dims(weights, (0,))).T
     return ufuncs.true_divide(dot(x, ufuncs.conj(turned)), factor).squeeze()
@@ -563,10 +567,12 @@ def _in_rows(x: Any, rowvar: bool) -> Any:
     return x if rowvar or x.aval.shape[0] == 1 else x.T
 
 
-def _observation_weights(fweights: Any, aweights: Any, count: int) -> Any:
-    weights = None
+def _observation_weights(fweights: Any, aweights: Any, count: int) -> tuple[Any, Any]:
+    """The product of the weights, and those of importance; None for what is not given."""
+    magnitudes: list[Any] = []
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is None:
+            magnitudes.append(None)
             continue
         given = ensure("cov", given)
         if given.aval.ndim != 1:
@@ -575,9 +581,11 @@ def _observation_weights(fweights: Any, aweights: Any, count: int) -> Any:
             raise RuntimeError(f"incompatible numbers of samples and {name}")
         if name == "fweights" and not dtypes.is_integer(given.aval.dtype):
             raise TypeError("fweights must be integer.")
-        given = ufuncs.abs(given)
-        weights = given if weights is None else weights * given
-    return weights
+        magnitudes.append(ufuncs.abs(given))
+    often, important = magnitudes
+    if often is None or important is None:
+        return important if often is None else often, important
+    return ufuncs.multiply(often, important), important
 
 
 @inner_jit(static_argnames=("rowvar", "dtype"))

@@ -123,7 +123,7 @@ class ufunc:
             a = moveaxis(a, axes[0], 0)
             where = None if where is None else moveaxis(where, axes[0], 0)
         found = self._joined(a, dtype, initial, where)
-        return lax.expand_dims(found, axes) if keepdims else found
+        return reshape(found, tuple(1 if d in axes else n for d, n in enumerate(shape))) if keepdims else found
 
     def _joined(self, a: Any, dtype: Any, initial: Any, where: Any) -> Any:
         """The slices of ``a`` along its first axis, joined one after the other."""
