@@ -17,6 +17,7 @@ from minijax.api import jit, vmap
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.keys import THREEFRY
 from minijax.core.primitive import Primitive
 from minijax.core.structural import Zero, zero_tangent
 from minijax.interpreters.jvp import jvp_rules
@@ -54,7 +55,12 @@ def _samples(keys: Any, a: Any, log_space: bool) -> Any:
     aval, count = get_aval(a), get_aval(keys).ndim
     each = split_each(keys, math.prod(aval.shape[count:]))
     flat = lax.reshape(a, (aval.size,))
-    found = vmap(functools.partial(_one, log_space=log_space))(lax.reshape(each, (aval.size,)), flat)
+    one = functools.partial(_one, log_space=log_space)
+    each = lax.reshape(each, (aval.size,))
+    if keys.dtype is THREEFRY.dtype:
+        found = vmap(one)(each, flat)
+    else:  # XLA's generators draw other bits for many keys at once
+        found = lax.map(lambda pair: one(*pair), (each, flat))
     return lax.reshape(found, aval.shape)
 
 

@@ -117,6 +117,8 @@ def programs() -> Iterator[Row]:
     yield Row("split", lambda ns, x: ns.random.split(ns.random.wrap_key_data(x), (2, 3)), (words[1],))
     yield Row("fold_in", lambda ns, x: ns.random.fold_in(ns.random.wrap_key_data(x), 5), (words[2],))
     yield Row("bits", lambda ns, x: ns.random.bits(ns.random.wrap_key_data(x), (3, 2), "uint16"), (words[1],))
+    shape = np.array([1.5], np.float32)
+    yield Row("gamma", lambda ns, k, a: ns.random.gamma(ns.random.wrap_key_data(k), a), (words[1], shape))
     yield Row("clone", lambda ns, x: ns.random.clone(ns.random.wrap_key_data(x)), (words[1],))
     yield Row("threefry2x32", lambda ns, x: threefry2x32_p.bind(x[0, 0], x[0, 1], x, x[::-1]), (words,))
     yield Row("name", lambda ns, x: checkpoint_name(x, "kept"), (vector,))
