@@ -218,6 +218,12 @@ _RANK_PROMOTIONS = ("allow", "warn", "raise")
 _DTYPE_PROMOTIONS = ("standard", "strict")
 _FILTERINGS = ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")
 _PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
+# Products by an algorithm: see lax.DotAlgorithmPreset.
+_ALGORITHMS = (
+    *("ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM"),
+    *("F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6"),
+    *("BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64"),
+)
 
 
 def _check_bool(name: str, value: Any) -> bool:
@@ -252,7 +258,7 @@ def _check_filtering(name: str, value: Any) -> str:
 
 
 def _check_precision(name: str, value: Any) -> str | None:
-    return _check_word(name, value, _PRECISIONS, none_allowed=True)
+    return _check_word(name, value, (*_PRECISIONS, *_ALGORITHMS), none_allowed=True)
 
 
 class _Override(contextlib.ContextDecorator):
@@ -340,7 +346,7 @@ default_matmul_precision = Setting(
     "default_matmul_precision",
     _check_precision,
     "Precision of matrix products where none is given.",
-    words=("none", *_PRECISIONS),
+    words=("none", *_PRECISIONS, *_ALGORITHMS),
 )
 numpy_rank_promotion = Setting(
     "numpy_rank_promotion",

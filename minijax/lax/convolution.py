@@ -227,7 +227,7 @@ def conv_general_dilated_local(
         lhs_dilation,
         rhs_dilation,
         dimension_numbers,
-        precision=None if both is None else both[0],
+        precision=both[0] if isinstance(both, tuple) and len(both) == 2 else both,
     )
     numbers = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers)
     out_batch, out_features, *out_places = numbers.out_spec

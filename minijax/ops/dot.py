@@ -15,6 +15,7 @@ from minijax.config import matmul_precision, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.jaxpr import JaxprEqn
@@ -26,7 +27,17 @@ from minijax.ops.nary import defbilinear
 from minijax.ops.reduce import accumulator
 from minijax.ops.shape import inverse_permutation, transpose
 
-__all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "dot_general_p"]
+__all__ = [
+    "DotAlgorithm",
+    "DotAlgorithmPreset",
+    "DotDimensionNumbers",
+    "Precision",
+    "PrecisionLike",
+    "batch_matmul",
+    "dot",
+    "dot_general",
+    "dot_general_p",
+]
 
 # ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
 DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
@@ -65,31 +76,144 @@ _PRECISION_NAMES: dict[object, Precision] = {
     "fastest": Precision.DEFAULT,
     None: Precision.DEFAULT,
 }
-PrecisionLike = str | Precision | tuple[str, str] | tuple[Precision, Precision] | None
 
 
-def canonical_precision(precision: Any) -> tuple[Precision, Precision] | None:
-    """``precision`` (None, a name, a ``Precision``, or a pair) as a pair or None. ValueError for anything
-    else."""
+class DotAlgorithm(NamedTuple):
+    """How an accelerator is to form a product: in which types operands enter and are added up, in how many products.
+
+    Processors take none but those that a ``DotAlgorithmPreset`` names.
+    """
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """Algorithms by name: the types of both operands, that of sums, and into how many products one is divided.
+
+    Processors form those of F16, F32 and F64 in these types, and those of BF16 (also in 3 and 6 products) in float32;
+    they refuse the others with ValueError.
+    """
+
+    DEFAULT = 1
+    ANY_F8_ANY_F8_F32 = 2
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = 3
+    ANY_F8_ANY_F8_ANY = 4
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = 5
+    F16_F16_F16 = 6
+    F16_F16_F32 = 7
+    BF16_BF16_BF16 = 8
+    BF16_BF16_F32 = 9
+    BF16_BF16_F32_X3 = 10
+    BF16_BF16_F32_X6 = 11
+    BF16_BF16_F32_X9 = 12
+    TF32_TF32_F32 = 13
+    TF32_TF32_F32_X3 = 14
+    F32_F32_F32 = 15
+    F64_F64_F64 = 16
+
+    def __repr__(self) -> str:
+        return f"DotAlgorithmPreset.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def accumulation_type(self) -> Any:
+        """The type of sums; None if it is left open."""
+        parts = self.name.split("_")
+        found = parts[-2] if parts[-1].startswith("X") else parts[-1] if "FAST" not in parts else parts[-3]
+        return _NAMED_TYPES[found]() if found in _NAMED_TYPES else None
+
+    @property
+    def supported_lhs_types(self) -> tuple[Any, ...] | None:
+        """The types that the first operand may be of: others are converted to the first of these."""
+        part, many = self.name.split("_")[0], self.name[-2:]
+        if part not in ("F16", "BF16", "TF32", "F32", "F64"):
+            return None
+        if part == "BF16" and many[0] != "X":
+            return _NAMED_TYPES["BF16"](), np.float32
+        return (np.float32,) if part in ("BF16", "TF32") else (_NAMED_TYPES[part](),)
+
+    @property
+    def supported_rhs_types(self) -> tuple[Any, ...] | None:
+        """The types that the second operand may be of."""
+        return self.supported_lhs_types
+
+
+_NAMED_TYPES: dict[str, Callable[[], Any]] = {
+    "F16": lambda: np.float16,
+    "BF16": lambda: dtypes.bfloat16,
+    "F32": lambda: np.float32,
+    "F64": lambda: np.float64,
+}
+# What processors take, with the number of products, and whether the result may be bfloat16.
+_ON_CPU: dict[DotAlgorithmPreset, tuple[int, bool]] = {
+    DotAlgorithmPreset.F16_F16_F16: (1, False),
+    DotAlgorithmPreset.F32_F32_F32: (1, False),
+    DotAlgorithmPreset.F64_F64_F64: (1, False),
+    DotAlgorithmPreset.BF16_BF16_F32: (1, True),
+    DotAlgorithmPreset.BF16_BF16_F32_X3: (3, False),
+    DotAlgorithmPreset.BF16_BF16_F32_X6: (6, False),
+}
+PrecisionLike = (
+    str | Precision | tuple[str, str] | tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset | None
+)
+
+
+def algorithm_of(precision: Any) -> DotAlgorithmPreset | None:
+    """The algorithm that the parameter ``precision`` names, which is not the default; ValueError if none is known."""
+    if precision is None or isinstance(precision, tuple) and not isinstance(precision, DotAlgorithm):
+        return None
+    if precision is DotAlgorithmPreset.DEFAULT:
+        return None
+    if precision not in _ON_CPU:
+        raise ValueError(
+            f"The precision '{precision}' is not supported by dot_general on CPU; these are: "
+            f"{', '.join(map(str, _ON_CPU))}"
+        )
+    return precision  # type: ignore[no-any-return]
+
+
+def precision_names(precision: Any) -> tuple[Any, Any]:
+    """What StableHLO's operations say of both operands."""
+    return precision if isinstance(precision, tuple) and len(precision) == 2 else (Precision.DEFAULT,) * 2
+
+
+def canonical_precision(precision: Any) -> Any:
+    """``precision`` (None, a name, a ``Precision`` or a pair) as a pair or None; algorithms as they are, also by name.
+
+    ValueError for anything else.
+    """
     if precision is None:
         default = matmul_precision()
         return None if default is None else canonical_precision(default)
     if isinstance(precision, Precision):
         return precision, precision
-    if isinstance(precision, str) and precision in _PRECISION_NAMES:
-        return Precision(precision), Precision(precision)
+    if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
+        return precision
+    if isinstance(precision, str):
+        if precision in _PRECISION_NAMES:
+            return Precision(precision), Precision(precision)
+        if precision in DotAlgorithmPreset.__members__:
+            return DotAlgorithmPreset[precision]
     if isinstance(precision, (list, tuple)) and len(precision) == 2:
         first, second = precision
         if isinstance(first, Precision) and isinstance(second, Precision):
             return first, second
         if isinstance(first, str) and isinstance(second, str):
             left, right = canonical_precision(first), canonical_precision(second)
-            assert left is not None and right is not None
             return left[0], right[0]
     names = [name for name in _PRECISION_NAMES if name is not None]
     raise ValueError(
         f"Precision argument must be one of:\n- None,\n- a string in {names},\n- a lax.Precision value,\n"
-        f"- a tuple of two lax.Precision values or strings;\nbut got {precision}."
+        "- a tuple of two lax.Precision values or strings,\n- a lax.DotAlgorithmPreset, its name, or a "
+        f"lax.DotAlgorithm;\nbut got {precision}."
     )
 
 
@@ -216,6 +340,8 @@ def _dot_numpy(
         wide = accumulator(dtype) if lhs.dtype.kind != "c" else np.result_type(lhs.dtype, dtype)
     plan = _arrangement(lhs.ndim, rhs.ndim, dimension_numbers)
     product = np.dot if plan is None else functools.partial(_contract, plan)
+    if precision is not None and (algorithm := algorithm_of(precision)) is not None:
+        return _by_algorithm(algorithm, product, dtype)
     if lhs.dtype == rhs.dtype == wide == dtype:
         return product
 
@@ -224,6 +350,27 @@ def _dot_numpy(
         return (out.real if dtype.kind == "f" and out.dtype.kind == "c" else out).astype(dtype, copy=False)
 
     return converted_dot
+
+
+def _taken(algorithm: DotAlgorithmPreset, dtype: np.dtype) -> np.dtype:
+    """The type in which an operand enters."""
+    types = [np.dtype(t) for t in algorithm.supported_lhs_types or ()]
+    return dtype if dtype in types else types[0]
+
+
+def _given(algorithm: DotAlgorithmPreset, lhs: np.dtype, dtype: np.dtype) -> np.dtype:
+    """The type of the product that is then converted to ``dtype``."""
+    small = _ON_CPU[algorithm][1] and dtype == lhs == dtypes.bfloat16
+    return dtype if small else np.dtype(algorithm.accumulation_type)
+
+
+def _by_algorithm(algorithm: DotAlgorithmPreset, product: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any]:
+    def algorithm_dot(lhs: Any, rhs: Any) -> Any:
+        taken = [x.astype(_taken(algorithm, x.dtype)) for x in (lhs, rhs)]
+        out = product(*[x.astype(accumulator(x.dtype), copy=False) for x in taken])
+        return out.astype(_given(algorithm, taken[0].dtype, dtype)).astype(dtype, copy=False)
+
+    return algorithm_dot
 
 
 def _contract(plan: _Plan, lhs: Any, rhs: Any) -> Any:
@@ -346,10 +493,26 @@ def _dot_lower(
         a, b = a.update(dtype=out.dtype), b.update(dtype=out.dtype)
     batching = f"batching_dims = {dims_text(lhs_batch)} x {dims_text(rhs_batch)}, " if lhs_batch else ""
     contracting = f"contracting_dims = {dims_text(lhs_contract)} x {dims_text(rhs_contract)}, "
-    left, right = precision or (Precision.DEFAULT, Precision.DEFAULT)
-    return ctx.emit(
-        f"stablehlo.dot_general {lhs}, {rhs}, {batching}{contracting}precision = [{left}, {right}] : "
-        f"({mlir_type(a)}, {mlir_type(b)}) -> {mlir_type(out)}"
+    left, right = precision_names(precision)
+    algorithm, inner, how = algorithm_of(precision), out, ""
+    if algorithm is not None:
+        types = [_taken(algorithm, v.dtype) for v in (a, b)]
+        lhs, rhs = convert_text(ctx, lhs, a, types[0]), convert_text(ctx, rhs, b, types[1])
+        a, b = a.update(dtype=types[0]), b.update(dtype=types[1])
+        inner, how = out.update(dtype=_given(algorithm, types[0], out.dtype)), _algorithm_text(algorithm)
+    found = ctx.emit(
+        f"stablehlo.dot_general {lhs}, {rhs}, {batching}{contracting}precision = [{left}, {right}]{how} : "
+        f"({mlir_type(a)}, {mlir_type(b)}) -> {mlir_type(inner)}"
+    )
+    return convert_text(ctx, found, inner, out.dtype)
+
+
+def _algorithm_text(algorithm: DotAlgorithmPreset) -> str:
+    lhs, rhs, total = algorithm.name.lower().split("_")[:3]
+    return (
+        f", algorithm = <lhs_precision_type = {lhs}, rhs_precision_type = {rhs}, accumulation_type = {total}, "
+        "lhs_component_count = 1, rhs_component_count = 1, "
+        f"num_primitive_operations = {_ON_CPU[algorithm][0]}, allow_imprecise_accumulation = false>"
     )
 
 
@@ -370,7 +533,13 @@ def _dot_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str
     """The inverse of ``_dot_shown``."""
     contracting, batch = params["dimension_numbers"]
     numbers = (tuple(map(tuple, contracting)), tuple(map(tuple, batch)))
-    return {"precision": None, "preferred_element_type": None, **params, "dimension_numbers": numbers}
+    found = {"precision": None, "preferred_element_type": None, **params, "dimension_numbers": numbers}
+    return {**found, "precision": read_precision(found["precision"])}
+
+
+def read_precision(value: Any) -> Any:
+    """The parameter of which the text was read: the names of algorithms stand bare there."""
+    return DotAlgorithmPreset[value] if isinstance(value, str) else value
 
 
 readable(Precision)

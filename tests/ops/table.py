@@ -544,6 +544,28 @@ def _products_and_orders() -> Iterator[Row]:
     yield Row("broadcast_like", lambda ns, x, y: ns.lax.broadcast_like(x, y), (values(2, 1), values(3, 2, 4)))
 
 
+def _algorithms() -> Iterator[Row]:
+    for name, dtype in (("F32_F32_F32", bfloat16), ("F16_F16_F16", np.float32), ("BF16_BF16_F32_X3", np.float32)):
+        yield Row(
+            f"dot by {name}",
+            lambda ns, x, y, name=name: ns.lax.dot(x, y, precision=name),
+            (values(2, 3, dtype=dtype), values(3, 2, dtype=dtype)),
+        )
+    yield Row(
+        "products by the default algorithm",
+        lambda ns, x, y: _by_default(
+            ns, "BF16_BF16_F32", lambda: (ns.numpy.matmul(x, y), ns.lax.conv(x[None], y[None], (1,), "VALID"))
+        ),
+        (values(3, 3, dtype=bfloat16), values(3, 3, dtype=bfloat16)),
+        vmap=False,
+    )
+
+
+def _by_default(ns: Any, name: str, f: Callable[[], Any]) -> Any:
+    with ns.default_matmul_precision(name):
+        return f()
+
+
 def _special_functions() -> Iterator[Row]:
     shapes = np.array([0.7, 2, 30, 0.01, 1, -1, 5, 3, np.nan], np.float32)
     points = np.array([1.2, 0.3, 35, 0.02, 0, 1, np.inf, 3, 1], np.float32)
@@ -577,9 +599,8 @@ def _special_functions() -> Iterator[Row]:
     )
 
 
-ROWS = {
-    row.name: row for row in (*_rows(), *_convolutions(), *_windows(), *_products_and_orders(), *_special_functions())
-}
+_GROUPS = (_rows, _convolutions, _windows, _products_and_orders, _algorithms, _special_functions)
+ROWS = {row.name: row for group in _GROUPS for row in group()}
 
 
 def batched(x: Any, axis: int) -> np.ndarray:

@@ -293,6 +293,17 @@ def test_reduce_by_a_function_that_does_not_fit() -> None:
         minijax.jit(lambda k: reduce(VECTOR, 0.0, lambda a, b: a + b * k, (0,)))(2.0)
 
 
+@pytest.mark.parametrize("algorithm", ["TF32_TF32_F32", "F16_F16_F32"])
+def test_algorithms_of_accelerators_are_refused(algorithm: str) -> None:
+    """Where the product is compiled, as in JAX; here also where it is evaluated."""
+    for ns, evaluate in ((jax, jax.jit), (minijax, minijax.jit), (minijax, lambda f: f)):
+        product = evaluate(lambda x, ns=ns: ns.lax.dot(x, x.T, precision=algorithm))
+        with pytest.raises(ValueError, match=f"The precision '{algorithm}' is not supported by dot_general on CPU"):
+            product(ns.numpy.asarray(MATRIX))
+    with pytest.raises(ValueError, match="Precision argument must be one of"):
+        minijax.lax.dot(MATRIX, MATRIX.T, precision="F32")
+
+
 def use_of_a_deleted_array() -> None:
     x = minijax.numpy.ones(3) * 2
     x.delete()

@@ -22,10 +22,11 @@ from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import zero_of
 from minijax.interpreters.evaluate import by_type
+from minijax.ir.pretty import parse_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.declare import declare
-from minijax.ops.dot import Precision, canonical_precision
+from minijax.ops.dot import canonical_precision, precision_names, read_precision
 from minijax.ops.nary import defbilinear
 from minijax.ops.reduce import accumulator
 from minijax.ops.shape import inverse_permutation, reshape, rev, shape_of
@@ -412,7 +413,7 @@ def _conv_lower(
 ) -> str:
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     images, kernel, out = _spec_text(lhs_spec, "b", "f"), _spec_text(rhs_spec, "o", "i"), _spec_text(out_spec, "b", "f")
-    left, right = precision or (Precision.DEFAULT, Precision.DEFAULT)
+    left, right = precision_names(precision)
     window = {
         "stride": list(window_strides),
         "pad": [list(p) for p in padding],
@@ -459,6 +460,13 @@ def _complex_text(ctx: Any, conv: Callable[..., str], avals: Any, out: ShapedArr
 conv_general_dilated_p = Primitive("conv_general_dilated")
 declare(conv_general_dilated_p, abstract=_conv_abstract, numpy=_conv_numpy, lower=_conv_lower, batch=_conv_batch)
 defbilinear(conv_general_dilated_p, _conv_left, _conv_right)
+
+
+def _conv_params_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
+    return {**params, "precision": read_precision(params["precision"])}
+
+
+parse_rules[conv_general_dilated_p] = _conv_params_read
 
 # -------------------------------------------------------------------------------- the function
 
