@@ -322,6 +322,7 @@ NO_EXAMPLE = {
     ),
     **dict.fromkeys(["debug_callback", "debug_print", "io_callback", "pure_callback"], EFFECT),
     **dict.fromkeys(["addupdate", "free_ref", "freeze", "get", "swap"], REFERENCE),
+    "check": "it raises what it finds: see tests/experimental/test_checkify.py",
     "custom_lin": "it appears only between a custom_vjp's two rules: see tests/ops/test_custom_derivatives.py",
     "empty2": "it has no operands",
     "pmap": "it runs on several devices: see tests/api/test_pmap.py",

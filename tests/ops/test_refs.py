@@ -311,6 +311,19 @@ def test_reverse_mode_by_a_reference_is_refused_clearly():
         minijax.grad(lambda r: r[0])(minijax.new_ref(X))
 
 
+def test_programs_that_take_no_references_say_so():
+    with pytest.raises(NotImplementedError, match="pmap of a function that takes or closes over a mutable array"):
+        minijax.pmap(lambda r: r[0])(minijax.new_ref(jnp.ones((1, 3))))
+
+
+def test_one_function_takes_arrays_and_references():
+    first = minijax.jit(lambda r, t=None: r[0] * 2 + (0 if t is None else t["a"][1]))
+    r = minijax.new_ref(X)
+    for _ in range(3):
+        assert first(X) == first(jnp.asarray(X)) == first(r) == 1
+        assert first(X, {"a": r}) == first(r, {"a": X}) == first(X, {"a": X}) == 2.5
+
+
 def test_a_slice_is_part_of_the_program():
     (eqn,) = minijax.make_jaxpr(lambda r, i: r[1:, i])(minijax.new_ref(jnp.ones((3, 3))), 0).eqns
     assert eqn.params["index"] == (Slice(1, 2, 1), None)
