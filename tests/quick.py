@@ -36,6 +36,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.repl": ("repl/test_history.py",),
     "minijax.repl.stepper": ("repl/test_stepper.py",),
     "minijax.scipy": ("interop/test_names.py",),
+    "minijax.scipy.cluster": ("scipy/test_expressions.py",),
     "minijax.scipy.special": ("scipy/test_expressions.py",),
     "minijax.scipy.stats": ("scipy/test_expressions.py",),
     "minijax.tools": ("test_layers.py",),
