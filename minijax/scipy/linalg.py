@@ -206,7 +206,8 @@ def _lu(a: Any, permute_l: bool) -> tuple[Any, ...]:
     factors, _, permutation = linalg.lu(a)
     m, n = a.shape[-2:]
     k = min(m, n)
-    rows = manipulation.expand_dims(permutation, -2) == manipulation.expand_dims(creation.arange(m), 1)
+    places = manipulation.expand_dims(permutation, -2)
+    rows = places == manipulation.expand_dims(creation.arange(m, dtype=permutation.dtype), 1)
     p = creation.array(rows, dtype=a.dtype)
     p = lax.real(p) if dtypes.is_complex(a.dtype) else p
     left = creation.tril(factors, -1)[..., :, :k] + creation.eye(m, k, dtype=a.dtype)
@@ -408,8 +409,9 @@ def _approximant(degree: int, a: Any) -> tuple[Any, Any]:
     if degree < 13:
         return product(a, combined(1, degree)), combined(0, degree - 1)
     odd = product(powers[3], combined(9, 13, 7)) + b[7] * powers[3] + b[5] * powers[2] + b[3] * powers[1] + b[1] * unit
+    odd = product(a, odd)
     even = product(powers[3], combined(8, 12, 6)) + b[6] * powers[3] + b[4] * powers[2] + b[2] * powers[1] + b[0] * unit
-    return product(a, odd), even
+    return odd, even
 
 
 @inner_jit

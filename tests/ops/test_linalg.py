@@ -20,7 +20,7 @@ import minijax.lax.linalg
 from minijax.lowering.lower import lower_closed
 
 from ..oracle.normalise import normalise
-from ..oracle.subject import assert_same
+from ..oracle.subject import assert_same, x64_mode
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -59,10 +59,14 @@ DIFFERENTIABLE: dict[str, tuple[Function, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.complex64], ids=["real", "complex"])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.float64], ids=["real", "complex", "double"])
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_have_jaxs_equations(name: str, dtype: Any) -> None:
-    function, shape = DIFFERENTIABLE[name]
+    with x64_mode("64" if dtype is np.float64 else "32"):
+        check_derivative(*DIFFERENTIABLE[name], dtype)
+
+
+def check_derivative(function: Function, shape: tuple[int, ...], dtype: Any) -> None:
     for lead in ((), (2,)):
         x = matrices(*lead, *shape, dtype=dtype)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.structural import full
@@ -32,15 +33,15 @@ def dtype_of(x: Any) -> np.dtype:
     return dtype
 
 
-def _from_diagonal(shape: tuple[int, int], k: int, compare: Any) -> Any:
-    """For each element of a matrix, how its row plus ``k`` compares with its column."""
-    rows = add_p.bind(broadcasted_iota(INT32, shape, 0), np.int32(k))
-    return compare.bind(rows, broadcasted_iota(INT32, shape, 1))
+def _from_diagonal(shape: tuple[int, int], k: int, compare: Any, dtype: np.dtype) -> Any:
+    """For each element of a matrix, how its row plus ``k`` compares with its column, numbers of ``dtype``."""
+    rows = add_p.bind(broadcasted_iota(dtype, shape, 0), dtype.type(k))
+    return compare.bind(rows, broadcasted_iota(dtype, shape, 1))
 
 
 def _below(x: Any, k: int) -> tuple[Any, Any]:
     shape = shape_of(x)
-    mask = _from_diagonal((shape[-2], shape[-1]), k, ge_p)
+    mask = _from_diagonal((shape[-2], shape[-1]), k, ge_p, dtypes.default_dtype("i", x64_enabled()))
     if len(shape) > 2:
         mask = broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
     return mask, full(shape, 0, dtype_of(x))
@@ -60,7 +61,7 @@ def triu(x: Any, k: int = 0) -> Any:
 
 def eye(n: int, dtype: np.dtype) -> Any:
     """The identity matrix."""
-    return convert(_from_diagonal((n, n), 0, eq_p), dtype)
+    return convert(_from_diagonal((n, n), 0, eq_p, INT32), dtype)
 
 
 def swapped(x: Any) -> Any:
