@@ -786,8 +786,6 @@ _eq: Callable[..., Any] = eq_p.bind
 _ge: Callable[..., Any] = ge_p.bind
 # in the total order of floats, in which also nan stands
 _eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", "", None, "TOTALORDER")
-_le_to, le_to_p = _comparison("le_to", ORDERED, in_total_order(np.less_equal), "LE", "", None, "TOTALORDER")
-_lt_to, lt_to_p = _comparison("lt_to", ORDERED, in_total_order(np.less), "LT", "", None, "TOTALORDER")
 
 # ---------------------------------------------------------------------------------------------- bits
 
