@@ -17,6 +17,7 @@ from minijax.ops.dot import *
 from minijax.ops.dynamic import *
 from minijax.ops.elementwise import *
 from minijax.ops.index import *
+from minijax.ops.linear_solve import *
 from minijax.ops.parallel import *
 from minijax.ops.products import *
 from minijax.ops.reduce import *

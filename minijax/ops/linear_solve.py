@@ -27,6 +27,8 @@ from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.ops.elementwise import neg_p
 from minijax.ops.subjaxprs import hoist_consts
 
+__all__ = ["linear_solve_p"]
+
 
 class _LinearSolveTuple(NamedTuple):
     """Something for each of the four functions: the parameters of the primitive, named as JAX prints them."""
