@@ -61,6 +61,7 @@ from minijax.config import (
     default_matmul_precision,
     disable_jit,
     enable_x64,
+    no_tracing,
     numpy_dtype_promotion,
     numpy_rank_promotion,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "named_call",
     "named_scope",
     "nn",
+    "no_tracing",
     "numpy",
     "numpy_dtype_promotion",
     "numpy_rank_promotion",

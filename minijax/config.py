@@ -34,12 +34,14 @@ __all__ = [
     "enable_x64",
     "jit_disabled",
     "matmul_precision",
+    "no_tracing",
     "numpy_dtype_promotion",
     "numpy_rank_promotion",
     "promotes_strictly",
     "rank_promotion",
     "set_nan_checks",
     "trace_key",
+    "tracing_forbidden",
     "use_direct_linearize",
     "traceback_filtering",
     "x64_enabled",
@@ -57,9 +59,10 @@ class ConfigValues(NamedTuple):
     numpy_dtype_promotion: str = "standard"
     use_direct_linearize: bool = False
     traceback_filtering: str = "auto"
+    no_tracing: bool = False
 
 
-# What a staged program can depend on: everything but how a traceback is shown.
+# What a staged program can depend on: everything but how tracebacks are shown and whether programs may be staged.
 _TRACE_FIELDS = ConfigValues._fields[:7]
 
 
@@ -198,6 +201,13 @@ def direct_linearize_enabled() -> bool:
     if _override_count:
         return _thread_values()[6]
     return _values[6]
+
+
+def tracing_forbidden() -> bool:
+    """Whether staging a function is an error in this thread."""
+    if _override_count:
+        return _thread_values()[8]
+    return _values[8]
 
 
 def trace_key() -> TraceKey:
@@ -370,6 +380,13 @@ traceback_filtering = Setting(
     "traceback_filtering", _check_filtering, "Which frames of minijax itself a traceback shows.", words=_FILTERINGS
 )
 
+no_tracing = Setting(
+    "no_tracing",
+    _check_bool,
+    "Raise RuntimeError where a function would be traced: only cached programs run.",
+    flag=True,
+)
+
 _SETTINGS = {
     s.name: s
     for s in (
@@ -381,6 +398,7 @@ _SETTINGS = {
         numpy_dtype_promotion,
         use_direct_linearize,
         traceback_filtering,
+        no_tracing,
     )
 }
 

@@ -17,12 +17,13 @@ import jax
 import numpy as np
 import pytest
 
+import minijax
 from minijax.config import config
 
 # the module: the package's attribute of this name is the object
 settings = importlib.import_module("minijax.config")
 
-BOOLEANS = ("enable_x64", "debug_nans", "disable_jit", "use_direct_linearize")
+BOOLEANS = ("enable_x64", "debug_nans", "disable_jit", "no_tracing", "use_direct_linearize")
 CONTEXTS = {
     "enable_x64": (settings.enable_x64, True),
     "debug_nans": (settings.debug_nans, True),
@@ -32,6 +33,7 @@ CONTEXTS = {
     "numpy_dtype_promotion": (settings.numpy_dtype_promotion, "strict"),
     "use_direct_linearize": (settings.use_direct_linearize, True),
     "traceback_filtering": (settings.traceback_filtering, "off"),
+    "no_tracing": (settings.no_tracing, True),
 }
 # JAX's default is another: the tutorial's way of reverse mode is what is shown here, unless it is asked for the other.
 OTHERWISE_HERE = {"use_direct_linearize": ("True", "False")}
@@ -176,16 +178,15 @@ def test_trace_key_follows_the_settings_and_is_one_object_per_combination() -> N
     plain = settings.trace_key()
     assert plain is settings.trace_key() is config.trace_key() is in_thread(settings.trace_key)
     for name, (make, value) in CONTEXTS.items():
+        before = config.read(name)
         with make(value):
             key = settings.trace_key()
-            assert (key is plain) == (name == "traceback_filtering")
+            assert (key is plain) == (name in ("traceback_filtering", "no_tracing"))
             assert hash(key) == hash(settings.trace_key())
         assert settings.trace_key() is plain
         config.update(name, value)
         assert settings.trace_key() is key
-        config.update(
-            name, plain.values[settings.ConfigValues._fields.index(name)] if key is not plain else "auto"
-        )
+        config.update(name, before)
     assert settings.trace_key() is plain
     assert pickle.loads(pickle.dumps(plain)) is plain
 
@@ -280,7 +281,8 @@ def test_environment() -> None:
     run = with_environment(
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
-    assert run.stdout.split() == ["True", "True", "False", "None", "raise", "standard", "False", "auto"], run.stderr
+    expected = ["True", "True", "False", "None", "raise", "standard", "False", "auto", "False"]
+    assert run.stdout.split() == expected, run.stderr
     run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
     assert run.stdout.split()[0] == "False", run.stderr
 
@@ -313,3 +315,16 @@ def test_reading_costs_little_more_than_a_call() -> None:
     assert min(ratios) < 3, ratios
     ratios = [cost(settings.trace_key) / cost(nothing) for _ in range(15)]
     assert min(ratios) < 3, ratios
+
+
+@pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "jax"])
+def test_no_tracing_lets_cached_programs_run_only(library: Any) -> None:
+    double = library.jit(lambda x: x * 2)
+    x = np.float32(1.5)
+    assert double(x) == 3
+    with library.no_tracing():
+        assert double(x) == 3
+        for traced in (lambda: double(np.ones(2, np.float32)), lambda: library.make_jaxpr(lambda x: x)(x)):
+            with pytest.raises(RuntimeError, match="re-tracing function .*'no_tracing' is set"):
+                traced()
+    assert double(np.ones(2, np.float32)).tolist() == [2, 2]

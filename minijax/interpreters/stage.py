@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.config import tracing_forbidden
 from minijax.core import observe
 from minijax.core.array import LiteralArray, as_array
 from minijax.core.avals import AnyArray, ShapedArray
@@ -188,6 +189,11 @@ def stage(
 
     ``kind`` tells observers what made it; ``label`` and ``name`` name the transformation and the function in errors.
     """
+    if tracing_forbidden():
+        raise RuntimeError(
+            f"re-tracing function {name or 'that is unnamed'} for `{label}`, but 'no_tracing' is set. Call it before, "
+            "with arguments of the same types."
+        )
     builder = JaxprBuilder()
 
     def record(main: Any) -> ClosedJaxpr:

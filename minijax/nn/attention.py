@@ -67,7 +67,9 @@ def _masked(logits: Any, mask: Any, masking: _Masking) -> Any:
 def _attend(query: Any, key: Any, value: Any, bias: Any, mask: Any, scale: float, masking: _Masking) -> tuple[Any, Any]:
     """One group of heads: (B, T, N, H), and the logarithms of the weights' sums, (B, T, N)."""
     wide = jnp.promote_types(query.dtype, _FLOAT32)
-    logits = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=wide)
+    narrow = query.dtype == key.dtype == jnp.bfloat16
+    precision = lax.DotAlgorithmPreset.BF16_BF16_F32 if narrow else None
+    logits = jnp.einsum("BTNH,BSNH->BNTS", query, key, precision=precision, preferred_element_type=wide)
     logits *= jnp.array(scale, dtype=logits.dtype)
     if bias is not None:
         logits = (logits + bias).astype(logits.dtype)
