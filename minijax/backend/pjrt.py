@@ -89,7 +89,7 @@ def platform() -> str:
 
 def device_class() -> type:
     """The class of devices, which is jaxlib's."""
-    return importlib.import_module("jaxlib._jax").Device  # type: ignore[no-any-return]
+    return _client.load()[0].Device  # type: ignore[no-any-return]
 
 
 def devices() -> list[Device]:

@@ -161,8 +161,8 @@ def replaced_import(
     python = python or builtins.__import__
     top = name.partition(".")[0]
     if not level and top == "importlib":
-        python(name, globals, locals, (), 0)
-        return python(name, globals, locals, fromlist, 0) if fromlist and name != top else _importlib
+        module = python(name, globals, locals, fromlist, 0)  # and what it is asked for of modules below it
+        return module if fromlist and name != top else _importlib
     if level or not written_on_jax(top):
         return python(name, globals, locals, fromlist, level)
     try:

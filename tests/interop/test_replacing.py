@@ -20,7 +20,7 @@ import pytest
 import minijax
 from minijax.extend.rules import known_primitives
 from minijax.interop.jax_modules import Missing
-from minijax.interop.replacing import replacing_jax
+from minijax.interop.replacing import replacing_jax, run_as_jax
 from minijax.interpreters import batching
 
 PACKAGE = {
@@ -333,6 +333,16 @@ def test_modules_by_name(ours: Any) -> None:
         with pytest.raises(ModuleNotFoundError, match="No module named 'overjax.nothing'"):
             importlib.import_module("overjax.nothing")
     assert importlib.import_module("overjax.layers") is not ours.layers
+
+
+def test_a_module_below_importlib_that_nobody_has_imported_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "importlib.simple", raising=False)
+    monkeypatch.delattr(importlib, "simple", raising=False)
+    names: dict[str, Any] = {}
+    run_as_jax(names)
+    exec("from importlib import import_module, simple", names)
+    assert names["simple"] is sys.modules["importlib.simple"]
+    assert names["import_module"]("jax.numpy").sin is minijax.numpy.sin
 
 
 def test_somebody_else_replaces_the_import_while_a_block_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
