@@ -47,8 +47,10 @@ def without_folders(recording: Recording) -> Recording:
 
 
 def outline(recording: Recording) -> list[str]:
-    """What the step did, line by line of the page, without what is inside the operations: that tells a recording that
-    is out of date. What was computed is left out, which differs in the last digit from machine to machine.
+    """The operations of the step, by interpreters, lines and types: they tell a recording that is out of date.
+
+    What is inside an operation, and what its rule is called, may be as it was when the recording was made. Values are
+    left out too: they differ in the last digit from machine to machine.
     """
 
     def of(nodes: Iterable[Node]) -> Iterator[str]:
@@ -57,10 +59,9 @@ def outline(recording: Recording) -> list[str]:
                 yield f"{node.level} for {node.subject}"
                 yield from of(node.children)
             elif isinstance(node, BindRecord):
-                rule = "" if node.rule is None else node.rule.name
-                yield f"{node.level} {node.primitive} {node.in_types} -> {node.types} by {rule} @ {node.place}"
+                yield f"{node.level} {node.primitive} {node.in_types} -> {node.types} @ {node.place}"
             elif isinstance(node, RuleRecord):
-                yield f"{node.table} {node.primitive} by {node.name} @ {node.place}"
+                yield f"{node.table} {node.primitive} @ {node.place}"
 
     return [re.sub("0x[0-9a-f]+", "0x...", each) for each in of(recording.tree)]
 
