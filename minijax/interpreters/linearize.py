@@ -297,19 +297,20 @@ class LinearizeTrace(Trace):
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""
-        tangents, variable = self.tangents, self.tape.variable
+        tangents, variables, on_numpy = self.tangents, self.tape.variables, self.on_numpy
         primals: list[Any] = []
         given: list[Any] = []
         place_of: dict[Var, int] = {}
         for x in args:
             if type(x) is LinearizeTracer and x._trace is self:
                 primals.append(x.primal)
-                var = variable(x.place)
+                var = self.tape.variable(x.place) if on_numpy else variables[x.place]
                 if type(var) is Residual:  # a rule gave a constant for the tangent
                     given.append(var.val)
                 else:
                     given.append(PartialEvalTracer(tangents, var))
-                    place_of[var] = x.place
+                    if on_numpy:
+                        place_of[var] = x.place
             else:
                 primals.append(x)
                 given.append(zero_of(get_aval(x)))
@@ -325,8 +326,12 @@ class LinearizeTrace(Trace):
         if not primitive.multiple_results:
             if type(tangents_out) is Zero:
                 return out
-            (place,) = self.recorded(first, place_of, [tangents.atom(tangents_out)])
-            return self.join(out, place)
+            var = tangents.atom(tangents_out)
+            if on_numpy:
+                return self.join(out, self.recorded(first, place_of, [var])[0])
+            place = len(variables)
+            variables[place] = var
+            return LinearizeTracer(self, out, place)
         active = [type(t) is not Zero for t in tangents_out]
         out_vars = [tangents.atom(t) for t, a in zip(tangents_out, active, strict=True) if a]
         places = iter(self.recorded(first, place_of, out_vars))

@@ -105,6 +105,10 @@ class Tape:
         """The function has returned outputs whose tangents are at ``out_places``, of primal types ``out_avals``."""
         self.out_places = list(out_places)
         self.out_avals = list(out_avals)
+        if self.arrays:  # what is no residual is let go of
+            packed = [entry[1] for entry in self.entries if type(entry) is tuple]
+            kept = {id(value) for values in packed for value in (values if type(values) is tuple else (values,))}
+            self.arrays = {key: found for key, found in self.arrays.items() if key[0] in kept}
 
     def know(self, value: Any, x: Any) -> None:
         """Where ``value`` is a residual, the program is to hold ``x``, whose value it is: so a literal stays one."""
