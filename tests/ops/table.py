@@ -434,6 +434,7 @@ def _convolutions() -> Iterator[Row]:
             f"of {np.dtype(dtype)}", values(1, 2, 4, dtype=dtype), values(2, 2, 2, dtype=dtype), (1,), "SAME_LOWER",
             dtype == np.float16, **wider,
         )  # fmt: skip
+    yield convolution("of many numbers", values(2, 64, 64), values(64, 64, 33), (1,), derivative=False)
     yield Row(
         "convolution transposed",
         lambda ns, x, k: ns.lax.conv_transpose(x, k, (2,), "SAME", transpose_kernel=True),

@@ -3,7 +3,8 @@
 Images and kernel have a batch dimension (the kernel's: output features), a feature dimension and spatial ones, in any
 order (``ConvDimensionNumbers``). A derivative by either operand is again a convolution, whose paddings follow from how
 far each operand and the result reach when they are dilated (V. Dumoulin and F. Visin, "A guide to convolution
-arithmetic for deep learning", 2016). Evaluation gathers the windows and leaves the rest to a product of matrices.
+arithmetic for deep learning", 2016). Evaluation gathers the windows and leaves the rest to a product of matrices; large
+ones are compiled, also outside of ``jit``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import numpy as np
 
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import get_aval
+from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import zero_of
 from minijax.interpreters.evaluate import by_type
 from minijax.ir.pretty import parse_rules
 from minijax.lowering.text import mlir_type
+from minijax.ops.call import compiled_impl
 from minijax.ops.convert import convert
 from minijax.ops.declare import declare
 from minijax.ops.dot import canonical_precision, precision_names, read_precision
@@ -145,6 +147,8 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 
 # So many numbers of windows are gathered at a time: they stay in the processor's cache.
 _GATHERED = 1 << 18
+# From so many products on XLA is that much faster that compiling pays at once.
+_LARGE = 1 << 24
 
 
 @by_type
@@ -168,6 +172,21 @@ def _conv_numpy(
     groups = feature_group_count * batch_group_count
     order = inverse_permutation(out_spec)
     pads, steps = ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation)
+    params = {
+        "window_strides": window_strides,
+        "padding": padding,
+        "lhs_dilation": lhs_dilation,
+        "rhs_dilation": rhs_dilation,
+        "dimension_numbers": dimension_numbers,
+        "feature_group_count": feature_group_count,
+        "batch_group_count": batch_group_count,
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    avals = tuple([ShapedArray(x.shape, x.dtype) for x in (lhs, rhs)])
+    out_aval = conv_general_dilated_p.abstract_eval(*avals, **params)
+    if out_aval.size * math.prod(rhs.shape) // max(rhs.shape[rhs_spec[0]], 1) >= _LARGE:
+        return lambda *values: _compiled(*map(Array, values, avals), **params)._value()
 
     def conv(lhs: Any, rhs: Any) -> Any:
         images = lhs.transpose(lhs_spec).astype(wide, copy=False)
@@ -460,6 +479,7 @@ def _complex_text(ctx: Any, conv: Callable[..., str], avals: Any, out: ShapedArr
 conv_general_dilated_p = Primitive("conv_general_dilated")
 declare(conv_general_dilated_p, abstract=_conv_abstract, numpy=_conv_numpy, lower=_conv_lower, batch=_conv_batch)
 defbilinear(conv_general_dilated_p, _conv_left, _conv_right)
+_compiled = compiled_impl(conv_general_dilated_p)
 
 
 def _conv_params_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str, Any]:
