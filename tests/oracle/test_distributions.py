@@ -127,7 +127,7 @@ def test_same_samples_and_programs(row: str) -> None:
     assert (str(program) == expected) == (row not in OTHERWISE), f"{program}\n{expected}"
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", [row for row in ROWS if "," not in row])
 def test_same_samples_of_many_keys(row: str) -> None:
     ours, theirs = _of(subject, row), _of(oracle, row)
     some, others = (ns.random.split(ns.random.PRNGKey(7), 3) for ns in (subject, oracle))
