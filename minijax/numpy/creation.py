@@ -387,7 +387,7 @@ def _linspace(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dt
         dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "linspace")
     )
     computed = dtypes.to_inexact_dtype(wanted)
-    start, stop = convert(start, computed, fold=False), convert(stop, computed, fold=False)
+    start, stop = convert(start, computed), convert(stop, computed)
     shape = broadcast_shapes(start.aval.shape, stop.aval.shape)
     axis = axis + len(shape) + 1 if axis < 0 else axis
     unit = (*shape[:axis], 1, *shape[axis:])
@@ -452,9 +452,9 @@ def _logspace(start: Any, stop: Any, num: int, endpoint: bool, base: Any, dtype:
         dtypes.to_inexact_dtype(_result_type(start, stop)) if dtype is None else user_dtype(dtype, "logspace")
     )
     computed = dtypes.to_inexact_dtype(wanted)
-    start, stop = (convert(x, computed, fold=False) for x in ensure("logspace", start, stop))
+    start, stop = (convert(x, computed) for x in ensure("logspace", start, stop))
     exponents = linspace(start, stop, num, endpoint, axis=axis)
-    return convert(lax.pow(*promote("power", base, exponents, fold=False)), wanted)
+    return convert(lax.pow(*promote("power", base, exponents)), wanted)
 
 
 # ------------------------------------------------------------------------------------ matrices and grids
@@ -469,7 +469,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     return out if device is None else placed(out, device)
 
 
-def _eye(N: Any, M: Any, k: Any, dtype: Any, fold: bool = True) -> Any:
+def _eye(N: Any, M: Any, k: Any, dtype: Any) -> Any:
     dtype = user_dtype(float if dtype is None else dtype, "eye")
     offset = ensure("eye", k)
     if offset.aval.shape or not dtypes.is_integer(offset.aval.dtype):
@@ -479,7 +479,7 @@ def _eye(N: Any, M: Any, k: Any, dtype: Any, fold: bool = True) -> Any:
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
     i = lax.broadcasted_iota(offset.aval.dtype, (rows, columns), 0)
     j = lax.broadcasted_iota(offset.aval.dtype, (rows, columns), 1)
-    return convert(lax.eq(lax.add(*promote("add", i, offset, fold=fold)), j), dtype)
+    return convert(lax.eq(lax.add(*promote("add", i, offset)), j), dtype)
 
 
 def identity(n: Any, dtype: Any = None) -> Any:
@@ -570,8 +570,7 @@ def trace(
     if first == second:
         raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
     a = lax.transpose(a, tuple(i for i in range(ndim) if i not in (first, second)) + (first, second))
-    # the default offset is a constant, a given one an argument
-    mask = _eye(shape[first], shape[second], 0 if offset is None else offset, BOOL, offset is None)
+    mask = _eye(shape[first], shape[second], 0 if offset is None else offset, BOOL)
     on_diagonal = choose(mask, a, lax.full_like(a, 0))
     return sum(on_diagonal, axis=(-2, -1), dtype=dtype)
 

@@ -15,7 +15,6 @@ from minijax.api.custom_jvp import custom_jvp
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes, late
-from minijax.core.array import as_array
 from minijax.core.trace import Tracer
 from minijax.numpy.promotion import (
     BOOL,
@@ -158,7 +157,7 @@ def _integer_power(x: Any, y: Any) -> Any:
 @inner_jit
 def floor_divide(x1: Any, x2: Any, /) -> Any:
     """The quotient rounded towards minus infinity. TypeError for complex numbers."""
-    x1, x2 = promote("floor_divide", x1, x2, to=NUMERIC, fold=False)
+    x1, x2 = promote("floor_divide", x1, x2, to=NUMERIC)
     kind = dtypes.kind(x1.aval.dtype)
     if kind == "u":
         return lax.div(x1, x2)
@@ -186,7 +185,7 @@ def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
 @inner_jit
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     """``(x1 // x2, x1 % x2)``."""
-    x1, x2 = promote("divmod", x1, x2, to=NUMERIC, fold=False)
+    x1, x2 = promote("divmod", x1, x2, to=NUMERIC)
     if dtypes.is_integer(x1.aval.dtype):
         return floor_divide(x1, x2), remainder(x1, x2)
     return _float_divmod(x1, x2)
@@ -195,7 +194,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 @inner_jit
 def remainder(x1: Any, x2: Any, /) -> Any:
     """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
-    x1, x2 = promote("remainder", x1, x2, to=NUMERIC, fold=False)
+    x1, x2 = promote("remainder", x1, x2, to=NUMERIC)
     if dtypes.is_integer(x2.aval.dtype):
         x2 = _nonzero_divisor(x2)
     rest = lax.rem(x1, x2)
@@ -221,7 +220,7 @@ def fmod(x1: Any, x2: Any, /) -> Any:
     x1, x2 = ensure("fmod", x1, x2)
     if dtypes.is_integer(x1.aval.dtype) and dtypes.is_integer(x2.aval.dtype):
         x2 = _nonzero_divisor(x2)
-    return lax.rem(*promote("fmod", x1, x2, to=NUMERIC, fold=False))
+    return lax.rem(*promote("fmod", x1, x2, to=NUMERIC))
 
 
 @inner_jit(static_argnames="out")
@@ -317,7 +316,7 @@ def signbit(x: Any, /) -> Any:
 @inner_jit
 def copysign(x1: Any, x2: Any, /) -> Any:
     """The magnitude of ``x1`` with the sign of ``x2``."""
-    x1, x2 = promote("copysign", x1, x2, to=INEXACT, fold=False)
+    x1, x2 = promote("copysign", x1, x2, to=INEXACT)
     if dtypes.is_complex(x1.aval.dtype):
         raise TypeError("copysign does not support complex-valued inputs")
     return choose(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
@@ -327,7 +326,7 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 def heaviside(x1: Any, x2: Any, /) -> Any:
     """0 where ``x1`` is negative, 1 where it is positive, ``x2`` where it is 0."""
     check_array_like("heaviside", x1, x2)
-    x1, x2 = promote_dtypes(x1, x2, to=INEXACT, fold=False)
+    x1, x2 = promote_dtypes(x1, x2, to=INEXACT)
     zero = weak_const(x1, 0)
     below, above = lax.lt(x1, zero), lax.gt(x1, zero)
     at_zero = choose(isnan(x1), x1, x2)
@@ -337,7 +336,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
 @inner_jit
 def hypot(x1: Any, x2: Any, /) -> Any:
     """sqrt(x1**2 + x2**2) without overflow. ValueError for complex numbers."""
-    x1, x2 = promote("hypot", x1, x2, to=INEXACT, fold=False)
+    x1, x2 = promote("hypot", x1, x2, to=INEXACT)
     if dtypes.is_complex(x1.aval.dtype):
         raise ValueError(
             "jnp.hypot is not well defined for complex-valued inputs. Please convert to real values "
@@ -465,9 +464,9 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
         )
     arr = ensure("clip", arr)
     if min is not None:
-        arr = lax.max(*promote("maximum", min, arr, fold=False))
+        arr = lax.max(*promote("maximum", min, arr))
     if max is not None:
-        arr = lax.min(*promote("minimum", max, arr, fold=False))
+        arr = lax.min(*promote("minimum", max, arr))
     return arr
 
 
@@ -484,7 +483,7 @@ def fmax(x1: Any, x2: Any) -> Any:
 
 
 def _first(compare: Any, x1: Any, x2: Any) -> Any:
-    a, b = promote("fmin", x1, x2, fold=False)
+    a, b = promote("fmin", x1, x2)
     return bitwise_or(compare(a, b), isnan(x2))
 
 
@@ -496,36 +495,30 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     x = ensure("nan_to_num", x)
     dtype = x.aval.dtype
     if dtypes.is_complex(dtype):
-        return lax.complex(
-            *[_numbers(part, nan, posinf, neginf, False) for part in (lax.real(x), lax.imag(x))]
-        )
-    # the default is a constant of the function, what a caller gives is an argument
-    return _numbers(x, nan, posinf, neginf, nan == 0.0) if dtypes.is_inexact(dtype) else x
+        parts = [nan_to_num(part(x), copy, nan, posinf, neginf) for part in (lax.real, lax.imag)]
+        return lax.complex(*parts)
+    return _numbers(x, nan, posinf, neginf) if dtypes.is_inexact(dtype) else x
 
 
-def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any, fold: bool) -> Any:
+def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     dtype = x.aval.dtype
     info = dtypes.finfo(dtype)
-    x = choose(isnan(x), convert(nan, dtype, fold=fold), x)
-    high = typed_scalar(info.max, dtype) if posinf is None else convert(posinf, dtype, fold=False)
+    x = choose(isnan(x), convert(nan, dtype), x)
+    high = typed_scalar(info.max, dtype) if posinf is None else convert(posinf, dtype)
     x = choose(isposinf(x), high, x)
-    low = typed_scalar(info.min, dtype) if neginf is None else convert(neginf, dtype, fold=False)
+    low = typed_scalar(info.min, dtype) if neginf is None else convert(neginf, dtype)
     return choose(isneginf(x), low, x)
 
 
 # ------------------------------------------------------------------------------------ equality
 
 
-# The defaults of isclose: constants of that function, where what a caller gives is an argument.
-RTOL, ATOL = 1e-05, 1e-08
-
-
 @inner_jit(static_argnames="equal_nan")
-def isclose(a: Any, b: Any, rtol: Any = RTOL, atol: Any = ATOL, equal_nan: bool = False) -> Any:
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether ``|a - b| <= atol + rtol * |b|``, element by element."""
-    a, b = promote("isclose", a, b, to=INEXACT, fold=False)
+    a, b = promote("isclose", a, b, to=INEXACT)
     part = dtypes.real_dtype(a.aval.dtype)
-    rtol, atol = convert(rtol, part, fold=rtol is RTOL), convert(atol, part, fold=atol is ATOL)
+    rtol, atol = convert(rtol, part), convert(atol, part)
     both_nan = logical_and(isnan(a), isnan(b))
     finite = isfinite(b)
     distance = lax.abs(lax.sub(a, b))
@@ -565,14 +558,8 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 @inner_jit(static_argnames="equal_nan")
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether ``isclose`` holds everywhere, as a boolean scalar."""
-    # here the tolerances are arguments, so not the default objects themselves
-    near = isclose(a, b, _as_argument(rtol), _as_argument(atol), equal_nan)
+    near = isclose(a, b, rtol, atol, equal_nan)
     return lax.reduce_and(near, tuple(range(near.aval.ndim)))
-
-
-def _as_argument(x: Any) -> Any:
-    """``x``; a default tolerance as an array, so that it is converted by an equation."""
-    return as_array(x) if x is RTOL or x is ATOL else x
 
 
 def default_int() -> np.dtype:

@@ -149,7 +149,7 @@ def _zeros_along(array: Any, axis: int, count: int) -> Any:
 def _pad_constant(array: Any, widths: Widths, values: Any) -> Any:
     aval = array.aval
     if not isinstance(values, (tuple, list)) and not np.ndim(values):
-        value = convert(values, aval.dtype, aval.weak_type, fold=False)
+        value = convert(values, aval.dtype, aval.weak_type)
         return lax.pad(array, value, tuple((low, high, 0) for low, high in widths))
     table = broadcast_to(creation.asarray(values, dtype=aval.dtype), (aval.ndim, 2))
     for axis, (low, high) in enumerate(widths):

@@ -388,7 +388,7 @@ def _var(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where:
         computed = centered.aval.dtype
     else:
         centered = lax.square(centered)
-    count = lax.sub(_count(a, axis, keepdims, where, computed), convert(correction, computed, fold=False))
+    count = lax.sub(_count(a, axis, keepdims, where, computed), convert(correction, computed))
     found = convert(lax.div(sum(centered, axis, computed, None, keepdims, None, where), count), out_dtype)
     return choose(lax.gt(count, const(count, 0)), found, math.nan)
 
