@@ -30,6 +30,7 @@ def borrowing(
     """
     module = namespace["__name__"]
     late.later(module, *late_modules)
+    borrowed: set[str] = set()
 
     def module_getattr(name: str) -> Any:
         if f"{module}.{name}" in late_modules:  # ``from minijax.numpy import padding``
@@ -39,7 +40,8 @@ def borrowing(
             if name in namespace:
                 return namespace[name]
         if late_modules and name == "__all__":  # import * asks for it
-            return sorted(public for public, x in namespace.items() if public[0] != "_" and type(x) is not ModuleType)
+            own = {public for public, x in namespace.items() if public[0] != "_" and type(x) is not ModuleType}
+            return sorted(own - borrowed)
         if name.startswith("_"):  # Python and its tools ask every module for these
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         if name not in names_of(module):
@@ -54,12 +56,14 @@ def borrowing(
         if names_of(whole):
             return _module(whole)
         found = namespace[name] = borrow(module, name)
+        borrowed.add(name)
         return found
 
     def module_dir() -> list[str]:
         if late.is_late(module):
             late.load(module, namespace)
-        return sorted({*namespace, *names_of(module)})
+        public = set(names_of(module))
+        return sorted(public | {name for name, x in namespace.items() if type(x) is not ModuleType})
 
     return module_getattr, module_dir
 

@@ -173,7 +173,7 @@ def test_indexers_functions_of_functions_and_classes() -> None:
     np.testing.assert_array_equal(windows, SQUARE.sum(0, keepdims=True))
     np.testing.assert_array_equal(jnp.r_[jnp.asarray(X), 5.0], np.r_[X, 5.0])
     assert jnp.s_[1:2, ...] == np.s_[1:2, ...]
-    assert mj.image.ResizeMethod is jax.image.ResizeMethod
+    assert mj.lax.RaggedDotDimensionNumbers is jax.lax.RaggedDotDimensionNumbers
     with pytest.raises(AttributeError, match=r"gaussian_kde is a class.*from_jax"):
         mj.scipy.stats.gaussian_kde  # noqa: B018
 

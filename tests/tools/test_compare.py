@@ -322,6 +322,6 @@ def test_numbers_of_numpys_and_sharding_that_is_not_there_are_no_difference() ->
         return jax.lax.conv(a, a[:, :, :2], (1,), "SAME") + rows[0]
 
     ours, theirs = minijax.make_jaxpr(from_jax(conv))(x), str(jax.make_jaxpr(conv)(x))
-    assert "np.int64(1)" in theirs and "out_sharding=None" in theirs and "out_sharding=None" in str(ours)
+    assert "np.int64(1)" in theirs and "out_sharding=None" in theirs
     read = measure.read_back(theirs)
     assert read is not None and str(measure.comparable(ours)) == str(read)

@@ -131,10 +131,11 @@ def test_borrowed_names_are_told_apart_and_load_no_jax():
         from minijax.tools.session.namespace import initial_names
         from minijax.tools.commands.completion import complete
         session = batch.new_session(initial_names())
-        found = {each.text: each.kind for each in complete(session, "jnp.uni")}
-        assert found["unique"] == "borrowed from JAX", found
-        assert {each.text: each.kind for each in complete(session, "jnp.tensord")} == {"tensordot": "attribute"}
         session.namespace["mj"] = sys.modules["minijax"]
+        found = {each.text: each.kind for each in complete(session, "mj.scipy.special.hyp")}
+        assert found["hyp2f1"] == "borrowed from JAX", found
+        assert {each.text for each in complete(session, "jnp.uniq")} > {"unique", "unique_all"}
+        assert {each.text: each.kind for each in complete(session, "jnp.tensord")} == {"tensordot": "attribute"}
         assert "logpdf" in {each.text for each in complete(session, "mj.scipy.stats.norm.logp")}
         assert not complete(session, "mj.nothing.of.")
         assert "jax" not in sys.modules

@@ -214,7 +214,8 @@ def test_most_primitives_have_operands_of_their_own() -> None:
         "all_gather", "all_to_all", "axis_index", "pbroadcast", "pmap", "pmax", "pmin", "ppermute", "psum",
         "reduce_scatter", "custom_jvp_call", "custom_vjp_call", "custom_lin", "custom_linear_solve", "remat2",
         "debug_callback", "debug_print", "io_callback", "pure_callback", "empty2", "polygamma", "reduce_xor", "stack",
-        "tile", "unstack", "scatter-sub", "addupdate", "freeze", "get", "swap",
+        "tile", "unstack", "scatter-sub", "addupdate", "free_ref", "freeze", "get",
+        "swap", "check",
     }  # fmt: skip
 
 

@@ -119,6 +119,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda n, x: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x)),
         (np.int32(3), _VECTOR),
     ),
+    "zeta": (lambda x, q: lax.zeta(x, q), (np.abs(_VECTOR) + np.float32(1.5), _VECTOR[::-1] + np.float32(2))),
 }
 
 
