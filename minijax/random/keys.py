@@ -65,6 +65,11 @@ def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     if isinstance(key, AnyArray) and is_key(key.dtype):
         keys, raw = key, False
     elif isinstance(key, OPERANDS) or is_foreign(key):
+        if not np.ndim(key):
+            raise TypeError(
+                f"{name} was given invalid PRNG key data: a key of words has at least one dimension, this is a number. "
+                "vmap over an array of keys maps its leading axis: make it with random.split."
+            )
         keys, raw = random_wrap_p.bind(key, impl=_implementation(None)), True
     else:
         raise TypeError(f"unexpected PRNG key type {type(key)}. {name} takes what random.key(seed) gives.")

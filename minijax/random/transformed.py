@@ -15,7 +15,7 @@ from minijax import lax
 from minijax.core import dtypes
 from minijax.numpy import linalg
 from minijax.numpy.promotion import asarray, astype, broadcast_to, choose
-from minijax.ops.shape import canonical_shape
+from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.arguments import (
     constant,
     exp,
@@ -128,11 +128,14 @@ def double_sided_maxwell(
 ) -> Any:
     """``loc`` plus ``scale`` times a Maxwell number with a random sign.
 
-    ``shape`` is that of the samples before ``loc`` and ``scale``. ValueError for a type that is not floating.
+    As in JAX the samples have ``shape``, by default that of ``loc`` and ``scale`` broadcast, and then that shape once
+    more. ValueError for a type that is not floating.
     """
     key = one_key("double_sided_maxwell", key)
     found = float_dtype("double_sided_maxwell", dtype)
-    return _double_sided_maxwell(key, loc, scale, canonical_shape(shape), found)
+    of_params = broadcast_shapes(np.shape(loc), np.shape(scale))
+    shape = (*(canonical_shape(shape) or of_params), *of_params)
+    return _double_sided_maxwell(key, loc, scale, shape, found)
 
 
 @staged

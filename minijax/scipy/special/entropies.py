@@ -11,8 +11,7 @@ from typing import Any
 
 from minijax import lax
 from minijax.api.custom_jvp import custom_jvp
-from minijax.core import dtypes
-from minijax.numpy.promotion import choose, const, promote
+from minijax.numpy.promotion import choose, const, promote, refuse_complex
 from minijax.numpy.ufuncs import INEXACT, isnan
 
 __all__ = ["boxcox", "boxcox1p", "entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
@@ -78,15 +77,13 @@ def _xlogx_jvp(primals: Any, tangents: Any) -> Any:
 
 def entr(x: Any) -> Any:
     """-x * log(x); 0 where ``x`` is 0, and -inf where it is negative."""
-    (x,) = promote("entr", x, to=INEXACT)
-    if dtypes.is_complex(x.aval.dtype):
-        raise ValueError("entr does not support complex-valued inputs. Pass probabilities, such as abs(x)**2.")
+    (x,) = promote("entr", *refuse_complex("entr", x), to=INEXACT)
     return lax.select(x < 0, lax.full_like(x, -math.inf), lax.neg(_xlogx(x)))
 
 
 def rel_entr(p: Any, q: Any) -> Any:
     """p * log(p / q) where both are positive; 0 where ``p`` is 0 and ``q`` is not negative; else inf."""
-    p, q = promote("rel_entr", p, q, to=INEXACT)
+    p, q = promote("rel_entr", *refuse_complex("rel_entr", p, q), to=INEXACT)
     zero = const(p, 0.0)
     both_positive = (p > zero) & (q > zero)
     first_zero = (p == zero) & (q >= zero)
@@ -97,7 +94,7 @@ def rel_entr(p: Any, q: Any) -> Any:
 
 def kl_div(p: Any, q: Any) -> Any:
     """rel_entr(p, q) - p + q: the terms of the Kullback-Leibler divergence."""
-    p, q = promote("kl_div", p, q, to=INEXACT)
+    p, q = promote("kl_div", *refuse_complex("kl_div", p, q), to=INEXACT)
     return rel_entr(p, q) - p + q
 
 

@@ -16,7 +16,7 @@ from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.core.avals import dtype_name
 from minijax.core.lacking import borrow
-from minijax.numpy.promotion import choose, const, ensure, promote, static
+from minijax.numpy.promotion import choose, const, ensure, promote, refuse_complex, static
 from minijax.numpy.ufuncs import INEXACT
 
 __all__ = [
@@ -99,7 +99,7 @@ def gammaincc(a: Any, x: Any) -> Any:
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function."""
-    return lax.betainc(*promote("betainc", a, b, x, to=INEXACT))
+    return lax.betainc(*promote("betainc", *refuse_complex("betainc", a, b, x), to=INEXACT))
 
 
 # The minimax approximation in DiDonato and Morris 1992 (ACM TOMS 708, ALGDIV), lowest power first.
@@ -173,7 +173,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 @custom_jvp
 def poch(z: Any, m: Any) -> Any:
     """gamma(z + m) / gamma(z), the rising factorial; 1 where ``m`` is 0."""
-    z, m = promote("poch", z, m, to=INEXACT)
+    z, m = promote("poch", *refuse_complex("poch", z, m), to=INEXACT)
     return choose(m == 0.0, const(z, 1), gamma(z + m) / gamma(z))
 
 
