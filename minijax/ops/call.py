@@ -37,6 +37,7 @@ from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive, replicas_needed
 from minijax.interpreters.partial_eval import (
     dce_closed,
+    dce_jaxpr,
     dce_rules,
     partial_eval_jaxpr,
     partial_eval_jaxpr_rules,
@@ -506,7 +507,9 @@ def _split(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
         place = {v: i for i, v in enumerate(known.jaxpr.invars)}
         inputs = [place.get(v) for v in residuals]
         made = [v for v, i in zip(residuals, inputs, strict=True) if i is None]
-        known = ClosedJaxpr(known.jaxpr.replace(outvars=[*outs, *made]), known.consts)
+        pruned = known.jaxpr.replace(outvars=[*outs, *made])
+        pruned, _ = dce_jaxpr(pruned, [True] * len(pruned.outvars), keep_inputs=True)  # as JAX does inside of jit
+        known = ClosedJaxpr(pruned, known.consts)
         known.memo["made_by"], unknown.memo["made_by"] = "partial_eval", "linear part"
         jaxpr.memo[key] = known, unknown, unknown_out, inputs
     return jaxpr.memo[key]
