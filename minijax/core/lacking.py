@@ -35,6 +35,8 @@ def borrowing(
     def module_getattr(name: str) -> Any:
         if f"{module}.{name}" in late_modules:  # ``from minijax.numpy import padding``
             return importlib.import_module(f"{module}.{name}")
+        if names_of(f"{module}.{name}"):
+            return _module(f"{module}.{name}")
         if late.is_late(module) and (name == "__all__" or not name.startswith("_")):
             late.load(module, namespace)
             if name in namespace:
@@ -52,9 +54,6 @@ def borrowing(
             raise AttributeError(
                 f"module {module!r} has no attribute {name!r}, and neither has JAX.{instead}", name=name
             )
-        whole = f"{module}.{name}"
-        if names_of(whole):
-            return _module(whole)
         found = namespace[name] = borrow(module, name)
         borrowed.add(name)
         return found

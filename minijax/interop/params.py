@@ -21,7 +21,6 @@ from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import axis_rules, batching_rules
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import Unread
-from minijax.lax import linalg
 from minijax.lowering.lower import lowering_rules
 
 _TABLES: tuple[Any, ...] = (
@@ -87,7 +86,7 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
         return impl_of(value._impl).dtype
     if kind.__name__ == "Primitive" and isinstance(getattr(lax, f"{value.name}_p", None), Primitive):
         return getattr(lax, f"{value.name}_p")
-    ours = getattr(lax, kind.__name__, None) or getattr(linalg, kind.__name__, None)
+    ours = getattr(lax, kind.__name__, None) or getattr(lax.linalg, kind.__name__, None)
     if ours is None:
         raise _Unknown
     if hasattr(value, "_fields"):

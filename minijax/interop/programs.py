@@ -25,7 +25,6 @@ from minijax.interop.params import translated
 from minijax.interop.values import aval_of, from_jax_value, jax_module
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.lowering.lower import lowering_rules
-from minijax.ops import random as random  # nobody else may have: equations of its primitives are to be ours
 
 # Makes our equation of one whose primitive is not ours; set by ``interop.borrowed``, which imports what it derives.
 borrow_eqn: Callable[[Any, list[Any], list[Var], Any], JaxprEqn]

@@ -28,9 +28,6 @@ from minijax.ops.select import *
 from minijax.ops.shape import *
 from minijax.ops.slicing import *
 from minijax.ops.sort import *
-from minijax.ops.special.bessel import *
-from minijax.ops.special.incomplete_beta import *
-from minijax.ops.special.incomplete_gamma import *
 from minijax.ops.while_loop import *
 
 __getattr__, __dir__ = _borrowing(
@@ -41,6 +38,9 @@ __getattr__, __dir__ = _borrowing(
     "minijax.lax.solves",
     "minijax.lax.windows",
     "minijax.ops.fft",
+    "minijax.ops.special.bessel",
+    "minijax.ops.special.incomplete_beta",
+    "minijax.ops.special.incomplete_gamma",
     "minijax.ops.windows.convolution",
     "minijax.ops.windows.dimension_numbers",
     "minijax.ops.windows.pooling",

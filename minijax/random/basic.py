@@ -29,6 +29,8 @@ from minijax.random.arguments import (
 )
 from minijax.random.keys import bits
 
+__all__ = ["bernoulli", "normal", "rademacher", "randint", "truncated_normal", "uniform"]
+
 # -------------------------------------------------------------------------------- uniform
 
 

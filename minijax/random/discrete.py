@@ -17,6 +17,8 @@ from minijax.random.arguments import any_dtype, constant, one_key, shape_of_samp
 from minijax.random.basic import uniform
 from minijax.random.keys import split
 
+__all__ = ["geometric", "poisson"]
+
 # From this rate on, Poisson numbers are drawn by rejection; below it, gaps between events are counted.
 _FREQUENT = 10.0
 _FLOAT = np.dtype(np.float32)

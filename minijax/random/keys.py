@@ -27,6 +27,19 @@ from minijax.ops.random import (
 )
 from minijax.ops.shape import canonical_shape
 
+__all__ = [
+    "PRNGKey",
+    "bits",
+    "clone",
+    "fold_in",
+    "key",
+    "key_data",
+    "key_dtype",
+    "key_impl",
+    "split",
+    "wrap_key_data",
+]
+
 # JAX's module of random functions, and ours.
 _MODULE = "minijax.random"
 

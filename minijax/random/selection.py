@@ -22,6 +22,8 @@ from minijax.random.basic import randint, uniform
 from minijax.random.keys import bits
 from minijax.random.transformed import gumbel
 
+__all__ = ["categorical", "choice", "permutation"]
+
 # -------------------------------------------------------------------------------- categories
 
 

@@ -29,6 +29,22 @@ from minijax.random.arguments import (
 )
 from minijax.random.basic import _uniform, normal, rademacher, uniform
 
+__all__ = [
+    "cauchy",
+    "double_sided_maxwell",
+    "exponential",
+    "gumbel",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "pareto",
+    "rayleigh",
+    "triangular",
+    "wald",
+    "weibull_min",
+]
+
 # -------------------------------------------------------------------------------- without parameters
 
 

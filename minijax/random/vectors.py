@@ -18,6 +18,8 @@ from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import float_dtype, inexact_dtype, one_key, shape_of_samples, staged
 from minijax.random.basic import normal
 
+__all__ = ["multivariate_normal", "orthogonal"]
+
 _METHODS = ("svd", "eigh", "cholesky")
 
 

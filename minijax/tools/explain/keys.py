@@ -87,7 +87,7 @@ class KeySearch(Frozen):
 def _library_calls() -> dict[str, str]:
     """The functions of ``minijax.random`` that take a key under ``jit``, by the names of their calls in programs."""
     found = {"_shuffle": "permutation"}
-    for name in ("basic", "discrete", "gamma", "selection", "transformed", "vectors"):
+    for name in ("basic", "discrete", "gammas", "selection", "transformed", "vectors"):
         for value in vars(importlib.import_module(f"minijax.random.{name}")).values():
             fun = getattr(value, "__wrapped__", None)
             if fun is not None and "key" in inspect.signature(fun).parameters:

@@ -27,6 +27,8 @@ from minijax.random.keys import split
 from minijax.random.random_gamma import random_gamma_p
 from minijax.random.transformed import exponential
 
+__all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
+
 
 def gamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """Numbers with the density x**(a - 1) exp(-x) / Gamma(a) over x > 0; ``a`` broadcasts to ``shape``.
