@@ -253,6 +253,19 @@ def test_a_function_called_twice_is_inside_both_calls(linked: Linked) -> None:
     assert len([text for text in written if " tanh(" in text]) >= 2
 
 
+def test_a_function_that_is_printed_ahead_calls_one_that_comes_later() -> None:
+    """A library's functions have calls of their own: here both ``randint``s clip."""
+
+    def twice(words: Any) -> Any:
+        first, second = minijax.random.split(minijax.random.wrap_key_data(words))
+        return minijax.random.randint(first, (2,), 0, 5) + minijax.random.randint(second, (2,), 0, 5)
+
+    found = links.linked_programs(twice, np.zeros(2, np.uint32), optimized=False)
+    clips = [number for number, equation in enumerate(found.equations, 1) if equation.primitive in ("min", "max")]
+    callers = {caller for number in clips for caller in found.equations[number - 1].inside}
+    assert len(clips) > 1 and {found.equations[caller - 1].primitive for caller in callers} == {"jit"}
+
+
 def test_what_was_left_out_and_what_xla_removed_says_so(linked: Linked) -> None:
     programs = linked("gradient")
     unused = [each.primitive for each in programs.equations if each.stablehlo_note == UNUSED]

@@ -218,8 +218,7 @@ class _NumberingPrinter(Printer):
 
     def _lambda(self, jaxpr: Jaxpr) -> pp.Doc:
         if jaxpr in self.shared:  # printed ahead, by itself; who calls it is seen later
-            self._open.append([])
-            self.of_shared[jaxpr] = self._open[-1]
+            self._open.append(self.of_shared.setdefault(jaxpr, []))
             shown = super()._lambda(jaxpr)
             self._open.pop()
             return shown
@@ -227,7 +226,8 @@ class _NumberingPrinter(Printer):
 
     def jaxpr(self, jaxpr: Jaxpr) -> pp.Doc:
         if jaxpr in self.shared and self._open:
-            self.of_shared[jaxpr].extend(self._open[-1])
+            # one that is printed ahead, too, may come before the one that it refers to
+            self.of_shared.setdefault(jaxpr, []).extend(self._open[-1])
         return super().jaxpr(jaxpr)
 
     def equation(self, eqn: JaxprEqn) -> pp.Doc:
