@@ -73,7 +73,7 @@ def reduce(
         if reduction is not None:
             weak = get_aval(flat[0]).weak_type and init_avals[0].weak_type
             return tree_unflatten(tree, [convert(reduction(flat[0], dimensions), None, weak)])
-    closed = _staged(computation, tree, init_avals)
+    closed = stage_reduction("reduce", computation, tree, init_avals)
     params = {"computation": computation, "jaxpr": closed, "dimensions": tuple(dimensions)}
     return tree_unflatten(tree, reduce_p.bind(*flat, *inits, **params))
 
@@ -89,14 +89,14 @@ def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..
     return reduction if same else None
 
 
-def _staged(computation: Callable[..., Any], tree: Any, avals: Sequence[Any]) -> ClosedJaxpr:
-    """The program of ``computation`` on scalars of ``avals``, for accumulators and elements."""
+def stage_reduction(name: str, computation: Callable[..., Any], tree: Any, avals: Sequence[Any]) -> ClosedJaxpr:
+    """The program of ``computation`` on scalars of ``avals``, for accumulators and elements; ``name`` is for errors."""
     scalars = tree_unflatten(tree, avals)
     in_tree = tree_structure(((scalars, scalars), {}))
-    closed, out_tree = stage_body(computation, in_tree, [*avals, *avals], "reduce")
+    closed, out_tree = stage_body(computation, in_tree, [*avals, *avals], name)
     if out_tree != tree:
         raise ValueError(
-            f"reduce: the computation must give a tree of the operands' structure, {tree}, but gave {out_tree}"
+            f"{name}: the computation's output must have the same tree structure as the operands: {out_tree} vs. {tree}"
         )
     if any(isinstance(c, Tracer) for c in closed.consts):
         raise NotImplementedError(

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from minijax.api.bodies import stage_body
-from minijax.api.flat import describe
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer
+from minijax.lax.general import stage_reduction
 from minijax.ops.elementwise import add, max, min
 from minijax.ops.shape import shape_of
 from minijax.ops.windows.reduce_window import reduce_window_max_p, reduce_window_min_p, reduce_window_sum_p
 from minijax.ops.windows.reducer import reduce_window_p
 from minijax.ops.windows.shapes import check_windows, dilated, ints, padtype_to_pads, pairs
-from minijax.pytree import tree_flatten, tree_structure, tree_unflatten
+from minijax.pytree import tree_flatten, tree_unflatten
 
 __all__ = ["reduce_window"]
 
@@ -79,18 +78,7 @@ def reduce_window(
         raise TypeError(
             f"reduce_window expected init_values to be scalars but init_values have shapes {[a.shape for a in avals]}."
         )
-    scalars = tree_unflatten(tree, avals)
-    in_tree = tree_structure(((scalars, scalars), {}))
-    closed, out_tree = stage_body(computation, in_tree, [*avals, *avals], "reduce_window")
-    if out_tree != tree:
-        raise ValueError(
-            f"reduce_window output must have the same tree structure as the operands {tree} vs. {out_tree}"
-        )
-    if any(isinstance(c, Tracer) for c in closed.consts):
-        raise NotImplementedError(
-            f"Reduction computations can't close over Tracers: {describe(computation)} does. Make what it closes over "
-            "one of the operands."
-        )
+    closed = stage_reduction("reduce_window", computation, tree, avals)
     outs = reduce_window_p.bind(*flat, *inits, jaxpr=closed.jaxpr, consts=tuple(closed.consts), **params)
     return tree_unflatten(tree, outs)
 

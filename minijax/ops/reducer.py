@@ -37,14 +37,15 @@ reduce_p = Primitive("reduce", multiple_results=True)
 reduce_p.keeps_signatures = False
 
 
-def _halves(args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+def halves(args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Of as many operands as initial values, or accumulators as elements: the former and the latter."""
     n = len(args) // 2
     return args[:n], args[n:]
 
 
 @reduce_p.def_abstract_eval
 def reduce_abstract(*avals: ShapedArray, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any) -> list[Any]:
-    operands, inits = _halves(avals)
+    operands, inits = halves(avals)
     shapes = {a.shape for a in operands}
     if len(shapes) > 1:
         raise ValueError(f"reduce: the operands must have one shape, got {', '.join(map(str, operands))}")
@@ -85,12 +86,12 @@ commits_itself.add(reduce_p)
 def reduce_batch(
     args: Sequence[Any], dims: Sequence[Any], *, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
 ) -> Any:
-    operands, inits = _halves(args)
-    operand_dims, init_dims = _halves(dims)
+    operands, inits = halves(args)
+    operand_dims, init_dims = halves(dims)
     size = next(get_aval(x).shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     if any(d is not None for d in init_dims):  # XLA has no reduction that starts from several values
         outs, out_dims = batch(
-            lambda *xs: _reduce_by_pairs(jaxpr, *_halves(xs), dimensions), AxisData(None, size), args, dims, "reduce"
+            lambda *xs: _reduce_by_pairs(jaxpr, *halves(xs), dimensions), AxisData(None, size), args, dims, "reduce"
         )
         return outs, out_dims
     moved = [bdim_at_front(x, d, size) for x, d in zip(operands, operand_dims, strict=True)]
@@ -134,7 +135,7 @@ def reduce_jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...], **params: Any
 ) -> Any:
     outs = reduce_p.bind(*primals, jaxpr=jaxpr, dimensions=dimensions, **params)
-    _, found = jvp(lambda *xs: _reduce_by_pairs(jaxpr, *_halves(xs), dimensions), primals, tangents, "reduce")
+    _, found = jvp(lambda *xs: _reduce_by_pairs(jaxpr, *halves(xs), dimensions), primals, tangents, "reduce")
     return outs, [
         zero_of(get_aval(x)) if type(t) is Zero else instantiate_zeros(t) for x, t in zip(outs, found, strict=True)
     ]

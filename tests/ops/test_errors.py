@@ -281,7 +281,7 @@ def test_shapes_must_be_known() -> None:
 
 def test_reduce_by_a_function_that_does_not_fit() -> None:
     reduce = minijax.lax.reduce
-    with pytest.raises(ValueError, match="must give a tree of the operands' structure"):
+    with pytest.raises(ValueError, match="reduce: the computation's output must have the same tree structure"):
         reduce(VECTOR, 0.0, lambda a, b: (a, b), (0,))
     with pytest.raises(ValueError, match=r"it gives bool\[\] for an operand of type float32.*Convert them to one type"):
         reduce(VECTOR, 0.0, lambda a, b: a < b, (0,))

@@ -27,6 +27,7 @@ from minijax.ir.pretty import opened, parse_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import jit_p
+from minijax.ops.reducer import halves
 from minijax.ops.regions import region_text, window_text
 from minijax.ops.shape import shape_of
 from minijax.ops.windows.shapes import Ints, Pads, check_windows, with_window_of_one
@@ -35,11 +36,6 @@ __all__ = ["reduce_window_p"]
 
 reduce_window_p = Primitive("reduce_window", multiple_results=True)
 reduce_window_p.keeps_signatures = False
-
-
-def _halves(args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    n = len(args) // 2
-    return args[:n], args[n:]
 
 
 @reduce_window_p.def_abstract_eval
@@ -53,7 +49,7 @@ def reduce_window_abstract(
     base_dilation: Ints,
     window_dilation: Ints,
 ) -> list[Any]:
-    operands, inits = _halves(avals)
+    operands, inits = halves(avals)
     if any(i.shape for i in inits):
         raise TypeError(
             f"reduce_window expected init_values to be scalars but init_values have shapes {[i.shape for i in inits]}."
@@ -95,8 +91,8 @@ commits_itself.add(reduce_window_p)
 
 
 def reduce_window_batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
-    operands, inits = _halves(args)
-    operand_dims, init_dims = _halves(dims)
+    operands, inits = halves(args)
+    operand_dims, init_dims = halves(dims)
     if any(d is not None for d in init_dims):
         raise NotImplementedError(
             "reduce_window batching is not implemented for initial values: XLA starts all windows from one. Combine "
@@ -115,16 +111,16 @@ batching_rules[reduce_window_p] = reduce_window_batch
 def _jvp_of(jaxpr: Jaxpr) -> Jaxpr:
     """The computation of pairs (values, tangents) that is the derivative of ``jaxpr``, which has no constants."""
     closed, _ = jvp_jaxpr(ClosedJaxpr(jaxpr), [True] * len(jaxpr.invars), instantiate=True)
-    primals, tangents = _halves(closed.jaxpr.invars)
-    (lefts, rights), (left_tangents, right_tangents) = _halves(primals), _halves(tangents)
+    primals, tangents = halves(closed.jaxpr.invars)
+    (lefts, rights), (left_tangents, right_tangents) = halves(primals), halves(tangents)
     return closed.jaxpr.replace(invars=[*lefts, *left_tangents, *rights, *right_tangents])
 
 
 def reduce_window_jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Jaxpr, consts: tuple[Any, ...], **params: Any
 ) -> Any:
-    operands, inits = _halves(primals)
-    operand_tangents, init_tangents = _halves(tangents)
+    operands, inits = halves(primals)
+    operand_tangents, init_tangents = halves(tangents)
     if any(type(t) is not Zero for t in init_tangents):
         raise TypeError(
             "reduce_window jvp does not support non-zero init_value_tangent: it is not differentiated by its initial "
@@ -135,7 +131,7 @@ def reduce_window_jvp(
     moved = [instantiate_zeros(t) for t in operand_tangents]
     zeros = [full((), 0, get_aval(t).dtype) for t in moved]
     outs = reduce_window_p.bind(*operands, *moved, *inits, *zeros, jaxpr=_jvp_of(jaxpr), consts=(), **params)
-    return _halves(outs)
+    return halves(outs)
 
 
 jvp_rules[reduce_window_p] = reduce_window_jvp
