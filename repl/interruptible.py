@@ -49,7 +49,9 @@ def elsewhere(work: Callable[[], Any]) -> Any:
     _working.add(thread)
     try:
         thread.start()  # waits until the thread runs, which may be when XLA has read the program
-        done.wait()
+        # A signal that came while XLA held the interpreter's lock wakes nobody: the main thread looks by itself.
+        while not done.wait(AGAIN):
+            pass
     except KeyboardInterrupt:
         # raised anew: the traceback leads to the user's line, and not into this machinery
         raise KeyboardInterrupt from None

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import termios
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,30 @@ def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
         shell.expect(pexpect.EOF)
     finally:
         shell.close(force=True)
+
+
+def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen():
+    """One that another thread's handler took; so are those that come while XLA holds the interpreter's lock."""
+    main = threading.get_ident()
+    ended = threading.Event()
+
+    def waits() -> bool:  # for the work, not any more for its thread to begin
+        frame = sys._current_frames()[main]
+        outer = frame.f_back and frame.f_back.f_back
+        return outer is not None and outer.f_code.co_name == "elsewhere"
+
+    def work() -> None:
+        while not waits():
+            time.sleep(0.001)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        ended.wait(60)
+
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible.session():
+            interruptible.elsewhere(work)
+        assert interruptible.abandoned()
+    finally:
+        ended.set()
 
 
 def test_an_interrupt_in_a_finalizer_is_not_lost():
