@@ -20,6 +20,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.structural import zero_of
 from minijax.interpreters.evaluate import by_type
@@ -37,6 +38,21 @@ from minijax.ops.windows.shapes import Pads, count, dilated, ints, padtype_to_pa
 from minijax.ops.windows.views import padded, windows_of
 
 __all__ = ["conv_general_dilated", "conv_general_dilated_p"]
+
+
+class Parameters(NamedTuple):
+    """The parameters of ``conv_general_dilated``, see there."""
+
+    window_strides: tuple[int, ...]
+    padding: Pads
+    lhs_dilation: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    dimension_numbers: ConvDimensionNumbers
+    feature_group_count: int
+    batch_group_count: int
+    precision: Any
+    preferred_element_type: np.dtype | None
+
 
 # -------------------------------------------------------------------------------- types
 
@@ -152,37 +168,16 @@ _LARGE = 1 << 24
 
 
 @by_type
-def _conv_numpy(
-    lhs: Any,
-    rhs: Any,
-    window_strides: tuple[int, ...],
-    padding: Pads,
-    lhs_dilation: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
-    dimension_numbers: ConvDimensionNumbers,
-    feature_group_count: int,
-    batch_group_count: int,
-    precision: Any,
-    preferred_element_type: np.dtype | None,
-) -> Callable[..., Any]:
-    lhs_spec, rhs_spec, out_spec = dimension_numbers
-    dtype = _result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
+def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Callable[..., Any]:
+    given = Parameters(**params)
+    lhs_spec, rhs_spec, out_spec = given.dimension_numbers
+    dtype = _result_dtype(lhs.dtype, rhs.dtype, given.preferred_element_type)
     wide = accumulator(dtype)
     kernel_shape = tuple(rhs.shape[d] for d in rhs_spec[2:])
-    groups = feature_group_count * batch_group_count
+    batch_groups = given.batch_group_count
+    groups = given.feature_group_count * batch_groups
     order = inverse_permutation(out_spec)
-    pads, steps = ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation)
-    params = {
-        "window_strides": window_strides,
-        "padding": padding,
-        "lhs_dilation": lhs_dilation,
-        "rhs_dilation": rhs_dilation,
-        "dimension_numbers": dimension_numbers,
-        "feature_group_count": feature_group_count,
-        "batch_group_count": batch_group_count,
-        "precision": precision,
-        "preferred_element_type": preferred_element_type,
-    }
+    pads, steps = ((0, 0), (0, 0), *given.padding), (1, 1, *given.lhs_dilation)
     avals = tuple([ShapedArray(x.shape, x.dtype) for x in (lhs, rhs)])
     out_aval = conv_general_dilated_p.abstract_eval(*avals, **params)
     if out_aval.size * math.prod(rhs.shape) // max(rhs.shape[rhs_spec[0]], 1) >= _LARGE:
@@ -191,11 +186,11 @@ def _conv_numpy(
     def conv(lhs: Any, rhs: Any) -> Any:
         images = lhs.transpose(lhs_spec).astype(wide, copy=False)
         kernel = rhs.transpose(rhs_spec).astype(wide, copy=False)
-        if batch_group_count > 1:  # a group of the batch becomes one of the features
-            batch = images.shape[0] // batch_group_count
-            images = np.moveaxis(images.reshape(batch_group_count, batch, *images.shape[1:]), 0, 1)
+        if batch_groups > 1:  # a group of the batch becomes one of the features
+            batch = images.shape[0] // batch_groups
+            images = np.moveaxis(images.reshape(batch_groups, batch, *images.shape[1:]), 0, 1)
             images = images.reshape(batch, -1, *images.shape[3:]) if images.size else images[:, :, 0]
-        view = windows_of(padded(images, 0, pads, steps), kernel_shape, window_strides, rhs_dilation)
+        view = windows_of(padded(images, 0, pads, steps), kernel_shape, given.window_strides, given.rhs_dilation)
         out = _product(view, kernel, groups, len(kernel_shape))
         return out.transpose(order).astype(dtype, copy=False)
 
@@ -248,107 +243,79 @@ def _divided(x: Any, dim: int, first: int) -> Any:
     return reshape(x, (*shape[:dim], first, shape[dim] // first, *shape[dim + 1 :]))
 
 
-def _conv_left(
-    ct: Any,
-    lhs: Any,
-    rhs: Any,
-    *,
-    window_strides: tuple[int, ...],
-    padding: Pads,
-    lhs_dilation: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
-    dimension_numbers: ConvDimensionNumbers,
-    feature_group_count: int,
-    batch_group_count: int,
-    precision: Any,
-    preferred_element_type: np.dtype | None,
-) -> Any:
+def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     """The images' cotangent: that of the result, dilated by the strides, with the kernel turned around."""
-    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    given = Parameters(**params)
+    lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     images, kernel = lhs.aval.shape, shape_of(rhs)
     reaches = zip(
-        _spatial(images, lhs_spec, lhs_dilation),
-        _spatial(kernel, rhs_spec, rhs_dilation),
-        _spatial(shape_of(ct), out_spec, window_strides),
-        padding,
+        _spatial(images, lhs_spec, given.lhs_dilation),
+        _spatial(kernel, rhs_spec, given.rhs_dilation),
+        _spatial(shape_of(ct), out_spec, given.window_strides),
+        given.padding,
         strict=True,
     )
     pads = []
     for image, window, out, (low, _) in reaches:
         before = window - low - 1
         pads.append((before, image + window - 1 - out - before))
-    groups = max(feature_group_count, batch_group_count)
+    groups = max(given.feature_group_count, given.batch_group_count)
     if groups > 1:
         rhs = _divided(rhs, rhs_spec[0], groups)
         rhs = _merged(rhs, rhs_spec[0], rhs_spec[1])
     out = _conv_of_any(
         ct,
         rev(rhs, rhs_spec[2:]),
-        window_strides=lhs_dilation,
-        padding=tuple(pads),
-        lhs_dilation=window_strides,
-        rhs_dilation=rhs_dilation,
-        dimension_numbers=ConvDimensionNumbers(out_spec, _swapped(rhs_spec), lhs_spec),
-        feature_group_count=groups,
-        batch_group_count=1,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
+        given._replace(
+            window_strides=given.lhs_dilation,
+            padding=tuple(pads),
+            lhs_dilation=given.window_strides,
+            dimension_numbers=ConvDimensionNumbers(out_spec, _swapped(rhs_spec), lhs_spec),
+            feature_group_count=groups,
+            batch_group_count=1,
+        ),
     )
-    if batch_group_count > 1:
-        out = _divided(out, lhs_spec[1], batch_group_count)
+    if given.batch_group_count > 1:
+        out = _divided(out, lhs_spec[1], given.batch_group_count)
         out = _merged(out, lhs_spec[1], lhs_spec[0])
     return _as(lhs.aval, out)
 
 
-def _conv_right(
-    ct: Any,
-    lhs: Any,
-    rhs: Any,
-    *,
-    window_strides: tuple[int, ...],
-    padding: Pads,
-    lhs_dilation: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
-    dimension_numbers: ConvDimensionNumbers,
-    feature_group_count: int,
-    batch_group_count: int,
-    precision: Any,
-    preferred_element_type: np.dtype | None,
-) -> Any:
+def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     """The kernel's cotangent: the images with the result's, batch and features having changed places."""
     if not get_aval(ct).size:
         return zero_of(rhs.aval)
-    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    given = Parameters(**params)
+    lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     reaches = zip(
-        _spatial(shape_of(lhs), lhs_spec, lhs_dilation),
-        _spatial(rhs.aval.shape, rhs_spec, rhs_dilation),
-        _spatial(shape_of(ct), out_spec, window_strides),
-        padding,
+        _spatial(shape_of(lhs), lhs_spec, given.lhs_dilation),
+        _spatial(rhs.aval.shape, rhs_spec, given.rhs_dilation),
+        _spatial(shape_of(ct), out_spec, given.window_strides),
+        given.padding,
         strict=True,
     )
     pads = tuple((low, out + window - image - low - 1) for image, window, out, (low, _) in reaches)
     out = _conv_of_any(
         lhs,
         ct,
-        window_strides=rhs_dilation,
-        padding=pads,
-        lhs_dilation=lhs_dilation,
-        rhs_dilation=window_strides,
-        dimension_numbers=ConvDimensionNumbers(_swapped(lhs_spec), _swapped(out_spec), _swapped(rhs_spec)),
-        feature_group_count=batch_group_count,
-        batch_group_count=feature_group_count,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
+        given._replace(
+            window_strides=given.rhs_dilation,
+            padding=pads,
+            rhs_dilation=given.window_strides,
+            dimension_numbers=ConvDimensionNumbers(_swapped(lhs_spec), _swapped(out_spec), _swapped(rhs_spec)),
+            feature_group_count=given.batch_group_count,
+            batch_group_count=given.feature_group_count,
+        ),
     )
     return _as(rhs.aval, out)
 
 
-def _conv_of_any(lhs: Any, rhs: Any, **params: Any) -> Any:
+def _conv_of_any(lhs: Any, rhs: Any, params: Parameters) -> Any:
     """The convolution of operands of which one has the wider type of a cotangent."""
-    dtype = params["preferred_element_type"]
+    dtype = params.preferred_element_type
     if get_aval(lhs).dtype != get_aval(rhs).dtype:
         lhs, rhs = (x if get_aval(x).dtype == dtype else convert(x, dtype) for x in (lhs, rhs))
-    return conv_general_dilated_p.bind(lhs, rhs, **params)
+    return conv_general_dilated_p.bind(lhs, rhs, **params._asdict())
 
 
 def _as(aval: ShapedArray, ct: Any) -> Any:
@@ -413,37 +380,23 @@ def _spec_text(spec: Sequence[int], first: str, second: str) -> str:
     return f"[{', '.join(letters[d] for d in range(len(spec)))}]"
 
 
-def _conv_lower(
-    ctx: Any,
-    avals: Any,
-    out_avals: Any,
-    lhs: str,
-    rhs: str,
-    *,
-    window_strides: tuple[int, ...],
-    padding: Pads,
-    lhs_dilation: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
-    dimension_numbers: ConvDimensionNumbers,
-    feature_group_count: int,
-    batch_group_count: int,
-    precision: Any,
-    preferred_element_type: np.dtype | None,
-) -> str:
-    lhs_spec, rhs_spec, out_spec = dimension_numbers
+def _conv_lower(ctx: Any, avals: Any, out_avals: Any, lhs: str, rhs: str, **params: Any) -> str:
+    given = Parameters(**params)
+    lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     images, kernel, out = _spec_text(lhs_spec, "b", "f"), _spec_text(rhs_spec, "o", "i"), _spec_text(out_spec, "b", "f")
-    left, right = precision_names(precision)
+    left, right = precision_names(given.precision)
     window = {
-        "stride": list(window_strides),
-        "pad": [list(p) for p in padding],
-        "lhs_dilate": list(lhs_dilation),
-        "rhs_dilate": list(rhs_dilation),
-        "reverse": f"[{', '.join(['false'] * len(padding))}]",
+        "stride": list(given.window_strides),
+        "pad": [list(p) for p in given.padding],
+        "lhs_dilate": list(given.lhs_dilation),
+        "rhs_dilate": list(given.rhs_dilation),
+        "reverse": f"[{', '.join(['false'] * len(given.padding))}]",
     }
-    window_text = ", ".join(f"{name} = {value}" for name, value in window.items()) if padding else ""
+    window_text = ", ".join(f"{name} = {value}" for name, value in window.items()) if given.padding else ""
     attributes = (
         f"dim_numbers = {images}x{kernel}->{out}, window = {{{window_text}}} "
-        f"{{batch_group_count = {batch_group_count} : i64, feature_group_count = {feature_group_count} : i64, "
+        f"{{batch_group_count = {given.batch_group_count} : i64, "
+        f"feature_group_count = {given.feature_group_count} : i64, "
         f"precision_config = [#stablehlo<precision {left}>, #stablehlo<precision {right}>]}}"
     )
 
