@@ -66,9 +66,12 @@ def two_keys(key: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def float_dtype(name: str, dtype: Any) -> np.dtype:
-    """The floating-point type that ``dtype`` names, by default the default one. ValueError for another kind."""
-    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()))
+def float_dtype(name: str, dtype: Any, frames: int = 0) -> np.dtype:
+    """The floating-point type that ``dtype`` names, by default the default one. ValueError for another kind.
+
+    A warning that there are no 64 bits is for the line that called the caller, or that called ``frames`` others.
+    """
+    found = _given_dtype(name, dtype, dtypes.default_float_dtype(x64_enabled()), frames)
     if not dtypes.is_float(found):
         raise ValueError(f"dtype argument to `{name}` must be a float dtype, got {found}. Samples are real numbers.")
     return found
@@ -87,8 +90,8 @@ def any_dtype(name: str, dtype: Any) -> np.dtype:
     return _given_dtype(name, dtype, dtypes.default_int_dtype(x64_enabled()))
 
 
-def _given_dtype(name: str, dtype: Any, default: np.dtype) -> np.dtype:
-    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=6)
+def _given_dtype(name: str, dtype: Any, default: np.dtype, frames: int = 0) -> np.dtype:
+    return default if dtype is None else dtypes.check_user_dtype(dtype, name, x64_enabled(), stacklevel=6 + frames)
 
 
 def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True) -> tuple[int, ...]:
@@ -108,6 +111,16 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
             " Give the shape that they broadcast to, or shape=None."
         )
     return given
+
+
+def checked(name: str, key: Any, shape: Any, dtype: Any, *parameters: Any) -> tuple[Any, ...]:
+    """``(key, *parameters, shape, dtype)``, as the program of a distribution over real numbers takes them.
+
+    See ``one_key``, ``float_dtype`` and, if there are parameters, ``shape_of_samples``, whose errors these are.
+    """
+    key, found = one_key(name, key), float_dtype(name, dtype, frames=1)
+    of_samples = shape_of_samples(name, shape, *parameters) if parameters else canonical_shape(shape)
+    return key, *parameters, of_samples, found
 
 
 def constant(value: Any, dtype: np.dtype) -> Any:

@@ -17,6 +17,7 @@ from minijax.numpy.promotion import astype, ensure, typed_scalar
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import (
     any_dtype,
+    checked,
     constant,
     float_dtype,
     halves,
@@ -218,9 +219,7 @@ def truncated_normal(
     The derivatives by the limits are those of the inverse distribution function. Raises ValueError for a type that is
     not floating, and for limits that do not broadcast.
     """
-    key = one_key("truncated_normal", key)
-    shape = shape_of_samples("truncated_normal", shape, lower, upper)
-    return _truncated_normal(key, lower, upper, shape, float_dtype("truncated_normal", dtype))
+    return _truncated_normal(*checked("truncated_normal", key, shape, dtype, lower, upper))
 
 
 @staged

@@ -15,6 +15,7 @@ from minijax.numpy import reductions
 from minijax.numpy.promotion import astype, broadcast_to
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import (
+    checked,
     constant,
     float_dtype,
     one_key,
@@ -36,18 +37,12 @@ def gamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = Non
     The derivative by ``a`` is that of the inverse distribution function. ValueError for a type that is not floating, or
     if ``a`` does not broadcast.
     """
-    return _drawn(key, a, shape, dtype, False)
+    return _gamma(*checked("gamma", key, shape, dtype, a), False)
 
 
 def loggamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The logarithms of the numbers that ``gamma`` gives, also where these are too small for ``dtype``."""
-    return _drawn(key, a, shape, dtype, True)
-
-
-def _drawn(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
-    key = one_key("gamma", key)
-    found = float_dtype("gamma", dtype)
-    return _gamma(key, a, shape_of_samples("gamma", shape, a), found, log_space)
+    return _gamma(*checked("gamma", key, shape, dtype, a), True)
 
 
 @staged
@@ -60,9 +55,7 @@ def beta(key: Any, a: Any, b: Any, shape: Sequence[int] | None = None, dtype: An
 
     ValueError for a type that is not floating, or if they do not broadcast.
     """
-    key = one_key("beta", key)
-    found = float_dtype("beta", dtype)
-    return _beta(key, a, b, shape_of_samples("beta", shape, a, b), found)
+    return _beta(*checked("beta", key, shape, dtype, a, b))
 
 
 @staged
@@ -103,9 +96,7 @@ def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None) 
 
     ValueError for a type that is not floating, or if ``df`` does not broadcast.
     """
-    key = one_key("t", key)
-    found = float_dtype("t", dtype)
-    return _t(key, df, shape_of_samples("t", shape, df), found)
+    return _t(*checked("t", key, shape, dtype, df))
 
 
 @staged
@@ -122,9 +113,7 @@ def chisquare(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any 
 
     ValueError for a type that is not floating, or if ``df`` does not broadcast.
     """
-    key = one_key("chisquare", key)
-    found = float_dtype("chisquare", dtype)
-    return _chisquare(key, df, shape_of_samples("chisquare", shape, df), found)
+    return _chisquare(*checked("chisquare", key, shape, dtype, df))
 
 
 @staged
@@ -139,9 +128,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Sequence[int] | None = None, dtyp
 
     These broadcast to ``shape``. ValueError if they do not, or for a type that is not floating.
     """
-    key = one_key("f", key)
-    found = float_dtype("f", dtype)
-    return _f(key, dfnum, dfden, shape_of_samples("f", shape, dfnum, dfden), found)
+    return _f(*checked("f", key, shape, dtype, dfnum, dfden))
 
 
 @staged

@@ -17,6 +17,7 @@ from minijax.numpy import linalg
 from minijax.numpy.promotion import asarray, astype, broadcast_to, choose
 from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.arguments import (
+    checked,
     constant,
     exp,
     float_dtype,
@@ -54,12 +55,10 @@ def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | N
     ``mode`` 'high' draws twice as many bits, so that large numbers are met; 'low' is the default. ValueError for other
     modes, and for a type that is not floating.
     """
-    key = one_key("gumbel", key)
-    found = float_dtype("gumbel", dtype)
     mode = "low" if mode is None else mode
     if mode not in ("high", "low"):
         raise ValueError(f"Must provide valid mode for gumbel got: {mode}. There are 'high' and 'low'.")
-    return _gumbel(key, canonical_shape(shape), found, mode)
+    return _gumbel(*checked("gumbel", key, shape, dtype), mode)
 
 
 @staged
@@ -78,8 +77,7 @@ def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any
 
 def exponential(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the density exp(-x) over x > 0. ValueError for a type that is not floating."""
-    key = one_key("exponential", key)
-    return _exponential(key, canonical_shape(shape), float_dtype("exponential", dtype))
+    return _exponential(*checked("exponential", key, shape, dtype))
 
 
 @staged
@@ -89,8 +87,7 @@ def _exponential(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 def laplace(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the density exp(-abs(x)) / 2. ValueError for a type that is not floating."""
-    key = one_key("laplace", key)
-    return _laplace(key, canonical_shape(shape), float_dtype("laplace", dtype))
+    return _laplace(*checked("laplace", key, shape, dtype))
 
 
 @staged
@@ -103,8 +100,7 @@ def _laplace(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 def logistic(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the distribution function 1 / (1 + exp(-x)). ValueError for a type that is not floating."""
-    key = one_key("logistic", key)
-    return _logistic(key, canonical_shape(shape), float_dtype("logistic", dtype))
+    return _logistic(*checked("logistic", key, shape, dtype))
 
 
 @staged
@@ -115,8 +111,7 @@ def _logistic(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 def cauchy(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Numbers with the density 1 / (pi (x**2 + 1)). ValueError for a type that is not floating."""
-    key = one_key("cauchy", key)
-    return _cauchy(key, canonical_shape(shape), float_dtype("cauchy", dtype))
+    return _cauchy(*checked("cauchy", key, shape, dtype))
 
 
 @staged
@@ -127,8 +122,7 @@ def _cauchy(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 def maxwell(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """The length of a vector of three standard normal numbers. ValueError for a type that is not floating."""
-    key = one_key("maxwell", key)
-    return _maxwell(key, canonical_shape(shape), float_dtype("maxwell", dtype))
+    return _maxwell(*checked("maxwell", key, shape, dtype))
 
 
 @staged
@@ -181,9 +175,7 @@ def rayleigh(key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: An
 
     ValueError for a type that is not floating, or if ``scale`` does not broadcast.
     """
-    key = one_key("rayleigh", key)
-    found = float_dtype("rayleigh", dtype)
-    return _rayleigh(key, scale, shape_of_samples("rayleigh", shape, scale), found)
+    return _rayleigh(*checked("rayleigh", key, shape, dtype, scale))
 
 
 @staged
@@ -198,9 +190,7 @@ def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = No
 
     ValueError for a type that is not floating, or if ``b`` does not broadcast.
     """
-    key = one_key("pareto", key)
-    found = float_dtype("pareto", dtype)
-    return _pareto(key, b, shape_of_samples("pareto", shape, b), found)
+    return _pareto(*checked("pareto", key, shape, dtype, b))
 
 
 @staged
@@ -234,12 +224,10 @@ def triangular(
 
     The three broadcast to ``shape``. ValueError if they do not, or for a type that is not floating.
     """
-    key = one_key("triangular", key)
-    found = float_dtype("triangular", dtype)
-    shape = shape_of_samples("triangular", shape, left, mode, right)
-    left, right, mode = (broadcast_to(asarray(astype(x, found)), shape) for x in (left, right, mode))
+    key, left, mode, right, of_samples, found = checked("triangular", key, shape, dtype, left, mode, right)
+    left, right, mode = (broadcast_to(asarray(astype(x, found)), of_samples) for x in (left, right, mode))
     at_mode = lax.div(lax.sub(mode, left), lax.sub(right, left))
-    level = uniform(key, shape, found)
+    level = uniform(key, of_samples, found)
     rising = lax.mul(lax.mul(level, lax.sub(right, left)), lax.sub(mode, left))
     below = lax.add(left, lax.sqrt(rising))
     falling = lax.mul(lax.mul(lax.sub(constant(1, found), level), lax.sub(right, left)), lax.sub(right, mode))
@@ -253,9 +241,7 @@ def wald(key: Any, mean: Any, shape: Sequence[int] | None = None, dtype: Any = N
     By the transformation with two roots of J. Michael, W. Schucany and R. Haas (1976). ValueError for a type that is
     not floating, or if ``mean`` does not broadcast.
     """
-    key = one_key("wald", key)
-    found = float_dtype("wald", dtype)
-    return _wald(key, mean, shape_of_samples("wald", shape, mean), found)
+    return _wald(*checked("wald", key, shape, dtype, mean))
 
 
 @staged

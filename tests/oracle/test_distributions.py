@@ -11,7 +11,7 @@ import pytest
 from minijax.ir.typecheck import typecheck_jaxpr
 from tests.ir.jax_jaxprs import without_sharding
 
-from .subject import oracle, subject, x64_mode
+from .subject import assert_refused_alike, oracle, subject, x64_mode
 from .test_keys import shown
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -227,12 +227,16 @@ REFUSED = {
 
 @pytest.mark.parametrize("call", REFUSED)
 def test_same_refusals(call: str) -> None:
-    errors = []
-    for ns in (subject, oracle):
+    def called(ns: Any) -> Any:
         key = ns.random.key(1)
-        names = {"r": ns.random, "k": key, "ks": ns.random.split(key), "np": np, "LOGITS": LOGITS}
-        with pytest.raises((TypeError, ValueError, OverflowError, IndexError, NotImplementedError)) as caught:
-            eval(call, names)
-        errors.append(caught.value)
-    assert type(errors[0]) is type(errors[1])
-    assert all(REFUSED[call] in str(error) for error in errors)
+        return eval(call, {"r": ns.random, "k": key, "ks": ns.random.split(key), "np": np, "LOGITS": LOGITS})
+
+    assert_refused_alike(called, REFUSED[call])
+
+
+@pytest.mark.parametrize("name", ["uniform", "exponential", "gamma", "loggamma", "t"])
+def test_that_there_are_no_64_bits_is_said_of_the_line_of_the_user(name: str) -> None:
+    parameters = () if name in ("uniform", "exponential") else (2.0,)
+    with pytest.warns(UserWarning, match="float64.* is not available") as caught:
+        getattr(subject.random, name)(subject.random.key(1), *parameters, (2,), np.float64)
+    assert [warning.filename for warning in caught] == [__file__]
