@@ -40,7 +40,7 @@ from minijax.ops.windows.views import padded, windows_of
 __all__ = ["conv_general_dilated", "conv_general_dilated_p"]
 
 
-class Parameters(NamedTuple):
+class ConvParameters(NamedTuple):
     """The parameters of ``conv_general_dilated``, see there."""
 
     window_strides: tuple[int, ...]
@@ -169,7 +169,7 @@ _LARGE = 1 << 24
 
 @by_type
 def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Callable[..., Any]:
-    given = Parameters(**params)
+    given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     dtype = _result_dtype(lhs.dtype, rhs.dtype, given.preferred_element_type)
     wide = accumulator(dtype)
@@ -245,7 +245,7 @@ def _divided(x: Any, dim: int, first: int) -> Any:
 
 def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     """The images' cotangent: that of the result, dilated by the strides, with the kernel turned around."""
-    given = Parameters(**params)
+    given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     images, kernel = lhs.aval.shape, shape_of(rhs)
     reaches = zip(
@@ -285,7 +285,7 @@ def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     """The kernel's cotangent: the images with the result's, batch and features having changed places."""
     if not get_aval(ct).size:
         return zero_of(rhs.aval)
-    given = Parameters(**params)
+    given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     reaches = zip(
         _spatial(shape_of(lhs), lhs_spec, given.lhs_dilation),
@@ -310,7 +310,7 @@ def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     return _as(rhs.aval, out)
 
 
-def _conv_of_any(lhs: Any, rhs: Any, params: Parameters) -> Any:
+def _conv_of_any(lhs: Any, rhs: Any, params: ConvParameters) -> Any:
     """The convolution of operands of which one has the wider type of a cotangent."""
     dtype = params.preferred_element_type
     if get_aval(lhs).dtype != get_aval(rhs).dtype:
@@ -381,7 +381,7 @@ def _spec_text(spec: Sequence[int], first: str, second: str) -> str:
 
 
 def _conv_lower(ctx: Any, avals: Any, out_avals: Any, lhs: str, rhs: str, **params: Any) -> str:
-    given = Parameters(**params)
+    given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     images, kernel, out = _spec_text(lhs_spec, "b", "f"), _spec_text(rhs_spec, "o", "i"), _spec_text(out_spec, "b", "f")
     left, right = precision_names(given.precision)
