@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -248,6 +249,11 @@ def test_one_that_no_operation_made(run: Any) -> None:
     assert text.endswith("result not finite")
     infinite = find_nonfinite(run(lambda x: jnp.sin(x) + np.float32("inf")), (XS,), {})
     assert infinite.inf is None and infinite.read is not None and infinite.read.what == "inf"
+    # what is chosen away is told in passing, with the place of the call where the program inside knows none
+    chosen = find_nonfinite(run(lambda x: jnp.where(x < -100.0, np.float32("nan"), x)), (XS,), {})
+    text = " ".join(plain(search_document(chosen, "f(x)", False), 200).split())
+    assert "first NaN" not in text and "result finite: the NaN did not reach it the NaN is written in the" in text
+    assert f"at {Path(__file__).name}:" in text.replace(str(Path(__file__).parent) + "/", "")
 
 
 def test_nothing() -> None:

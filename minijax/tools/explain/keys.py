@@ -153,11 +153,11 @@ class _KeyWalk(JaxprWalk):
         args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         if name == "jit" and eqn.params["name"] in calls:
             for x in args:
-                self.used(x, Use(calls[eqn.params["name"]], eqn.source, inside))
+                self.used(x, Use(calls[eqn.params["name"]], self.source, inside))
         elif name in USING:
-            self.used(args[0], Use(USING[name], eqn.source, inside))
+            self.used(args[0], Use(USING[name], self.source, inside))
         if name in ("random_seed", "random_split", "random_fold_in"):
-            self.derived(name, args, env[eqn.outvars[0]], eqn.source)
+            self.derived(name, args, env[eqn.outvars[0]], self.source)
         elif name == "random_clone":
             for words in (_maybe_keys(args[0]) or ((), []))[1]:
                 self.allowed[words] = self.allowed.get(words, 0) + 1

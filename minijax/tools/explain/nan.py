@@ -299,7 +299,7 @@ class _JaxprWalk(JaxprWalk):
             operands.append(_operand(name, x, at))
         called = [Operand(next(names), *each.values()[1:]) for each in results]
         return Found(
-            what, eqn.primitive.name, eqn.params, tuple(operands), tuple(called), level, eqn.source, inside, batch
+            what, eqn.primitive.name, eqn.params, tuple(operands), tuple(called), level, self.source, inside, batch
         )
 
 

@@ -41,6 +41,7 @@ BACKWARD = (
 )
 
 
+_WORDS = {"nan": "NaN", "inf": "infinity"}
 READ = "No operation made it: look for the number or array above where the program writes it or closes over it."
 OUTSIDE = "what minijax was given was finite, so Python or NumPy computed it, or the program writes it"
 
@@ -54,14 +55,19 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
         if found is not None:
             blocks.append(_found_section(found))
     # where a named argument has it already, the equation that reads it says nothing new
-    if search.read is not None and search.nan is None and not search.given:
-        blocks.append(_found_section(search.read, passed_on=True))
+    read = search.read if search.nan is None and not search.given else None
+    if read is not None and search.bad_result:
+        blocks.append(_found_section(read, passed_on=True))
     if not search.nan and not search.inf:
         passes = "forward and backward" if backward else "forward"
         blocks.append(Row("found", (line(("good", "nothing"), f": no operation of {title} made a NaN or infinity"),)))
         ran = f"{plural(search.equations, 'equation')} run, {passes}"
         blocks.append(Row("", (line(("muted", ran if backward else f"{ran}; --grad looks at the derivative too")),)))
     blocks.append(Row("result", (_result_line(search),)))
+    if read is not None and not search.bad_result:  # many functions write one and choose it away
+        what, place = _WORDS[read.what], place_text(read.source)[0]
+        said = f"the {what} is written in the program; {read.primitive} at {place} reads it first"
+        blocks.append(Row("", (line(("muted", said)),)))
     if search.hurried:
         said = f"after {MOST_EQUATIONS:,} equations loops were run as a whole, so one may be named in place of its part"
         blocks.append(Row("", (line(("muted", said)),)))
@@ -83,7 +89,7 @@ def _has_nan(search: Search) -> bool:
 
 
 def _found_section(found: Found, passed_on: bool = False) -> Section:
-    what = {"nan": "NaN", "inf": "infinity"}[found.what]
+    what = _WORDS[found.what]
     how = " was there before any operation, first read by " if passed_on else " made by "
     title = line(("error", f"first {what}"), how, ("primitive", found.primitive), ("muted", f" ({found.level})"))
     return Section(title, tuple(_found_rows(found, passed_on)))

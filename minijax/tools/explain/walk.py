@@ -42,6 +42,8 @@ class JaxprWalk:
 
     def __init__(self) -> None:
         self.count = 0
+        # where the user asked for the equation that is run; programs that JAX keeps do not know who called them
+        self.source: Any = None
 
     @property
     def hurried(self) -> bool:
@@ -90,13 +92,16 @@ class JaxprWalk:
     def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
         self.count += 1
         level = self.level_of(eqn) or level
+        around = self.source
+        self.source = eqn.source or around
         runner = None if self.hurried else self.runner(eqn)
         if runner is None:
             bind_eqn(eqn, env)
             self.look(eqn, env, inside, level)
-            return
-        args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
-        env.update(zip(eqn.outvars, runner(args, inside, level), strict=True))
+        else:
+            args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+            env.update(zip(eqn.outvars, runner(args, inside, level), strict=True))
+        self.source = around
 
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
         """What runs the program inside of ``eqn`` step by step, if there is one."""
@@ -206,6 +211,7 @@ class EvaluationWatch(observe.Observer):
         if runner is not None and not self.walk.hurried:
             runner(list(args), (), level)
         env.update(zip(eqn.outvars, outs, strict=True))
+        self.walk.source = eqn.source
         self.walk.look(eqn, env, (), level)
 
 
