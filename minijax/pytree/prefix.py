@@ -76,11 +76,12 @@ def prefix_leaves(
 
 def _none_stops(is_leaf: IsLeaf | None) -> IsLeaf:
     if is_leaf is None:
-        return _is_none
+        return is_none
     return lambda x: x is None or is_leaf(x)
 
 
-def _is_none(x: Any) -> bool:
+def is_none(x: Any) -> bool:
+    """For ``is_leaf``: None is a leaf, too."""
     return x is None
 
 

@@ -84,11 +84,6 @@ def _example(seed: int, x: Any) -> Any:
     return random_values(x, seed) if isinstance(x, ShapeDtypeStruct) else x
 
 
-def _plain(x: Any, aval: Any) -> Any:
-    """An operand as a NumPy array; keys as they are."""
-    return x if is_key(aval.dtype) else np.asarray(x, aval.dtype)
-
-
 def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[str, Any]]:
     """The primitive, operands and parameters of ``mul(2.0, f32[3])``, ``mul 2.0, f32[3]`` or ``mul``.
 
@@ -113,7 +108,7 @@ def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[
             aval = None
         if aval is None or isinstance(x, Tracer):
             raise UsageError(f"%check needs arrays, numbers or types as operands; operand {i} is {shortened(repr(x))}")
-        values.append(random_values(aval, i) if isinstance(x, ShapeDtypeStruct) else _plain(x, aval))
+        values.append(random_values(aval, i) if isinstance(x, ShapeDtypeStruct) else check_examples.plain(x, aval))
     _check_taken(primitive, values, params)
     return primitive, tuple(values), params
 

@@ -132,9 +132,9 @@ def call_of(primitive: Primitive) -> Call | None:
     return next((call for p, call in _calls(make_jaxpr(fun)(*args), args) if p is primitive), None)
 
 
-def _plain(x: Any) -> Any:
-    """``x`` as a NumPy array; keys as they are."""
-    return x if is_key(x.dtype) else np.asarray(x)
+def plain(x: Any, aval: Any) -> Any:
+    """An operand of the type ``aval`` as a NumPy array; keys as they are."""
+    return x if is_key(aval.dtype) else np.asarray(x, aval.dtype)
 
 
 def _calls(closed: ClosedJaxpr, args: Sequence[Any]) -> Iterator[tuple[Primitive, Call]]:
@@ -142,7 +142,7 @@ def _calls(closed: ClosedJaxpr, args: Sequence[Any]) -> Iterator[tuple[Primitive
     env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
     for eqn in closed.jaxpr.eqns:
-        operands = tuple(v.val if type(v) is Literal else _plain(env[v]) for v in eqn.invars)
+        operands = tuple(v.val if type(v) is Literal else plain(env[v], v.aval) for v in eqn.invars)
         yield eqn.primitive, (operands, eqn.params)
         if eqn.primitive.name == "jit":
             yield from _calls(eqn.params["jaxpr"], operands)
