@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 
 import minijax
 from minijax.config import config
+from tests.threads import at_once
 
 # the module: the package's attribute of this name is the object
 settings = importlib.import_module("minijax.config")
@@ -58,11 +59,8 @@ def restored() -> Iterator[None]:
 
 def in_thread(f: Callable[[], Any]) -> Any:
     """What ``f`` returns on a thread of its own."""
-    out: list[Any] = []
-    thread = threading.Thread(target=lambda: out.append(f()))
-    thread.start()
-    thread.join()
-    return out[0]
+    (out,) = at_once(f)
+    return out
 
 
 def test_defaults_are_jaxs() -> None:
@@ -155,20 +153,12 @@ def test_context_as_decorator() -> None:
 
 
 def test_many_threads_with_different_values() -> None:
-    wrong: list[Any] = []
-
     def work(value: bool) -> None:
-        for i in range(300):
+        for _ in range(300):
             with settings.enable_x64(value):
-                if settings.x64_enabled() is not value or settings.trace_key().values[0] is not value:
-                    wrong.append(i)
+                assert settings.x64_enabled() is value and settings.trace_key().values[0] is value
 
-    threads = [threading.Thread(target=work, args=(bool(i % 2),)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    at_once(*[functools.partial(work, bool(i % 2)) for i in range(6)])
 
 
 # --- the key of staging caches ------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import gc
 import pickle
-import threading
 import weakref
 from typing import Any
 
@@ -36,6 +35,7 @@ from minijax.pytree import (
     treedef_is_leaf,
 )
 from tests.pytree_cases import ALL, IDS, Box, Color, Layer, OtherPoint, Point, Static, same
+from tests.threads import at_once
 
 
 def outcome(f: Any) -> Any:
@@ -260,11 +260,7 @@ def test_structures_from_many_threads_are_one_object() -> None:
         for i in range(200):
             found.append((i, tree_structure({f"t{i}": (1, {"x": [i]})})))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 4)
     assert len(found) == 800
     assert len({(i, id(treedef)) for i, treedef in found}) == 200
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.trace import Tracer, stack_depth
 from minijax.ir.jaxpr import ClosedJaxpr
+from tests.threads import at_once
 
 X = np.arange(1, 4, dtype=np.float32)
 
@@ -102,27 +102,13 @@ def test_threads_share_a_pullback() -> None:
     """The backward pass of a batched ``custom_vjp`` function runs in the vmap that had ended, one thread at a time."""
     _, pullback = minijax.vjp(lambda x: minijax.vmap(lambda y: doubled(y) * y)(x).sum(), X)
     (wanted,) = pullback(np.float32(1))
-    errors: list[BaseException] = []
 
     def work() -> None:
-        try:
-            for _ in range(100):
-                np.testing.assert_allclose(pullback(np.float32(1))[0], wanted)
-            assert stack_depth() == 0
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(100):
+            np.testing.assert_allclose(pullback(np.float32(1))[0], wanted)
+        assert stack_depth() == 0
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert not errors
+    at_once(*[work] * 6, turn=1e-5)
 
 
 class StopsIt(Exception):

@@ -6,8 +6,6 @@ import collections
 import functools
 import gc
 import re
-import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -27,6 +25,7 @@ from minijax.core import dtypes, missed, observe
 from minijax.core.avals import ShapedArray
 from minijax.errors import RecompilationError
 from minijax.tools import no_recompile
+from tests.threads import at_once
 
 
 class Reasons(observe.Observer):
@@ -619,21 +618,13 @@ def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch: pyt
     monkeypatch.setattr(missed, "_kept", collections.deque(maxlen=50))
     monkeypatch.setattr(missed, "MOST_NAMES", 3)
     monkeypatch.setattr(missed, "_by_subject", {})
-    began, interval = missed.total(), sys.getswitchinterval()
+    began = missed.total()
 
     def work(name: str) -> None:
         for _ in range(300):
             missed.add("staging", name, name, "first call")
 
-    threads = [threading.Thread(target=work, args=(f"f{i}",)) for i in range(4)]
-    try:
-        sys.setswitchinterval(1e-6)
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    at_once(*[functools.partial(work, f"f{i}") for i in range(4)], turn=1e-6)
     assert missed.total() - began == 1200
     assert [each.number - began for each in missed.since(began)] == list(range(1150, 1200))
     assert len(missed.counts()) == 3 and set(missed.counts().values()) == {300}

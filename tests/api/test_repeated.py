@@ -1,11 +1,11 @@
 """Calls of a jitted function after the first: the shortcuts give what the ordinary way gives, and are really taken."""
 
 import collections
+import functools
 import gc
 import subprocess
 import sys
 import textwrap
-import threading
 import weakref
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from minijax.core.array import Array
 from minijax.core.trace import stack_depth
 from minijax.lowering import lower
 from minijax.tree_util import register_pytree_node_class
+from tests.threads import at_once
 
 
 class Pair(NamedTuple):
@@ -174,20 +175,13 @@ def test_settings_are_looked_at_in_every_call():
 
 def test_threads_have_settings_of_their_own():
     jitted = minijax.jit(lambda x: x * 2)
-    wrong = []
 
     def work(x64):
         with minijax.enable_x64(x64):
             for _ in range(300):
-                if jitted(np.ones(2)).dtype != (np.float64 if x64 else np.float32):
-                    wrong.append(x64)
+                assert jitted(np.ones(2)).dtype == (np.float64 if x64 else np.float32)
 
-    threads = [threading.Thread(target=work, args=(i % 2 == 0,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    at_once(*[functools.partial(work, i % 2 == 0) for i in range(4)])
 
 
 @pytest.mark.parametrize("where", [np.asarray, minijax.device_put])

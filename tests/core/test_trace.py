@@ -16,6 +16,7 @@ from minijax.core import trace
 from minijax.core.trace import push_main, reset_stack, stack_depth, state
 from minijax.interpreters import stage
 from minijax.interpreters.jvp import JVPTrace
+from tests.threads import at_once
 
 
 def clean():
@@ -314,25 +315,12 @@ def test_threads_share_functions_while_they_trace_them():
         )
 
     functions = minijax.jit(lambda x: minijax.vmap(lax.sin)(x) * 2.0), minijax.grad(lambda x: with_vjp(with_jvp(x)))
-    barrier = threading.Barrier(4)
-    results = []
 
     def run():
-        barrier.wait(timeout=60)
         shared = functions[0](THREE), functions[1](0.5)
-        results.append((shared, work(minijax), clean()))
+        return shared, work(minijax), clean()
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert len(results) == 4
+    results = at_once(*[run] * 4, turn=1e-4)
     expected = work(jax)
     for (sines, slope), values, is_clean in results:
         np.testing.assert_allclose(sines, 2 * np.sin(THREE), rtol=1e-6)
@@ -347,26 +335,22 @@ def test_threads_share_functions_while_they_trace_them():
 
 def test_two_threads_trace_at_once_and_do_not_see_each_other():
     barrier = threading.Barrier(2)
-    results, depths = {}, {}
+    depths = []
 
-    def work(name, k):
+    def work(k):
         def f(x):
             barrier.wait(timeout=20)
-            depths[name] = stack_depth()
+            depths.append(stack_depth())
             y = lax.sin(x) * k
             barrier.wait(timeout=20)
             return y
 
-        results[name] = str(minijax.make_jaxpr(f)(1.0))
+        return str(minijax.make_jaxpr(f)(1.0))
 
-    threads = [threading.Thread(target=work, args=(n, k)) for n, k in (("a", 2.0), ("b", 3.0))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(timeout=30)
-    assert depths == {"a": 1, "b": 1}
-    assert "2.0:f32[]" in results["a"] and "3.0" not in results["a"]
-    assert "3.0:f32[]" in results["b"] and "2.0" not in results["b"]
+    by_two, by_three = at_once(lambda: work(2.0), lambda: work(3.0))
+    assert depths == [1, 1]
+    assert "2.0:f32[]" in by_two and "3.0" not in by_two
+    assert "3.0:f32[]" in by_three and "2.0" not in by_three
 
 
 # ------------------------------------------------------------------------------------------------ dead tracers

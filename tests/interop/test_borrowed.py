@@ -7,7 +7,6 @@ import gc
 import json
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,6 +32,7 @@ from minijax.tools.documents.document import plain
 from minijax.tools.recording import storage
 from tests.interop.borrowed_rows import Row, inexact, rows
 from tests.oracle.subject import assert_same
+from tests.threads import at_once
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -287,18 +287,12 @@ def test_precision_is_that_of_the_call_and_threads_may_share():
         wide = mj.numpy.asarray(MATRIX.astype(np.float64))
         assert mj.grad(functools.partial(of_symmetric, cholesky.bind))(wide).dtype == np.float64
     assert cholesky.bind(wide).dtype == mj.jit(cholesky.bind)(wide).dtype == np.float64
-    found: list[Any] = []
 
-    def work() -> None:
+    def work() -> Any:
         x = mj.numpy.asarray(np.eye(5, dtype=np.float32) * 4)
-        found.append(mj.grad(lambda x: mj.jit(cholesky.bind)(x).sum())(x))
+        return mj.grad(lambda x: mj.jit(cholesky.bind)(x).sum())(x)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
+    found = at_once(*[work] * 4)
     for one in found:
         assert_same(one, found[0])
 

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import threading
 import traceback
 import weakref
 
@@ -15,6 +14,7 @@ import minijax as mj
 from minijax import numpy as jnp
 from minijax.interop import from_jax
 from minijax.interop.traces import traces_of
+from tests.threads import at_once
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -271,19 +271,8 @@ def test_functions_that_are_returned_close_over_what_was_computed():
 
 def test_threads_share_what_was_traced():
     fun, runs = counted(lambda x: rnp.sin(x) * 2)
-    mine, found, start = from_jax(fun), [], threading.Barrier(8)
-
-    def call():
-        start.wait()
-        found.append(np.asarray(mine(X)))
-
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    for value in found:
+    mine = from_jax(fun)
+    for value in at_once(*[lambda: np.asarray(mine(X))] * 8):
         np.testing.assert_allclose(value, np.sin(X) * 2, rtol=1e-6)
     before = len(runs)
     mine(X)

@@ -27,6 +27,7 @@ from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.records import CacheRecord, JaxprRecord, PhaseRecord, Recording
 from minijax.tools.recording.storage import to_json
 from minijax.tools.session.session import Session
+from tests.threads import at_once
 
 
 @pytest.fixture(autouse=True)
@@ -142,19 +143,8 @@ def test_blocks_nest_and_are_reentrant() -> None:
 
 
 def test_other_threads_are_not_concerned() -> None:
-    seen: list[Any] = []
-
-    def work() -> None:
-        try:
-            seen.append(float(jit(lambda x: x + 3.0)(1.0)))
-        except Exception as error:
-            seen.append(error)
-
     with no_recompile():
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert seen == [4.0]
+        assert at_once(lambda: float(jit(lambda x: x + 3.0)(1.0))) == [4.0]
 
 
 def test_as_a_decorator_on_several_threads() -> None:
@@ -166,11 +156,7 @@ def test_as_a_decorator_on_several_threads() -> None:
         F(X, number)
         inside.wait()
 
-    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda: work(0.0), lambda: work(1.0))
     assert not guards
     with pytest.raises(RecompilationError):
         no_recompile()(jit(lambda x: x))(1.0)

@@ -6,7 +6,6 @@ import _thread
 import inspect
 import linecache
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -140,10 +139,11 @@ def test_the_session_goes_on_after_any_exception(session):
 
 
 def test_an_interrupt_inside_a_transformation(session):
-    session.run_line("import time\ndef slow(x):\n    for _ in range(3000): time.sleep(0.01)\n")
+    begun = session.namespace["begun"] = threading.Event()
+    session.run_line("import time\ndef slow(x):\n    for _ in range(3000): begun.set(); time.sleep(0.01)\n")
 
     def interrupt() -> None:
-        time.sleep(0.3)
+        begun.wait(60)
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
