@@ -28,9 +28,11 @@ def executed(sources: Iterable[str], home: Path) -> Any:
         for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
             patch.setenv(name, str(home / name.lower()))
         made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-        manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
+        manager = AsyncKernelManager(
+            kernel_name="python3", kernel_spec_manager=ThisPython(), connection_file=str(home / "connection.json")
+        )
         client = NotebookClient(
             made, km=manager, timeout=120, allow_errors=True, resources={"metadata": {"path": str(home)}}
         )
-        client.execute()
+        client.execute(cleanup_kc=True)  # else the kernel runs on for as long as the tests do
     return made
