@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import minijax
 import minijax.lax
 import minijax.numpy
-from tests.bench import measure, watching
+from tests.bench import measure, scale, watching
 from tests.bench.__main__ import ALL_ROWS, main, measured
 from tests.bench.measure import Different, Growth, Result, Row, Settings, require_same
 
@@ -151,3 +152,14 @@ def test_what_watching_costs_is_measured() -> None:
     assert result.figure is not None and 0.5 < result.figure < 10.0
     other = measured(row, Settings(subject="jax", namespaces={}))
     assert other.verdict == measure.SKIPPED
+
+
+def test_time_and_memory_by_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One work in processes of its own; the memory that is held is seen, and a failure is told."""
+    monkeypatch.setattr("sys.argv", ["scale", "--most", "1000", "--works", "screen"])
+    assert scale.main() == 0
+    assert re.search(r"first screen +[\d.]+ m?s +[\d.]+ [kM]?B", capsys.readouterr().out)
+    held = scale.Work("hold", lambda n: lambda: np.ones(n, np.uint8))
+    assert 0.9e8 < scale.measured_here(held, 10**8).bytes < 1.2e8
+    assert "KeyError" in str(scale.measured("unknown", 10))
+    assert scale.exponent([scale.Figure(1.0, 0), scale.Figure(100.0, 0)], [10, 100]) == pytest.approx(2.0)
