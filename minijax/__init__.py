@@ -187,7 +187,7 @@ _defined_later(
     "minijax.api.refs",
     "minijax.experimental.checkify",
     "minijax.lax.linalg",
-    "minijax.ops.random",
+    "minijax.ops.random.bits",
     "minijax.random.random_gamma",
 )
 

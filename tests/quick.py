@@ -28,6 +28,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.numpy": ("numpy/test_operators.py",),
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py"),
     "minijax.ops.linalg": ("ops/test_linalg.py",),
+    "minijax.ops.random": ("oracle/test_random.py",),
     "minijax.ops.special": ("ops/test_special_values.py",),
     "minijax.ops.windows": ("ops/test_errors.py",),
     "minijax.ops.refs": ("ops/test_refs.py",),

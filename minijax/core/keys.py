@@ -28,8 +28,8 @@ class prng_key(extended):  # noqa: N801
 class PRNGImpl:
     """A way of making random bits, by name: ``name``, the ``tag`` in types, and the ``key_shape`` of a key's words.
 
-    There is one object for each (name, key_shape, tag). What it computes is registered in ``ops.random``; ``theirs`` is
-    JAX's own of that name, if it was met, which may be of a user's making.
+    There is one object for each (name, key_shape, tag). What it computes is registered in ``ops.random.bits``;
+    ``theirs`` is JAX's own of that name, if it was met, which may be of a user's making.
     """
 
     __slots__ = ("name", "key_shape", "tag", "dtype", "theirs")

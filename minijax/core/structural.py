@@ -21,7 +21,7 @@ add_any_p = Primitive("add_any")
 broadcast_in_dim_p = Primitive("broadcast_in_dim")
 transpose_p = Primitive("transpose")
 squeeze_p = Primitive("squeeze")
-# from words to keys and back: see ops.keys
+# from words to keys and back: see ops.random.keys
 random_wrap_p = Primitive("random_wrap")
 random_unwrap_p = Primitive("random_unwrap")
 

@@ -16,8 +16,7 @@ from minijax.core.keys import THREEFRY, KeyType, PRNGImpl, is_key
 from minijax.core.lacking import borrow
 from minijax.numpy.creation import asarray
 from minijax.numpy.promotion import OPERANDS
-from minijax.ops.keys import random_unwrap_p, random_wrap_p
-from minijax.ops.random import (
+from minijax.ops.random.bits import (
     IMPLEMENTATIONS,
     random_bits_p,
     random_clone_p,
@@ -25,6 +24,7 @@ from minijax.ops.random import (
     random_seed_p,
     random_split_p,
 )
+from minijax.ops.random.keys import random_unwrap_p, random_wrap_p
 from minijax.ops.shape import canonical_shape
 
 __all__ = [

@@ -24,9 +24,9 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules, bdim_at_front
 from minijax.lowering.lower import lowering_rules, lowers_keys
-from minijax.ops.keys import random_wrap_p
 from minijax.ops.programs import call_program
-from minijax.ops.random import implementation_of
+from minijax.ops.random.bits import implementation_of
+from minijax.ops.random.keys import random_wrap_p
 from minijax.random.arguments import constant, two_keys
 from minijax.random.basic import normal, uniform
 from minijax.random.keys import split

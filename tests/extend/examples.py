@@ -27,7 +27,7 @@ from minijax.core.primitive import Primitive, abstract_eval
 from minijax.extend.rules import known_primitives
 from minijax.interop.borrowed import BorrowedPrimitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
-from minijax.ops.random import threefry2x32_p
+from minijax.ops.random.threefry import threefry2x32_p
 
 from ..ops import index_rows
 from ..ops.table import ROWS, Row

@@ -13,7 +13,7 @@ from minijax.api import grad, jit, jvp, make_jaxpr
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
-from minijax.ops.random import threefry2x32_p
+from minijax.ops.random.threefry import threefry2x32_p
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -1,11 +1,9 @@
-"""Random bits from keys: ``random_seed``, ``random_split``, ``random_fold_in``, ``random_bits``; and Threefry.
+"""Random bits from keys: ``random_seed``, ``random_split``, ``random_fold_in``, ``random_bits``, ``random_clone``.
 
 What a key becomes is computed from its words by the functions of its implementation (``PRNG``): in NumPy when
 evaluated, and as a program of words, a function of its own in the module, when compiled; bit for bit JAX's, with its
 setting ``jax_threefry_partitionable``. Implementations that stand for others of JAX's have none here: their
 primitives are borrowed.
-
-Threefry is that of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
 from __future__ import annotations
@@ -23,29 +21,20 @@ from minijax.core.avals import ShapedArray
 from minijax.core.keys import RBG, THREEFRY, WORD, KeyType, PRNGImpl, is_key, keys_of, words_of
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.structural import full, zero_tangent
+from minijax.core.structural import full
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.program import program
 from minijax.ir.pretty import parse_rules
 from minijax.lowering.lower import lowers_keys
 from minijax.ops.convert import convert
 from minijax.ops.declare import axis_stays, declare, operand_lower, same_aval, unchanged
-from minijax.ops.elementwise import (
-    add_p,
-    and_p,
-    lt_p,
-    or_p,
-    shift_left_p,
-    shift_right_logical_p,
-    sub_p,
-    xor_p,
-)
-from minijax.ops.keys import impl_read
-from minijax.ops.nary import ZERO, broadcast_shape, maybe_broadcast, nary_batching
-from minijax.ops.programs import Program, call_program, program_of, staged
+from minijax.ops.elementwise import and_p, or_p, shift_left_p, shift_right_logical_p, xor_p
+from minijax.ops.nary import ZERO, broadcast_shape, nary_batching
+from minijax.ops.programs import Program, call_program, staged
+from minijax.ops.random.keys import impl_read
+from minijax.ops.random.threefry import FEW, hash_one, threefry2x32_p
 from minijax.ops.shape import iota, reshape, shape_of
 from minijax.ops.slicing import concatenate, index_in_dim, stack
-from minijax.ops.while_loop import while_p
 
 __all__ = [
     "random_bits_p",
@@ -53,137 +42,13 @@ __all__ = [
     "random_fold_in_p",
     "random_seed_p",
     "random_split_p",
-    "threefry2x32_p",
 ]
-
-add: Callable[..., Any] = add_p.bind
-xor: Callable[..., Any] = xor_p.bind
-
-# -------------------------------------------------------------------------------- Threefry
-
-# Rotations of the rounds, four at a time; between these the key is mixed in.
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_GROUPS = 5
-_PARITY, _MASK = 0x1BD11BDA, 0xFFFFFFFF
-# Up to so many numbers are hashed one by one.
-_FEW = 16
-
-
-def _threefry_abstract(*avals: ShapedArray) -> list[ShapedArray]:
-    if any(a.dtype != WORD for a in avals):
-        found = ", ".join(a.str_short() for a in avals)
-        raise TypeError(f"Arguments to threefry2x32 must have uint32 type, got {found}")
-    return [ShapedArray(broadcast_shape("threefry2x32", [a.shape for a in avals]), WORD)] * 2
-
-
-def _threefry_numpy(*operands: Any) -> list[Any]:
-    shape = np.broadcast_shapes(*map(np.shape, operands))
-    words = [np.broadcast_to(x, shape) for x in operands]
-    if words[0].size > _FEW:
-        return _hash_many(*words)
-    hashed = [_hash_one(*row) for row in zip(*[w.ravel().tolist() for w in words], strict=True)]
-    parts = np.array(hashed, WORD).reshape(-1, 2)
-    return [parts[:, i].reshape(words[0].shape) for i in (0, 1)]
-
-
-def _hash_one(key1: int, key2: int, x: int, y: int) -> tuple[int, int]:
-    """The hash in Python's integers, which is quicker than NumPy for a few numbers."""
-    keys = (key1, key2, key1 ^ key2 ^ _PARITY)
-    x, y = (x + key1) & _MASK, (y + key2) & _MASK
-    for group in range(_GROUPS):
-        for r in _ROTATIONS[group % 2]:
-            x = (x + y) & _MASK
-            y = ((y << r & _MASK) | y >> 32 - r) ^ x
-        x = (x + keys[(group + 1) % 3]) & _MASK
-        y = (y + keys[(group + 2) % 3] + group + 1) & _MASK
-    return x, y
-
-
-def _hash_many(key1: Any, key2: Any, x: Any, y: Any) -> list[Any]:
-    keys = (key1, key2, key1 ^ key2 ^ np.uint32(_PARITY))
-    x, y = x + key1, y + key2
-    shifted = np.empty_like(x)
-    for group in range(_GROUPS):
-        for r in _ROTATIONS[group % 2]:
-            np.add(x, y, out=x)
-            np.left_shift(y, np.uint32(r), out=shifted)
-            np.right_shift(y, np.uint32(32 - r), out=y)
-            np.bitwise_or(y, shifted, out=y)
-            np.bitwise_xor(y, x, out=y)
-        np.add(x, keys[(group + 1) % 3], out=x)
-        np.add(y, keys[(group + 2) % 3], out=y)
-        np.add(y, np.uint32(group + 1), out=y)
-    return [x, y]
-
-
-def _rotated(x: Any, by: Any) -> Any:
-    """The words ``x`` with their bits rotated to the left."""
-    back = shift_right_logical_p.bind(x, sub_p.bind(np.uint32(32), by))
-    return or_p.bind(shift_left_p.bind(x, by), back)
-
-
-def _threefry(key1: Any, key2: Any, x1: Any, x2: Any) -> list[Any]:
-    """The hash as a loop over groups of rounds: written out, XLA takes long to compile it."""
-    wide = broadcast_shape("threefry2x32", [shape_of(k) for k in (key1, key2)])
-    keys = [maybe_broadcast(wide, k) for k in (key1, key2, xor(xor(key1, key2), np.uint32(_PARITY)))]
-    shape = broadcast_shape("threefry2x32", [shape_of(v) for v in (key1, key2, x1, x2)])
-    x, y = (maybe_broadcast(shape, add(v, k)) for v, k in ((x1, keys[0]), (x2, keys[1])))
-    state = [np.int32(0), x, y, keys[1], keys[2], keys[0], *(np.array(r, WORD) for r in _ROTATIONS)]
-    avals = [get_aval(v) for v in state]
-    cond, body = program_of(_more_groups, avals), program_of(_group, avals)
-    outs = while_p.bind(*state, cond_jaxpr=cond, cond_nconsts=0, body_jaxpr=body, body_nconsts=0)
-    return [outs[1], outs[2]]
-
-
-def _more_groups(i: Any, *rest: Any) -> list[Any]:
-    return [lt_p.bind(i, np.int32(_GROUPS))]
-
-
-def _group(i: Any, x: Any, y: Any, first: Any, second: Any, third: Any, now: Any, then: Any) -> list[Any]:
-    """Four rounds with the rotations ``now``, and two of the three words of the key mixed in; all take turns."""
-    for j in range(len(_ROTATIONS[0])):
-        x = add(x, y)
-        y = xor(_rotated(y, index_in_dim(now, j, 0, keepdims=False)), x)
-    following = add(i, np.int32(1))
-    y = add(add(y, second), convert(following, WORD))
-    return [following, add(x, first), y, second, third, first, then, now]
-
-
-def _threefry_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[str]:
-    return call_program(ctx, _threefry, avals, names)
-
-
-def _threefry_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    outs, dim = nary_batching(threefry2x32_p)(args, dims)
-    return outs, [dim] * 2
-
-
-def _threefry_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    outs = threefry2x32_p.bind(*primals)
-    return outs, [zero_tangent(x) for x in outs]
-
-
-# -------------------------------------------------------------------------------- evaluation of words
-
-
-def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Callable[..., Any]:
-    """``compute`` as a function of NumPy values, keys among them as they are kept; ``out``: its result are keys."""
-    run = program(staged(compute, tuple(avals)))
-    kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
-
-    def evaluate(*values: Any) -> Any:
-        words = [np.asarray(v) if kind is None else words_of(v, kind) for v, kind in zip(values, kinds, strict=True)]
-        (result,) = run(*words)
-        return result if out is None else keys_of(result, out)
-
-    return evaluate
-
 
 # -------------------------------------------------------------------------------- implementations
 
 
 class PRNG(NamedTuple):
-    """What an implementation computes, of arrays of words and by the operations of this package.
+    """What an implementation computes, of arrays of words and by operations of ``minijax.ops``.
 
     ``seed(seeds)``, ``split(words, shape)`` and ``fold_in(words, data)`` give words, ``bits(words, width, shape)``
     unsigned integers; the dimensions of the operands stand before those that are new. ``bits`` may be missing.
@@ -202,7 +67,7 @@ def _seed_fry(seeds: Any) -> Any:
     if aval.dtype.itemsize == 8:
         unsigned = convert(seeds, np.dtype(np.uint64))
         high = convert(shift_right_logical_p.bind(unsigned, np.uint64(32)), WORD)
-        low = and_p.bind(unsigned, np.uint64(_MASK))
+        low = and_p.bind(unsigned, np.uint64(0xFFFFFFFF))
     else:
         high = full(aval.shape, 0, WORD)
     return stack([high, convert(low, WORD)], len(aval.shape))
@@ -241,7 +106,7 @@ def _bits_fry(words: Any, width: int, shape: tuple[int, ...]) -> Any:
     dtype = np.dtype(f"uint{width}")
     if width == 64:
         return or_p.bind(shift_left_p.bind(convert(high, dtype), np.uint64(32)), convert(low, dtype))
-    return convert(xor(high, low), dtype)
+    return convert(xor_p.bind(high, low), dtype)
 
 
 def _halves(words: Any) -> tuple[Any, Any]:
@@ -358,16 +223,29 @@ def _bits_program(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> Progr
 def _split_few(keys: Any, *, shape: tuple[int, ...]) -> Callable[..., Any] | None:
     """How one key of Threefry is split to a few, if it is one and they are few: half of all random calls are that."""
     count = math.prod(shape)
-    if keys.shape or keys.dtype is not THREEFRY.dtype or count > _FEW:
+    if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
         return None
     dtype = keys.dtype
 
     def split(value: Any) -> Any:
         first, second = words_of(value, dtype).tolist()
-        hashed = [_hash_one(first, second, 0, i) for i in range(count)]
+        hashed = [hash_one(first, second, 0, i) for i in range(count)]
         return np.array(hashed, WORD).reshape(-1).view(dtype.storage).reshape(shape)
 
     return split
+
+
+def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Callable[..., Any]:
+    """``compute`` as a function of NumPy values, keys among them as they are kept; ``out``: its result are keys."""
+    run = program(staged(compute, tuple(avals)))
+    kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
+
+    def evaluate(*values: Any) -> Any:
+        words = [np.asarray(v) if kind is None else words_of(v, kind) for v, kind in zip(values, kinds, strict=True)]
+        (result,) = run(*words)
+        return result if out is None else keys_of(result, out)
+
+    return evaluate
 
 
 def _declare(
@@ -405,15 +283,6 @@ def _declare(
     )
 
 
-threefry2x32_p = declare(
-    "threefry2x32",
-    abstract=_threefry_abstract,
-    numpy=_threefry_numpy,
-    lower=_threefry_lower,
-    batch=_threefry_batch,
-    jvp=_threefry_jvp,
-    multiple_results=True,
-)
 random_seed_p = _declare("random_seed", _seed_abstract, _seed_program)
 random_split_p = _declare("random_split", _split_abstract, _split_program, few=_split_few)
 random_fold_in_p = _declare("random_fold_in", _fold_in_abstract, _fold_in_program, nary_batching)
