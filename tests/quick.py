@@ -26,6 +26,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.nn": ("interop/test_names.py",),
     "minijax.lowering": ("lowering/test_places.py",),
     "minijax.numpy": ("numpy/test_operators.py",),
+    "minijax.numpy.linalg": ("interop/test_names.py",),
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py"),
     "minijax.ops.linalg": ("ops/test_linalg.py",),
     "minijax.ops.random": ("oracle/test_random.py",),

@@ -21,9 +21,9 @@ from minijax.lax import linalg
 from minijax.lax.convolution import conv_general_dilated_patches
 from minijax.numpy import creation, linear, manipulation
 from minijax.numpy import linalg as numpy_linalg
-from minijax.numpy.decompositions import HIGHEST, adjoint
-from minijax.numpy.equations import matrix_times_vector, promote_inexact
-from minijax.numpy.norms import norm
+from minijax.numpy.linalg.decompositions import HIGHEST, adjoint
+from minijax.numpy.linalg.equations import matrix_times_vector, promote_inexact
+from minijax.numpy.linalg.norms import norm
 from minijax.numpy.promotion import asarray, ensure, promote_dtypes, typed_scalar
 from minijax.numpy.searching import digitize
 from minijax.numpy.ufuncs import floor, log2, maximum

@@ -1,4 +1,4 @@
-"""Decompositions with NumPy's names, and what is computed from singular values; public in ``minijax.numpy.linalg``."""
+"""Decompositions with NumPy's names, and what is computed from singular values."""
 
 from __future__ import annotations
 

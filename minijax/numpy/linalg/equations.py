@@ -1,4 +1,4 @@
-"""Linear equations and determinants; public in ``minijax.numpy.linalg``."""
+"""Linear equations, how well they are conditioned, and determinants."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from minijax.core.named import NamedTuple
 from minijax.lax import linalg
 from minijax.lax.solves import linear_solve
 from minijax.numpy import creation, linear, manipulation, reductions, ufuncs
-from minijax.numpy.decompositions import HIGHEST, svd
+from minijax.numpy.linalg.decompositions import HIGHEST, svd
+from minijax.numpy.linalg.norms import norm
 from minijax.numpy.mathematics import remainder, where
-from minijax.numpy.norms import norm
 from minijax.numpy.promotion import asarray, check_array_like, ensure, promote, promote_dtypes, typed_scalar
-from minijax.numpy.ufuncs import INEXACT
+from minijax.numpy.ufuncs import INEXACT, isnan
 from minijax.ops.linalg.lu import lu_solve
 from minijax.ops.reduce import reduce_sum_p
 
 __all__ = [
     "SlogdetResult",
+    "cond",
     "det",
     "inv",
     "lstsq",
@@ -167,6 +168,33 @@ def matrix_power(a: Any, n: int) -> Any:
         if bit:
             result = power if result is None else linear.matmul(result, power)
     return result
+
+
+@inner_jit(static_argnames=("p",), compiled=True)
+def cond(x: Any, p: Any = None) -> Any:
+    """The condition of matrices ``x[..., m, n]``: how much larger relative errors of solutions are than of operands.
+
+    ``p``: None or 2, the largest singular value by the smallest; -2, the inverse; else the norm of that order of ``x``
+    times that of its inverse.
+    """
+    x = ensure("jnp.linalg.cond", x)
+    if x.ndim < 2:
+        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; got x.shape={x.shape}")
+    if not x.size:
+        raise ValueError(f"jnp.linalg.cond: input array must not be empty; got x.shape={x.shape}")
+    if p is None or p == 2:
+        s = svd(x, compute_uv=False)
+        return s[..., 0] / s[..., -1]
+    if p == -2:
+        s = svd(x, compute_uv=False)
+        ratio = s[..., -1] / s[..., 0]
+    else:
+        if x.shape[-2] != x.shape[-1]:
+            raise ValueError(f"jnp.linalg.cond: for p={p!r}, matrices must be square; got x.shape={x.shape}")
+        ratio = norm(x, ord=p, axis=(-2, -1)) * norm(inv(x), ord=p, axis=(-2, -1))
+    # nan if the matrix has one, not because infinity met 0
+    unknown = isnan(ratio)
+    return where(unknown & ~reductions.any(isnan(x), axis=(-2, -1)), math.inf, ratio)
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Any, Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices; public in ``minijax.numpy.linalg``."""
+"""Norms of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.numpy import manipulation, reductions
-from minijax.numpy.decompositions import svd
+from minijax.numpy.linalg.decompositions import svd
 from minijax.numpy.promotion import canonical_axes, nonzero, promote, typed_scalar
 from minijax.numpy.ufuncs import INEXACT, absolute, conj, real, sqrt
 
