@@ -1,0 +1,121 @@
+"""What one operation of each transformation costs, counted: no clock, so that a busy machine changes nothing.
+
+The counts are those of a chain of sines and multiplications by a number, per operation: calls of Python functions,
+and blocks of memory that are held when the work has ended and its result is alive. A change that lowers one lowers its
+figure here; one that raises it says why in its commit. ``python -m tests.bench`` has the times.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+
+settings = importlib.import_module("minijax.config")
+FEW, MANY = 2_000, 4_000  # more than CPython keeps of tuples that nobody has any more
+FACTOR = jnp.asarray(1.00001)
+X = jnp.asarray(0.9)
+
+
+Function = Callable[[Any], Any]
+Work = Callable[[Function], Any]
+
+
+def chain(length: int) -> Function:
+    def f(x: Any) -> Any:
+        for _ in range(length // 2):
+            x = lax.mul(lax.sin(x), FACTOR)
+        return x
+
+    return f
+
+
+class Cost(NamedTuple):
+    """Of one operation: calls of Python functions, blocks of memory."""
+
+    calls: float
+    blocks: float
+
+
+WORKS: dict[str, Work] = {
+    "eager": lambda f: f(X),
+    "jvp": lambda f: minijax.jvp(f, (X,), (X,)),
+    "linearize": lambda f: minijax.linearize(f, X),
+    "vjp": lambda f: minijax.vjp(f, X),
+    "grad": lambda f: minijax.grad(f)(X),
+    "vmap": lambda f: minijax.vmap(f)(jnp.full(8, X)),
+    "make_jaxpr": lambda f: minijax.make_jaxpr(f)(X),
+    "make_jaxpr of grad": lambda f: minijax.make_jaxpr(minijax.grad(f))(X),
+}
+# The figures, with the tutorial's way to linearize (jvp over partial evaluation) and with the direct one.
+TUTORIAL = {
+    "eager": Cost(3, 0),
+    "jvp": Cost(12.5, 0),
+    "linearize": Cost(30, 15),
+    "vjp": Cost(20.5, 10),
+    "grad": Cost(30.5, 10),
+    "vmap": Cost(11.5, 0),
+    "make_jaxpr": Cost(8.5, 8),
+    "make_jaxpr of grad": Cost(41.5, 27),
+}
+DIRECT = TUTORIAL | {
+    "linearize": Cost(38, 18.5),
+    "vjp": Cost(7, 3.5),
+    "grad": Cost(5, 2.5),
+    "make_jaxpr of grad": Cost(34.5, 25.5),
+}
+
+
+def blocks_held(work: Work, f: Function) -> int:
+    before = sys.getallocatedblocks()
+    kept = work(f)
+    held = sys.getallocatedblocks() - before
+    del kept
+    return held
+
+
+def calls_made(work: Work, f: Function) -> int:
+    calls = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work(f)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def cost(work: Work) -> Cost:
+    """Of one operation more."""
+    few, many = chain(FEW), chain(MANY)
+    work(many)  # fills what remembers
+    gc.disable()
+    try:
+        calls = calls_made(work, few) - calls_made(work, chain(FEW // 2))
+        blocks = blocks_held(work, many) - blocks_held(work, few)
+    finally:
+        gc.enable()
+    return Cost(calls / (FEW - FEW // 2), blocks / (MANY - FEW))
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["tutorial", "direct"])
+@pytest.mark.parametrize("name", WORKS)
+def test_calls_and_memory_of_an_operation(name: str, direct: bool) -> None:
+    known = (DIRECT if direct else TUTORIAL)[name]
+    with settings.use_direct_linearize(direct):
+        found = cost(WORKS[name])
+    assert found.calls <= known.calls + 0.1 and found.blocks <= known.blocks + 0.1, found
+    # a figure that is too high hides what comes to be slow later
+    assert found.calls > known.calls - 1 and found.blocks > known.blocks - 1, f"it is better now: {found}"
