@@ -370,6 +370,9 @@ class _Typed:
     def dtype(self) -> np.dtype:
         return self.aval.dtype
 
+    def __str__(self) -> str:
+        return str(self.kind(self))  # type: ignore[call-arg]
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.kind(self)}, dtype={dtype_name(self.dtype)})"  # type: ignore[call-arg]
 

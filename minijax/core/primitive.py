@@ -176,7 +176,7 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
         if observe.on_rule:
             rule = top.rule_of(primitive)
             if rule is not None:
-                observe.emit(observe.on_rule, top.rules.name, primitive, rule)
+                observe.emit(observe.on_rule, top.table_of(primitive), primitive, rule)
         try:
             out = top.process_primitive(primitive, args, params)
         except TypeError as error:

@@ -6,14 +6,15 @@ interpreter or a command, so the programs that do not fail pay nothing.
 
 from __future__ import annotations
 
+import re
 import sys
 from types import FrameType, TracebackType
 
 from minijax import errors
 
 JAX_LIBRARIES = ("jax", "jaxlib")
-# What JAX's and our own messages call a value of minijax's.
-_OURS = ("<class 'minijax.", "Got Traced<")
+# What JAX's and our own messages call a value of minijax's, or a tracer that JAX did not expect: ours print as JAX's.
+_OURS = re.compile(r"<class 'minijax\.|Got (\w+Tracer\(|Traced<)")
 # JAX takes its own frames out of a traceback, and leaves this note.
 _FILTERED = "JAX has removed its internal frames"
 _SAID = "_says_from_jax"
@@ -24,7 +25,7 @@ def explain(error: BaseException) -> None:
     if "jax" not in sys.modules or not isinstance(error, (TypeError, IndexError)) or hasattr(error, _SAID):
         return
     text = str(error)
-    if not isinstance(error, errors.TracerArrayConversionError) and not any(said in text for said in _OURS):
+    if not isinstance(error, errors.TracerArrayConversionError) and not _OURS.search(text):
         return
     user, is_jaxs = _called_by(error.__traceback__)
     if user is None or not (is_jaxs or any(_FILTERED in note for note in getattr(error, "__notes__", ()))):

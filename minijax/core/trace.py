@@ -54,6 +54,10 @@ class Trace:
         """The rule that ``process_primitive`` will apply, for observers."""
         return self.rules.get(primitive)
 
+    def table_of(self, primitive: Any) -> str:
+        """The name of the table that this rule is from."""
+        return self.rules.name
+
 
 class MainTrace:
     """An entry of the interpreter stack: its ``level``, the ``trace_type`` and what that trace shares.
@@ -153,14 +157,14 @@ class Tracer(AnyArray):
         """For error messages: what to do where Python wanted a truth value ('bool'), an 'index' or a 'value'."""
         return provenance.advice(kind, self._trace.main.label)
 
-    def _details(self) -> str:
-        """What this tracer holds, for its repr."""
-        return ""
-
     def __repr__(self) -> str:
-        main = self._trace.main
-        dead = "" if main.alive else " (its transformation has ended)"
-        return f"Traced<{self.aval!r}>with<{main!r}>{self._details()}{dead}"
+        """As JAX prints a tracer of this kind; ``format(x, "levels")`` tells what it is at each level."""
+        return f"{type(self).__name__}<{typed_text(self.aval)}>"
+
+
+def typed_text(aval: Any) -> str:
+    """``~float32[3]``, as tracers print their types: with a tilde for a weak one."""
+    return f"~{aval}" if getattr(aval, "weak_type", False) else str(aval)
 
 
 class _Unset(Trace):

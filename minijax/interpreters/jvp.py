@@ -66,8 +66,8 @@ class JVPTracer(DualTracer):
         # equation knows the line
         return self.tangent._birth() if isinstance(self.tangent, Tracer) else None
 
-    def _details(self) -> str:
-        return f"(primal={self.primal!r}, tangent={self.tangent!r})"
+    def __repr__(self) -> str:
+        return f"JVPTracer(primal={self.primal!s}, tangent={self.tangent!s})"
 
 
 class JVPTrace(Trace):

@@ -87,8 +87,8 @@ class LinearizeTracer(DualTracer):
     def _birth(self) -> Any:
         return self._trace.tape.source(self.place)  # type: ignore[attr-defined]
 
-    def _details(self) -> str:
-        return f"(primal={self.primal!r}, tangent={self.variable.aval.str_short()})"
+    def __repr__(self) -> str:
+        return f"GradTracer(primal={self.primal!s}, typeof(tangent)={self.variable.aval.str_short()})"
 
 
 class TangentTrace(PartialEvalTrace):
@@ -373,6 +373,12 @@ class LinearizeTrace(Trace):
         except (TypeError, ValueError) as error:
             raise bad_result(jvp_rules, primitive, result, "(primal_out, tangent_out)", error) from None
         return out, found
+
+    def rule_of(self, primitive: Primitive) -> Rule | None:
+        return linearize_rules.get(primitive) or jvp_rules.get(primitive)
+
+    def table_of(self, primitive: Primitive) -> str:
+        return "linearize" if primitive in linearize_rules else "jvp"
 
     def split(self, x: Any) -> tuple[Any, int | None]:
         """The primal of ``x`` and the place of its tangent, None if that is zero."""

@@ -18,7 +18,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.rules import Rule, RuleTable
-from minijax.core.trace import Trace, Tracer, state
+from minijax.core.trace import Trace, Tracer, state, typed_text
 from minijax.errors import source_info
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful
@@ -66,8 +66,9 @@ class PartialEvalTracer(Tracer):
         defining = (eqn for eqn in reversed(self._made_by()[0]) if any(v is self.variable for v in eqn.outvars))
         return next((eqn.source for eqn in defining), None)
 
-    def _details(self) -> str:
-        return "(unknown)"
+    def __repr__(self) -> str:
+        # the name of JAX's interpreter: what is printed is JAX's too
+        return f"Traced<{typed_text(self.aval)}:JaxprTrace>"
 
 
 class PartialEvalTrace(Trace):

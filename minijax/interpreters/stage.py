@@ -17,7 +17,7 @@ from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.refs import AbstractRef, Ref
 from minijax.core.rules import Rule, RuleTable
 from minijax.core.stand_ins import ShapeDtypeStruct
-from minijax.core.trace import Trace, Tracer, check_alive, state, under
+from minijax.core.trace import Trace, Tracer, check_alive, state, typed_text, under
 from minijax.errors import source_info, summarize
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
@@ -36,6 +36,9 @@ class JaxprTracer(Tracer):
         self._trace = trace
         self.aval = aval
         self.variable = var
+
+    def __repr__(self) -> str:
+        return f"JitTracer({typed_text(self.aval)})"
 
     def _equation(self) -> JaxprEqn | None:
         """The equation that computes this tracer, None for an input."""

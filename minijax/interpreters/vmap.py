@@ -15,7 +15,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, RuleTable, bad_result
-from minijax.core.trace import Trace, Tracer, records_below, state, under
+from minijax.core.trace import Trace, Tracer, records_below, state, typed_text, under
 from minijax.errors import source_info
 from minijax.interpreters.stage import stage
 from minijax.ir.evaluate import eval_closed
@@ -68,8 +68,8 @@ class BatchTracer(Tracer):
         size = get_aval(self.val).shape[self.batch_dim]
         return f"{self._trace.main!r} maps axis {self.batch_dim} of size {size}", self.val
 
-    def _details(self) -> str:
-        return f"(val={self.val!r}, batch_dim={self.batch_dim})"
+    def __repr__(self) -> str:
+        return f"VmapTracer(aval={typed_text(self.aval)}, batched={typed_text(get_aval(self.val))})"
 
 
 class BatchTrace(Trace):

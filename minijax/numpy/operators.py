@@ -14,6 +14,7 @@ from minijax.config import x64_enabled
 from minijax.core import dtypes, late
 from minijax.core.array import Array, is_foreign
 from minijax.core.avals import AnyArray
+from minijax.core.operands import levels_text
 from minijax.core.trace import Tracer
 from minijax.numpy import creation, linear, manipulation, mathematics, reductions, sorting, ufuncs
 from minijax.numpy.index_update import IndexUpdate, take
@@ -343,6 +344,8 @@ def _array(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
 def _format(self: Tracer, spec: str) -> str:
     if not spec:
         return str(self)
+    if spec == "levels":  # what it is at each level: more than its print says
+        return levels_text(self)
     raise TypeError(
         f"unsupported format string passed to {type(self).__name__}.__format__: {spec!r}, but this value is traced and "
         "has no digits yet. Let debug.print format it when the program runs: debug.print('{x:" + spec + "}', x=x)."

@@ -185,7 +185,7 @@ def test_one_level_is_on_the_stack() -> None:
 
     def look(x: Any) -> Any:
         seen.extend(map(repr, state.stack))
-        assert type(x) is ad.LinearizeTracer and "tangent=f32[]" in repr(x)
+        assert type(x) is ad.LinearizeTracer and "typeof(tangent)=f32[]" in repr(x)
         return x
 
     with use_direct_linearize(True):

@@ -66,9 +66,6 @@ class JetTracer(Tracer):
     def _level(self) -> tuple[str, Any]:
         return f"{self._trace.main!r} adds Taylor coefficients", self.series[0]
 
-    def _details(self) -> str:
-        return f"(series={self.series!r})"
-
 
 class JetTrace(Trace):
     """Applies Taylor rules, up to the order that is its main's data."""
