@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.trace import state
@@ -42,6 +42,21 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
             for v in eqn.invars:
                 if type(v) is not Literal and last_use[v] is eqn:
                     env.pop(v, None)
+    finally:
+        state.source = outer_source
+    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def eval_by(run_eqn: Callable[[JaxprEqn, dict[Var, Any]], None], closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    """The outputs of ``closed`` on ``args``, where ``run_eqn`` does with each equation what else ``bind_eqn`` does."""
+    jaxpr = closed.jaxpr
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    outer_source = state.source
+    try:
+        for eqn in jaxpr.eqns:
+            state.source = outer_source if eqn.source is None else eqn.source
+            run_eqn(eqn, env)
     finally:
         state.source = outer_source
     return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]

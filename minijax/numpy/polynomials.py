@@ -189,6 +189,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 
 def _leading_zeros(p: Any) -> Any:
     zero = lax.eq(p, const(p, 0))
+    # compared again, as JAX's program does
     return choose(reductions.all(zero), p.aval.shape[0], reductions.argmin(lax.eq(p, const(p, 0))))
 
 

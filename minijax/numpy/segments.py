@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,19 +13,6 @@ from minijax.numpy.mathematics import floor_divide
 from minijax.numpy.promotion import ensure, static
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
-
-
-def _lowest(dtype: np.dtype) -> Any:
-    """What any element of ``dtype`` is at least."""
-    if dtype.kind == "b":
-        return False
-    return dtypes.iinfo(dtype).min if dtypes.is_integer(dtype) else -math.inf
-
-
-def _highest(dtype: np.dtype) -> Any:
-    if dtype.kind == "b":
-        return True
-    return dtypes.iinfo(dtype).max if dtypes.is_integer(dtype) else math.inf
 
 
 def _joined(
@@ -94,5 +80,5 @@ def _segment(
 
 segment_sum = _segment("segment_sum", "add", lambda dtype: 0, reductions.sum, "The sums")
 segment_prod = _segment("segment_prod", "multiply", lambda dtype: 1, reductions.prod, "The products")
-segment_min = _segment("segment_min", "min", _highest, reductions.min, "The least")
-segment_max = _segment("segment_max", "max", _lowest, reductions.max, "The greatest")
+segment_min = _segment("segment_min", "min", dtypes.max_value, reductions.min, "The least")
+segment_max = _segment("segment_max", "max", dtypes.min_value, reductions.max, "The greatest")

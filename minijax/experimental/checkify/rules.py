@@ -18,7 +18,6 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
-from minijax.core.trace import state
 from minijax.experimental.checkify.failures import (
     DivisionByZeroError,
     Error,
@@ -38,7 +37,8 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, bdim_at_front
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal, subjaxprs
+from minijax.ir.evaluate import eval_by
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from minijax.ir.pretty import hide, pp_rules
 from minijax.lax import select_n
 from minijax.lowering.lower import lowering_rules
@@ -92,26 +92,22 @@ def with_kinds(error: Error, kinds: Iterable[Failure]) -> Error:
 
 def run(closed: ClosedJaxpr, error: Error, enabled: Enabled, args: Sequence[Any]) -> Checked:
     """The error and the results of ``closed`` on ``args``."""
-    jaxpr = closed.jaxpr
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
-    outer_source = state.source
-    try:
-        for eqn in jaxpr.eqns:
-            state.source = outer_source if eqn.source is None else eqn.source
-            operands = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
-            rule = error_rules.get(eqn.primitive)
-            if rule is not None:
-                error, outs = rule(error, enabled, operands, eqn.params)
-            else:
-                bound = eqn.primitive.bind(*operands, **eqn.params)
-                outs = bound if eqn.primitive.multiple_results else [bound]
-                if NaNError in enabled and eqn.primitive.name in _MAY_GIVE_NAN:
-                    error = nan_check(error, eqn.primitive.name, outs)
-            env.update(zip(eqn.outvars, outs, strict=True))
-    finally:
-        state.source = outer_source
-    return error, [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+    def run_eqn(eqn: JaxprEqn, env: dict[Var, Any]) -> None:
+        nonlocal error
+        operands = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        rule = error_rules.get(eqn.primitive)
+        if rule is not None:
+            error, outs = rule(error, enabled, operands, eqn.params)
+        else:
+            bound = eqn.primitive.bind(*operands, **eqn.params)
+            outs = bound if eqn.primitive.multiple_results else [bound]
+            if NaNError in enabled and eqn.primitive.name in _MAY_GIVE_NAN:
+                error = nan_check(error, eqn.primitive.name, outs)
+        env.update(zip(eqn.outvars, outs, strict=True))
+
+    found = eval_by(run_eqn, closed, args)
+    return error, found
 
 
 def with_errors(closed: ClosedJaxpr, enabled: Enabled, error: Error) -> tuple[ClosedJaxpr, Structure]:

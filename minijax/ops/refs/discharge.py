@@ -17,9 +17,9 @@ from typing import Any
 from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive
 from minijax.core.refs import AbstractRef, AccumEffect, WriteEffect, is_ref
-from minijax.core.trace import find_top_trace, state
+from minijax.core.trace import find_top_trace
 from minijax.interpreters.stage import JaxprTrace, stage
-from minijax.ir.evaluate import bind_eqn
+from minijax.ir.evaluate import bind_eqn, eval_by
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from minijax.ops.call import jit_p, set_without_refs
 from minijax.ops.checkpoint import remat_p
@@ -110,17 +110,7 @@ set_without_refs(lowerable)
 
 def _run(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     """The results of ``closed`` on ``args``, in which places stand for references."""
-    jaxpr = closed.jaxpr
-    env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
-    outer_source = state.source
-    try:
-        for eqn in jaxpr.eqns:
-            state.source = outer_source if eqn.source is None else eqn.source
-            _run_eqn(eqn, env)
-    finally:
-        state.source = outer_source
-    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+    return eval_by(_run_eqn, closed, args)
 
 
 def _run_eqn(eqn: JaxprEqn, env: dict[Var, Any]) -> None:
