@@ -118,6 +118,7 @@ def derives(primitive: Primitive) -> bool:
     return (
         not primitive.multiple_results
         and primitive.keeps_signatures
+        and not primitive.takes_refs
         and getattr(jvp_rules.get(primitive), "__module__", "").startswith("minijax.ops.")
         and not is_user_file(primitive.defined_in)
     )

@@ -57,11 +57,8 @@ class LinearizeTracer(DualTracer):
         self.place = place
         self._primal = primal
         self.aval = get_aval(primal)
-        if isinstance(primal, Array):
-            try:
-                self.raw = primal._np
-            except AttributeError:
-                pass  # it is on a device
+        if isinstance(primal, Array) and primal.on_host and not isinstance(primal, CommittedArray):
+            self.raw = primal._np
 
     @property
     def primal(self) -> Any:  # type: ignore[override]
@@ -305,12 +302,12 @@ class LinearizeTrace(Trace):
             if type(x) is LinearizeTracer and x._trace is self:
                 primals.append(x.primal)
                 var = self.tape.variable(x.place) if on_numpy else variables[x.place]
-                if type(var) is Residual:  # a rule gave a constant for the tangent
-                    given.append(var.val)
-                else:
+                if type(var) is Var:
                     given.append(PartialEvalTracer(tangents, var))
                     if on_numpy:
                         place_of[var] = x.place
+                else:  # a rule gave a constant for the tangent; or it is what holds that of a reference
+                    given.append(var.val if type(var) is Residual else var)
             else:
                 primals.append(x)
                 given.append(zero_of(get_aval(x)))
@@ -351,6 +348,24 @@ class LinearizeTrace(Trace):
         if self.notes_lines and type(primal) is Array and primal.on_host:
             self.tape.know(primal._np, primal)
         return LinearizeTracer(self, primal, place)
+
+    def record_all(self) -> None:
+        """From now on record every operation as equations: what a reference holds may be read by any of them."""
+        if self.on_numpy:
+            self.on_numpy = False
+            self.tangents.eqns = self.tape.record_all()
+
+    def tangent_of(self, x: Any) -> Any:
+        """The tangent of ``x`` as rules are given it: a symbolic zero of a constant."""
+        if type(x) is not LinearizeTracer or x._trace is not self:
+            return zero_of(get_aval(x))
+        var = self.tape.variable(x.place)
+        return var.val if type(var) is Residual else x.tangent
+
+    def holding(self, ref: Any, tangent: Any) -> LinearizeTracer:
+        """The tracer of a reference, ``tangent`` what holds the tangent of what it holds."""
+        (place,) = self.tape.add_variables([tangent])
+        return LinearizeTracer(self, ref, place)
 
     def applied(
         self, primitive: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]
@@ -404,7 +419,7 @@ def linearize(
             aval = get_aval(x)
             if active and dtypes.is_inexact(aval.dtype):
                 tracer = LinearizeTracer(trace, x, tape.new_input(aval))
-                if not isinstance(x, (Tracer, CommittedArray)):
+                if not isinstance(x, (Tracer, CommittedArray)) and type(aval) is ShapedArray:
                     tracer.raw = as_array(x)._value()
                     tape.know(tracer.raw, x)
                 ins.append(tracer)

@@ -90,6 +90,14 @@ class Tape:
             self.entries.extend([None] * (len(new) - 1))
         return [known[v] for v in out_vars]
 
+    def record_all(self) -> list[JaxprEqn]:
+        """Turn all entries into equations, to which whoever writes the tape adds from now on."""
+        for place in range(len(self.entries)):
+            self.variable(place)
+        self.eqns = self._all_equations()
+        del self.entries[self.n_in :]
+        return self.eqns
+
     def add_variables(self, out_vars: Sequence[Var]) -> list[int]:
         """The places of the tangents ``out_vars``, whose equations are among ``eqns``."""
         first = len(self.variables)
@@ -160,12 +168,7 @@ class Tape:
     def program(self) -> LinearProgram:
         """The tape as equations."""
         if self._program is None:
-            eqns: list[JaxprEqn] = [] if self.eqns is None else self.eqns
-            for place, entry in enumerate(self.entries):
-                if type(entry) is Recorded:
-                    eqns.extend(entry.eqns)
-                elif entry is not None:
-                    eqns.extend(self._equations(place, *entry))
+            eqns = self._all_equations() if self.eqns is None else self.eqns
             outs = [
                 zero_of(aval) if place is None else self.variable(place)
                 for place, aval in zip(self.out_places, self.out_avals, strict=True)
@@ -173,6 +176,16 @@ class Tape:
             in_vars = [self.variables[i] for i in range(self.n_in)]
             self._program = LinearProgram(in_vars, eqns, outs, self.name)
         return self._program
+
+    def _all_equations(self) -> list[JaxprEqn]:
+        """The linear equations of all entries."""
+        eqns: list[JaxprEqn] = []
+        for place, entry in enumerate(self.entries):
+            if type(entry) is Recorded:
+                eqns.extend(entry.eqns)
+            elif entry is not None:
+                eqns.extend(self._equations(place, *entry))
+        return eqns
 
     def _equations(self, place: int, derived: Derived, residuals: Any, places: Any, source: Any) -> list[JaxprEqn]:
         """The linear equations of an entry."""

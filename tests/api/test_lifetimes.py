@@ -14,6 +14,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.trace import Tracer, stack_depth
+from minijax.interpreters.linearize import WORTH_DERIVING
 from minijax.ir.jaxpr import ClosedJaxpr
 from tests.threads import at_once
 
@@ -89,7 +90,7 @@ def alive(kind: type) -> int:
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_made_for_a_function_dies_with_it(name: str) -> None:
     """Even if it was made together with what belongs to a function that lives on."""
-    for i in range(2):
+    for i in range(WORTH_DERIVING + 2):  # what is derived of the rules for a signature stays
         CALLS[name](i + 1)
     jaxprs, tracers = alive(ClosedJaxpr), alive(Tracer)
     for i in range(5):

@@ -20,6 +20,7 @@ from minijax.core.refs import AbstractRef, AccumEffect, Index, ReadEffect, Ref, 
 from minijax.core.structural import Zero, add_any_p, instantiate_zeros, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.jvp import JVPTrace, JVPTracer, jvp_rules
+from minijax.interpreters.linearize import LinearizeTrace
 from minijax.interpreters.partial_eval import PartialEvalTracer
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, axis_rules, batching_rules, bdim_at_front
@@ -125,6 +126,10 @@ def new_ref_at(init: Any, level: int, params: dict[str, Any]) -> Any:
     if isinstance(trace, JVPTrace):
         primal, tangent = trace.split(init)
         return JVPTracer(trace, new_ref_at(primal, level - 1, params), RefTangent(tangent))
+    if isinstance(trace, LinearizeTrace):
+        trace.record_all()
+        primal, _ = trace.split(init)
+        return trace.holding(new_ref_at(primal, level - 1, params), RefTangent(trace.tangent_of(init)))
     if isinstance(trace, BatchTrace):
         value, dim = trace.unbox(init)
         front = bdim_at_front(value, dim, trace.axis.size)
