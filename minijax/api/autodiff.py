@@ -32,6 +32,7 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.pytree import (
     Partial,
+    PyTreeDef,
     explain_tree_diff,
     register_pytree_node,
     tree_flatten,
@@ -545,6 +546,12 @@ def value_and_grad(
     return value_and_grad_f
 
 
+@functools.lru_cache(maxsize=256)
+def _tree_of_leaves(count: int) -> PyTreeDef:
+    """The structure ``(args, kwargs)`` of a call with ``count`` leaves."""
+    return tree_structure(((0,) * count, {}))
+
+
 def _value_and_grad(
     transform: str,
     fun: Callable[..., Any],
@@ -558,8 +565,9 @@ def _value_and_grad(
     fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, transform)
     for x in leaves:
         check_input(transform, x, holomorphic, allow_int)
-    flat = FlatFun(fun_of_leaves, tree_structure((tuple(leaves), {})), transform, has_aux, describe(fun))
-    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun), lines=False)
+    name = describe(fun)
+    flat = FlatFun(fun_of_leaves, _tree_of_leaves(len(leaves)), transform, has_aux, name)
+    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name, lines=False)
     value = tree_unflatten(flat.out_tree, outs)
     aval = check_scalar(value)
     check_output(transform, aval, holomorphic)

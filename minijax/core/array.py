@@ -299,8 +299,8 @@ def _placed_text(x: CommittedArray, label: str, name: str) -> str:
 class LiteralArray(Array):
     """A scalar that a rule or a function wrote down. Staging makes it a literal, where a user's array is a constvar.
 
-    ``written`` is what it was made from, if that was Python's: 0.7 rather than the float32 nearest to it, False rather
-    than NumPy's. A function of the user's is given that.
+    ``written`` is what a jaxpr holds: what it was made from, if that was Python's (0.7 rather than the float32 nearest
+    to it, False rather than NumPy's), or what ``literal`` made of its value when it was first asked.
     """
 
     __slots__ = ("written",)
@@ -309,10 +309,12 @@ class LiteralArray(Array):
 
     def literal(self) -> Any:
         """What a jaxpr holds: a Python scalar if weakly typed, so that it stays weak, a NumPy scalar otherwise."""
-        if hasattr(self, "written"):
+        try:
             return self.written
-        value = np.asarray(self._value())
-        return value.item() if self.aval.weak_type else value[()]
+        except AttributeError:
+            value = np.asarray(self._value())
+        self.written = value.item() if self.aval.weak_type else value[()]
+        return self.written
 
 
 def _rebuild(value: np.ndarray, aval: ShapedArray) -> Array:

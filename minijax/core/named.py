@@ -34,14 +34,8 @@ else:
         """Subclasses annotate their fields, those with defaults last."""
 
         def __new__(cls, *values: Any, **named: Any) -> Any:
-            size = cls._size
-            if named:
+            if named or len(values) != cls._size:
                 values = _completed(cls, values, named)
-            elif len(values) != size:
-                if 0 < size - len(values) <= len(cls._defaults):
-                    values += cls._defaults[len(values) - size :]
-                else:
-                    values = _completed(cls, values, named)
             return _new(cls, values)
 
         @classmethod
@@ -49,7 +43,9 @@ else:
             return cls(*values)
 
         def _replace(self, **changes: Any) -> Any:
-            return type(self)(**(self._asdict() | changes))
+            if not changes.keys() <= set(self._fields):
+                return _completed(type(self), self, changes)  # which says what is wrong
+            return type(self)(*[changes.get(field, value) for field, value in zip(self._fields, self, strict=True)])
 
         def _asdict(self) -> dict[str, Any]:
             return dict(zip(self._fields, self, strict=True))
@@ -62,6 +58,9 @@ else:
 
     def _completed(cls: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """All the values, in order. TypeError as for any function called with such arguments."""
+        lacking = cls._size - len(values)
+        if not named and 0 < lacking <= len(cls._defaults):
+            return values + cls._defaults[-lacking:]
         given = dict(zip(cls._fields, values, strict=False))
         twice = given.keys() & named.keys()
         unknown = named.keys() - set(cls._fields)

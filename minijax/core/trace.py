@@ -237,7 +237,8 @@ def under(
         del stack[main.level :]
         main.trace.stack = None
         state.dynamic = outer
-        bury(left)
+        if left != [main] or observe.on_main_pop:
+            bury(left)
 
 
 class ensure_compile_time_eval(contextlib.ContextDecorator):

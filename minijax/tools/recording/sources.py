@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
+import weakref
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from minijax import errors
@@ -33,6 +35,8 @@ class Sources:
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
         self.rules: dict[int, CodeType] = {}
+        # id of a rule -> the rule, held weakly (another may get its id), and what ``rule`` says of it
+        self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int]]] = {}
         # lines that ``records`` had no room for
         self.left_out = 0
 
@@ -86,6 +90,15 @@ class Sources:
 
         A rule that ``f`` made is called ``f.rule``; one that is derived from JAX's, as JAX's, and that it is borrowed.
         """
+        known = self.described.get(id(rule))
+        if known is not None and known[0]() is rule:
+            return known[1]
+        described = self._describe(rule)
+        if isinstance(rule, (FunctionType, functools.partial)):
+            self.described[id(rule)] = weakref.ref(rule), described
+        return described
+
+    def _describe(self, rule: Callable[..., Any]) -> tuple[str, str, int]:
         shown = inspect.unwrap(shown_rule(rule))
         name = printed(getattr(shown, "__qualname__", type(shown).__name__)).replace(".<locals>.", ".")
         if isinstance(rule, DerivedRule):
