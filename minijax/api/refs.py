@@ -213,7 +213,8 @@ def _indexed(ref: Any, idx: Any) -> tuple[Index, list[Any]]:
     if idx is None or idx is Ellipsis:
         return None, []
     shape = get_aval(ref).shape
-    entries = _all_dimensions(idx if isinstance(idx, tuple) else (idx,), shape)
+    several = isinstance(idx, tuple) and not isinstance(idx, Slice)  # which is a tuple, too
+    entries = _all_dimensions(idx if several else (idx,), shape)
     if not entries and not isinstance(idx, list):
         return None, []
     integers = [get_aval(_integers(x)).shape for x in entries if not isinstance(x, (slice, Slice, _DynamicSlice))]

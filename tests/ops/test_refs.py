@@ -20,6 +20,7 @@ from minijax.ops.refs.index import Slice
 from minijax.tools.recording.recorder import record
 
 X = np.array([0.5, 1.5, 2.5], np.float32)
+MATRIX = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 
 
 def programs(lib, np_):
@@ -151,6 +152,37 @@ def test_derivatives_are_jaxs():
     plain = minijax.grad(minijax.grad(lambda x: x * x * (1 + jnp.sin(x))))
     np.testing.assert_allclose(minijax.grad(minijax.grad(ours))(x), plain(x), rtol=1e-5)
     np.testing.assert_allclose(minijax.grad(minijax.checkpoint(ours))(x), minijax.grad(ours)(x), rtol=1e-6)
+
+
+# Of a matrix of 3 rows and 4 columns: slices by themselves, and what is out of bounds.
+INDICES = {
+    "slice": lambda lib: lib.ds(1, 2),
+    "slice from a value": lambda lib: lib.ds(np.int32(1), 2),
+    "slice with steps": lambda lib: lib.ds(0, 2, 2),
+    "before the first": lambda lib: -5,
+    "rows outside": lambda lib: np.array([0, 5]),
+    "rows before the first": lambda lib: np.array([-9, -1]),
+    "columns outside": lambda lib: (slice(1, 3), np.array([0, 5])),
+    "elements outside": lambda lib: (np.array([0, 5]), np.array([1, 2])),
+    "row and steps": lambda lib: (np.array(-9), slice(None, None, 2)),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_parts_are_jaxs(name):
+    found = []
+    for lib in (minijax, jax):
+        index = INDICES[name](lib)
+
+        def fun(x, lib=lib, index=index):
+            r = lib.new_ref(x)
+            read = r[index]
+            r[index] = 2 * read
+            lib.ref.addupdate(r, index, read)
+            return read.sum(), (read, r[...])
+
+        found.append((fun(MATRIX), lib.jit(lib.grad(fun, has_aux=True))(MATRIX)))
+    check(*found)
 
 
 def scattered(x, i):

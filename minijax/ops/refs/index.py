@@ -118,7 +118,7 @@ def _block(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands: Se
     wanted = np.result_type(*types) if types else INT
     return _Block(
         [
-            _converted(x, wanted) if not isinstance(x, int) else wanted.type(x + size if x < 0 else x)
+            _converted(x, wanted) if not isinstance(x, int) else wanted.type(max(x + size, 0) if x < 0 else x)
             for x, size in zip(starts, shape, strict=True)
         ],
         [1 if entry is None else entry.size for entry in index],
@@ -163,7 +163,7 @@ def _positions(shape: tuple[int, ...], index: tuple[Slice | None, ...], operands
 
 
 def read(x: Any, index: Index, operands: Sequence[Any]) -> Any:
-    """The part of the array ``x``. Integers out of bounds are moved inside, those in arrays read NaN, as in JAX."""
+    """The part of the array ``x``. Integers out of bounds are moved inside, as in JAX."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return x
@@ -181,7 +181,7 @@ def read(x: Any, index: Index, operands: Sequence[Any]) -> Any:
         _positions(shape, index, operands),
         GatherDimensionNumbers((), dims, dims),
         (1,) * len(shape),
-        mode="fill",
+        mode="promise_in_bounds",
     )
 
 
