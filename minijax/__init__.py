@@ -160,6 +160,7 @@ _LATE = (
     "flatten_util",
     "image",
     "interop",
+    "lib",
     "monitoring",
     "nn",
     "ops",
@@ -175,10 +176,19 @@ _LATE = (
 # Functions that few programs use, and the modules that give them.
 _LATE_FUNCTIONS = {
     **dict.fromkeys(("Ref", "ad", "ds", "free_ref", "freeze", "new_ref"), "minijax.api.refs"),
-    **dict.fromkeys(("NamedSharding", "P", "make_mesh"), "minijax.sharding"),
+    **dict.fromkeys(("NamedSharding", "P", "make_mesh", "set_mesh"), "minijax.sharding"),
+    **dict.fromkeys(
+        (
+            "make_array_from_callback",
+            "make_array_from_process_local_data",
+            "make_array_from_single_device_arrays",
+        ),
+        "minijax.api.placed_arrays",
+    ),
     "closure_convert": "minijax.api.closures",
     "custom_gradient": "minijax.api.closures",
     "effects_barrier": "minijax.api.callbacks",
+    "live_arrays": "minijax.api.devices",
     "pmap": "minijax.api.pmap",
     "pure_callback": "minijax.api.callbacks",
 }
@@ -186,6 +196,7 @@ _defined_later(
     "minijax.api.callbacks",
     "minijax.api.refs",
     "minijax.experimental.checkify",
+    "minijax.extend.core.calls",
     "minijax.lax.linalg",
     "minijax.ops.random.bits",
     "minijax.random.random_gamma",

@@ -92,8 +92,19 @@ def set_machinery(paths: Iterable[str]) -> None:
     _is_user.clear()
 
 
+# What packages on minijax said is theirs: beginnings of paths.
+_excluded: tuple[str, ...] = ()
+
+
+def exclude(path: str) -> None:
+    """Take files whose path begins with ``path`` for no code of the user's, from now on."""
+    global _excluded
+    _excluded += (os.path.abspath(path),)
+    _is_user.clear()
+
+
 def _is_machinery(path: str) -> bool:
-    return any(path == each or path.startswith(each + os.sep) for each in _machinery)
+    return path.startswith(_excluded) or any(path == each or path.startswith(each + os.sep) for each in _machinery)
 
 
 def is_own_file(filename: str) -> bool:

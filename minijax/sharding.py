@@ -16,7 +16,9 @@ from minijax.core.shardings import (
     PartitionSpec,
     Sharding,
     SingleDeviceSharding,
+    context,
 )
+from minijax.core.trace import state
 
 __all__ = [
     "AbstractMesh",
@@ -28,7 +30,9 @@ __all__ = [
     "Sharding",
     "SingleDeviceSharding",
     "get_abstract_mesh",
+    "get_mesh",
     "make_mesh",
+    "set_mesh",
 ]
 
 P = PartitionSpec
@@ -58,5 +62,48 @@ def make_mesh(
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh that is set: none can be here, so it is empty."""
-    return AbstractMesh((), ())
+    """The names and sizes of the axes of the mesh that is set; an empty one if none is."""
+    return AbstractMesh((), ()) if context.mesh is None else context.mesh.abstract_mesh
+
+
+def get_mesh() -> Mesh:
+    """The mesh that is set on this thread; an empty one if none is.
+
+    ValueError while a function is being transformed: ``get_abstract_mesh`` is what it may depend on.
+    """
+    _refuse_traced("get_mesh", " Maybe you want `sharding.get_abstract_mesh()`?")
+    return Mesh(np.empty((), object), ()) if context.mesh is None else context.mesh
+
+
+class set_mesh:  # noqa: N801, as JAX names it
+    """Sets the mesh that a ``PartitionSpec`` is for, on this thread: from now on, or for a ``with`` block.
+
+    The mesh has one device; None takes it away.
+
+    Raises:
+      ValueError: it is no ``Mesh``, has an axis that is ``Manual``, or a function is being transformed.
+      NotImplementedError: a mesh of several devices.
+    """
+
+    def __init__(self, mesh: Mesh | None) -> None:
+        if mesh is not None and not isinstance(mesh, Mesh):
+            raise ValueError(f"Expected mesh of type `sharding.Mesh`. Got {type(mesh)}. Make one with make_mesh.")
+        _refuse_traced("set_mesh", " Set it around the call.")
+        if mesh is not None and AxisType.Manual in mesh.axis_types:
+            raise ValueError(f"mesh {mesh} contains manual axes which is not allowed when using `set_mesh`.")
+        if mesh is not None and mesh.size > 1:
+            raise NotImplementedError(
+                f"{mesh} has {mesh.size} devices, over which programs are not divided here: pmap runs one on several."
+            )
+        self.outer, context.mesh = context.mesh, mesh
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_exc_info: object) -> None:
+        context.mesh = self.outer
+
+
+def _refuse_traced(name: str, advice: str) -> None:
+    if len(state.stack) > 1:
+        raise ValueError(f"`{name}` can only be used outside of `jax.jit` and other transformations.{advice}")

@@ -66,6 +66,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minijax.dtypes",
         "minijax.experimental",
         "minijax.flatten_util",
+        "minijax.lib",
         "minijax.monitoring",
         "minijax.sharding",
         "minijax.ref",
@@ -78,7 +79,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("minijax",),  # the root module itself: the curated public names
     ("minijax.interop",),
-    ("minijax.example_libraries", "minijax.profiler"),  # JAX's own, by interop
+    ("minijax.example_libraries", "minijax.experimental.sparse", "minijax.profiler"),  # JAX's own, by interop
     ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
     ("minijax.tools.programs",),

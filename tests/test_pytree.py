@@ -615,7 +615,19 @@ def test_public_names_are_jaxs() -> None:
     missing = {n for n in dir(jax.tree) if not n.startswith("_")} - set(tree.__all__)
     assert not missing
     missing = {n for n in dir(jtu) if not n.startswith("_")} - set(tree_util.__all__)
-    assert missing == {"default_registry"}
+    assert not missing
+    registry = tree_util.default_registry
+    assert {n for n in dir(jtu.default_registry) if n[0] != "_"} == {n for n in dir(registry) if n[0] != "_"}
+    for x in ({"a": [1, 2]}, [1, (2,)], (3,), None, 4):
+        wanted = jtu.default_registry.flatten_one_level(x)
+        assert registry.flatten_one_level(x) == wanted and registry.is_node(type(x)) == (wanted is not None)
+        assert str(registry.flatten_one_level_with_keys(x)) == str(jtu.default_registry.flatten_one_level_with_keys(x))
+        assert registry.flatten(x)[0] == jtu.default_registry.flatten(x)[0]
+        assert str(registry.flatten_with_path(x)[0]) == str(jtu.default_registry.flatten_with_path(x)[0])
+    registered = [type("Registered", (), {"__init__": lambda self, x: setattr(self, "x", x)}) for _ in range(2)]
+    for lib, cls in zip((registry, jtu.default_registry), registered, strict=True):
+        lib.register_node(cls, lambda x: ((x.x,), "aux"), lambda aux, children, cls=cls: cls(*children))
+        assert lib.flatten_one_level(cls(5)) == ((5,), "aux") and lib.flatten(cls([5, 6]))[0] == [5, 6]
     assert tree.map(lambda x: x + 1, {"a": 1}) == {"a": 2}
 
 

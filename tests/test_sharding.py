@@ -38,7 +38,77 @@ for refused in (
         refused()
     except Exception as error:
         facts.append(str(error)[:60])
+layout, meshes, hosts = (importlib.import_module(sys.argv[1] + ".experimental." + name)
+                         for name in ("layout", "mesh_utils", "multihost_utils"))
+whole, last = np.arange(8.0, dtype=np.float32).reshape(4, 2), of.SingleDeviceSharding(devices[3])
+Layout, Format = layout.Layout, layout.Format
+rows = Layout((0, 1))
+facts += [rows, Layout((1, 0), ((8, 128),), 4), rows == Layout([0, 1]), rows.update(tiling=((2,),)), Layout.AUTO]
+facts += [Format(rows, last), Format(), Format(rows, last) == Format(rows, last), hash(rows) == hash(Layout((0, 1)))]
+facts += [jax.device_put(whole, Format(rows, last)).devices()]
+places = [meshes.create_device_mesh((2, 2)), meshes.create_device_mesh((1, 2), devices[2:]),
+          meshes.create_hybrid_device_mesh((2, 2), (1, 1), process_is_granule=True),
+          meshes.create_hybrid_device_mesh((4,), (1,), devices[::-1], process_is_granule=True)]
+facts += [(each.shape, [device.id for device in each.flat]) for each in places]
+tree = {"a": whole[0], "b": 3}
+facts += [hosts.process_allgather(tree), hosts.process_allgather(tree, tiled=True), hosts.broadcast_one_to_all(tree)]
+facts += [hosts.assert_equal(tree), hosts.sync_global_devices("here"), hosts.reached_preemption_sync_point(1)]
+asked = []
+everywhere = of.NamedSharding(mesh, P())
+for sharding in (last, everywhere):
+    made = jax.make_array_from_callback((4, 2), sharding, lambda index: asked.append(index) or whole[index])
+    facts += [made, made.dtype, sorted(device.id for device in made.devices())]
+    facts += [made.sharding.is_fully_replicated, len(made.addressable_shards), (made + 1).sum()]
+facts += [asked, jax.make_array_from_callback((), last, lambda index: 2.5).weak_type]
+copies = [jax.device_put(whole, device) for device in devices]
+facts += [jax.make_array_from_single_device_arrays((4, 2), everywhere, copies)]
+facts += [jax.make_array_from_process_local_data(last, {"a": whole, "b": whole[0]})]
+held = jax.device_put(whole, devices[2])
+facts += [any(x is held for x in jax.live_arrays())]
+single_mesh = of.Mesh(np.array(devices[1:2]), ("x",))
+with jax.set_mesh(single_mesh):
+    facts += [of.get_mesh(), jax.device_put(whole, P()).devices(), of.get_abstract_mesh().axis_names]
+of.set_mesh(single_mesh)
+facts += [of.get_mesh() == single_mesh]
+of.set_mesh(None)
+facts += [of.get_mesh().empty, of.get_abstract_mesh().empty]
+for refused in (
+    lambda: meshes.create_device_mesh((3,)),
+    lambda: meshes.create_hybrid_device_mesh((4,), (1,)),
+    lambda: meshes.create_hybrid_device_mesh((2,), (2,), process_is_granule=True),
+    lambda: Format(rows),
+    lambda: Format(3),
+    lambda: Format(None, 3),
+    lambda: rows.check_compatible_aval((1,)),
+    lambda: jax.make_array_from_callback((4,), devices[0], lambda index: 1),
+    lambda: jax.make_array_from_callback((5, 2), last, lambda index: whole),
+    lambda: jax.make_array_from_callback((4, 2), last, lambda index: whole, dtype=np.int32),
+    lambda: jax.jit(lambda x: jax.make_array_from_callback((4, 2), last, lambda index: x))(whole),
+    lambda: jax.make_array_from_single_device_arrays((4, 2), everywhere, 3),
+    lambda: jax.make_array_from_single_device_arrays((4, 2), everywhere, []),
+    lambda: jax.make_array_from_single_device_arrays((4, 2), last, [whole]),
+    lambda: jax.make_array_from_single_device_arrays((4, 2), last, copies[:1]),
+    lambda: jax.make_array_from_process_local_data(last, whole, (5, 2)),
+    lambda: jax.set_mesh(3),
+    lambda: jax.jit(lambda x: (of.get_mesh(), x)[1])(1.0),
+    lambda: jax.jit(lambda x: (jax.set_mesh(mesh), x)[1])(1.0),
+    lambda: jax.device_put(whole, P()),
+):
+    try:
+        refused()
+    except Exception as error:
+        facts.append((type(error).__name__, str(error).replace("jax.", "")[:24]))
+    else:
+        facts.append("not refused")
 if sys.argv[1] == "minijax":
+    for several in (lambda: jax.make_array_from_callback((4, 2), halves, lambda index: whole[index]),
+                    lambda: jax.set_mesh(mesh), lambda: jax.device_put(whole, Format(Layout((1, 0)), last))):
+        try:
+            several()
+        except NotImplementedError:
+            pass
+        else:
+            raise AssertionError(several)
     try:
         jax.device_put(np.ones(4), halves)
     except NotImplementedError as error:

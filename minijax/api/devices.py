@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,14 @@ from minijax.pytree import prefix_leaves, tree_flatten, tree_map, tree_unflatten
 def device_put(x: Any, device: Any = None) -> Any:
     """The leaves of ``x`` as arrays that are committed to ``device``: what is computed with them stays there.
 
-    ``device`` may be a sharding on one device, or a tree of devices that is a prefix of ``x``. With None, arrays stay
-    where they are. Raises NotImplementedError for a sharding over several devices.
+    ``device`` may be a sharding on one device, a ``Format``, a ``PartitionSpec`` for the mesh that is set, or a tree of
+    these that is a prefix of ``x``. With None, arrays stay where they are. Raises NotImplementedError for a sharding
+    over several devices.
     """
 
     def put(leaf: Any, device: Any) -> Any:
+        if hasattr(device, "place_for"):  # a Format
+            device = device.place_for(np.ndim(leaf))
         if device is not None or isinstance(leaf, Tracer):
             return placed(leaf, only_device(device))
         array = as_array(leaf)
@@ -108,3 +112,13 @@ def process_count(backend: str | None = None) -> int:
 def default_backend() -> str:
     """The platform arrays are computed on by compiled functions: 'cpu', 'gpu', ..."""
     return pjrt.platform()
+
+
+def live_arrays(platform: str | None = None) -> list[Any]:
+    """The arrays that are alive, on the host or on a device: to find who keeps memory.
+
+    It looks at every object that Python knows, so it takes a while. RuntimeError if ``platform`` is another one.
+    """
+    _of_platform([], platform)
+    # asking an object for its class may run what a proxy does
+    return [x for x in gc.get_objects() if issubclass(type(x), Array)]

@@ -22,6 +22,8 @@ _ABOVE = {
     **dict.fromkeys(("find_top_trace", "get_opaque_trace_state", "new_jaxpr_eqn"), "minijax.extend.core"),
     **dict.fromkeys(("no_effects", "valid_jaxtype"), "minijax.extend.core"),
     "DebugInfo": "minijax.api_util",
+    **dict.fromkeys(("TraceTag", "eval_context", "set_current_trace", "take_current_trace"), "minijax.core.trace"),
+    "unsafe_get_axis_names_DO_NOT_USE": "minijax.extend.core",
 }
 
 

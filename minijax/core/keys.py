@@ -53,6 +53,12 @@ class PRNGImpl:
             self = cls.known.setdefault(key, self)
         return self
 
+    @classmethod
+    def made(cls, name: str, key_shape: Any, tag: str) -> PRNGImpl:
+        """A new one, which from now on is that of its name: keys of one that was called so stay what they are."""
+        cls.known.pop((name, tuple(map(int, key_shape)), tag), None)
+        return cls(name, key_shape, tag)
+
     def __reduce__(self) -> Any:
         return PRNGImpl, (self.name, self.key_shape, self.tag)
 

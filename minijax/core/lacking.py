@@ -17,6 +17,8 @@ from minijax.core import late
 
 # The most near names in an error.
 _MOST_NEAR = 3
+# Names that JAX warns it will drop, and that packages use: they are borrowed with the warning, and not listed.
+_DEPRECATED = {"scipy.special": ("lpmn", "lpmn_values")}
 
 
 def borrowing(
@@ -46,7 +48,7 @@ def borrowing(
             return sorted(own - borrowed)
         if name.startswith("_"):  # Python and its tools ask every module for these
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-        if name not in names_of(module):
+        if name not in (*names_of(module), *_DEPRECATED.get(module.removeprefix("minijax."), ())):
             import difflib  # 2 ms, and only mistakes need it
 
             near = difflib.get_close_matches(name, {*namespace, *names_of(module)}, _MOST_NEAR)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minijax import errors
+from minijax.core.named import NamedTuple
 from minijax.core.trace import MainTrace, state
 
 # The elements of a name stack, outermost first: ``(name, is_transformation)``.
@@ -22,6 +23,18 @@ NameStack = tuple[tuple[str, bool], ...]
 
 # Labels of interpreters that name stacks show, and what they are called there; the others have no name in JAX.
 _SHOWN = {"jvp": "jvp", "linearize": "jvp", "vmap": "vmap"}
+
+
+class SourceInfo(NamedTuple):
+    """Where an equation comes from: the user's line, None if it is not known, and the named scopes around it."""
+
+    traceback: tuple[Any, ...] | None
+    name_stack: NameStack
+
+
+def source_info_of(source: Any) -> SourceInfo:
+    """What ``errors.source_info`` gives, in two parts."""
+    return SourceInfo(None, ()) if source is None else SourceInfo(source[:2], source[2] if len(source) > 2 else ())
 
 
 class _Open:

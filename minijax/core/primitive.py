@@ -16,7 +16,7 @@ from minijax.core import observe
 from minijax.core.keys import is_key
 from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
-from minijax.core.trace import Trace, Tracer, raise_dead, state
+from minijax.core.trace import Trace, Tracer, raise_dead, set_current_trace, state
 
 _bind_watched = observe.bind_watched
 
@@ -68,6 +68,8 @@ class Primitive:
     gives_triangle: bool = False
     # True for primitives that act on the world (a callback): their equations stay although nothing reads the results.
     effectful: bool = False
+    # rule(*avals, **params) -> (type(s), effects), of one whose effects are objects of a user's own class.
+    effects_rule: Rule | None = None
     # The library whose primitive this one stands for, and whose rules its rules are derived from: see interop.borrowed.
     borrowed_from: str = ""
 
@@ -113,6 +115,14 @@ class Primitive:
             name_operand(self, args, error)
             raise
 
+    def bind_with_trace(self, trace: Trace, args: Sequence[Any], avals: Any, params: dict[str, Any]) -> Any:
+        """``bind`` with ``trace`` at work: what no tracer of a higher interpreter claims is given to it.
+
+        The types of ``args``, which JAX hands on, are not looked at.
+        """
+        with set_current_trace(trace):
+            return self.bind(*args, **params)
+
     def def_impl(self, rule: Rule) -> Rule:
         """Set the evaluation rule ``rule(*arrays, **params)``. Returns it, so that it can decorate."""
         impl_rules[self] = rule
@@ -124,6 +134,15 @@ class Primitive:
         self.signatures.clear()
         if self.evaluations is not None:
             self.evaluations.clear()
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Rule) -> Rule:
+        """``def_abstract_eval`` for a primitive that acts on the world: ``rule`` gives its type(s) and its effects.
+
+        Effects are a set of objects of subclasses of ``extend.core.Effect``, which ``Jaxpr.effects`` then has.
+        """
+        self.effectful, self.effects_rule = True, rule
+        self.def_abstract_eval(lambda *avals, **params: rule(*avals, **params)[0])
         return rule
 
     @property

@@ -7,6 +7,7 @@ array is divided here: that ``device_put`` does, as far as it can.
 from __future__ import annotations
 
 import enum
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -304,8 +305,24 @@ def _names(part: Any) -> tuple[str, ...]:
     return part if isinstance(part, tuple) else (part,)
 
 
+class _Context(threading.local):
+    """The mesh that is set on one thread, None if none is."""
+
+    mesh: Mesh | None = None
+
+
+context = _Context()
+
+
 def only_device(place: Any) -> Any:
-    """The device that ``place``, a device or a sharding, means; NotImplementedError for one over several."""
+    """The device that ``place`` means, which is a device, a sharding, or a ``PartitionSpec`` for the mesh that is set.
+
+    NotImplementedError for one over several. ValueError for a ``PartitionSpec`` without a mesh.
+    """
+    if isinstance(place, PartitionSpec):
+        if context.mesh is None:
+            raise ValueError(f"Please set a mesh via `set_mesh` if a PartitionSpec is a place, as {place} is here.")
+        place = NamedSharding(context.mesh, place)
     if not isinstance(place, Sharding):
         return place
     if place.num_devices > 1:

@@ -35,14 +35,16 @@ class Trace:
     # Whether this interpreter records equations; then those above it note the user's line.
     records = False
     # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
-    rules: RuleTable
+    rules: RuleTable | None = None
 
     # An integer, its main's, but for a trace that stands under its main's own: see interpreters.linearize.
     level: float
 
-    def __init__(self, main: MainTrace) -> None:
-        self.main = main
-        self.level = main.level
+    def __init__(self, main: MainTrace | None = None) -> None:
+        # one of a user's own class is given its entry when it is put on the stack: see set_current_trace
+        if main is not None:
+            self.main = main
+            self.level = main.level
         # the stack of the thread it runs on, None before and after: then its tracers are dead
         self.stack: list[MainTrace] | None = None
 
@@ -52,11 +54,11 @@ class Trace:
 
     def rule_of(self, primitive: Any) -> Rule | None:
         """The rule that ``process_primitive`` will apply, for observers."""
-        return self.rules.get(primitive)
+        return None if self.rules is None else self.rules.get(primitive)
 
     def table_of(self, primitive: Any) -> str:
         """The name of the table that this rule is from."""
-        return self.rules.name
+        return self.rules.name if self.rules is not None else ""
 
 
 class MainTrace:
@@ -75,6 +77,7 @@ class MainTrace:
         label: str,
         subject: str = "",
         dynamic: bool = False,
+        trace: Trace | None = None,
     ) -> None:
         self.level = level
         self.dynamic = dynamic
@@ -82,7 +85,7 @@ class MainTrace:
         self.global_data = global_data
         self.label = label
         self.subject = subject
-        self.trace = trace_type(self)
+        self.trace = trace_type(self) if trace is None else trace
 
     @property
     def alive(self) -> bool:
@@ -263,6 +266,59 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
 
     def __exit__(self, *_exc_info: object) -> None:
         state.dynamic = self.outer.pop()
+
+
+class TraceTag:
+    """What tells the tracers of one run of a user's transformation from those of another, by identity."""
+
+
+class take_current_trace(contextlib.ContextDecorator):
+    """``with take_current_trace() as parent``: the interpreter at work, for a transformation that stands above it."""
+
+    def __enter__(self) -> Trace:
+        return state.stack[-1].trace
+
+    def __exit__(self, *_exc_info: object) -> None:
+        pass
+
+
+class set_current_trace:
+    """Under it, ``trace`` is at work: what no tracer of a higher interpreter claims is given to it.
+
+    ``trace`` is a ``Trace`` of a user's own class, which is on the stack meanwhile and processes each primitive, or
+    one that stands there already. RuntimeError for one that has left the stack.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        # for each time that it is open: the trace that was dynamic, and the entry that was made for this one
+        self.outer: list[tuple[Trace, MainTrace | None]] = []
+
+    def __enter__(self) -> None:
+        trace, stack, made = self.trace, state.stack, None
+        if trace.stack is None and trace.rules is not None:
+            raise RuntimeError(f"{trace} has ended: an interpreter can be set as long as it stands on the stack.")
+        outer = state.dynamic
+        if trace.stack is None:
+            made = MainTrace(len(stack), type(trace), None, type(trace).__name__, dynamic=True, trace=trace)
+            trace.main, trace.level = made, made.level
+            push_again(made)
+        else:
+            state.dynamic = next(m.trace for m in reversed(stack[: trace.main.level + 1]) if m.dynamic)
+        self.outer.append((outer, made))
+
+    def __exit__(self, *_exc_info: object) -> None:
+        outer, made = self.outer.pop()
+        if made is not None:
+            pop_main(made)
+        state.dynamic = outer
+
+
+class eval_context(set_current_trace):
+    """Under it, what no tracer claims is evaluated at once, as under ``ensure_compile_time_eval``."""
+
+    def __init__(self) -> None:
+        super().__init__(state.stack[0].trace)
 
 
 def push_main(

@@ -287,9 +287,20 @@ def export_pmap(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     return list(mapped(*operands))
 
 
+def export_call(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
+    fun = functools.partial(eval_by_jax, eqn.params["call_jaxpr"])
+    info = jax_module("api_util").debug_info(eqn.primitive.name, fun, tuple(operands), {})
+    wrapped = jax_module("extend.linear_util").wrap_init(fun, debug_info=info)
+    named_as = {"name": eqn.params["name"]} if "name" in eqn.params else {}
+    theirs = getattr(jax_module("extend.core.primitives"), f"{eqn.primitive.name}_p")
+    return list(theirs.bind(*operands, subfuns=(wrapped,), **named_as))
+
+
 export_rules.update(
     {
         "jit": export_jit,
+        "call": export_call,
+        "closed_call": export_call,
         "scan": _with_programs("jaxpr"),
         "while": _with_programs("cond_jaxpr", "body_jaxpr"),
         "cond": _with_programs("branches"),

@@ -50,9 +50,10 @@ def import_jit(eqn: Any, site: Site) -> Equations:
 
 def import_call(eqn: Any, site: Site) -> Equations:
     """``closed_call`` and its like: a call that means nothing but what is inside."""
-    closed = import_once(eqn.params.get("call_jaxpr") or eqn.params["jaxpr"])
-    name = eqn.params.get("name", eqn.primitive.name)
-    return site.equation(jit_p, {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)})
+    params = {"call_jaxpr": import_once(eqn.params["call_jaxpr"])}
+    if "name" in eqn.params:
+        params["name"] = eqn.params["name"]
+    return site.equation(our_primitives()[eqn.primitive.name], params)
 
 
 # ------------------------------------------------------------------------------------------------ control flow
@@ -386,7 +387,7 @@ import_rules.update(
     {
         "jit": import_jit,
         "closed_call": import_call,
-        "core_call": import_call,
+        "call": import_call,
         "cond": import_cond,
         "scan": import_scan,
         "while": import_while,

@@ -13,13 +13,14 @@ from itertools import chain
 from typing import Any
 
 from minijax.core import observe
-from minijax.core.array import LiteralArray, get_aval
+from minijax.core.array import LiteralArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.rules import Rule, RuleTable
-from minijax.core.trace import Trace, Tracer, state, typed_text
+from minijax.core.trace import Trace, Tracer, state, typed_text, under
 from minijax.errors import source_info
+from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful
 
@@ -355,3 +356,76 @@ def _close_over(
     const_vars = [v for v in const_of if v in used]
     return ClosedJaxpr(Jaxpr(const_vars, in_vars, outs, eqns, name), [const_of[v] for v in const_vars])
 
+
+
+# ------------------------------------------------------------------------------ under JAX's names, for its interfaces
+
+DynamicJaxprTracer = JaxprTracer
+
+
+class PartialVal(tuple[Any, Any]):
+    """A value that is known, ``(None, value)``, or one of which only the type is, ``(aval, None)``."""
+
+    @classmethod
+    def known(cls, const: Any) -> PartialVal:
+        """The value ``const``."""
+        return cls((None, const))
+
+    @classmethod
+    def unknown(cls, aval: ShapedArray) -> PartialVal:
+        """Some value of type ``aval``."""
+        return cls((aval, None))
+
+    def is_known(self) -> bool:
+        return self[0] is None
+
+    def get_known(self) -> Any:
+        """The value, None if it is not known."""
+        return self[1]
+
+    def get_aval(self) -> ShapedArray:
+        """The type."""
+        return get_aval(self[1]) if self[0] is None else self[0]
+
+
+def trace_to_jaxpr_dynamic(
+    fun: Any, in_avals: Sequence[ShapedArray], *, keep_inputs: Sequence[bool] | None = None, **options: Any
+) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
+    """Stage ``fun``, an ``extend.linear_util.WrappedFun``: its jaxpr, the types of its results, and its constants.
+
+    The inputs that ``keep_inputs`` does not select are no inputs of the jaxpr, which must not read them then.
+    ``options`` are JAX's about its own tracing.
+    """
+    closed = stage(fun.call_wrapped, in_avals, fun.__name__, label="trace_to_jaxpr_dynamic")
+    jaxpr = closed.jaxpr
+    if keep_inputs is not None:
+        jaxpr = jaxpr.replace(invars=partition(keep_inputs, jaxpr.invars)[1])
+    return jaxpr, closed.out_avals, closed.consts
+
+
+def trace_to_jaxpr_nounits(
+    fun: Any, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
+) -> tuple[Jaxpr, list[PartialVal], tuple[Any, ...]]:
+    """Run what ``fun``, an ``extend.linear_util.WrappedFun``, does with known values, and record the rest.
+
+    Returns:
+      The jaxpr of the unknown results, its inputs the unknown arguments and its constants what it takes from the known
+      side; for each result of ``fun`` its value, or its type where it is unknown; and the constants. ``instantiate``
+      makes results, all or those selected, part of the jaxpr though they are known.
+    """
+
+    def run(main: Any) -> tuple[list[PartialVal], ClosedJaxpr]:
+        trace = main.trace
+        ins = [pval.get_known() if pval.is_known() else trace.new_unknown(pval.get_aval()) for pval in pvals]
+        outs = list(fun.call_wrapped(*ins))
+        forced = [instantiate] * len(outs) if isinstance(instantiate, bool) else instantiate
+        later = [trace.is_unknown(x) or f for x, f in zip(outs, forced, strict=True)]
+        found = [
+            PartialVal.unknown(get_aval(x)) if u else PartialVal.known(x) for x, u in zip(outs, later, strict=True)
+        ]
+        in_vars = [x.variable for x, pval in zip(ins, pvals, strict=True) if not pval.is_known()]
+        recorded = [trace.atom(x if trace.is_unknown(x) else as_array(x)) for x in partition(later, outs)[1]]
+        return found, _close(in_vars, trace.eqns, recorded, fun.__name__)
+
+    out_pvals, closed = under(PartialEvalTrace, "partial_eval", run, [], fun.__name__)
+    return closed.jaxpr, out_pvals, tuple(closed.consts)

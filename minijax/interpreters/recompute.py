@@ -158,11 +158,11 @@ def _split_eqn(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Policy) -> tup
     return list(now), [*again, *later]
 
 
-def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any) -> Any:
-    """The rule, under an enclosing checkpoint's policy, of a primitive that calls its parameter ``jaxpr``."""
+def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any, param: str = "jaxpr") -> Any:
+    """The rule, under an enclosing checkpoint's policy, of a primitive that calls its parameter ``param``."""
 
     def rule(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-        split = split_by_policy(eqn.params["jaxpr"], unknown_in, policy, recompute_outputs=True)
+        split = split_by_policy(eqn.params[param], unknown_in, policy, recompute_outputs=True)
         known_in = partition(split.known_used, partition(unknown_in, eqn.invars)[0])[1]
         known_out = partition(split.unknown_out, eqn.outvars)[0]
         residuals = [Var(a) for a in split.known.out_avals[len(known_out) :]]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minijax.core.avals import ShapedArray
+from minijax.core.names import SourceInfo, source_info_of
 from minijax.core.primitive import Primitive
 
 
@@ -76,6 +77,11 @@ class JaxprEqn:
         return JaxprEqn(**fields)
 
     @property
+    def source_info(self) -> SourceInfo:
+        """The line of the user's program and the named scopes that it was recorded under."""
+        return source_info_of(self.source)
+
+    @property
     def effects(self) -> frozenset[Any]:
         """What it does to the world: see ``Jaxpr.effects``."""
         return frozenset(_eqn_effects(self))
@@ -122,11 +128,12 @@ class Jaxpr:
         """What running it does besides giving results.
 
         ``ReadEffect(v)``, ``WriteEffect(v)`` and ``AccumEffect(v)`` for the references that it takes (``core.refs``),
-        and the primitives that act on the world (callbacks). What it does to references of its own is none.
+        and the primitives that act on the world (callbacks), or what these say they do
+        (``Primitive.def_effectful_abstract_eval``). What it does to references of its own is none.
         """
         taken = {*self.invars, *self.constvars}
         found = {effect for eqn in self.eqns for effect in _eqn_effects(eqn)}
-        return frozenset(e for e in found if isinstance(e, Primitive) or e.variable in taken)
+        return frozenset(e for e in found if not hasattr(e, "variable") or e.variable in taken)
 
     def pretty_print(
         self, *, source_info: bool = False, print_shapes: bool = True, name_stack: bool = False, width: int = 80
@@ -239,12 +246,14 @@ def _eqn_effects(eqn: JaxprEqn) -> Iterator[Any]:
     primitive = eqn.primitive
     if primitive.ref_effect is not None:
         yield primitive.ref_effect(eqn.invars[0])
+    elif primitive.effects_rule is not None:
+        yield from primitive.effects_rule(*[v.aval for v in eqn.invars], **eqn.params)[1]
     elif primitive.effectful and not primitive.takes_refs:
         yield primitive
     for sub in subjaxprs(eqn.params):
         operand = dict(zip(sub.invars, _operands_of(eqn, sub), strict=False))
         for effect in sub.effects:
-            if isinstance(effect, Primitive):
+            if not hasattr(effect, "variable"):
                 yield effect
             elif effect.variable in operand:
                 yield type(effect)(operand[effect.variable])

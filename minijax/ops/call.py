@@ -495,7 +495,7 @@ def jit_batch(
 axis_rules[jit_p] = jit_batch
 
 
-def _split(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
+def split_call(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
     """The known jaxpr, the unknown one, the unknown outputs; and of each residual which known input it is, if any.
 
     Only the other residuals are outputs of the known jaxpr.
@@ -517,7 +517,7 @@ def _split(jaxpr: ClosedJaxpr, unknown_in: Sequence[bool]) -> Any:
 
 def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     name = eqn.params["name"]
-    known_jaxpr, unknown_jaxpr, unknown_out, inputs = _split(eqn.params["jaxpr"], unknown_in)
+    known_jaxpr, unknown_jaxpr, unknown_out, inputs = split_call(eqn.params["jaxpr"], unknown_in)
     known_in, unknown_args = partition(unknown_in, eqn.invars)
     known_out, later_out = partition(unknown_out, eqn.outvars)
     made = [Var(aval) for aval in known_jaxpr.out_avals[len(known_out) :]]

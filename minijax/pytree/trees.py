@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minijax.pytree.core import (
@@ -14,6 +14,9 @@ from minijax.pytree.core import (
     Tree,
     build,
     children_of,
+    flatten_one_level,
+    flatten_one_level_with_keys,
+    is_tree_node,
     keys_of,
     kinds,
     make_treedef,
@@ -23,10 +26,12 @@ from minijax.pytree.core import (
     tree_structure,
 )
 from minijax.pytree.keys import KeyPath
+from minijax.pytree.nodes import register_dataclass, register_pytree_node
 from minijax.pytree.prefix import explain_prefix_mismatch
 
 __all__ = [
     "all_leaves",
+    "default_registry",
     "tree_all",
     "tree_flatten_with_path",
     "tree_leaves_with_path",
@@ -186,3 +191,49 @@ def tree_map_with_path(
 
 
 flatten_with_path = tree_flatten_with_path
+
+
+class Registry:
+    """The registry of kinds of node, of which there is one: functions of this package as methods.
+
+    Those of one level give None for a leaf.
+    """
+
+    def flatten(self, tree: Tree, leaf_predicate: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
+        """The leaves and the structure of ``tree``."""
+        return tree_flatten(tree, leaf_predicate)
+
+    def flatten_with_path(
+        self, tree: Tree, leaf_predicate: IsLeaf | None = None
+    ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+        """The leaves with their key paths, and the structure."""
+        return tree_flatten_with_path(tree, leaf_predicate)
+
+    def flatten_one_level(self, tree: Tree) -> tuple[Iterable[Any], Any] | None:
+        """The children and the auxiliary data of the root node."""
+        return flatten_one_level(tree) if self.is_node(type(tree)) else None
+
+    def flatten_one_level_with_keys(self, tree: Tree) -> tuple[Iterable[tuple[Any, Any]], Any] | None:
+        """The same, each child with its key entry."""
+        return flatten_one_level_with_keys(tree) if self.is_node(type(tree)) else None
+
+    def is_node(self, type: type) -> bool:
+        """Whether instances of exactly this type are nodes."""
+        return is_tree_node(type)
+
+    def register_node(
+        self,
+        type: type,
+        to_iterable: Callable[[Any], Any],
+        from_iterable: Callable[[Any, Any], Any],
+        to_iterable_with_keys: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """``register_pytree_node``."""
+        register_pytree_node(type, to_iterable, from_iterable, to_iterable_with_keys)
+
+    def register_dataclass_node(self, type: type, data_fields: Sequence[str], meta_fields: Sequence[str]) -> Any:
+        """``register_dataclass``."""
+        return register_dataclass(type, data_fields, meta_fields)
+
+
+default_registry = Registry()

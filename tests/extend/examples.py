@@ -24,6 +24,8 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive, abstract_eval
+from minijax.extend.core.calls import call_p, closed_call_p
+from minijax.extend.linear_util import wrap_init
 from minijax.extend.rules import known_primitives
 from minijax.interop.borrowed import BorrowedPrimitive
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
@@ -102,6 +104,9 @@ def programs() -> Iterator[Row]:
     vector, matrix = np.array([0.5, -1.25, 2.0], np.float32), np.linspace(-1, 2, 6, dtype=np.float32).reshape(3, 2)
     number = np.float32(0.75)
     yield Row("jit", lambda ns, x, y: ns.jit(lambda x, y: (ns.numpy.sin(x) * y, x))(x, y), (vector, number))
+    for p in (call_p, closed_call_p):
+        fun = wrap_init(lambda x, y: [minijax.numpy.sin(x) * y, x])
+        yield Row(p.name, lambda ns, x, y, p=p, fun=fun: p.bind(x, y, subfuns=(fun,)), (vector, number))
     yield Row("conj", lambda ns, x: ns.lax.conj(x), (vector + 1j * vector[::-1],))
     yield Row("integer_pow", lambda ns, x: ns.lax.integer_pow(x, 3), (vector,))
     yield Row("round", lambda ns, x: ns.lax.round(x), (vector + np.float32(0.1),))

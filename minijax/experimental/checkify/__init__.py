@@ -21,6 +21,7 @@ from minijax.experimental.checkify.checks import (
 from minijax.experimental.checkify.failures import (
     DivisionByZeroError,
     Error,
+    ErrorCategory,
     FailedCheckError,
     JaxRuntimeError,
     NaNError,
@@ -31,6 +32,7 @@ from minijax.experimental.checkify.failures import (
 __all__ = [
     "DivisionByZeroError",
     "Error",
+    "ErrorCategory",
     "FailedCheckError",
     "JaxRuntimeError",
     "NaNError",

@@ -50,6 +50,10 @@ class CheckException(Exception):
         raise NotImplementedError
 
 
+# What ``checkify`` is told which checks to make by, a set of these.
+ErrorCategory = type[CheckException]
+
+
 class FailedCheckError(CheckException):
     """A ``check`` of the user's failed; the details are its format and the tree of its values."""
 

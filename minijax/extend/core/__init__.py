@@ -1,5 +1,6 @@
 """Primitives and jaxprs, under the name that ``jax.extend.core`` gives them."""
 
+import importlib
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from minijax.core.array import is_array_like
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
-from minijax.core.trace import Trace, Tracer, state
+from minijax.core.trace import Trace, Tracer, TraceTag, set_current_trace, state, take_current_trace
 from minijax.errors import JaxprTypeError
 from minijax.ir.evaluate import eval_closed, eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
@@ -16,7 +17,9 @@ from minijax.ir.parse import JaxprSyntaxError, parse_jaxpr
 __all__ = [
     "Atom",
     "ClosedJaxpr",
+    "CallPrimitive",  # noqa: F822  (see __getattr__)
     "DropVar",
+    "Effect",
     "Effects",
     "Jaxpr",
     "JaxprEqn",
@@ -25,8 +28,10 @@ __all__ = [
     "Literal",
     "OpaqueTraceState",
     "Primitive",
+    "TraceTag",
     "Tracer",
     "Var",
+    "call_impl",  # noqa: F822
     "eval_jaxpr",
     "find_top_trace",
     "gensym",
@@ -36,8 +41,11 @@ __all__ = [
     "new_jaxpr_eqn",
     "no_effects",
     "parse_jaxpr",
+    "set_current_trace",
     "subjaxprs",
+    "take_current_trace",
     "unmapped_aval",
+    "unsafe_get_axis_names_DO_NOT_USE",
     "valid_jaxtype",
 ]
 
@@ -45,7 +53,24 @@ __all__ = [
 Atom = Var | Literal
 Value = Any
 Effects = frozenset
+
+
+class Effect:
+    """The base of what equations do besides computing, for classes of a user's own."""
+
+
 no_effects: frozenset[Any] = frozenset()
+
+
+# What few programs name, and where it is.
+_LATE = {**dict.fromkeys(("CallPrimitive", "call_impl"), "calls"), "primitives": "primitives"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    module = importlib.import_module(f"{__name__}.{_LATE[name]}")
+    return module if name == _LATE[name] else getattr(module, name)
 
 
 def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
@@ -126,3 +151,8 @@ def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
 def find_top_trace(_: Any) -> Trace:
     """The interpreter of the innermost transformation. The argument is JAX's, which does not look at it either."""
     return state.stack[-1].trace
+
+
+def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:  # noqa: N802, as JAX names it
+    """The names of the mapped axes here, innermost last."""
+    return [name for name, _ in state.axis_env]

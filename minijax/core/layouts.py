@@ -1,0 +1,114 @@
+"""How the elements of an array lie in a device's memory, as data: ``Layout``, and with where it lies, ``Format``.
+
+Arrays of minijax lie with their last axis innermost, which XLA's default is too. Other layouts can be described and
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.core.shardings import Sharding
+
+
+class AutoLayout:
+    """``Layout.AUTO``: the compiler chooses."""
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+class Layout:
+    """The axes from the outermost to the innermost, and the tiles that a device divides them into, if it does.
+
+    Args:
+      major_to_minor: the axes, the one along which elements are farthest apart first.
+      tiling: the sizes of tiles, from the outermost.
+      sub_byte_element_size_in_bits: the size of elements that are smaller than a byte, else 0.
+    """
+
+    AUTO = AutoLayout()
+
+    def __init__(
+        self,
+        major_to_minor: Sequence[int],
+        tiling: Sequence[Sequence[int]] | None = None,
+        sub_byte_element_size_in_bits: int = 0,
+    ) -> None:
+        self.major_to_minor = tuple(major_to_minor)
+        self.tiling = None if tiling is None else tuple(map(tuple, tiling))
+        self.sub_byte_element_size_in_bits = sub_byte_element_size_in_bits
+
+    def update(self, **changes: Any) -> Layout:
+        """A copy with these arguments changed."""
+        return Layout(**{**vars(self), **changes})
+
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        """ValueError for a shape of another number of dimensions."""
+        if len(self.major_to_minor) != len(aval_shape):
+            raise ValueError(
+                f"Length of major_to_minor and the rank of the value should match. Got major_to_minor="
+                f"{self.major_to_minor} and shape={tuple(aval_shape)}. Name each axis of the array once."
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"Layout({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
+
+
+class Format:
+    """A layout and a sharding: how elements lie, and on which device. Either may be None, for what is usual.
+
+    Raises:
+      ValueError: a layout without a sharding. TypeError: something else in the place of either.
+    """
+
+    __slots__ = ("layout", "sharding")
+
+    def __init__(self, layout: Layout | AutoLayout | None = None, sharding: Sharding | None = None) -> None:
+        if isinstance(layout, Layout) and sharding is None:
+            raise ValueError(
+                f"Sharding has to be concrete when layout is of type {type(layout)}: pass a NamedSharding or a "
+                "SingleDeviceSharding as well."
+            )
+        if not isinstance(layout, (Layout, AutoLayout, type(None))):
+            raise TypeError(
+                f"Invalid value received for the layout argument: {layout} of type {type(layout)}. Pass a Layout, "
+                "Layout.AUTO or None."
+            )
+        if not isinstance(sharding, (Sharding, type(None))):
+            raise TypeError(
+                f"Invalid value received for the sharding argument: {sharding} of type {type(sharding)}. Pass a "
+                "Sharding or None."
+            )
+        self.layout, self.sharding = layout, sharding
+
+    def place_for(self, ndim: int) -> Sharding | None:
+        """The sharding, to put an array of ``ndim`` dimensions there.
+
+        NotImplementedError for a layout in which the last axis is not innermost.
+        """
+        layout = self.layout
+        if isinstance(layout, Layout):
+            layout.check_compatible_aval((0,) * ndim)
+            if layout.major_to_minor != tuple(range(ndim)) or layout.tiling:
+                raise NotImplementedError(
+                    f"{layout} is not how arrays lie here, which is with the last axis innermost: transpose the array "
+                    "instead."
+                )
+        return self.sharding
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Format) and (self.layout, self.sharding) == (other.layout, other.sharding)
+
+    def __hash__(self) -> int:
+        return hash((self.layout, self.sharding))
+
+    def __repr__(self) -> str:
+        return f"Format(layout={self.layout}, sharding={self.sharding})"

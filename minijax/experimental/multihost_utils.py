@@ -1,0 +1,102 @@
+"""``minijax.experimental.multihost_utils``: what the processes that ``distributed.initialize`` joined tell each other.
+
+One process alone is told what it says. Several exchange arrays by a ``pmap`` over all devices, so each of them has to
+make the same calls in the same order.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from minijax.api.devices import devices, local_device_count, process_count, process_index
+from minijax.api.pmap import pmap
+from minijax.lax import all_gather
+from minijax.tree_util import tree_leaves, tree_map
+
+__all__ = [
+    "assert_equal",
+    "broadcast_one_to_all",
+    "process_allgather",
+    "reached_preemption_sync_point",
+    "sync_global_devices",
+]
+
+_AXIS = "processes"
+
+
+def _of_all(x: np.ndarray) -> np.ndarray:
+    """What each process gave, stacked along a new leading axis."""
+    if process_count() == 1:
+        return x[None]
+    copies = np.broadcast_to(x, (local_device_count(), *x.shape))
+    of_devices = np.asarray(pmap(lambda mine: all_gather(mine, _AXIS), axis_name=_AXIS)(copies)[0])
+    owners = [device.process_index for device in devices()]
+    return of_devices[[owners.index(process) for process in range(process_count())]]
+
+
+def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
+    """What every process gives for ``in_tree``, a tree of arrays of the same shapes everywhere.
+
+    Returns:
+      The tree with NumPy arrays, of all processes along a new leading axis; with ``tiled`` along the first axis that
+      there is. Numbers always get a new one, unless there is only one process.
+    """
+
+    def gather(leaf: Any) -> np.ndarray:
+        x = np.asarray(leaf)
+        if not tiled:
+            return _of_all(x)
+        if process_count() == 1:
+            return x
+        return np.concatenate(list(_of_all(x if x.ndim else x[None])))
+
+    return tree_map(gather, in_tree)
+
+
+def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
+    """What the source has for ``in_tree``, as NumPy arrays in every process.
+
+    Process 0 is the source unless ``is_source`` says so, process by process. The shapes are the same everywhere.
+    """
+    if process_count() == 1:
+        return tree_map(np.asarray, in_tree)
+    source = process_index() == 0 if is_source is None else is_source
+
+    def broadcast(leaf: Any) -> np.ndarray:
+        x = np.asarray(leaf)
+        given = _of_all(x if source else np.zeros_like(x))
+        return given.sum(0, dtype=given.dtype)
+
+    return tree_map(broadcast, in_tree)
+
+
+def assert_equal(in_tree: Any, fail_message: str = "") -> None:
+    """AssertionError, which begins with ``fail_message``, unless every process has the same ``in_tree``."""
+    gathered = process_allgather(in_tree)
+    same = tree_map(lambda mine, all_of_them: bool(np.all(all_of_them == np.asarray(mine))), in_tree, gathered)
+    if not all(tree_leaves(same)):
+        raise AssertionError(
+            f"{fail_message}. Expected: {gathered}; got: {in_tree}. The processes have to agree on it: look at what "
+            "each computes it from."
+        )
+
+
+def sync_global_devices(name: str) -> None:
+    """Wait until every process has come here. AssertionError if another one came with another ``name``."""
+    assert_equal(np.uint32(zlib.crc32(name.encode())), f"sync_global_devices name mismatch ('{name}')")
+
+
+def reached_preemption_sync_point(step_id: int) -> bool:
+    """Whether the processes, one of which was told that it will be taken away, have all come to the step to save at.
+
+    False without ``distributed.initialize``, as nobody is told then. RuntimeError with it: XLA's service that is told
+    has not been started here.
+    """
+    if process_count() == 1:
+        return False
+    raise RuntimeError(
+        "Preemption sync manager has not been initialized: minijax does not start one. Save at steps of a fixed number."
+    )

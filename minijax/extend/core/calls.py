@@ -1,0 +1,145 @@
+"""The primitives ``call`` and ``closed_call``: a function called as it is, which means nothing but what is inside.
+
+``p.bind(*args, subfuns=(fun,), name="f")`` calls ``fun``, a ``WrappedFun``, or records an equation with its jaxpr.
+Every transformation of such an equation is the same primitive over the transformed jaxpr, as of ``jit``, which differs
+in being compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.api.compile import open_over_tracers
+from minijax.core.array import get_aval
+from minijax.core.lists import partition
+from minijax.core.primitive import abstract_rules, impl_rules
+from minijax.core.structural import Zero, zero_of
+from minijax.core.trace import Tracer, state
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.named_axes import AxisPrimitive
+from minijax.interpreters.partial_eval import (
+    dce_closed,
+    dce_rules,
+    partial_eval_jaxpr_rules,
+    partial_eval_rules,
+    split_now,
+)
+from minijax.interpreters.program import called_jaxprs
+from minijax.interpreters.recompute import call_recompute, recompute_rules
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
+from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var, matters
+from minijax.ir.typecheck import call_rule, typecheck_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.lowering.text import mlir_type
+from minijax.ops.call import split_call
+
+__all__ = ["CallPrimitive", "call_impl", "call_p", "closed_call_p"]
+
+_JAXPR = "call_jaxpr"
+
+
+def call_impl(fun: Any, *args: Any, **params: Any) -> Any:
+    """What ``fun``, a ``WrappedFun``, gives for ``args``."""
+    return fun.call_wrapped(*args)
+
+
+class CallPrimitive(AxisPrimitive):
+    """A primitive that calls a function: see the module's text."""
+
+    keeps_signatures = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, multiple_results=True)
+
+    def bind(self, *args: Any, subfuns: Sequence[Any] = (), **params: Any) -> Any:
+        """Call the one function in ``subfuns`` with ``args``; without one, the jaxpr in ``call_jaxpr``."""
+        if not subfuns:
+            return super().bind(*args, **params)
+        (fun,) = subfuns
+        if state.dynamic.level == 0 and not any(isinstance(x, Tracer) for x in args):
+            return call_impl(fun, *args)
+        name = params.get("name", fun.__name__)
+        closed, outer = open_over_tracers(stage(fun.call_wrapped, list(map(get_aval, args)), name, label=self.name))
+        return super().bind(*outer, *args, **{_JAXPR: closed}, **params)
+
+
+def _declare(p: CallPrimitive) -> CallPrimitive:
+    """Put the rules of ``p`` into their tables."""
+
+    def called_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, name: Any = None) -> list[Any]:
+        return call_jaxpr.out_avals
+
+    def called_impl(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+        return eval_closed(call_jaxpr, *args)
+
+    def called_jvp(
+        primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: ClosedJaxpr, **params: Any
+    ) -> tuple[list[Any], list[Any]]:
+        jvp_of, nonzero = jvp_jaxpr(call_jaxpr, [type(t) is not Zero for t in tangents])
+        outs = p.bind(*primals, *[t for t in tangents if type(t) is not Zero], call_jaxpr=jvp_of, **params)
+        found = iter(outs[len(nonzero) :])
+        zeros = [None if nz else zero_of(aval) for nz, aval in zip(nonzero, call_jaxpr.out_avals, strict=True)]
+        return outs[: len(nonzero)], [next(found) if zero is None else zero for zero in zeros]
+
+    def called_batch(
+        axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, call_jaxpr: ClosedJaxpr, **params: Any
+    ) -> Any:
+        batched, out_dims = vmap_jaxpr(call_jaxpr, axis, dims)
+        return p.bind(*args, call_jaxpr=batched, **params), out_dims
+
+    def called_partial_eval(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+        known_jaxpr, unknown_jaxpr, unknown_out, inputs = split_call(eqn.params[_JAXPR], unknown_in)
+        known_in, unknown_args = partition(unknown_in, eqn.invars)
+        known_out, later_out = partition(unknown_out, eqn.outvars)
+        made = [Var(aval) for aval in known_jaxpr.out_avals[len(known_out) :]]
+        fresh = iter(made)
+        residuals = [next(fresh) if i is None else known_in[i] for i in inputs]
+        now = _with(eqn, known_jaxpr, known_in, [*known_out, *made])
+        then = _with(eqn, unknown_jaxpr, [*residuals, *unknown_args], later_out)
+        return ([now] if matters(now) else []), [then]
+
+    def called_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+        pruned, used_in = dce_closed(eqn.params[_JAXPR], used)
+        if pruned is eqn.params[_JAXPR]:
+            return eqn
+        return _with(eqn, pruned, partition(used_in, eqn.invars)[1], partition(used, eqn.outvars)[1])
+
+    def called_transpose(cts: Sequence[Any], *args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+        linear, nonzero, known, given = call_operands(cts, args)
+        transposed, arrives = transpose_jaxpr(call_jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
+        found = p.bind(*known, *given, call_jaxpr=transposed, **params)
+        return operand_cotangents(args, arrives, found)
+
+    def called_lower(
+        ctx: Any, avals: Any, out_avals: Any, *names: str, call_jaxpr: ClosedJaxpr, name: Any = None
+    ) -> list[str]:
+        symbol = ctx.module.function(call_jaxpr, name or p.name)
+        ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
+        return ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
+
+    abstract_rules[p], impl_rules[p], jvp_rules[p] = called_abstract, called_impl, called_jvp
+    axis_rules[p], transpose_rules[p], lowering_rules[p] = called_batch, called_transpose, called_lower
+    partial_eval_jaxpr_rules[p], partial_eval_rules[p] = called_partial_eval, split_now(p)
+    dce_rules[p] = called_dce
+    typecheck_rules[p] = call_rule(_JAXPR)
+    called_jaxprs[p] = _JAXPR
+    recompute_rules[p] = call_recompute(
+        p,
+        lambda eqn, unknown_in, split: {**eqn.params, _JAXPR: split.known},
+        lambda eqn, split: {**eqn.params, _JAXPR: split.staged},
+        _JAXPR,
+    )
+    return p
+
+
+def _with(eqn: JaxprEqn, called: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any]) -> JaxprEqn:
+    """A call of ``called`` in the place of ``eqn``."""
+    return JaxprEqn(eqn.primitive, invars, {**eqn.params, _JAXPR: called}, outvars, eqn.source)
+
+
+call_p = _declare(CallPrimitive("call"))
+closed_call_p = _declare(CallPrimitive("closed_call"))

@@ -1,0 +1,7 @@
+"""``minijax.extend.ifrt_programs``: jaxlib's descriptions of programs for its runtimes, as they are."""
+
+from minijax.backend.client import load
+
+__all__ = ["ifrt_programs"]
+
+ifrt_programs = load()[0].ifrt_programs

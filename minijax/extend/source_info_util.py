@@ -1,0 +1,66 @@
+"""``minijax.extend.source_info_util``: the lines that equations are ascribed to, for who makes equations himself.
+
+The ``traceback`` of a ``SourceInfo`` is a place of the program (see ``errors.source_info``), one line rather than all
+frames above it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from minijax import errors
+from minijax.core.names import SourceInfo, named_scope, source_info_of
+from minijax.core.trace import state
+
+__all__ = [
+    "SourceInfo",
+    "current",
+    "extend_name_stack",
+    "new_source_info",
+    "register_exclusion",
+    "summarize",
+    "user_context",
+]
+
+extend_name_stack = named_scope
+
+
+def new_source_info() -> SourceInfo:
+    """No line, and no named scope."""
+    return SourceInfo(None, ())
+
+
+def current() -> SourceInfo:
+    """The line that an equation recorded here would be ascribed to, and the named scopes."""
+    return source_info_of(state.source or errors.source_info(2))
+
+
+def summarize(source_info: SourceInfo) -> str:
+    """The line as text."""
+    return errors.summarize(source_info.traceback)
+
+
+def register_exclusion(path: str) -> None:
+    """Files whose path begins with ``path`` are no code of the user's: the line above a call from there is named."""
+    errors.exclude(path)
+
+
+@contextlib.contextmanager
+def user_context(traceback: Any, *, name_stack: Any = None) -> Iterator[None]:
+    """What is recorded under it is ascribed to the line ``traceback``, with these named scopes if they are given.
+
+    An error that leaves it is given a note which says that line.
+    """
+    outer = state.source
+    if traceback is not None:
+        state.source = (*traceback[:2], name_stack) if name_stack is not None else traceback
+    try:
+        yield
+    except Exception as error:
+        if traceback is not None:
+            error.add_note(f"It happened in what stands for the operation at {errors.summarize(traceback)}.")
+        raise
+    finally:
+        state.source = outer

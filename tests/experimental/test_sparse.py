@@ -1,0 +1,109 @@
+"""``minijax.experimental.sparse``: what is computed with stored elements, beside JAX."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental import sparse as jax_sparse
+
+import minijax as mj
+from minijax.experimental import sparse
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+DENSE = np.array([[0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 4, 5]], np.float32)
+ROW = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+SPREAD = np.diag(np.arange(1.0, 17.0)).astype(np.float32)
+START = np.random.default_rng(3).normal(size=(16, 2)).astype(np.float32)
+
+
+class Scipy:
+    """A matrix of ``scipy.sparse``, of which its two formats are asked."""
+
+    ndim, shape, data = 2, (3, 4), np.array([1.0, 2.0], np.float32)
+    row, col = np.array([0, 2], np.int32), np.array([1, 3], np.int32)
+    indices, indptr = col, np.array([0, 1, 1, 2], np.int32)
+
+    def tocoo(self) -> Scipy:
+        return self
+
+    tocsr = tocoo
+
+
+# functions of a library, its sparse module, and DENSE as a BCOO of that
+CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "todense": lambda ns, sp, m: m.todense(),
+    "matrix by vector": lambda ns, sp, m: m @ ns.numpy.asarray(ROW),
+    "vector by matrix": lambda ns, sp, m: ns.numpy.ones(3) @ m,
+    "arithmetic": lambda ns, sp, m: (2 * m + (-m)) * ns.numpy.asarray(DENSE),
+    "a row": lambda ns, sp, m: m[1],
+    "sums": lambda ns, sp, m: [m.sum(), m.sum(0), sp.bcoo_reduce_sum(m, axes=(1,))],
+    "forms": lambda ns, sp, m: [m.reshape((2, 6)), m.astype(int), abs(m)],
+    "functions": lambda ns, sp, m: [sp.eye(3), sp.empty((2, 2)), sp.bcoo_transpose(m, permutation=(1, 0))],
+    "blocks": lambda ns, sp, m: sp.BCOO.fromdense(ns.numpy.asarray(DENSE), n_dense=1).todense(),
+    "made of arrays": lambda ns, sp, m: sp.BCOO((m.data, m.indices), shape=(3, 4)) @ ns.numpy.ones(4),
+    "rows": lambda ns, sp, m: sp.BCSR.fromdense(ns.numpy.asarray(DENSE)) @ ns.numpy.asarray(ROW),
+    "rows of a BCOO": lambda ns, sp, m: [sp.BCSR.from_bcoo(m), sp.BCSR.from_bcoo(m).to_bcoo()],
+    "of scipy": lambda ns, sp, m: [sp.BCOO.from_scipy_sparse(Scipy()), sp.BCSR.from_scipy_sparse(Scipy())],
+    "jit": lambda ns, sp, m: ns.jit(lambda m, x: (m @ x, m.T))(m, ns.numpy.asarray(ROW)),
+    "jit of fromdense": lambda ns, sp, m: ns.jit(lambda x: sp.BCOO.fromdense(x, nse=6))(ns.numpy.asarray(DENSE)),
+    "grad": lambda ns, sp, m: ns.grad(
+        lambda data: ((sp.BCOO((data, m.indices), shape=m.shape) @ ns.numpy.asarray(ROW)) ** 2).sum()
+    )(m.data),
+    "sparsify": lambda ns, sp, m: sp.sparsify(lambda m, x: 2 * ns.numpy.sin(m.T) @ x)(m, ns.numpy.ones(3)),
+    "a sparse result": lambda ns, sp, m: sp.sparsify(lambda m: ns.numpy.tanh(m) * 3)(m),
+    "lobpcg": lambda ns, sp, m: importlib.import_module(sp.__name__ + ".linalg").lobpcg_standard(
+        ns.numpy.asarray(SPREAD), ns.numpy.asarray(START)
+    )[0],
+    "jaxpr": lambda ns, sp, m: str(ns.make_jaxpr(lambda m, x: m @ x)(m, ns.numpy.asarray(ROW))),
+    "printed": lambda ns, sp, m: [repr(m), repr(sp.BCSR.from_bcoo(m)), m.nse, m.dtype, m.size, m.ndim, len(m)],
+}
+
+
+def parts(lib: Any, out: Any) -> list[Any]:
+    """The leaves of ``out``, and the classes and shapes of what is sparse in it."""
+    about: list[Any] = []
+    kinds = (sparse.JAXSparse, jax_sparse.JAXSparse)
+    for x in lib.tree.leaves(out, is_leaf=lambda x: isinstance(x, kinds)):
+        if isinstance(x, kinds):
+            about.append((type(x).__name__, x.shape, x.indices_sorted, x.unique_indices))
+        about += lib.tree.leaves(x)
+    return about
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_computed_with_stored_elements(name: str) -> None:
+    ours = CALLS[name](mj, sparse, sparse.BCOO.fromdense(mj.numpy.asarray(DENSE)))
+    theirs = CALLS[name](jax, jax_sparse, jax_sparse.BCOO.fromdense(DENSE))
+    found, wanted = parts(mj, ours), parts(jax, theirs)
+    assert len(found) == len(wanted)
+    for x, y in zip(found, wanted, strict=True):
+        if isinstance(y, jax.Array):
+            assert isinstance(x, mj.Array) and (x.dtype, x.shape) == (y.dtype, y.shape)
+            np.testing.assert_allclose(x, y, rtol=2e-6)
+        else:
+            assert x == y
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda ns, sp: sp.BCOO((np.ones(2, np.float32), np.ones((3, 2), np.int32)), shape=(3, 4)),
+        lambda ns, sp: sp.BCSR((np.ones(2, np.float32), np.ones(2, np.int32), np.ones(2, np.int32)), shape=(3, 4)),
+        lambda ns, sp: sp.BCOO.from_scipy_sparse(Scipy(), n_batch=1),
+        lambda ns, sp: ns.jit(sp.BCOO.fromdense)(DENSE),
+        lambda ns, sp: sp.BCOO.fromdense(ns.numpy.asarray(DENSE)) @ ns.numpy.ones(3),
+        lambda ns, sp: sp.no_such_format,
+    ],
+)
+def test_what_does_not_fit_is_refused_as_by_jax(refused: Any) -> None:
+    with pytest.raises(Exception) as theirs:  # noqa: PT011  (whatever JAX raises)
+        refused(jax, jax_sparse)
+    with pytest.raises(Exception) as ours:  # noqa: PT011
+        refused(mj, sparse)
+    assert type(ours.value).__name__ == type(theirs.value).__name__
