@@ -41,6 +41,8 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.repl.stepper": ("repl/test_stepper.py",),
     "minijax.scipy": ("interop/test_names.py",),
     "minijax.scipy.cluster": ("scipy/test_expressions.py",),
+    "minijax.scipy.signal": ("scipy/test_expressions.py",),
+    "minijax.scipy.sparse": ("scipy/test_expressions.py",),
     "minijax.scipy.special": ("scipy/test_expressions.py",),
     "minijax.scipy.stats": ("scipy/test_expressions.py",),
     "minijax.tools": ("test_layers.py",),

@@ -16,7 +16,6 @@ import weakref
 from typing import Any
 
 import jax
-import jax.scipy.ndimage
 import jax.scipy.sparse.linalg
 import numpy as np
 import pytest
@@ -113,15 +112,13 @@ def test_borrowed_functions_give_what_jax_gives(module: str, name: str, args: An
 
 
 def test_borrowed_functions_are_transformed_and_watched() -> None:
-    places = [SQUARE[0] / 3, SQUARE[1] / 5]
-
     def between(lib: Any, x: Any) -> Any:
-        return lib.scipy.ndimage.map_coordinates(x, places, order=1)
+        return lib.scipy.special.hyp1f1(1.5, 2.5, x)
 
     x = jnp.asarray(SQUARE)
     wanted = jax.grad(lambda a: between(jax, a).sum() ** 2)(SQUARE)
     np.testing.assert_allclose(mj.jit(mj.grad(lambda a: between(mj, a).sum() ** 2))(x), wanted, rtol=2e-6)
-    assert "Borrowed from JAX" in (mj.scipy.ndimage.map_coordinates.__doc__ or "")
+    assert "Borrowed from JAX" in (mj.scipy.special.hyp1f1.__doc__ or "")
     ours = mj.make_jaxpr(lambda x: between(mj, x))(x)
     assert str(ours) == str(jax.make_jaxpr(lambda x: between(jax, x))(SQUARE))
 

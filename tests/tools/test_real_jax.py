@@ -73,7 +73,7 @@ def step(p, x): return jax.tree.map(lambda a, b: a - 0.1 * b, p, jax.grad(loss)(
 def loop(x): return lax.scan(lambda c, y: (jnp.sin(c) * y, c), x, weights)
 def shrink(x): return lax.while_loop(lambda c: c > 1.0, lambda c: c / 2, x)
 def branch(x): return lax.cond(x > 1, jnp.sin, lambda y: y, x)
-def wrap(x): return jax.scipy.signal.detrend(x)
+def wrap(x): return jax.scipy.special.hyp1f1(1.5, 2.5, x)
 def typed(x): return x.astype(jnp.bfloat16).sum(dtype=jnp.float32) if isinstance(x, jax.Array) else 0
 def pulled(x):
     y, pull = jax.vjp(g, x)
@@ -207,7 +207,7 @@ def test_rules_of_jaxs_primitives_are_listed(session: Session, name: str) -> Non
 
 
 def test_what_is_kept_whole_is_named(session: Session) -> None:
-    said = "kept whole, and imported equation by equation: jax.scipy.signal.detrend"
+    said = "kept whole, and imported equation by equation: jax.scipy.special.hyp1f1"
     assert shown(session, "%log wrap(weights)").endswith(said)
 
 

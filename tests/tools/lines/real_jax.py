@@ -6,7 +6,7 @@ from __future__ import annotations
 CARRIED = "carried over from JAX"
 
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("import jax, jax.numpy as rnp, jax.scipy.signal", ()),
+    ("import jax, jax.numpy as rnp, jax.scipy.special", ()),
     ("w = rnp.arange(1.0, 4.0); params = {'w': w, 'b': rnp.float32(1.0)}", ()),
     ("def log(x): return rnp.log(x)", ()),
     ("def loss(p, x): return rnp.sum((rnp.dot(p['w'], x) + p['b']) ** 2)", ()),
@@ -15,7 +15,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%nan loss(params, w) --grad", ("nothing: no operation of loss(params, w)", CARRIED)),
     ("%compare loss(params, w)", ("the same, to the last bit", "the same · 4 equations", "jax", CARRIED)),
     ("%compare jax.random.split(jax.random.key(3))", ("key<fry>", "the same, to the last bit", "random_split")),
-    ("%compare jax.scipy.signal.detrend(w)", ("kept whole", "jax.scipy.signal.detrend")),
+    ("%compare jax.scipy.special.hyp1f1(1.5, 2.5, w)", ("kept whole", "jax.scipy.special.hyp1f1")),
     ("%step jax.grad(loss)(params, w) --text", ("jvp:2 begins for loss", "transpose rule of mul", CARRIED)),
     ("%log fast(3.0)", ("staging cache of <lambda>: miss: first call", "0.28224", CARRIED)),
     ("%graph loss(params, w)", ("p['w']", "dot_general", CARRIED)),

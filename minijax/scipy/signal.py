@@ -1,5 +1,0 @@
-"""``minijax.scipy.signal``: convolution and spectra. All are borrowed from JAX when they are used."""
-
-from minijax.core.lacking import borrowing
-
-__getattr__, __dir__ = borrowing(globals())
