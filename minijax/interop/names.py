@@ -164,7 +164,7 @@ def _for_jax(x: Any) -> Any:
 
 def _function_for_jax(fun: types.FunctionType) -> Any:
     """A public function of ours (``lax.add``, for a reduction) as JAX's of that name; the user's as one of JAX's."""
-    if fun.__module__.partition(".")[0] == THEIRS:
+    if str(fun.__module__).partition(".")[0] == THEIRS:
         return fun
     if not errors.is_user_file(fun.__code__.co_filename):
         for module in (lax, numpy):

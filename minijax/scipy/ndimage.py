@@ -13,7 +13,7 @@ from minijax import numpy as jnp
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.core.lacking import borrowing
-from minijax.numpy.promotion import asarray, astype
+from minijax.numpy.promotion import astype
 from minijax.ops.shape import broadcast_shapes
 
 __all__ = ["map_coordinates"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax import lax
@@ -132,7 +132,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | in
         raise ValueError(
             f"along mapped axes sizes must be equal; got in1.shape={in1.shape} in2.shape={in2.shape} axes={axes}"
         )
-    function = functools.partial(_by_transforms, mode=mode)
+    function: Callable[..., Any] = functools.partial(_by_transforms, mode=mode)
     for axis in mapped:
         function = vmap(function, axis, axis)
     return function(in1, in2)

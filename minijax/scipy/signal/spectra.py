@@ -136,7 +136,8 @@ def _outer_shape(x: Any, y: Any, axis: int) -> tuple[int, ...]:
     try:
         return jnp.broadcast_shapes(*(z.shape[:axis] + z.shape[axis + 1 :] for z in (x, y)))
     except ValueError as error:
-        raise ValueError(f"x and y cannot be broadcast together: {x.shape} and {y.shape} but for axis {axis}.") from error
+        said = f"x and y cannot be broadcast together: {x.shape} and {y.shape}, but for axis {axis}."
+        raise ValueError(said) from error
 
 
 def _spectra(
