@@ -9,10 +9,11 @@ evaluated in the frame. A front end runs these itself (``callbacks.set_front_end
 from __future__ import annotations
 
 import bdb
+import contextlib
 import linecache
 import pprint
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -23,7 +24,9 @@ from minijax.errors import is_user_file
 from minijax.pytree import tree_flatten, tree_unflatten
 
 PROMPT = "(jdb) "
+# How many lines ``l`` shows before and behind the one where the program is.
 _AROUND = 5
+
 
 class StoppedFrame(NamedTuple):
     """A function of the user's that was running: its name, its place, the names that it could see."""
@@ -147,13 +150,25 @@ class Prompt:
             if own is not None and (bool(rest) == (own in (Prompt.print, Prompt.pretty))):
                 own(self, *([rest] if rest else []))
             elif callbacks.front_end is not None:
-                names = {**self.frame.globals, **self.frame.names}
-                callbacks.front_end(line, names)
-                self.frame.names.update({k: v for k, v in names.items() if k not in self.frame.globals})
+                with self.visible() as names:
+                    callbacks.front_end(line, names)
             else:
                 self.evaluate(line)
         except Exception as error:
             self.say(f"*** {type(error).__name__}: {error}")
+
+    @contextlib.contextmanager
+    def visible(self) -> Iterator[dict[str, Any]]:
+        """All names that the frame sees; what is assigned to them is the frame's from then on.
+
+        In one dictionary, since what is compiled for a prompt has no closures: functions see global names alone.
+        """
+        names = {**self.frame.globals, **self.frame.names}
+        before = dict(names)
+        try:
+            yield names
+        finally:
+            self.frame.names.update({k: v for k, v in names.items() if before.get(k, names) is not v})
 
     def say(self, text: str) -> None:
         sys.stdout.write(f"{text}\n")
@@ -166,7 +181,8 @@ class Prompt:
 
     def value(self, expression: str) -> Any:
         """What an expression is worth in the frame."""
-        return eval(expression, self.frame.globals, self.frame.names)
+        with self.visible() as names:
+            return eval(expression, names)
 
     def print(self, expression: str) -> None:
         self.say(repr(self.value(expression)))
@@ -176,12 +192,13 @@ class Prompt:
 
     def evaluate(self, line: str) -> None:
         """An expression, whose value is printed, or a statement."""
-        try:
-            code = compile(line, "<breakpoint>", "eval")
-        except SyntaxError:
-            exec(compile(line, "<breakpoint>", "exec"), self.frame.globals, self.frame.names)
-            return
-        value = eval(code, self.frame.globals, self.frame.names)
+        with self.visible() as names:
+            try:
+                code = compile(line, "<breakpoint>", "eval")
+            except SyntaxError:
+                exec(compile(line, "<breakpoint>", "exec"), names)
+                return
+            value = eval(code, names)
         if value is not None:
             self.say(repr(value))
 

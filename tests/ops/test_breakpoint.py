@@ -70,6 +70,17 @@ def test_the_prompt_has_the_values_of_the_run(transform: Any, typed: Type, capsy
     assert "p EXPRESSION" in said
 
 
+def test_lines_see_and_change_the_names_of_the_frame(typed: Type, capsys: Any, monkeypatch: Any) -> None:
+    """Inside of functions too, and where a global one is called alike."""
+    monkeypatch.setitem(globals(), "k", "the global one")
+    typed("[k for _ in range(2)]", "p [k * t for t in (3, 4)]", "k = 7", "k", "def g(t): return t * k", "g(2)", "c")
+    inner(1.0, 2.0)
+    said = capsys.readouterr().out
+    for line in ("range(2)]\n[2.0, 2.0]", "(3, 4)]\n[6.0, 8.0]", "(jdb) k\n7", "(jdb) g(2)\n14"):
+        assert line in said
+    assert globals()["k"] == "the global one" and "g" not in globals()
+
+
 def test_transformed_programs_stop_once_for_each_element_with_primal_values(typed: Type, capsys: Any) -> None:
     typed("p z", "c", "p z", "c")
     minijax.jit(minijax.vmap(outer))(np.array([0.0, 1.0], np.float32))
