@@ -128,7 +128,10 @@ def _transformed(
 
 
 def _method(method: str | ResizeMethod) -> ResizeMethod:
-    return ResizeMethod.from_string(method) if isinstance(method, str) else method
+    found = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    if not isinstance(found, ResizeMethod):
+        raise ValueError(f"there is no method {method!r} of resizing. Name one, 'linear', or give one of ResizeMethod.")
+    return found
 
 
 def _check_shape(shape: Sequence[int], image: Any) -> None:
