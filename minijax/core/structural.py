@@ -93,7 +93,8 @@ def zeros(aval: ShapedArray) -> Any:
     """A real array of zeros of type ``aval``; outside staging, float0 zeros are NumPy's, as in JAX."""
     if aval.dtype == dtypes.float0 and state.dynamic.level == 0:
         return np.zeros(aval.shape, dtypes.float0)
-    return full(aval.shape, False, aval.dtype, aval.weak_type)
+    made = full(aval.shape, False, aval.dtype, aval.weak_type)
+    return made if aval.shape else state.dynamic.stage_value(made)
 
 
 def instantiate_zeros(t: Any) -> Any:

@@ -52,6 +52,10 @@ class Trace:
         """Apply ``primitive``; at least one argument is this trace's tracer, or this trace is dynamic."""
         raise NotImplementedError
 
+    def stage_value(self, x: Any) -> Any:
+        """The constant ``x``, made while this trace is dynamic, as what operations give that are processed by it."""
+        return x
+
     def rule_of(self, primitive: Any) -> Rule | None:
         """The rule that ``process_primitive`` will apply, for observers."""
         return None if self.rules is None else self.rules.get(primitive)

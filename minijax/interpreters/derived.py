@@ -152,13 +152,15 @@ def derive(
     does depends on more than the signature.
     """
     n = len(avals)
-    has_tangent = False
+    has_tangent = stages_values = False
 
     def rule(*args: Any) -> list[Any]:
-        nonlocal has_tangent
+        nonlocal has_tangent, stages_values
         given = iter(args[n:])
         tangents = [next(given) if a else zero_of(aval) for aval, a in zip(avals, active, strict=True)]
         out, tangent = jvp_rules[primitive](list(args[:n]), tangents, **params)
+        staging: Any = state.dynamic
+        stages_values = staging.builder.stages_values
         has_tangent = type(tangent) is not Zero
         return [out, tangent] if has_tangent else [out]
 
@@ -179,4 +181,7 @@ def derive(
     tangent_out = jaxpr.outvars[0]
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
-    return Derived(primitive, known, linear, n_res)
+    made = Derived(primitive, known, linear, n_res)
+    if stages_values:  # which are residuals where the rule is run
+        made._record = None
+    return made

@@ -14,7 +14,7 @@ from typing import Any
 
 from minijax.core import observe
 from minijax.core.array import LiteralArray, as_array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.lists import partition
 from minijax.core.primitive import Primitive, abstract_eval
 from minijax.core.rules import Rule, RuleTable
@@ -162,15 +162,26 @@ class LinearProgram:
     An element of ``outs`` is a variable, or a symbolic ``Zero`` for an output that does not depend on the inputs.
     """
 
-    __slots__ = ("in_vars", "eqns", "outs", "name", "known", "_closed")
+    __slots__ = ("in_vars", "eqns", "recorded", "outs", "name", "mixed", "known", "_closed")
 
-    def __init__(self, in_vars: Sequence[Var], eqns: list[JaxprEqn], outs: Sequence[Any], name: str = "") -> None:
+    def __init__(
+        self,
+        in_vars: Sequence[Var],
+        eqns: list[JaxprEqn],
+        outs: Sequence[Any],
+        name: str = "",
+        mixed: bool = False,
+    ) -> None:
         self.in_vars = list(in_vars)
+        # with those that nobody needs
+        self.recorded = eqns
         # Equations that nobody needs are skipped on the way back, but a loop that carries the tangent of something
         # unused along would be run backwards for it too.
         self.eqns = dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
         self.outs = list(outs)
         self.name = name
+        # whether some equations have no linear operand
+        self.mixed = mixed
         # the values of variables that are neither inputs nor computed, where those are not residuals
         self.known: dict[Var, Any] = {}
         self._closed: ClosedJaxpr | None = None
@@ -180,7 +191,7 @@ class LinearProgram:
         jaxpr = self.closed().jaxpr
         found = iter(jaxpr.outvars)
         outs = [next(found) if isinstance(v, (Var, Literal)) else v for v in self.outs]
-        other = LinearProgram(jaxpr.invars, jaxpr.eqns, outs, self.name)
+        other = LinearProgram(jaxpr.invars, jaxpr.eqns, outs, self.name, self.mixed)
         other.known = dict(zip(jaxpr.constvars, values, strict=True))
         other._closed = ClosedJaxpr(jaxpr, values)
         return other
@@ -188,19 +199,21 @@ class LinearProgram:
     def closed(self) -> ClosedJaxpr:
         """The program as a closed jaxpr: dead equations dropped, residuals its constants, zeros left out."""
         if self._closed is None:
-            self._closed = _close(self.in_vars, self.eqns, [v for v in self.outs if isinstance(v, Var)], self.name)
+            self._closed = _close(self, [v for v in self.outs if isinstance(v, Var)])
         return self._closed
 
 
-def _close(in_vars: list[Var], eqns: list[JaxprEqn], outs: list[Var], name: str) -> ClosedJaxpr:
-    kept = live_eqns(eqns, outs)
+def _close(program: LinearProgram, outs: list[Var]) -> ClosedJaxpr:
+    in_vars, name = program.in_vars, program.name
+    kept = live_eqns(program.eqns, outs)
     consts: dict[int, tuple[Var, Any]] = {}
 
     def atom(v: Var) -> Any:
         if type(v) is not Residual:
             return v
-        if isinstance(v.val, LiteralArray):
-            return Literal(v.val.literal(), v.aval)
+        value = v.val if isinstance(v.val, AnyArray) else as_array(v.val)
+        if isinstance(value, LiteralArray):
+            return Literal(value.literal(), v.aval)
         entry = consts.get(id(v.val))
         if entry is None:
             entry = consts[id(v.val)] = (Var(v.aval), v.val)
@@ -208,6 +221,10 @@ def _close(in_vars: list[Var], eqns: list[JaxprEqn], outs: list[Var], name: str)
 
     new_eqns = [JaxprEqn(e.primitive, [atom(v) for v in e.invars], e.params, e.outvars, e.source) for e in kept]
     out_atoms = [atom(v) for v in outs]
+    if len(consts) > 1 and len(kept) < len(program.recorded):
+        # as in JAX, residuals come in the order in which they were met first, also by what nobody needs
+        met = dict.fromkeys(id(v.val) for eqn in program.recorded for v in eqn.invars if type(v) is Residual)
+        consts = {key: consts[key] for key in [*[key for key in met if key in consts], *consts]}
     const_vars = [var for var, _ in consts.values()]
     return ClosedJaxpr(Jaxpr(const_vars, in_vars, out_atoms, new_eqns, name), [c for _, c in consts.values()])
 
@@ -425,7 +442,7 @@ def trace_to_jaxpr_nounits(
         ]
         in_vars = [x.variable for x, pval in zip(ins, pvals, strict=True) if not pval.is_known()]
         recorded = [trace.atom(x if trace.is_unknown(x) else as_array(x)) for x in partition(later, outs)[1]]
-        return found, _close(in_vars, trace.eqns, recorded, fun.__name__)
+        return found, LinearProgram(in_vars, trace.eqns, recorded, fun.__name__).closed()
 
     out_pvals, closed = under(PartialEvalTrace, "partial_eval", run, [], fun.__name__)
     return closed.jaxpr, out_pvals, tuple(closed.consts)

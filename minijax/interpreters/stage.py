@@ -82,10 +82,12 @@ class JaxprTracer(Tracer):
 class JaxprBuilder:
     """The jaxpr under construction: its equations so far, and the constants met."""
 
-    __slots__ = ("eqns", "consts", "in_vars", "name_inputs")
+    __slots__ = ("eqns", "consts", "in_vars", "name_inputs", "stages_values")
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
+        # whether constants have been made its own: see ``JaxprTrace.stage_value``
+        self.stages_values = False
         self.in_vars: list[Var] = []
         # gives the names of the inputs, for errors
         self.name_inputs: Callable[[], Sequence[str]] | None = None
@@ -165,6 +167,12 @@ class JaxprTrace(Trace):
         if observe.on_equation:
             observe.emit(observe.on_equation, self.main, eqn)
         return result
+
+    def stage_value(self, x: Any) -> JaxprTracer:
+        """A tracer of this trace for the constant ``x``: who is interested in it is not to see what it is."""
+        self.builder.stages_values = True
+        atom: Any = self.builder.atom_of_constant(x)
+        return JaxprTracer(self, atom.aval, atom)
 
     def new_input(self, aval: ShapedArray) -> JaxprTracer:
         """A tracer for a new input variable of type ``aval``."""

@@ -28,7 +28,7 @@ from minijax.core.trace import state
 from minijax.interpreters.derived import Derived
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
-from minijax.interpreters.transpose import Arrivals, transpose_eqn, transpose_program
+from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
@@ -50,7 +50,10 @@ class Recorded:
 class Tape:
     """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
 
-    __slots__ = ("entries", "variables", "arrays", "eqns", "n_in", "out_places", "out_avals", "name", "_program")
+    __slots__ = (
+        *("entries", "variables", "arrays", "eqns", "mixed"),
+        *("n_in", "out_places", "out_avals", "name", "_program"),
+    )
 
     def __init__(self, name: str = "") -> None:
         self.entries: list[Any] = []
@@ -64,6 +67,8 @@ class Tape:
         self.out_places: list[int | None] = []
         self.out_avals: list[ShapedArray] = []
         self.name = name
+        # whether some recorded equations have no linear operand
+        self.mixed = False
         self._program: LinearProgram | None = None
 
     # --- while it is written
@@ -109,8 +114,12 @@ class Tape:
         self.variables[first + count] = v
         return first + count
 
-    def finish(self, out_places: Sequence[int | None], out_avals: Sequence[ShapedArray]) -> None:
-        """The function has returned outputs whose tangents are at ``out_places``, of primal types ``out_avals``."""
+    def finish(self, out_places: Sequence[int | None], out_avals: Sequence[ShapedArray], mixed: bool) -> None:
+        """The function has returned outputs whose tangents are at ``out_places``, of primal types ``out_avals``.
+
+        ``mixed`` says whether some recorded equations have no linear operand.
+        """
+        self.mixed = mixed
         self.out_places = list(out_places)
         self.out_avals = list(out_avals)
         if self.arrays:  # what is no residual is let go of
@@ -174,7 +183,7 @@ class Tape:
                 for place, aval in zip(self.out_places, self.out_avals, strict=True)
             ]
             in_vars = [self.variables[i] for i in range(self.n_in)]
-            self._program = LinearProgram(in_vars, eqns, outs, self.name)
+            self._program = LinearProgram(in_vars, eqns, outs, self.name, self.mixed)
         return self._program
 
     def _all_equations(self) -> list[JaxprEqn]:
@@ -312,11 +321,13 @@ class _BackwardRun:
         # a loop would be run backwards also for results that no cotangent has come to
         if any(eqn.primitive in dce_rules for eqn in eqns):
             eqns, _ = dce_eqns(eqns, list(cts))
-        self.transpose(eqns, {}, entry.place_of, cts)
+        known: dict[Var, Any] = {}
+        linear = evaluate_known(eqns, known) if self.tape.mixed else eqns
+        self.transpose(linear, known, entry.place_of, cts)
 
     def transpose(
         self,
-        eqns: list[JaxprEqn],
+        eqns: Sequence[JaxprEqn],
         known: dict[Var, Any],
         place_of: dict[Var, int],
         cts: dict[Var, Any],

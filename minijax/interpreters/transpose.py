@@ -19,7 +19,6 @@ from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.partial_eval import LinearProgram, Residual
 from minijax.interpreters.stage import stage
-from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 transpose_rules = ReplaceableRules(
@@ -44,7 +43,6 @@ def backward_pass(
     transposition.
     """
     ct_of: dict[Var, Any] = {}
-
     for v, ct in zip(outs, cts, strict=True):
         if type(ct) is not Zero and isinstance(v, Var) and type(v) is not Residual and v not in known:
             ct_of[v] = add_tangents(ct_of[v], ct) if v in ct_of else ct
@@ -57,6 +55,25 @@ def backward_pass(
     finally:
         state.source = outer_source
     return [ct_of[v] if v in ct_of else zero_of(v.aval) for v in in_vars]
+
+
+def evaluate_known(eqns: Sequence[JaxprEqn], known: dict[Var, Any]) -> Sequence[JaxprEqn]:
+    """Evaluate the equations without linear operands; the others. ``known`` holds the values of what is not linear.
+
+    There are some where a linearization rule made zeros for tangents, and where an author's linear function computes
+    with residuals alone.
+    """
+    linear: list[JaxprEqn] = []
+    for eqn in eqns:
+        for v in eqn.invars:
+            if type(v) is not Residual and type(v) is not Literal and v not in known:
+                linear.append(eqn)
+                break
+        else:
+            args = [v.val if type(v) is Residual or type(v) is Literal else known[v] for v in eqn.invars]
+            out = eqn.primitive.bind(*args, **eqn.params)
+            known.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
+    return linear
 
 
 def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -> None:
@@ -113,7 +130,9 @@ class Arrivals(dict):  # type: ignore[type-arg]
 
 def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
     """The cotangents of ``program``'s inputs."""
-    return backward_pass(program.eqns, dict(program.known), program.outs, cts, program.in_vars, named=True)
+    known = dict(program.known)
+    eqns = evaluate_known(program.eqns, known) if program.mixed else program.eqns
+    return backward_pass(eqns, known, program.outs, cts, program.in_vars, named=True)
 
 
 def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -124,14 +143,8 @@ def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence
     jaxpr = closed.jaxpr
     known: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     known.update((v, x) for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is not UndefinedPrimal)
-    linear: list[JaxprEqn] = []
-    for eqn in jaxpr.eqns:
-        if all(type(v) is Literal or v in known for v in eqn.invars):
-            bind_eqn(eqn, known)
-        else:
-            linear.append(eqn)
     in_vars = [v for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is UndefinedPrimal]
-    found = iter(backward_pass(linear, known, jaxpr.outvars, cts, in_vars))
+    found = iter(backward_pass(evaluate_known(jaxpr.eqns, known), known, jaxpr.outvars, cts, in_vars))
     return [next(found) if type(x) is UndefinedPrimal else None for x in args]
 
 

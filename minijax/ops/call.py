@@ -34,6 +34,7 @@ from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.linearize import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive, replicas_needed
 from minijax.interpreters.partial_eval import (
     dce_closed,
@@ -50,7 +51,7 @@ from minijax.interpreters.stage import stage, staging_rules
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, is_effectful, matters
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful, matters
 from minijax.ir.pretty import jit_params, jit_read, parse_rules, pp_rules
 from minijax.ir.typecheck import call_rule, typecheck_rules
 from minijax.lowering.lower import lower_closed, lower_places, lowering_rules, passed_consts
@@ -450,6 +451,8 @@ def jit_impl(
     keep_unused: bool = False,
     **params: Any,
 ) -> list[Array]:
+    if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
+        return []  # the known part of a call that hands its operands on
     return compiled(jaxpr, name, donated_invars, keep_unused)(*args)
 
 
@@ -531,6 +534,71 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
 
 partial_eval_jaxpr_rules[jit_p] = jit_partial_eval_jaxpr
 partial_eval_rules[jit_p] = split_now(jit_p)
+
+
+class _Linearized(NamedTuple):
+    """How a call is linearized.
+
+    Of each result and each residual, ``places`` says where it is: ``("made", i)``, the i-th result of ``known``;
+    ``("operand", i)``; or ``("constant", value)``. Only the first are results of the known call.
+    """
+
+    known: ClosedJaxpr
+    linear: ClosedJaxpr
+    nonzero_out: list[bool]
+    places: list[tuple[str, Any]]
+
+
+def _linearized(jaxpr: ClosedJaxpr, nonzero: Sequence[bool]) -> _Linearized:
+    key = ("linearized call", tuple(nonzero))
+    found: _Linearized | None = jaxpr.memo.get(key)
+    if found is not None:
+        return found
+    known, linear, nonzero_out, n_res = linearize_jaxpr(jaxpr, nonzero)
+    # constants that both parts use are operands of the linear call
+    residuals, tangents = split_list(linear.jaxpr.invars, n_res)
+    reads = dict.fromkeys(v for eqn in linear.eqns for v in eqn.invars)
+    value_of = dict(zip(linear.jaxpr.constvars, linear.consts, strict=True))
+    atom_of = dict(zip(residuals, known.jaxpr.outvars[len(known.out_avals) - n_res :], strict=True))
+    ordered = [v for v in reads if v in atom_of or v in value_of]
+    ordered += [v for v in (*value_of, *residuals) if v not in reads]
+    place: dict[Any, tuple[str, Any]] = {v: ("operand", i) for i, v in enumerate(known.jaxpr.invars)}
+    made: list[Any] = []
+
+    def placed(atom: Any) -> tuple[str, Any]:
+        if type(atom) is Literal or atom not in place:
+            made.append(atom)
+            if type(atom) is Literal:
+                return "made", len(made) - 1
+            place[atom] = "made", len(made) - 1
+        return place[atom]
+
+    results = [placed(atom) for atom in known.jaxpr.outvars[: len(known.out_avals) - n_res]]
+    places = [*results, *[("constant", value_of[v]) if v in value_of else placed(atom_of[v]) for v in ordered]]
+    linear = ClosedJaxpr(linear.jaxpr.replace(constvars=[], invars=[*ordered, *tangents]))
+    known = ClosedJaxpr(known.jaxpr.replace(outvars=made), known.consts)
+    known.memo["made_by"], linear.memo["made_by"] = "known part", "linear part"
+    found = jaxpr.memo[key] = _Linearized(known, linear, nonzero_out, places)
+    return found
+
+
+def jit_linearize(
+    is_vjp: bool, nonzero: Sequence[bool], *primals: Any, jaxpr: ClosedJaxpr, name: str, **params: Any
+) -> Any:
+    known, linear, nonzero_out, places = _linearized(jaxpr, nonzero)
+    made = jit_p.bind(*primals, jaxpr=known, name=name, **_handed_on(params))
+    values = [x if kind == "constant" else (made if kind == "made" else primals)[x] for kind, x in places]
+    outs, residuals = split_list(values, len(nonzero_out))
+
+    def linear_call(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
+        given = [t for t in tangents if type(t) is not Zero]
+        found = iter(jit_p.bind(*residuals, *given, jaxpr=linear, name=name, **_handed_on(params)))
+        return [next(found) if nz else None for nz in nonzero_out]
+
+    return outs, nonzero_out, residuals, linear_call
+
+
+linearize_rules[jit_p] = jit_linearize
 
 
 recompute_rules[jit_p] = call_recompute(

@@ -18,12 +18,13 @@ from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval, retyped
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import storage
-from minijax.core.lists import merge, partition
+from minijax.core.lists import merge, partition, split_list
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.linearize import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,
@@ -42,10 +43,10 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, keep_together, matters, subjaxprs
 from minijax.ir.typecheck import call_rule, same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.regions import block_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import stop_gradient
 from minijax.ops.nary import eq_p
-from minijax.ops.regions import block_text
 from minijax.ops.select import select_n_p
 from minijax.ops.subjaxprs import join_consts
 
@@ -315,10 +316,22 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
         variables: list[Any] = [Var(aval) for aval in avals]
         for place, atom, var in zip(mine, outs[n_out:], invars[:n_res], strict=True):
             atoms[place], variables[place] = atom, var
-        all_avals = [*known.out_avals[:n_out], *avals]
-        producers.append(_completed(known, [*outs[:n_out], *atoms], all_avals, empty_of))
+        producers.append(_with_residuals(known, outs[:n_out], atoms, avals))
         consumers.append(ClosedJaxpr(later.jaxpr.replace(invars=[*variables, *invars[n_res:]]), later.consts))
     return tuple(producers), tuple(consumers)
+
+
+def _with_residuals(
+    closed: ClosedJaxpr, outs: Sequence[Any], atoms: Sequence[Any], avals: Sequence[ShapedArray]
+) -> ClosedJaxpr:
+    """``closed`` with ``outs`` and residuals of types ``avals`` for outputs: ``atoms``, placeholders where it is None.
+
+    As in JAX there is a placeholder for each of them, and those that nobody reads are dead.
+    """
+    filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
+    residuals = [empty if atom is None else atom for atom, empty in zip(atoms, filler.outvars, strict=True)]
+    jaxpr = closed.jaxpr.replace(outvars=[*outs, *residuals], eqns=[*closed.eqns, *filler.eqns])
+    return ClosedJaxpr(jaxpr, closed.consts)
 
 
 partial_eval_jaxpr_rules[cond_p] = cond_partial_eval_jaxpr
@@ -386,6 +399,34 @@ def _whole_parts(
 
 
 recompute_rules[cond_p] = cond_recompute
+
+
+# ---------------------------------------------------------------------------------------------- linearization
+
+
+def cond_linearize(is_vjp: bool, nonzero: Sequence[bool], index: Any, *operands: Any, branches: Branches) -> Any:
+    key = ("cond linearized", tuple(nonzero))
+    known, linear, nonzero_out = keep_together(branches, key, lambda: _linearized(branches, nonzero[1:]))
+    made = cond_p.bind(index, *operands, branches=known)
+    outs, residuals = split_list(made, len(nonzero_out))
+
+    def linear_cond(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
+        given = [t for t in tangents if type(t) is not Zero]
+        found = iter(cond_p.bind(*residuals, *given, branches=linear))
+        return [next(found) if nz else None for nz in nonzero_out]
+
+    return outs, nonzero_out, [index, *residuals], linear_cond
+
+
+def _linearized(branches: Branches, nonzero: Sequence[bool]) -> tuple[Branches, Branches, list[bool]]:
+    """The known and the linear part of each branch, and the results that have a tangent in any of them."""
+    nonzero_out = _any([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
+    parts = [linearize_jaxpr(branch, nonzero, nonzero_out) for branch in branches]
+    known, linear = _join_residuals([(part.known, part.linear, part.n_res) for part in parts])
+    return known, linear, nonzero_out
+
+
+linearize_rules[cond_p] = cond_linearize
 
 
 # ---------------------------------------------------------------------------------------------- dead code

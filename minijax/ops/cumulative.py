@@ -17,6 +17,7 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
+from minijax.lowering.regions import region_text, window_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.accumulate import SHORT, accumulated
 from minijax.ops.declare import Rule, declare
@@ -25,7 +26,6 @@ from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, with_zer
 from minijax.ops.logaddexp import logaddexp
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
-from minijax.ops.regions import region_text, window_text
 from minijax.ops.shape import rev, shape_of
 from minijax.ops.slicing import concatenate, pad, slice_in_dim
 

@@ -27,13 +27,13 @@ from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.ir.typecheck import typecheck_rules
 from minijax.lowering.lower import lowering_rules
+from minijax.lowering.regions import monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.elementwise import mul_p
 from minijax.ops.index import GatherDimensionNumbers, GatherScatterMode, gather
 from minijax.ops.nary import deflinear, eq_p
 from minijax.ops.reduce import reduce_max_p, reduce_min_p, reduce_sum, reduce_sum_p
-from minijax.ops.regions import monoid_region
 from minijax.ops.select import select
 from minijax.ops.shape import broadcast_in_dim, expand_dims, full_like, iota, reshape, reshape_text, squeeze, transpose
 from minijax.ops.slicing import slice_text

@@ -17,6 +17,7 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type
 from minijax.interpreters.jvp import jvp
+from minijax.lowering.regions import region_text
 from minijax.lowering.text import array_text, dims_text, mlir_type
 from minijax.ops.accumulate import SHORT, sum_of
 from minijax.ops.convert import convert
@@ -24,7 +25,6 @@ from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.elementwise_numpy import with_zeros
 from minijax.ops.nary import BOOL_OR_INT, NUM, ZERO, eq_p, reduce_sum_p
-from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
 from minijax.ops.slicing import pad, slice_in_dim
 

@@ -24,10 +24,10 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ir.pretty import Unread, parse_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.regions import region_text
 from minijax.lowering.text import array_text, mlir_type
 from minijax.ops.call import jit_p
 from minijax.ops.reduce import reduced_shape
-from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcast_in_dim, reshape
 from minijax.ops.slicing import concatenate, slice_in_dim
 

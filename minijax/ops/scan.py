@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import Array, as_array, get_aval
-from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.avals import ShapedArray
 from minijax.core.keys import storage
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.named import NamedTuple
@@ -32,6 +32,7 @@ from minijax.core.structural import (
 )
 from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.linearize import LinearizedJaxpr, linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,
@@ -48,14 +49,12 @@ from minijax.interpreters.recompute import allows, recompute_rules, split_by_pol
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import backward_pass_closed, transpose_rules
 from minijax.interpreters.vmap import axis_rules, vmap_jaxpr
-from minijax.ir.evaluate import bind_eqn
+from minijax.ir.evaluate import bind_eqn, eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful, matters
 from minijax.ir.typecheck import same_type, typecheck_rules
-from minijax.lowering.lower import lower_eqns, lowering_rules
-from minijax.lowering.text import dims_text, mlir_type
+from minijax.lowering.lower import lowering_rules
 from minijax.ops.call import compiled
-from minijax.ops.regions import region_text
-from minijax.ops.shape import reshape_text
+from minijax.ops.scan_lowering import scan_lower, slice_aval
 
 __all__ = ["scan_p"]
 
@@ -109,11 +108,6 @@ class ScanResults(NamedTuple):
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of ``length`` values of type ``aval``, stacked."""
     return ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
-
-
-def slice_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of one slice along the leading axis, of an array or a reference."""
-    return type(aval)(aval.shape[1:], aval.dtype, aval.weak_type)
 
 
 def fixpoint(flags: Sequence[bool], step: Callable[[Flags], tuple[Any, Sequence[bool]]]) -> tuple[Flags, Any]:
@@ -347,46 +341,38 @@ axis_rules[scan_p] = scan_batch
 
 
 class _Split:
-    """How a body is split: what is computed before the loop, in the known loop, and in the unknown one.
+    """How a body that is in two parts becomes two loops: what is computed before the loops, and in either of them.
 
-    ``unknown`` says which inputs are unknown, ``unknown_out`` which results. ``hoisted`` maps the known consts to what
-    is computed once; the known loop is the rest of what is known; the unknown loop takes residuals. A residual is told
-    by where it comes from: ``("const", i)``, the i-th of the known consts; ``("hoisted", i)``; ``("xs", i)``, the i-th
-    known array, whole; or ``("stacked", i)``, a result of the known loop. The first two are the same in each step and
-    become consts of the unknown loop, the others ``xs``.
+    ``later`` says which inputs, or tangents of inputs, the later loop takes, ``later_out`` which results are its.
+    ``hoisted`` maps the consts of the known part to what is computed once; the known loop is the rest of what is
+    known; the later loop takes residuals. A residual is told by where it comes from: ``("const", i)``, the i-th of the
+    known consts; ``("hoisted", i)``; ``("literal", atom)``; ``("xs", i)``, the i-th known array, whole; or
+    ``("stacked", i)``, a result of the known loop. The first three are the same in each step and become consts of the
+    later loop, the others ``xs``.
     """
 
     __slots__ = (
-        "unknown",
-        "unknown_out",
+        "later",
+        "later_out",
         "hoisted",
         "known_loop",
         "known_consts",
-        "unknown_loop",
+        "later_loop",
         "same_residuals",
         "each_residuals",
     )
 
-    def __init__(self, closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> None:
-        given = ScanParts.of(unknown_in, num_consts, num_carry)
-        n_ys = len(closed.out_avals) - num_carry
-        # as in JAX, a loop that is split forgets the derivative rules of functions in its body: one has been applied
-        closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
-
-        def step(carry_uk: Flags) -> Any:
-            made = partial_eval_jaxpr(closed, [*given.consts, *carry_uk, *given.xs], [*carry_uk, *[False] * n_ys])
-            return made, made[2][:num_carry]
-
-        carry_uk, (known, unknown, self.unknown_out, n_res) = fixpoint(given.carry, step)
-        self.unknown = given._replace(carry=carry_uk)
-        taken = ScanParts.of(known.jaxpr.invars, given.consts.count(False), carry_uk.count(False))
+    def __init__(self, parts: LinearizedJaxpr, taken: ScanParts, later: ScanParts) -> None:
+        known, after, self.later_out, n_res = parts
+        self.later = later
         known_outs, residuals = split_list(known.jaxpr.outvars, len(known.out_avals) - n_res)
         before, during = _hoist(known.jaxpr, taken.consts)
         same = {v for eqn in before for v in eqn.outvars}
 
         # where each residual comes from
-        places: dict[Var, tuple[str, int]] = {v: ("const", i) for i, v in enumerate(taken.consts)}
+        places: dict[Any, tuple[str, Any]] = {v: ("const", i) for i, v in enumerate(taken.consts)}
         places.update((v, ("xs", i)) for i, v in enumerate(taken.xs))
+        places.update((v, ("literal", v)) for v in residuals if type(v) is Literal)
         stacked = [v for v in residuals if v not in places and v not in same]
         places.update((v, ("stacked", i)) for i, v in enumerate(stacked))
         loop_outs = [*known_outs, *stacked]
@@ -401,17 +387,57 @@ class _Split:
         self.known_consts = [places[v] for v in loop_consts]
         used = [(v, c) for v, c in zip(known.jaxpr.constvars, known.consts, strict=True) if v in read]
         loop_in = [*loop_consts, *taken.carry, *taken.xs]
-        loop = Jaxpr([v for v, _ in used], loop_in, loop_outs, during, closed.jaxpr.debug_name)
+        loop = Jaxpr([v for v, _ in used], loop_in, loop_outs, during, known.jaxpr.debug_name)
         self.known_loop = ClosedJaxpr(loop, [c for _, c in used])
 
-        # the unknown loop: residuals that stay the same in front, those of each step at the end
-        res_vars, others = split_list(unknown.jaxpr.invars, n_res)
-        same_vars = [v for v in res_vars if places[v][0] in ("const", "hoisted")]
-        each_vars = [v for v in res_vars if places[v][0] in ("xs", "stacked")]
-        self.same_residuals = [places[v] for v in same_vars]
-        self.each_residuals = [places[v] for v in each_vars]
-        invars = [*same_vars, *others, *each_vars]
-        self.unknown_loop = ClosedJaxpr(unknown.jaxpr.replace(invars=invars), unknown.consts)
+        # the later loop: residuals that stay the same in front, those of each step at the end
+        res_vars, others = split_list(after.jaxpr.invars, n_res)
+        at = [(v, places[atom]) for v, atom in zip(res_vars, residuals, strict=True)]
+        same_at = [(v, place) for v, place in at if place[0] in ("const", "hoisted", "literal")]
+        each_at = [(v, place) for v, place in at if place[0] in ("xs", "stacked")]
+        self.same_residuals = [place for _, place in same_at]
+        self.each_residuals = [place for _, place in each_at]
+        invars = [*[v for v, _ in same_at], *others, *[v for v, _ in each_at]]
+        self.later_loop = ClosedJaxpr(after.jaxpr.replace(invars=invars), after.consts)
+
+    def counts(self) -> dict[str, int]:
+        """The parameters of the later loop."""
+        n_consts = len(self.same_residuals) + sum(self.later.consts)
+        return {"num_consts": n_consts, "num_carry": sum(self.later.carry)}
+
+
+def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> _Split:
+    """The loops of a scan of which some operands are unknown."""
+    given = ScanParts.of(unknown_in, num_consts, num_carry)
+    n_ys = len(closed.out_avals) - num_carry
+    # as in JAX, a loop that is split forgets the derivative rules of functions in its body: one has been applied
+    closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
+
+    def step(carry_uk: Flags) -> Any:
+        made = partial_eval_jaxpr(closed, [*given.consts, *carry_uk, *given.xs], [*carry_uk, *[False] * n_ys])
+        return made, made[2][:num_carry]
+
+    carry_uk, made = fixpoint(given.carry, step)
+    parts = LinearizedJaxpr(*made)
+    taken = ScanParts.of(parts.known.jaxpr.invars, given.consts.count(False), carry_uk.count(False))
+    return _Split(parts, taken, given._replace(carry=carry_uk))
+
+
+def _linearize_body(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> _Split:
+    """The loops of a scan of which some operands have tangents."""
+    given = ScanParts.of(nonzero, num_consts, num_carry)
+    n_ys = len(closed.out_avals) - num_carry
+
+    def step(carry_nz: Flags) -> Any:
+        made = linearize_jaxpr(closed, [*given.consts, *carry_nz, *given.xs], [*carry_nz, *[False] * n_ys])
+        return made, made.nonzero_out[:num_carry]
+
+    carry_nz, parts = fixpoint(given.carry, step)
+    # as in JAX, the known loop forgets the derivative rules of functions, as one does that is partially evaluated
+    known = ClosedJaxpr(without_custom_rules(parts.known.jaxpr), parts.known.consts)
+    parts = parts._replace(known=known)
+    taken = ScanParts.of(parts.known.jaxpr.invars, num_consts, num_carry)
+    return _Split(parts, taken, given._replace(carry=carry_nz))
 
 
 def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
@@ -427,21 +453,22 @@ def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], lis
     return before, during
 
 
-def _split(closed: ClosedJaxpr, unknown_in: Sequence[bool], num_consts: int, num_carry: int) -> _Split:
-    key = ("scan_split", tuple(unknown_in), num_consts, num_carry)
+def _split(how: Any, closed: ClosedJaxpr, flags: Sequence[bool], num_consts: int, num_carry: int) -> _Split:
+    """The loops that ``how``, one of the two functions above, makes of a body; kept with it."""
+    key = ("scan_split", how, tuple(flags), num_consts, num_carry)
     split = closed.memo.get(key)
     if split is None:
-        split = closed.memo[key] = _Split(closed, list(unknown_in), num_consts, num_carry)
+        split = closed.memo[key] = how(closed, list(flags), num_consts, num_carry)
     return split
 
 
 def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
     params = eqn.params
     closed, num_consts, num_carry, length = (params[k] for k in ("jaxpr", "num_consts", "num_carry", "length"))
-    split = _split(closed, unknown_in, num_consts, num_carry)
-    known_in, unknown_atoms = partition(split.unknown.flat(), eqn.invars)
-    known_out, unknown_out = partition(split.unknown_out, eqn.outvars)
-    known = ScanParts.of(known_in, split.unknown.consts.count(False), split.unknown.carry.count(False))
+    split = _split(_partial_eval_body, closed, unknown_in, num_consts, num_carry)
+    known_in, unknown_atoms = partition(split.later.flat(), eqn.invars)
+    known_out, unknown_out = partition(split.later_out, eqn.outvars)
+    known = ScanParts.of(known_in, split.later.consts.count(False), split.later.carry.count(False))
     before, hoisted = inlined(split.hoisted, known.consts)
     stacked = [Var(stacked_aval(a, length)) for a in split.known_loop.out_avals[len(known_out) :]]
     found = {"const": known.consts, "hoisted": hoisted, "xs": known.xs, "stacked": stacked}
@@ -453,13 +480,12 @@ def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[
         [*known_out, *stacked],
         eqn.source,
     )
-    same = [found[kind][i] for kind, i in split.same_residuals]
+    same = [i if kind == "literal" else found[kind][i] for kind, i in split.same_residuals]
     each = [found[kind][i] for kind, i in split.each_residuals]
-    counts = {"num_consts": len(same) + sum(split.unknown.consts), "num_carry": sum(split.unknown.carry)}
     then = JaxprEqn(
         scan_p,
         [*same, *unknown_atoms, *each],
-        {**params, "jaxpr": split.unknown_loop, **counts},
+        {**params, "jaxpr": split.later_loop, **split.counts()},
         unknown_out,
         eqn.source,
     )
@@ -468,6 +494,37 @@ def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[
 
 partial_eval_jaxpr_rules[scan_p] = scan_partial_eval_jaxpr
 partial_eval_rules[scan_p] = split_now(scan_p)
+
+
+def scan_linearize(
+    is_vjp: bool,
+    nonzero: Sequence[bool],
+    *primals: Any,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> Any:
+    split = _split(_linearize_body, jaxpr, nonzero, num_consts, num_carry)
+    known = ScanParts.of(primals, num_consts, num_carry)
+    found = {"const": known.consts, "xs": known.xs, "hoisted": eval_jaxpr(split.hoisted, [], *known.consts)}
+    first = [found[kind][i] for kind, i in split.known_consts]
+    counts = {"num_consts": len(first), "num_carry": num_carry}
+    made = scan_p.bind(*first, *known.carry, *known.xs, jaxpr=split.known_loop, **counts, **params)
+    outs, found["stacked"] = split_list(made, len(jaxpr.out_avals))
+    same = [i.val if kind == "literal" else found[kind][i] for kind, i in split.same_residuals]
+    each = [found[kind][i] for kind, i in split.each_residuals]
+
+    def linear_scan(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
+        same, each = residuals
+        given = [instantiate_zeros(t) for t, nz in zip(tangents, split.later.flat(), strict=True) if nz]
+        results = iter(scan_p.bind(*same, *given, *each, jaxpr=split.later_loop, **split.counts(), **params))
+        return [next(results) if nz else None for nz in split.later_out]
+
+    return outs, split.later_out, (same, each), linear_scan
+
+
+linearize_rules[scan_p] = scan_linearize
 
 
 def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
@@ -638,7 +695,7 @@ def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_car
     parts = ScanParts.of(linear, num_consts, num_carry)
     if parts.consts != sorted(parts.consts) or parts.xs != sorted(parts.xs, reverse=True):
         return False
-    return all(parts.carry) or all(_split(closed, linear, num_consts, num_carry).unknown.carry)
+    return all(parts.carry) or all(_split(_partial_eval_body, closed, linear, num_consts, num_carry).later.carry)
 
 
 def scan_transpose(
@@ -676,8 +733,8 @@ def _transpose_linear(
     n_consts = sum(linear.consts)
     counts = LinearCounts(num_consts - n_consts, n_consts, num_carry, sum(linear.xs))
     parts, results = LinearParts.of(args, counts), ScanResults.of(cts, num_carry)
-    ct_consts = [zeros(get_aval(x).to_tangent_aval()) for x in parts.consts]
     ct_carry = [instantiate_zeros(ct) for ct in results.carry]
+    ct_consts = [zeros(get_aval(x).to_tangent_aval()) for x in parts.consts]
     arriving = [type(ct) is not Zero for ct in results.ys]
     given = [ct for ct in results.ys if type(ct) is not Zero]
     ct_avals = [get_aval(ct) for ct in (*ct_consts, *ct_carry)] + [slice_aval(get_aval(ct)) for ct in given]
@@ -694,198 +751,6 @@ def _transpose_linear(
 
 
 transpose_rules[scan_p] = scan_transpose
-
-
-# ---------------------------------------------------------------------------------------------- lowering
-
-
-def scan_lower(
-    ctx: Any,
-    avals: Sequence[ShapedArray],
-    out_avals: Sequence[ShapedArray],
-    *names: str,
-    jaxpr: ClosedJaxpr,
-    length: int,
-    reverse: bool,
-    unroll: int,
-    num_consts: int,
-    num_carry: int,
-) -> list[str]:
-    """A counted ``while`` whose carry is the counter, the carried values and the ys so far.
-
-    A round of it is ``unroll`` steps, for which the xs are cut into as many blocks as there are rounds, and the ys are
-    put together from blocks. The steps that do not make a whole round come after the loop, and so do all of them if
-    they are one round.
-    """
-    consts, carry, xs = ScanParts.of(names, num_consts, num_carry)
-    rounds, rest = divmod(length, unroll) if unroll else (0, length)
-    if unroll != 1 and rounds == 1 and not rest:
-        rounds, rest = 0, length
-    xs_avals = ScanParts.of(avals, num_consts, num_carry).xs
-    ys_avals = ScanResults.of(out_avals, num_carry).ys
-    steps = _StepWriter(jaxpr, consts, num_carry, reverse)
-    if unroll == 1:
-        carry, ys = _loop_text(ctx, steps, rounds, carry, xs, xs_avals, [ctx.full(0, a) for a in ys_avals], ys_avals)
-        return [*carry, *ys]
-    left: Sequence[str] = ()
-    if rest:
-        cut = rest if reverse else length - rest
-        pairs = list(zip(xs, xs_avals, strict=True))
-        first = [_cut_text(ctx, x, a, 0, cut) for x, a in pairs]
-        second = [_cut_text(ctx, x, a, cut, length) for x, a in pairs]
-        left, xs = (first, second) if reverse else (second, first)
-    whole = rounds * unroll
-    done_avals = [_leading(a, whole) for a in ys_avals]
-    if rounds:
-        blocks = [_leading(a, rounds, unroll) for a in xs_avals]
-        xs = [reshape_text(ctx, x, _leading(a, whole), b.shape) for x, a, b in zip(xs, xs_avals, blocks, strict=True)]
-        sums = [_leading(a, rounds, unroll) for a in ys_avals]
-        carry, ys = _loop_text(ctx, steps, rounds, carry, xs, blocks, [ctx.full(0, a) for a in sums], sums, unroll)
-        ys = [reshape_text(ctx, y, a, done.shape) for y, a, done in zip(ys, sums, done_avals, strict=True)]
-    else:
-        ys = [ctx.full(0, a) for a in done_avals]
-    if rest:
-        now, last = steps.several(ctx, rest, carry, left, [_leading(a, rest) for a in xs_avals])
-        carry = list(now)
-        parts = [[(y, whole), (z, rest)][:: -1 if reverse else 1] for y, z in zip(ys, last, strict=True)]
-        ys = [_joined_text(ctx, part, a) for part, a in zip(parts, ys_avals, strict=True)]
-    return [*carry, *ys]
-
-
-def _loop_text(
-    ctx: Any,
-    steps: _StepWriter,
-    rounds: int,
-    carry: Sequence[str],
-    xs: Sequence[str],
-    xs_avals: Sequence[ShapedArray],
-    ys: Sequence[str],
-    ys_avals: Sequence[ShapedArray],
-    unroll: int = 1,
-) -> tuple[list[str], list[str]]:
-    """Write the loop; each round takes a slice of the xs and puts one into the ys. Returns the carry and the ys."""
-    if not rounds:
-        return list(carry), list(ys)
-    counter = ShapedArray((), np.dtype(np.int32))
-    types = [mlir_type(a) for a in (counter, *steps.closed.out_avals[: len(carry)], *ys_avals)]
-
-    def test(inner: Any, i: str, *state: str) -> list[str]:
-        last = inner.scalar(rounds, counter.dtype)
-        return [inner.emit(f"stablehlo.compare LT, {i}, {last}, SIGNED : ({types[0]}, {types[0]}) -> tensor<i1>")]
-
-    def body(inner: Any, i: str, *state: str) -> list[str]:
-        at, one, zero = i, inner.scalar(1, counter.dtype), inner.scalar(0, counter.dtype)
-        if steps.reverse:
-            at = inner.emit(f"stablehlo.subtract {inner.scalar(rounds, counter.dtype)}, {i} : {types[0]}")
-            at = inner.emit(f"stablehlo.subtract {at}, {one} : {types[0]}")
-        slices = [_slice_text(inner, x, a, at, zero) for x, a in zip(xs, xs_avals, strict=True)]
-        now: Sequence[str] = state[: len(carry)]
-        if unroll == 1:
-            now, new = steps.one(inner, now, slices)
-        else:
-            now, new = steps.several(inner, unroll, now, slices, list(map(slice_aval, xs_avals)))
-        rows = zip(state[len(carry) :], new, ys_avals, strict=True)
-        updated = [_update_text(inner, y, row, a, at, zero) for y, row, a in rows]
-        return [inner.emit(f"stablehlo.add {i}, {one} : {types[0]}"), *now, *updated]
-
-    init = [ctx.scalar(0, counter.dtype), *carry, *ys]
-    regions = [region_text(ctx, types, test, ["tensor<i1>"]), region_text(ctx, types, body, types)]
-    both = ", ".join(region[1:-1] for region in regions)
-    listed = ", ".join(types)
-    op = f'"stablehlo.while"({", ".join(init)}) ({both}) : ({listed}) -> ({listed})'
-    outs = ctx.emit_many(op, len(types))
-    return outs[1 : 1 + len(carry)], outs[1 + len(carry) :]
-
-
-class _StepWriter:
-    """Writes steps: the body on the constants, the carry and slices of the xs."""
-
-    __slots__ = ("closed", "consts", "num_carry", "reverse")
-
-    def __init__(self, closed: ClosedJaxpr, consts: Sequence[str], num_carry: int, reverse: bool) -> None:
-        self.closed = closed
-        self.consts = consts
-        self.num_carry = num_carry
-        self.reverse = reverse
-
-    def one(self, ctx: Any, carry: Sequence[str], xs: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-        """The carry and the ys after a step that is written only here."""
-        closed = self.closed
-        consts = [ctx.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-        outs = lower_eqns(ctx, closed.jaxpr, consts, [*self.consts, *carry, *xs])
-        return outs[: self.num_carry], outs[self.num_carry :]
-
-    def several(
-        self, ctx: Any, n: int, carry: Sequence[str], xs: Sequence[str], avals: Sequence[ShapedArray]
-    ) -> tuple[Sequence[str], Sequence[str]]:
-        """The carry and the stacked ys after ``n`` steps, each a call of the body, on xs of length ``n``."""
-        closed = self.closed
-        symbol = ctx.module.function(closed, "scan_body")
-        ins, outs = ", ".join(map(mlir_type, closed.in_avals)), ", ".join(map(mlir_type, closed.out_avals))
-        ys: list[Sequence[str]] = []
-        for k in reversed(range(n)) if self.reverse else range(n):
-            rows = [_cut_text(ctx, x, a, k, k + 1) for x, a in zip(xs, avals, strict=True)]
-            row = [reshape_text(ctx, r, _leading(a, 1), a.shape[1:]) for r, a in zip(rows, avals, strict=True)]
-            operands = ", ".join([*self.consts, *carry, *row])
-            made = ctx.emit_many(f"func.call @{symbol}({operands}) : ({ins}) -> ({outs})", len(closed.out_avals))
-            carry = made[: self.num_carry]
-            ys.append(made[self.num_carry :])
-        ordered = ys[:: -1 if self.reverse else 1]
-        return carry, [
-            _stacked_text(ctx, [step[i] for step in ordered], aval)
-            for i, aval in enumerate(map(physical_aval, closed.out_avals[self.num_carry :]))
-        ]
-
-
-def _leading(aval: ShapedArray, *sizes: int) -> ShapedArray:
-    """``aval`` with ``sizes`` for its leading axis."""
-    return ShapedArray((*sizes, *aval.shape[1:]), aval.dtype)
-
-
-def _cut_text(ctx: Any, x: str, aval: ShapedArray, start: int, stop: int) -> str:
-    """The rows ``start`` to ``stop`` of ``x``."""
-    limits = ", ".join([f"{start}:{stop}", *(f"0:{d}" for d in aval.shape[1:])])
-    out = mlir_type(_leading(aval, stop - start))
-    return str(ctx.emit(f"stablehlo.slice {x} [{limits}] : ({mlir_type(aval)}) -> {out}"))
-
-
-def _stacked_text(ctx: Any, rows: Sequence[str], aval: ShapedArray) -> str:
-    """``rows``, each of type ``aval``, stacked."""
-    one = ShapedArray((1, *aval.shape), aval.dtype)
-    return _joined_text(ctx, [(ctx.broadcast(r, aval, one.shape, range(1, one.ndim)), 1) for r in rows], one)
-
-
-def _joined_text(ctx: Any, parts: Sequence[tuple[str, int]], aval: ShapedArray) -> str:
-    """``parts``, names and lengths, one behind the other; ``aval`` is of any length."""
-    types = ", ".join(mlir_type(_leading(aval, n)) for _, n in parts)
-    total = mlir_type(_leading(aval, sum(n for _, n in parts)))
-    return str(ctx.emit(f"stablehlo.concatenate {', '.join(x for x, _ in parts)}, dim = 0 : ({types}) -> {total}"))
-
-
-def _starts(aval: ShapedArray, at: str, zero: str) -> tuple[str, str]:
-    return ", ".join([at] + [zero] * (aval.ndim - 1)), ", ".join(["tensor<i32>"] * aval.ndim)
-
-
-def _slice_text(ctx: Any, x: str, aval: ShapedArray, at: str, zero: str) -> str:
-    """Slice ``at`` of ``x``, of type ``aval``, along its leading axis, which is dropped."""
-    starts, types = _starts(aval, at, zero)
-    one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
-    sliced = ctx.emit(
-        f"stablehlo.dynamic_slice {x}, {starts}, sizes = {dims_text(one.shape)} : "
-        f"({mlir_type(aval)}, {types}) -> {mlir_type(one)}"
-    )
-    return reshape_text(ctx, sliced, one, slice_aval(aval).shape)
-
-
-def _update_text(ctx: Any, y: str, new: str, aval: ShapedArray, at: str, zero: str) -> str:
-    """``y``, of type ``aval``, with ``new`` as slice ``at`` along its leading axis."""
-    starts, types = _starts(aval, at, zero)
-    one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
-    row = ctx.broadcast(new, slice_aval(aval), one.shape, range(1, aval.ndim))
-    return ctx.emit(
-        f"stablehlo.dynamic_update_slice {y}, {row}, {starts} : "
-        f"({mlir_type(aval)}, {mlir_type(one)}, {types}) -> {mlir_type(aval)}"
-    )
 
 
 lowering_rules[scan_p] = scan_lower

@@ -26,6 +26,7 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.ir.pretty import opened, parse_rules, readable
 from minijax.lowering.lower import lower_eqns
+from minijax.lowering.regions import region_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare
 from minijax.ops.elementwise import add_p, const, div_p, eq_p, max_p, min_p, mul_p, neg_p, sub_p
@@ -42,7 +43,6 @@ from minijax.ops.index import (
     start_bounds,
 )
 from minijax.ops.nary import check_same_dtypes, nary_jvp
-from minijax.ops.regions import region_text
 from minijax.ops.select import select
 from minijax.ops.shape import full_like, iota, reshape, shape_of
 

@@ -19,6 +19,7 @@ from minijax.core.structural import (
     full,
     moveaxis,
     zero_of,
+    zeros,
 )
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import bdim_at_front
@@ -74,9 +75,8 @@ def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     example = next((t for t in moved if type(t) is not Zero), None)
     if example is None:
         return out, zero_of(get_aval(out))
-    aval = get_aval(example)
-    zeros = full(aval.shape, 0, aval.dtype, aval.weak_type)
-    return out, select_n_p.bind(which, *[zeros if type(t) is Zero else t for t in moved])
+    zero = zeros(get_aval(example))
+    return out, select_n_p.bind(which, *[zero if type(t) is Zero else t for t in moved])
 
 
 def _select_transpose(ct: Any, which: Any, *cases: Any) -> Any:
@@ -85,16 +85,15 @@ def _select_transpose(ct: Any, which: Any, *cases: Any) -> Any:
         return [None, *[Zero(c.aval) if type(c) is UndefinedPrimal else None for c in cases]]
     if len(cases) == 1:
         return [None, ct]
-    aval = get_aval(ct)
-    zeros = full(aval.shape, 0, aval.dtype, aval.weak_type)
+    zero = zeros(get_aval(ct))
     if dtypes.is_bool(get_aval(which).dtype):
-        order = [(zeros, ct), (ct, zeros)]
+        order = [(zero, ct), (ct, zero)]
         parts = [
             select(which, *order[i]) if type(c) is UndefinedPrimal else None for i, c in enumerate(cases)
         ]
     else:
         parts = [
-            select(eq_p.bind(which, full((), i, get_aval(which).dtype)), ct, zeros)
+            select(eq_p.bind(which, full((), i, get_aval(which).dtype)), ct, zero)
             if type(c) is UndefinedPrimal
             else None
             for i, c in enumerate(cases)

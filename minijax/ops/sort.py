@@ -14,12 +14,12 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.structural import Zero, broadcast_in_dim_p, moveaxis, zero_of, zero_tangent
+from minijax.lowering.regions import region_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import declare
 from minijax.ops.elementwise_numpy import total_order
 from minijax.ops.index import GatherDimensionNumbers, gather, index_dtype
 from minijax.ops.reduce import accumulator
-from minijax.ops.regions import region_text
 from minijax.ops.shape import broadcasted_iota, canonical_axis, expand_dims, reshape, shape_of, transpose_text
 
 __all__ = ["sort", "sort_key_val", "sort_p", "top_k", "top_k_p"]

@@ -43,9 +43,9 @@ from minijax.interpreters.vmap import axis_rules, match_axis, vmap_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, is_effectful, keep_together, subjaxprs
 from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.regions import block_text, monoid_region
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import compiled
-from minijax.ops.regions import block_text, monoid_region
 
 __all__ = ["while_p"]
 

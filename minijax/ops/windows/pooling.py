@@ -20,11 +20,11 @@ from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast, full, moveaxis, zero_tangent
 from minijax.interpreters.transpose import transpose_rules
 from minijax.ir.pretty import parse_rules
+from minijax.lowering.regions import monoid_region, pads_text, region_text, window_text
 from minijax.lowering.text import array_text, mlir_type
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import ge_p, le_p
 from minijax.ops.reduce import accumulator
-from minijax.ops.regions import monoid_region, pads_text, region_text, window_text
 from minijax.ops.shape import shape_of
 from minijax.ops.slicing import pad, slice
 from minijax.ops.windows.shapes import Ints, Pads, check_windows, with_window_of_one

@@ -18,12 +18,12 @@ from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full, instantiate_zeros
 from minijax.interpreters.evaluate import by_type, numpy_function
+from minijax.lowering.regions import region_text, window_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import add_p, complex_extremum_text, ge_p, le_p, max_p, min_p
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, zero_of_dtype
-from minijax.ops.regions import region_text, window_text
 from minijax.ops.shape import shape_of
 from minijax.ops.slicing import pad
 from minijax.ops.windows.pooling import select_and_gather_add_p

@@ -25,10 +25,10 @@ from minijax.interpreters.vmap import batching_rules, bdim_at_front
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import opened, parse_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.regions import region_text, window_text
 from minijax.lowering.text import mlir_type
 from minijax.ops.call import jit_p
 from minijax.ops.reducer import halves
-from minijax.ops.regions import region_text, window_text
 from minijax.ops.shape import shape_of
 from minijax.ops.windows.shapes import Ints, Pads, check_windows, with_window_of_one
 
