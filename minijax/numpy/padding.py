@@ -114,9 +114,8 @@ def _pad(
         elif mode == "edge":
             _check_not_empty(array, axis, low, high, mode)
             size = array.aval.shape[axis]
-            before = manipulation.repeat(_slice(array, axis, 0, 1), low, axis)
-            after = manipulation.repeat(_slice(array, axis, size - 1, size), high, axis)
-            array = _joined(array, axis, before, after)
+            ends = [_slice(array, axis, 0, 1), _slice(array, axis, size - 1, size)]
+            array = _joined(array, axis, *_repeated(ends, axis, low, high))
         elif mode == "linear_ramp":
             array = _pad_ramp(array, axis, (low, high), end_values[axis])
         else:

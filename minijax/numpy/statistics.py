@@ -247,6 +247,7 @@ def _of_sorted(a: Any, q: Any, axis: int, method: str, keepdims: bool, without_n
         found = _at_counted_places(a, q, axis, method, keepdims)
     else:
         found = _at_fixed_places(a, q, axis, size, method, keepdims)
+    # JAX's program computes ``found`` in any case
     return _inverted_cdf(a, q, axis, keepdims, without_nan, weights) if method == "inverted_cdf" else found
 
 

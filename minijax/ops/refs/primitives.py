@@ -271,12 +271,11 @@ def get_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) ->
 
 def swap_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
     ref, _, *operands = primals
-    if type(tangents[0]) is Zero:
-        if type(tangents[1]) is not Zero:
-            _undifferentiated("a set/swap", ref)
-        out = swap_p.bind(*primals, index=index)
-        return out, zero_of(get_aval(out))
+    if type(tangents[0]) is Zero and type(tangents[1]) is not Zero:
+        _undifferentiated("a set/swap", ref)
     out = swap_p.bind(*primals, index=index)
+    if type(tangents[0]) is Zero:
+        return out, zero_of(get_aval(out))
     old = _part(tangents[0], index, operands, get_aval(out))
     held = _held(tangents[0])
     if not (type(held) is Zero and type(tangents[1]) is Zero):
@@ -426,10 +425,9 @@ def _swap_shown(eqn: JaxprEqn, printer: Printer) -> Doc:
     ref, value, *operands = eqn.invars
     (out,) = eqn.outvars
     arrow = _arrow(eqn, printer, "<-")
-    if printer.names.get(out) == "_" or type(out) is DropVar:
-        place = _place_doc(ref, operands, eqn.params["index"], printer)
-        return pp.concat((place, arrow, printer.atom(value)))
     place = _place_doc(ref, operands, eqn.params["index"], printer)
+    if printer.names.get(out) == "_" or type(out) is DropVar:
+        return pp.concat((place, arrow, printer.atom(value)))
     comma = pp.text(", ", "punctuation")
     return pp.concat((printer.binder(out), comma, place, arrow, place, comma, printer.atom(value)))
 
