@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions, to_value
 from minijax.config import direct_linearize_enabled
-from minijax.core import dtypes, observe
+from minijax.core import dtypes, late, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
 from minijax.core.avals import AnyArray, ShapedArray, dtype_name
 from minijax.core.lists import split_list
@@ -23,10 +23,8 @@ from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, ze
 from minijax.core.trace import under
 from minijax.interpreters.jvp import DualTracer, JVPTrace, JVPTracer
 from minijax.interpreters.jvp import jvp as jvp_flat
-from minijax.interpreters.linearize import linearize as linearize_on_tape
 from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
 from minijax.interpreters.stage import stage
-from minijax.interpreters.tape import Tape
 from minijax.interpreters.transpose import backward_pass_closed, transpose_program
 from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -40,6 +38,9 @@ from minijax.pytree import (
     tree_structure,
     tree_unflatten,
 )
+
+if TYPE_CHECKING:
+    from minijax.interpreters.tape import Tape
 
 __all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vjp"]
 
@@ -169,12 +170,19 @@ def linearize_flat(
     return primals_out, program
 
 
+@functools.cache
+def _linearize_on_tape() -> Callable[..., tuple[list[Any], Tape]]:
+    """The one interpreter, which few programs ask for."""
+    found: Callable[..., tuple[list[Any], Tape]] = late.public("minijax.interpreters.linearize", "linearize")
+    return found
+
+
 def _linearize_directly(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str, lines: bool
 ) -> tuple[list[Any], Tape]:
     """``linearize_flat`` by the one interpreter."""
     with observe.timed("linearize", name):
-        outs, tape = linearize_on_tape(fun, primals, wrt, name, lines)
+        outs, tape = _linearize_on_tape()(fun, primals, wrt, name, lines)
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, "linear", tape.closed(), name)
     return outs, tape
@@ -357,13 +365,14 @@ register_pytree_node(VJP, _flatten_vjp, _unflatten_vjp)
 
 def as_program(made: LinearProgram | Tape) -> LinearProgram:
     """What linearization made, as equations."""
-    return made.program() if type(made) is Tape else made  # type: ignore[return-value]
+    return made if isinstance(made, LinearProgram) else made.program()
 
 
 def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
     """Cotangents of all inputs, zeros made real: the transpose of ``program`` at ``cts``."""
     with observe.timed("transpose", program.name):
-        found = iter(program.transpose(cts) if type(program) is Tape else transpose_program(program, cts))  # type: ignore
+        made = transpose_program(program, cts) if isinstance(program, LinearProgram) else program.transpose(cts)
+        found = iter(made)
         return [
             instantiate_zeros(next(found)) if dtypes.is_inexact(aval.dtype) else zeros(aval.to_tangent_aval())
             for aval in in_avals

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import fastcall, pjrt
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array
 from minijax.core.keys import is_key
-from minijax.core.shardings import only_device
 from minijax.core.trace import Tracer
 from minijax.ops.call import to_buffer
 from minijax.ops.sharded import ShardedArray, placed
@@ -30,7 +29,7 @@ def device_put(x: Any, device: Any = None) -> Any:
         if hasattr(device, "place_for"):  # a Format
             device = device.place_for(np.ndim(leaf))
         if device is not None or isinstance(leaf, Tracer):
-            return placed(leaf, only_device(device))
+            return placed(leaf, _device_of(device))
         array = as_array(leaf)
         if array.dtype != dtypes.float0:
             to_buffer(array)
@@ -40,6 +39,11 @@ def device_put(x: Any, device: Any = None) -> Any:
         return tree_map(lambda leaf: put(leaf, device), x)
     leaves, tree = tree_flatten(x)
     return tree_unflatten(tree, map(put, leaves, prefix_leaves(device, x, name="device_put device")))
+
+
+def _device_of(place: Any) -> Any:
+    """The device that ``place``, a device or a sharding, means."""
+    return late.public("minijax.core.shardings", "only_device")(place) if hasattr(place, "device_set") else place
 
 
 def device_get(x: Any) -> Any:

@@ -52,6 +52,12 @@ def load(package: str, namespace: dict[str, Any]) -> None:
         _loaded.add(package)
 
 
+def fill(*modules: str) -> None:
+    """Import ``modules``, which put their rules into the table of a module below them; for who looks them up there."""
+    for name in modules:
+        importlib.import_module(name)
+
+
 def public(package: str, name: str) -> Any:
     """What ``package`` gives under ``name``: for a module of it that is below the one which defines that."""
     return getattr(importlib.import_module(package), name)

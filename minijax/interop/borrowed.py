@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.config import x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import get_aval
 from minijax.core.lists import partition
 from minijax.core.primitive import Primitive, abstract_rules, impl_rules
@@ -121,19 +121,14 @@ def _is_plain(x: Any) -> bool:
     return all(map(_is_plain, x)) if isinstance(x, tuple) else isinstance(x, type) or not callable(x)
 
 
-# Makes JAX's program of one of ours that was not imported; set by ``interop.exported``.
-_export: Callable[[ClosedJaxpr], Any]
-
-
-def set_exporting(export: Callable[[ClosedJaxpr], Any]) -> None:
-    """Install what makes JAX's program of one of ours."""
-    global _export
-    _export = export
-
-
 def params_of_jax(params: dict[str, Any]) -> dict[str, Any]:
     """The params of an equation of a borrowed primitive as JAX knows them: with its own programs."""
-    return values_for_jax(params, lambda closed: closed.memo.get("theirs") or _export(closed))
+
+    def theirs(closed: ClosedJaxpr) -> Any:
+        # one of ours that was not imported is exported
+        return closed.memo.get("theirs") or late.public("minijax.interop.exported", "jax_closed")(closed)
+
+    return values_for_jax(params, theirs)
 
 
 def params_of_ours(params: dict[str, Any]) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from minijax.api.flat import describe
 from minijax.config import enable_x64, x64_enabled
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.late import fill
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer
-from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax, set_exporting
+from minijax.interop.borrowed import BorrowedPrimitive, params_of_jax
 from minijax.interop.carrier import Carrier
 from minijax.interop.functions import is_array
 from minijax.interop.libraries import JAX, MINIJAX
@@ -35,9 +36,16 @@ from minijax.interop.values import aval_of, jax_module, spec_of, to_jax_value
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 
-# rule(eqn, operands of JAX's) -> list of results of JAX's. Filled here and by ``interop.exported_calls``.
+# rule(eqn, operands of JAX's) -> list of results of JAX's. ``all_export_rules`` has those of the modules that fill it.
 ExportRule = Callable[[JaxprEqn, list[Any]], list[Any]]
 export_rules: dict[str, ExportRule] = {}
+
+
+@functools.cache
+def all_export_rules() -> dict[str, ExportRule]:
+    """``export_rules``, complete."""
+    fill("minijax.interop.exported_calls", "minijax.interop.refs")
+    return export_rules
 
 
 class StagedForJax(NamedTuple):
@@ -168,7 +176,7 @@ def _bound(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     if isinstance(primitive, BorrowedPrimitive):
         theirs, params = primitive.theirs, params_of_jax(eqn.params)
     else:
-        rule = export_rules.get(primitive.name)
+        rule = all_export_rules().get(primitive.name)
         if rule is not None and primitive.defined_at.startswith(errors._PACKAGE):
             return rule(eqn, operands)
         theirs = _counterpart(primitive)
@@ -199,8 +207,6 @@ def jax_closed(closed: ClosedJaxpr) -> Any:
         closed.memo[key] = jax_module().make_jaxpr(fun)(*map(spec_of, closed.in_avals))
     return closed.memo[key]
 
-
-set_exporting(jax_closed)
 
 
 def named(fun: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -20,8 +20,6 @@ from minijax.api.flat import describe, fun_name, leaf_names
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import AnyArray
 from minijax.core.named import NamedTuple
-from minijax.interop import effects as effects  # fills the table of import rules, as does special
-from minijax.interop import special as special
 from minijax.interop.closures import filled, hoisted
 from minijax.interop.programs import import_closed
 from minijax.interop.traces import Static, traces_of

@@ -8,14 +8,16 @@ finds in its caches it tells nobody.
 from __future__ import annotations
 
 import inspect
-import logging
 import re
 import sys
 from collections import deque
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minijax.core.named import NamedTuple
+
+if TYPE_CHECKING:
+    from logging import LogRecord
 
 MOST_KEPT = 1000
 # Where JAX logs what the option is about: the first is what is kept.
@@ -106,6 +108,8 @@ class Watching:
         self.seen = hasattr(jax, "explain_cache_misses")  # jax may be half imported
         if jax is not None and self.seen:
             _filter.wanted = bool(jax.config.jax_explain_cache_misses)
+            import logging  # which JAX has imported; without JAX nobody needs it
+
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(_filter)  # once: a filter is not added twice
             self._context = jax.explain_cache_misses(True)
@@ -131,13 +135,13 @@ class Watching:
         self.end()
 
 
-class _Filter(logging.Filter):
-    """Takes the explanations out of the log, and keeps those of tracing."""
+class _Filter:
+    """Takes the explanations out of the log, and keeps those of tracing: a filter of ``logging``."""
 
     wanted = False
     active = 0
 
-    def filter(self, record: logging.LogRecord) -> bool:
+    def filter(self, record: LogRecord) -> bool:
         if not self.active:
             return True
         said = record.getMessage()

@@ -18,7 +18,7 @@ import numpy as np
 
 from minijax import errors
 from minijax.core.array import get_aval
-from minijax.core.late import load_all
+from minijax.core.late import fill, load_all
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules, impl_rules
 from minijax.interop.lines import source_of
 from minijax.interop.params import translated
@@ -63,9 +63,16 @@ class Site:
 
 
 # rule(eqn, site) -> equations, for primitives of JAX's whose equations are no calls of ours with the same params; None:
-# the equation is like any other. Filled by ``interop.special`` and ``interop.effects``.
+# the equation is like any other. ``all_import_rules`` has those of the modules that fill it.
 ImportRule = Callable[[Any, Site], "list[JaxprEqn] | None"]
 import_rules: dict[str, ImportRule] = {}
+
+
+@functools.cache
+def all_import_rules() -> dict[str, ImportRule]:
+    """``import_rules``, complete."""
+    fill("minijax.interop.special", "minijax.interop.effects", "minijax.interop.refs")
+    return import_rules
 
 
 # ------------------------------------------------------------------------------------------------ import
@@ -134,7 +141,7 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
     """Our equations for one of JAX's: of our primitive of that name if it takes the params, else of a borrowed one."""
     name = eqn.primitive.name
     _jax_primitives.setdefault(name, eqn.primitive)
-    rule = import_rules.get(name)
+    rule = all_import_rules().get(name)
     found = rule(eqn, site) if rule is not None else None
     if found is not None:
         return found

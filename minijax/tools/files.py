@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
+import stat
 
 
 def write(path: str | os.PathLike[str], text: str | bytes, force: bool = False, keep_mode: bool = True) -> int:
@@ -33,7 +33,7 @@ def write(path: str | os.PathLike[str], text: str | bytes, force: bool = False, 
             file.flush()
             os.fsync(file.fileno())
         if exists and keep_mode:
-            shutil.copymode(path, temporary)
+            os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

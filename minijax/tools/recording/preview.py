@@ -19,7 +19,6 @@ from minijax.core.keys import KeyType, PRNGImpl, is_key
 from minijax.core.structural import Zero
 from minijax.core.trace import Tracer
 from minijax.interpreters.jvp import DualTracer, JVPTracer
-from minijax.interpreters.linearize import LinearizeTracer
 from minijax.interpreters.partial_eval import PartialEvalTracer
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.vmap import BatchTracer
@@ -120,7 +119,7 @@ def held(tracer: Tracer) -> tuple[Any, ...]:
     """The values inside a tracer: primal and tangent, or what is batched."""
     if isinstance(tracer, JVPTracer):
         return (tracer.primal, tracer.tangent)
-    if isinstance(tracer, LinearizeTracer):
+    if isinstance(tracer, DualTracer):  # one whose tangent is a place on a tape
         return (tracer.primal,)
     return (tracer.val,) if isinstance(tracer, BatchTracer) else ()
 
@@ -192,7 +191,7 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
     """
     if isinstance(tracer, JVPTracer):
         return (("primal", value_text(tracer.primal, fetch)), ("tangent", value_text(tracer.tangent, fetch)))
-    if isinstance(tracer, LinearizeTracer):
+    if isinstance(tracer, DualTracer):
         return (("primal", value_text(tracer.primal, fetch)), ("tangent", variable))
     if isinstance(tracer, BatchTracer):
         return (("batched", type_text(tracer.val)), ("axis", str(tracer.batch_dim)))
