@@ -17,6 +17,7 @@ from minijax.lowering.lower import lower_eqns
 from minijax.lowering.regions import region_text
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.shape import reshape_text
+from minijax.ops.slicing import concatenate_text, slice_text
 
 
 def slice_aval(aval: ShapedArray) -> ShapedArray:
@@ -168,9 +169,8 @@ def _leading(aval: ShapedArray, *sizes: int) -> ShapedArray:
 
 def _cut_text(ctx: Any, x: str, aval: ShapedArray, start: int, stop: int) -> str:
     """The rows ``start`` to ``stop`` of ``x``."""
-    limits = ", ".join([f"{start}:{stop}", *(f"0:{d}" for d in aval.shape[1:])])
-    out = mlir_type(_leading(aval, stop - start))
-    return str(ctx.emit(f"stablehlo.slice {x} [{limits}] : ({mlir_type(aval)}) -> {out}"))
+    out = _leading(aval, stop - start)
+    return slice_text(ctx, x, aval, out, [start, *[0] * (aval.ndim - 1)], [stop, *aval.shape[1:]])
 
 
 def _stacked_text(ctx: Any, rows: Sequence[str], aval: ShapedArray) -> str:
@@ -181,9 +181,8 @@ def _stacked_text(ctx: Any, rows: Sequence[str], aval: ShapedArray) -> str:
 
 def _joined_text(ctx: Any, parts: Sequence[tuple[str, int]], aval: ShapedArray) -> str:
     """``parts``, names and lengths, one behind the other; ``aval`` is of any length."""
-    types = ", ".join(mlir_type(_leading(aval, n)) for _, n in parts)
-    total = mlir_type(_leading(aval, sum(n for _, n in parts)))
-    return str(ctx.emit(f"stablehlo.concatenate {', '.join(x for x, _ in parts)}, dim = 0 : ({types}) -> {total}"))
+    total = _leading(aval, sum(n for _, n in parts))
+    return concatenate_text(ctx, [x for x, _ in parts], [_leading(aval, n) for _, n in parts], total, 0)
 
 
 def _starts(aval: ShapedArray, at: str, zero: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from minijax.ops.linalg.lu import lu_p, lu_solve
 from minijax.ops.linalg.parts import adjoint, dtype_of, eye, matmul, to_rank, tril
 from minijax.ops.linalg.triangular_solve import triangular_solve_p
 from minijax.ops.shape import shape_of
-from minijax.ops.slicing import concatenate, slice
+from minijax.ops.slicing import concatenate, slice, slice_text
 
 # -------------------------------------------------------------------------------- reflectors
 
@@ -176,7 +176,7 @@ def _qr_lower(
     q_aval, r_aval = out_avals[:2]
     if m < n:
         square = aval.update(shape=(*lead, m, m))
-        columns = slice_text(ctx, packed, aval, square)
+        columns = slice_text(ctx, packed, aval, square, [0] * aval.ndim, square.shape)
     else:
         square = q_aval
         zero = ctx.scalar(0, aval.dtype)
@@ -190,7 +190,9 @@ def _qr_lower(
     (q,) = lapack_call(
         ctx, routine, aval.dtype, [(columns, square), (taus, vectors)], [square], batch, "", {0: 0}
     )
-    upper = packed if r_aval.shape == aval.shape else slice_text(ctx, packed, aval, r_aval)
+    upper = packed
+    if r_aval.shape != aval.shape:
+        upper = slice_text(ctx, packed, aval, r_aval, [0] * aval.ndim, r_aval.shape)
     return [q, triu_text(ctx, upper, r_aval), *places]
 
 
@@ -207,12 +209,6 @@ def _reflectors(ctx: Any, x: str, aval: ShapedArray, pivoting: bool) -> list[str
     packed, order, taus = lapack_call(ctx, "geqp3", aval.dtype, operands, results, batch, "", {0: 0, 1: 1})
     order = ctx.emit(f"stablehlo.subtract {order}, {ctx.full(1, places)} : {mlir_type(places)}")
     return [packed, taus, order]
-
-
-def slice_text(ctx: Any, x: str, aval: ShapedArray, out: ShapedArray) -> str:
-    """Write ``x``'s first elements along each dimension."""
-    ranges = ", ".join(f"0:{n}" for n in out.shape)
-    return str(ctx.emit(f"stablehlo.slice {x} [{ranges}] : ({mlir_type(aval)}) -> {mlir_type(out)}"))
 
 
 def triu_text(ctx: Any, x: str, aval: ShapedArray) -> str:
