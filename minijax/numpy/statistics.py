@@ -112,7 +112,8 @@ def nanquantile(
     return _quantile("nanquantile", a, q, axis, method, keepdims, True, weights)
 
 
-def _as_share(name: str, q: Any) -> Any:
+def _as_share(name: str, a: Any, q: Any) -> Any:
+    check_array_like(name, a, q)
     (q,) = promote(name, q, to=INEXACT)
     return q / 100
 
@@ -131,9 +132,8 @@ def percentile(
 ) -> Any:
     """The quantiles at ``q`` per cent; see ``quantile``."""
     _plain("percentile", out, overwrite_input)
-    check_array_like("percentile", a, q)
-    q = _as_share("percentile", q)
-    return quantile(a, q, axis=axis, method=method, keepdims=keepdims, weights=weights)
+    share = _as_share("percentile", a, q)
+    return quantile(a, share, axis=axis, method=method, keepdims=keepdims, weights=weights)
 
 
 @inner_jit(static_argnames=_STATIC)
@@ -150,9 +150,8 @@ def nanpercentile(
 ) -> Any:
     """The quantiles at ``q`` per cent of what is not NaN; see ``quantile``."""
     _plain("nanpercentile", out, overwrite_input)
-    check_array_like("nanpercentile", a, q)
-    q = _as_share("nanpercentile", q)
-    return nanquantile(a, q, axis=axis, method=method, keepdims=keepdims, weights=weights)
+    share = _as_share("nanpercentile", a, q)
+    return nanquantile(a, share, axis=axis, method=method, keepdims=keepdims, weights=weights)
 
 
 @inner_jit(static_argnames=("axis", "overwrite_input", "keepdims"))

@@ -27,7 +27,7 @@ from minijax.ops.elementwise import ge_p, le_p
 from minijax.ops.reduce import accumulator
 from minijax.ops.shape import shape_of
 from minijax.ops.slicing import pad, slice
-from minijax.ops.windows.shapes import Ints, Pads, check_windows, with_window_of_one
+from minijax.ops.windows.shapes import Ints, Pads, Windows, check_windows, reduce_window_shape_tuple, with_window_of_one
 from minijax.ops.windows.views import padded
 
 __all__ = ["select_and_gather_add_p", "select_and_scatter_add_p"]
@@ -106,25 +106,16 @@ def _gather_abstract(
     return ShapedArray(check_windows("select_and_gather_add", operand.shape, **params), operand.dtype)
 
 
-def _gather_numpy(
-    tangents: Any,
-    operand: Any,
-    select_prim: Primitive,
-    window_dimensions: Ints,
-    window_strides: Ints,
-    padding: Pads,
-    base_dilation: Ints,
-    window_dilation: Ints,
-) -> Any:
+def _gather_numpy(tangents: Any, operand: Any, select_prim: Primitive, **params: Any) -> Any:
+    windows = Windows(**params)
     keeps, _, never = _SELECTS[select_prim]
     chosen: Any = never(operand.dtype)
-    values = padded(tangents, 0, padding, base_dilation)
-    operand = padded(operand, chosen, padding, base_dilation)
-    sizes = zip(operand.shape, window_dimensions, window_strides, window_dilation, strict=True)
-    counts = tuple(max(0, (n - (w - 1) * d - 1) // s + 1) for n, w, s, d in sizes)
+    counts = reduce_window_shape_tuple(operand.shape, *windows)
+    values = padded(tangents, 0, windows.padding, windows.base_dilation)
+    operand = padded(operand, chosen, windows.padding, windows.base_dilation)
     found = np.zeros(counts, tangents.dtype)
     chosen = np.full(counts, chosen, operand.dtype)
-    for place in _places(window_dimensions, window_strides, window_dilation, counts):
+    for place in _places(windows.window_dimensions, windows.window_strides, windows.window_dilation, counts):
         kept = keeps(chosen, operand[place])
         chosen, found = np.where(kept, chosen, operand[place]), np.where(kept, found, values[place])
     return found

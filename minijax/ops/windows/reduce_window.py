@@ -30,6 +30,7 @@ from minijax.ops.windows.pooling import select_and_gather_add_p
 from minijax.ops.windows.shapes import (
     Ints,
     Pads,
+    Windows,
     check_windows,
     dilated,
     reduce_window_shape_tuple,
@@ -78,27 +79,20 @@ def _monoid_numpy(combine: Primitive, identity: Callable[[np.dtype], Any]) -> Ru
     """One dimension after another: what stands at each place of a window, over all windows at once."""
 
     @by_type
-    def monoid_window_numpy(
-        x: Any,
-        window_dimensions: Ints,
-        window_strides: Ints,
-        padding: Pads,
-        base_dilation: Ints,
-        window_dilation: Ints,
-    ) -> Callable[..., Any]:
+    def monoid_window_numpy(x: Any, **params: Any) -> Callable[..., Any]:
+        windows = Windows(**params)
         dtype = x.dtype
         wide = accumulator(dtype)
         aval = ShapedArray((2,), wide)
         function = numpy_function(combine, (aval, aval), {})
         assert function is not None
         start = identity(dtype)
-        counts = reduce_window_shape_tuple(
-            x.shape, window_dimensions, window_strides, padding, base_dilation, window_dilation
-        )
-        rows = [*zip(counts, window_dimensions, window_strides, window_dilation, strict=True)]
+        counts = reduce_window_shape_tuple(x.shape, *windows)
+        steps = windows.window_strides, windows.window_dilation
+        rows = [*zip(counts, windows.window_dimensions, *steps, strict=True)]
 
         def reduced(x: Any) -> Any:
-            x = padded(x, start, padding, base_dilation).astype(wide, copy=False)
+            x = padded(x, start, windows.padding, windows.base_dilation).astype(wide, copy=False)
             for d, (many, window, stride, step) in enumerate(rows):
                 if window == 1 and stride == 1:
                     continue
@@ -164,36 +158,19 @@ def _monoid(
 # -------------------------------------------------------------------------------- sums
 
 
-def _sum_transpose(
-    ct: Any,
-    x: Any,
-    *,
-    window_dimensions: Ints,
-    window_strides: Ints,
-    padding: Pads,
-    base_dilation: Ints,
-    window_dilation: Ints,
-) -> list[Any]:
+def _sum_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
     """Each element of the operand was in the windows that begin so much before it: again sums of windows."""
-    shape = x.aval.shape
+    windows, shape = Windows(**params), x.aval.shape
     config = []
-    for size, window, stride, (low, _), base, step, many in zip(
-        shape, window_dimensions, window_strides, padding, base_dilation, window_dilation, shape_of(ct), strict=True
-    ):
+    for size, window, stride, (low, _), base, step, many in zip(shape, *windows, shape_of(ct), strict=True):
         reach, whole = dilated(window, step), dilated(size, base)
         before = reach - low - 1
         config.append((before, whole + reach - 1 - dilated(many, stride) - before, stride - 1))
     spread = pad(ct, full((), 0, x.aval.dtype), config)
-    return [
-        reduce_window_sum_p.bind(
-            spread,
-            window_dimensions=window_dimensions,
-            window_strides=base_dilation,
-            padding=((0, 0),) * len(shape),
-            base_dilation=(1,) * len(shape),
-            window_dilation=window_dilation,
-        )
-    ]
+    again = windows._replace(
+        window_strides=windows.base_dilation, padding=((0, 0),) * len(shape), base_dilation=(1,) * len(shape)
+    )
+    return [reduce_window_sum_p.bind(spread, **again._asdict())]
 
 
 reduce_window_sum_p = _monoid(Primitive("reduce_window_sum"), add_p, "add", "", zero_of_dtype, transpose=_sum_transpose)

@@ -9,10 +9,22 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from minijax.core.named import NamedTuple
+
 __all__ = ["padtype_to_pads", "reduce_window_shape_tuple"]
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
+
+
+class Windows(NamedTuple):
+    """The parameters that say which windows an operand has: see ``ops.windows.reduce_window``."""
+
+    window_dimensions: Ints
+    window_strides: Ints
+    padding: Pads
+    base_dilation: Ints
+    window_dilation: Ints
 
 
 def ints(values: Sequence[Any]) -> tuple[int, ...]:
