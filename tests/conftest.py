@@ -13,7 +13,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -83,15 +82,7 @@ def small_heap() -> None:
 @pytest.fixture
 def compiled_quickly() -> Iterator[None]:
     """Neither library's programs are optimised: for tests that ask for values, which optimising may not change."""
-    options_for = importlib.import_module("jax.extend.backend").get_compile_options
-    quickly = importlib.import_module("tests.oracle.subject").QUICKLY
-
-    def quick_options(*args: Any, env_options_overrides: Any = None, **options: Any) -> Any:
-        return options_for(*args, env_options_overrides={**quickly, **(env_options_overrides or {})}, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("jax.extend.backend", "jax._src.compiler"):
-            patch.setattr(f"{module}.get_compile_options", quick_options)
+    with importlib.import_module("tests.oracle.subject").compiled_quickly():
         yield
 
 

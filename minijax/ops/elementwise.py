@@ -52,6 +52,7 @@ from minijax.ops.elementwise_numpy import (
     nextafter_numpy,
     polygamma_numpy,
     population_count_numpy,
+    pow_numpy,
     rem_numpy,
     rsqrt_numpy,
     scipy_special,
@@ -443,7 +444,7 @@ def _pow_check(x: np.dtype, y: np.dtype) -> np.dtype:
 pow_p = elementwise(
     "pow",
     [INEXACT, NUM],
-    lambda x, y: np.power(x, y.astype(x.dtype)),
+    pow_numpy,
     _pow_lower,
     [pow_left, pow_right],
     out=_pow_check,

@@ -117,6 +117,18 @@ def _atan_complex(x: Any) -> Any:
 atan_numpy = by_kind("c", _atan_complex, np.arctan)
 
 
+def _power(x: Any, y: Any) -> Any:
+    return np.power(x, y.astype(x.dtype))
+
+
+def _power_complex(x: Any, y: Any) -> Any:
+    # NumPy takes small integer exponents by products, and one over a product that is too large is no number
+    return np.power(x.astype(np.complex128), y.astype(np.complex128)).astype(x.dtype)
+
+
+pow_numpy = by_kind("c", _power_complex, _power)
+
+
 def _div_integers(x: Any, y: Any) -> Any:
     # XLA truncates towards zero; division by zero gives -1 (all bits set)
     zero = y == 0

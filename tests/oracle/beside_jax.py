@@ -116,9 +116,7 @@ EXPLANATIONS = (
     ),
     Explanation(PRINTED, "np.int64", "JAX", "JAX's rules leave NumPy's integers in parameters, here they are Python's"),
     Explanation(PRINTED, "memory_space", "JAX", "JAX's placeholder says where it lies"),
-    Explanation(
-        PRINTED, "let jaxpr", "JAX", "JAX stages a branch given twice once, and prints what is shared ahead"
-    ),
+    Explanation(PRINTED, "let jaxpr", "JAX", "JAX stages a branch given twice once, and prints what is shared ahead"),
     Explanation(
         PRINTED,
         "let jaxpr",

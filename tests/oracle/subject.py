@@ -8,9 +8,10 @@ themselves: nothing JAX does may fail them.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -26,13 +27,31 @@ importlib.import_module(SUBJECT_NAME + ".lax")
 MODES = ("32", "64")
 
 # XLA need not optimise programs whose values are asked for: compiled with these options, in one piece, they take a
-# fifth of the time. The fixture ``compiled_quickly`` gives them to all programs of both libraries.
+# fifth of the time.
 QUICKLY = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+
+
+@contextlib.contextmanager
+def compiled_quickly() -> Iterator[None]:
+    """``QUICKLY`` for all programs of both libraries; tests have it as a fixture."""
+    modules = [importlib.import_module(name) for name in ("jax.extend.backend", "jax._src.compiler")]
+    options_for = modules[0].get_compile_options
+
+    def quick_options(*args: Any, env_options_overrides: Any = None, **options: Any) -> Any:
+        return options_for(*args, env_options_overrides={**QUICKLY, **(env_options_overrides or {})}, **options)
+
+    try:
+        for module in modules:
+            module.get_compile_options = quick_options
+        yield
+    finally:
+        for module in modules:
+            module.get_compile_options = options_for
 
 
 class x64_mode:

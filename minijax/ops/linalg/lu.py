@@ -58,9 +58,10 @@ def _permutation_abstract(pivots: ShapedArray, *, permutation_size: int) -> Shap
 
 
 def _permutation_numpy(pivots: Any, permutation_size: int) -> Any:
-    flat = np.asarray(pivots).reshape(-1, pivots.shape[-1])
-    out = np.tile(np.arange(permutation_size, dtype=np.int32), (len(flat), 1))
-    each = np.arange(len(flat))
+    count = int(np.prod(pivots.shape[:-1]))
+    flat = np.asarray(pivots).reshape(count, pivots.shape[-1])
+    out = np.tile(np.arange(permutation_size, dtype=np.int32), (count, 1))
+    each = np.arange(count)
     for i, others in enumerate(flat.T):
         first, second = out[each, i].copy(), out[each, others].copy()
         out[each, i], out[each, others] = second, first

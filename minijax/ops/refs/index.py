@@ -194,7 +194,9 @@ def write(x: Any, index: Index, operands: Sequence[Any], value: Any) -> Any:
     if block is not None:
         part = expand_dims(value, block.fixed)
         return dynamic_update_slice(x, part, block.starts, allow_negative_indices=block.traced)
-    return _scattered(scatter, x, index, operands, value)
+    # Which of several values for one element is kept is open. Told that there are none, the cotangent of each is
+    # what is read in its place, as in JAX.
+    return _scattered(scatter, x, index, operands, value, unique_indices=True)
 
 
 def accumulate(x: Any, index: Index, operands: Sequence[Any], value: Any, add: Any = add_p) -> Any:
@@ -210,10 +212,12 @@ def accumulate(x: Any, index: Index, operands: Sequence[Any], value: Any, add: A
     return _scattered(scatter_add, x, index, operands, value)
 
 
-def _scattered(scatter_with: Callable[..., Any], x: Any, index: Any, operands: Sequence[Any], value: Any) -> Any:
+def _scattered(
+    scatter_with: Callable[..., Any], x: Any, index: Any, operands: Sequence[Any], value: Any, **told: bool
+) -> Any:
     dims = tuple(range(get_aval(x).ndim))
     numbers = ScatterDimensionNumbers((), dims, dims)
-    return scatter_with(x, _positions(get_aval(x).shape, index, operands), value, numbers, mode="drop")
+    return scatter_with(x, _positions(get_aval(x).shape, index, operands), value, numbers, mode="drop", **told)
 
 
 # ------------------------------------------------------------------------------------------------ batching

@@ -1,0 +1,449 @@
+"""Every primitive beside JAX's, at drawn shapes, dtypes and parameters, under every transformation.
+
+    python -m tests.oracle.primitives                         3 calls of each primitive, of seed 0
+    python -m tests.oracle.primitives --count 100 --seed 7
+    python -m tests.oracle.primitives sort scan               of these primitives alone
+    python -m tests.oracle.primitives sort --call 17          one call, with all that differs
+    python -m tests.oracle.primitives --staged                programs, types and refusals alone: nothing is compiled
+
+Of each call these are compared: its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse,
+forward over forward), vmap along every axis of every operand with drawn axes of the results, and vmap of jvp and vjp;
+all evaluated, and all compiled by ``jit``. What is compared: values, dtypes, shapes, weak types, the printed program
+(``normalise``), and where JAX refuses, the class of the error. Printed: what differs, and a row for each primitive that
+minijax has, with the number of comparisons of each kind, the dtypes and the shapes that were drawn. The exit status is
+1 if something differs without a reason (``REASONS``), or if a primitive was never used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
+
+import jax
+import numpy as np
+
+import minijax
+from minijax.core.observe import Observer, watching
+from minijax.core.trace import stack_depth
+from minijax.ir.typecheck import typecheck_jaxpr
+
+from . import primitive_programs  # noqa: F401  (adds rows)
+from .meaning import meaning
+from .normalise import normalise, show_type
+from .primitive_calls import ROWS, Call, Draw, draw_call
+from .random_calls import BREAKS, UNKNOWN
+from .subject import as_numpy, assert_same, compiled_quickly, describe, x64_mode
+
+CHECKS = ("value", "jvp", "vjp", "second", "vmap", "vmap of derivatives")
+
+# Pattern of primitives (any if ""), pattern of what is said -> why it may differ.
+REASONS: dict[tuple[str, str], str] = {
+    ("bitcast_convert_type", "bool or complex values"): "of an argument with two faults another is told",
+    ("bitcast_convert_type", "JAX alone raises IndexError"): "JAX's rule for vmap takes an axis that is not there",
+    ("broadcast_in_dim", "JAX alone .*Expected cotangent type"): "JAX's transpose of a permutation has the wrong shape",
+    (
+        "clamp",
+        "JAX alone raises (TypeError: 'select cases|AssertionError)",
+    ): "JAX does not differentiate by scalar limits",
+    ("fft", "complex|minijax alone raises ValueError"): "JAX stages transforms of wrong lengths, and compiles none",
+    ("pbroadcast", "JAX alone .*take requires ndarray"): "JAX's rule for vmap fails",
+    ("ppermute", "JAX alone .*Permutation doesn't match"): "JAX's rule for vmap wants a source for each place",
+    ("reduce", "JAX alone raises NotImplementedError"): "JAX has fewer rules for functions other than its own sums",
+    ("reduce_window", "JAX ValueError: 'Linearization failed"): "both lack the reverse mode, JAX says another error",
+    (
+        "reshape",
+        "minijax alone raises TypeError: 'reshape total size",
+    ): "JAX stages a wrong size, and cannot compile it",
+    ("threefry2x32", "JAX alone .*scan body function carry"): "JAX compiles no words of different shapes",
+    ("eq_to", "minijax alone .*does not accept dtype complex"): "JAX stages what it cannot compile",
+    ("reduce_(and|or|xor)", "JAX IndexError: 'index"): "JAX alone looks at these by an index of a list",
+    ("free_ref", "JAX alone .*Batching rule for 'free_ref'"): "JAX has no such rule",
+    (
+        "",
+        "JAX (alone raises )?AttributeError: .*has no attribute '?accum",
+    ): "JAX fails to differentiate references twice",
+    (
+        "",
+        "JAX (alone raises )?ValueError: 'Invalid shape for `swap`",
+    ): "JAX's vmap finds too late that a reference is mapped",
+    ("", "JAX alone raises ValueError: 'Invalid type of idxer: TypedInt"): "JAX fails to lower an index of its own",
+}
+
+
+class Variation(NamedTuple):
+    """One transformation of a call: which check it belongs to, its name, the function of a library, arguments."""
+
+    check: str
+    label: str
+    function: Callable[[Any], Callable[..., Any]]
+    args: tuple[Any, ...]
+
+
+@dataclass
+class Report:
+    """What was compared: numbers by kind, and what differed."""
+
+    compared: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    refused: int = 0
+    dtypes: set[str] = field(default_factory=set)
+    shapes: Counter[str] = field(default_factory=Counter)
+    programs: Counter[str] = field(default_factory=Counter)
+    differences: list[tuple[Call, int, str]] = field(default_factory=list)
+    others: list[tuple[Call, int, str]] = field(default_factory=list)
+
+
+def inexact(x: Any) -> bool:
+    return bool(jax.numpy.issubdtype(jax.numpy.result_type(x), np.inexact))
+
+
+def tangent(draw: Draw, x: Any) -> Any:
+    """Of the type of the number or array ``x``."""
+    if isinstance(x, (float, complex)):
+        return 0.75
+    return draw.array(x.shape, str(x.dtype), -1.0, 1.0, plain=True)
+
+
+def batched(draw: Draw, x: np.ndarray, axis: int | None, size: int) -> np.ndarray:
+    """``size`` variations of ``x`` along a new axis."""
+    if axis is None:
+        return x
+    flat = x.reshape(-1)
+    return np.stack([np.roll(flat, i).reshape(x.shape) for i in range(size)], axis)
+
+
+def axes_of(draw: Draw, args: Sequence[Any]) -> Iterator[tuple[int | None, ...]]:
+    """Axes along which the operands are mapped: each axis of each operand at least once, and each operand left out."""
+    ranks = [np.ndim(x) if isinstance(x, np.ndarray) else None for x in args]
+    known = [r for r in ranks if r is not None]
+    for turn in range(max(known, default=-1) + 2 if known else 0):
+        places = [None if r is None else (turn + i) % (r + 2) for i, r in enumerate(ranks)]
+        axes = tuple(None if p is None or r is None or p > r else p for p, r in zip(places, ranks, strict=True))
+        if any(a is not None for a in axes):
+            yield axes
+
+
+def variations(call: Call, draw: Draw, outs: Sequence[Any]) -> Iterator[Variation]:
+    """All that is asked of a call with results of these types (JAX's)."""
+    args = call.args
+
+    def bare(ns: Any) -> Callable[..., Any]:
+        return lambda *xs: call.function(ns, *xs)
+
+    yield Variation("value", "value", bare, args)
+    places = [i for i, x in enumerate(args) if inexact(x)] if call.derivative else []
+    floats = [i for i, out in enumerate(outs) if jax.numpy.issubdtype(out.dtype, np.inexact)]
+
+    def of_floats(ns: Any, given: Sequence[Any] = args) -> Callable[..., Any]:
+        def f(*xs: Any) -> Any:
+            whole = list(given)
+            for i, x in zip(places, xs, strict=True):
+                whole[i] = x
+            return call.function(ns, *whole)
+
+        return f
+
+    def pushed(ns: Any) -> Callable[..., Any]:
+        return lambda xs, ts: ns.jvp(of_floats(ns), tuple(xs), tuple(ts))
+
+    def pulled(ns: Any) -> Callable[..., Any]:
+        def leaves(*xs: Any) -> Any:
+            found = ns.tree_util.tree_leaves(of_floats(ns)(*xs))
+            return [found[i] for i in floats]
+
+        return lambda xs, cts: ns.vjp(leaves, *xs)[1](list(cts))
+
+    xs = tuple(args[i] for i in places)
+    ts = tuple(tangent(draw, x) for x in xs)
+    if places:
+        yield Variation("jvp", "jvp", pushed, (xs, ts))
+    if places and floats:
+        cts = tuple(tangent(draw, outs[i]) for i in floats)
+        changes = tuple(tangent(draw, ct) for ct in cts)
+        yield Variation("vjp", "vjp", pulled, (xs, cts))
+        yield Variation(
+            "second",
+            "jvp of vjp",
+            lambda ns: lambda *all_: ns.jvp(pulled(ns), all_[:2], all_[2:]),
+            (xs, cts, ts, changes),
+        )
+        yield Variation(
+            "second", "vjp of vjp", lambda ns: lambda xs, cts, ct: ns.vjp(pulled(ns), xs, cts)[1](ct), (xs, cts, ts)
+        )
+        yield Variation(
+            "second", "jvp of jvp", lambda ns: lambda xs, ts: ns.jvp(pushed(ns), (xs, ts), (ts, xs)), (xs, ts)
+        )
+    if not call.vmap:
+        return
+    size = draw.one((1, 2, 3), (1, 4, 1))
+    least = min((len(out.shape) for out in outs), default=0)
+    for axes in axes_of(draw, args):
+        mapped = tuple(batched(draw, x, a, size) for x, a in zip(args, axes, strict=True))
+        to = draw.int(0, least) if draw.flag() else 0
+        yield Variation(
+            "vmap", f"vmap {axes} -> {to}", lambda ns, axes=axes, to=to: ns.vmap(bare(ns), axes, to), mapped
+        )
+    if places and floats and all(isinstance(x, np.ndarray) for x in xs):
+        for f, with_, label in ((pushed, ts, "jvp"), (pulled, cts, "vjp")):
+            pair = (xs, with_)
+            axes = tuple(tuple(draw.int(0, x.ndim) for x in each) for each in pair)
+            if draw.flag():
+                axes = (axes[0], tuple(None for _ in axes[1])) if draw.flag() else (tuple(None for _ in xs), axes[1])
+            both = tuple(
+                tuple(batched(draw, x, a, size) for x, a in zip(each, ax, strict=True))
+                for each, ax in zip(pair, axes, strict=True)
+            )
+            yield Variation(
+                "vmap of derivatives", f"vmap {axes} of {label}", lambda ns, f=f, axes=axes: ns.vmap(f(ns), axes), both
+            )
+
+
+def attempt(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return function(), None
+        except Exception as error:  # noqa: BLE001  (what is raised is compared)
+            return None, error
+
+
+def refusals(ours: Exception | None, theirs: Exception | None) -> str:
+    """What differs between what the two raise, '' if nothing."""
+    if ours is None or theirs is None:
+        raised = ours or theirs
+        return (
+            f"{'minijax' if ours else 'JAX'} alone raises {type(raised).__name__}: {str(raised)[:150]!r}"
+            if raised
+            else ""
+        )
+    names = type(ours).__name__, type(theirs).__name__
+    if (
+        names[1] in [kind.__name__ for kind in type(ours).__mro__]
+        or names[1] == "AssertionError"
+        or BREAKS.search(str(theirs))
+        or all(n in UNKNOWN for n in names)
+    ):
+        return ""
+    return f"minijax raises {names[0]}: {str(ours)[:100]!r}, JAX {names[1]}: {str(theirs)[:100]!r}"
+
+
+def compare(call: Call, number: int, seed: int, report: Report, values: bool) -> None:
+    """One call; what is found is added to ``report``."""
+    with x64_mode("64" if call.wide else "32"):
+        before = stack_depth()
+        for said in differing(call, number, Draw(seed, number, 1), report, values):
+            report.differences.append((call, number, said))
+        if stack_depth() != before:
+            report.differences.append((call, number, "the interpreter stack is not back at evaluation"))
+
+
+def differing(call: Call, number: int, draw: Draw, report: Report, values: bool) -> Iterator[str]:
+    note(call, report)
+    outs, refused = attempt(lambda: jax.eval_shape(lambda *xs: call.function(jax, *xs), *call.args))
+    if refused is None and any(min(out.shape, default=0) < 0 for out in jax.tree_util.tree_leaves(outs)):
+        return  # JAX's Hessenberg form of no rows has a result of -1 elements
+    asked = variations(call, draw, jax.tree_util.tree_leaves(outs))
+    staged: list[Variation] = []
+    for each in asked if refused is None else [next(asked)]:
+        theirs, their_error = attempt(lambda each=each: jax.make_jaxpr(each.function(jax))(*each.args))
+        ours, our_error = attempt(lambda each=each: minijax.make_jaxpr(each.function(minijax))(*each.args))
+        said = refusals(our_error, their_error)
+        if said:
+            yield f"{each.label}: {said}"
+        if our_error is not None or their_error is not None:
+            report.refused += not said
+            continue
+        yield from programs(call, number, each, ours, theirs, report)
+        staged.append(each)
+    if values and staged:
+        yield from other_values(staged, report)
+    else:
+        report.compared.update(each.check for each in staged)
+
+
+def note(call: Call, report: Report) -> None:
+    """The dtypes and the shapes that were drawn."""
+    arrays = [x for x in call.args if isinstance(x, np.ndarray)]
+    report.dtypes.update(str(x.dtype) for x in arrays)
+    report.shapes["0-d"] += any(x.ndim == 0 for x in arrays)
+    report.shapes["empty"] += any(x.size == 0 for x in arrays)
+    report.shapes["1-sized"] += any(1 in x.shape for x in arrays)
+    report.shapes["of different shapes"] += len({x.shape for x in arrays}) > 1
+
+
+def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, report: Report) -> Iterator[str]:
+    """What differs between two programs: ill typed, other results, other equations."""
+    _, bad = attempt(lambda: typecheck_jaxpr(ours))
+    if bad is not None:
+        yield f"{each.label}: ill typed: {bad}"
+    types = [list(map(show_type, closed.out_avals)) for closed in (ours, theirs)]
+    if types[0] != types[1]:
+        yield f"{each.label}: the results are {types[0]}, JAX's are {types[1]}"
+        return
+    x, y = normalise(ours), normalise(theirs)
+    if x.lines == y.lines or x.without_dead_code().lines == y.without_dead_code().lines:
+        report.programs["equal"] += 1
+    elif attempt(lambda: meaning(ours) == meaning(theirs))[0]:
+        report.programs["of one meaning"] += 1
+    else:
+        report.programs["other"] += 1
+        report.others.append((call, number, each.label))
+
+
+class Seen(Observer):
+    """Counts the operations of each primitive, whatever interpreter processes them."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+
+    def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        self.count[primitive.name] += 1
+
+
+def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
+    """What differs evaluated, and compiled as one program."""
+    given = [each.args for each in staged]
+    expected = compiled(jax, staged, given)
+    together = compiled(minijax, staged, given)
+    for each, (theirs, their_error), (ours, our_error) in zip(staged, expected, together, strict=True):
+        said = refusals(our_error, their_error)
+        if said:
+            yield f"{each.label}, compiled: {said}"
+        if their_error is not None:
+            report.refused += not said
+            continue
+        found, error = attempt(lambda each=each: each.function(minijax)(*each.args))
+        said = f"{type(error).__name__}: {error}" if error else unlike(found, theirs, each, weak=False)
+        report.compared[each.check] += 1
+        if said:
+            yield f"{each.label}, evaluated: {said}"
+        if our_error is None:
+            report.compared["jit"] += 1
+            said = unlike(ours, theirs, each, weak=True)
+            if said:
+                yield f"{each.label}, compiled: {said}"
+
+
+def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any, Exception | None]]:
+    """Results or errors under ``jit``, all as one program if they compile as one."""
+
+    def everything(given: Any) -> Any:
+        return [each.function(ns)(*xs) for each, xs in zip(staged, given, strict=True)]
+
+    results, error = attempt(lambda: ns.block_until_ready(ns.jit(everything)(given)))
+    if error is None:
+        return [(result, None) for result in results]
+    one_by_one = [
+        attempt(lambda each=each, xs=xs: ns.block_until_ready(ns.jit(each.function(ns))(*xs)))
+        for each, xs in zip(staged, given, strict=True)
+    ]
+    return one_by_one
+
+
+def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
+    """What differs between results of ours and JAX's, '' if nothing; eager results need no weak types."""
+    mine, expected = minijax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(wanted)
+    if len(mine) != len(expected):
+        return f"{len(mine)} results instead of {len(expected)}"
+    scale = {"value": 3.0, "vmap": 3.0}.get(each.check, 30.0)
+    for x, y in zip(mine, expected, strict=True):
+        kinds = [describe(z) if weak else describe(z).removesuffix(" weak") for z in (x, y)]
+        if kinds[0] != kinds[1]:
+            return f"{kinds[0]} instead of {kinds[1]}"
+        try:
+            assert_same(as_numpy(x), as_numpy(y), scale=scale)
+        except AssertionError as error:
+            return " ".join(str(error).split())[:300]
+    return ""
+
+
+def reason(call: Call, said: str) -> str:
+    """Why this may differ, '' if nobody knows."""
+    for (name, pattern), why in REASONS.items():
+        if re.fullmatch(name or ".*", call.primitive) and re.search(pattern, said):
+            return why
+    return ""
+
+
+def run(
+    names: Sequence[str], numbers: Sequence[int], seed: int, values: bool = True, seconds: float = 1e9
+) -> dict[str, Report]:
+    """Reports of the calls of these numbers, by primitive, as many as there is time for; what differs is printed."""
+    reports, began = {name: Report() for name in names}, time.time()
+    with compiled_quickly():
+        for number in numbers:
+            for name in names:
+                if time.time() - began > seconds:
+                    return reports
+                report = reports[name]
+                known = len(report.differences)
+                compare(draw_call(name, seed, number), number, seed, report, values)
+                report.calls += 1
+                for call, _, said in report.differences[known:]:
+                    if not reason(call, said):
+                        print(f"call {number}: {call}\n    {said}", flush=True)
+    return reports
+
+
+def table(reports: dict[str, Report]) -> Iterator[str]:
+    """A line for each primitive: how often which check, and of what."""
+    yield f"{'primitive':27}{''.join(f'{c[:9]:>10}' for c in (*CHECKS, 'jit'))}   refused   programs  dtypes, shapes"
+    for name, report in reports.items():
+        numbers = "".join(f"{report.compared[c]:10}" for c in (*CHECKS, "jit"))
+        shapes = ", ".join(f"{n} {kind}" for kind, n in report.shapes.items() if n)
+        equal = f"{report.programs['equal']}/{report.programs.total()}"
+        yield f"{name:27}{numbers}{report.refused:10}{equal:>11}{len(report.dtypes):3} dtypes; {shapes}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.oracle.primitives")
+    parser.add_argument("names", nargs="*", help="primitives; all if none")
+    parser.add_argument("--count", type=int, default=3, help="how many calls of each primitive")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="end after so many, with what was compared till then"
+    )
+    parser.add_argument("--call", type=int, help="the call of this number alone")
+    parser.add_argument("--staged", action="store_true", help="compile and run nothing")
+    parser.add_argument("--programs", action="store_true", help="list calls whose programs are not JAX's")
+    asked = parser.parse_args(argv)
+    # to shorten a traceback takes most of the time of an error
+    jax.config.update("jax_traceback_filtering", "off")
+    began, names, seen = time.time(), asked.names or list(ROWS), Seen()
+    numbers = range(asked.count) if asked.call is None else [asked.call]
+    with watching(seen):
+        reports = run(names, numbers, asked.seed, not asked.staged, asked.seconds)
+    print("\n".join(table(reports)))
+    if asked.programs:
+        for report in reports.values():
+            for call, number, label in report.others:
+                print(f"another program: {label} of call {number}: {call}")
+    found = [reason(call, said) for report in reports.values() for call, _, said in report.differences]
+    for why, n in Counter(filter(None, found)).most_common():
+        print(f"{n} differ: {why}")
+    absent = [name for name in names if not seen.count[name]]
+    if absent:
+        print("never used:", *absent)
+    total = sum((report.compared + report.programs for report in reports.values()), Counter[str]())
+    counts = ", ".join(f"{total[c]} {c}" for c in (*CHECKS, "jit"))
+    print(
+        f"{len(names)} primitives, {sum(r.calls for r in reports.values())} calls of seed {asked.seed}: {counts}; "
+        f"programs {total['equal']} equal, {total['of one meaning']} of one meaning, {total['other']} other; "
+        f"{sum(r.refused for r in reports.values())} refused alike; {found.count('')} differ without a reason; "
+        f"{time.time() - began:.0f} s"
+    )
+    return 1 if "" in found or absent else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""A fixed part of ``python -m tests.oracle.primitives``: every second primitive staged, others run and compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.extend.examples import ours
+
+from .primitive_calls import ROWS
+from .primitives import Report, reason, run
+
+pytestmark = pytest.mark.usefixtures("tracebacks_whole")
+
+
+def unexplained(reports: dict[str, Report]) -> list[str]:
+    """What differs from JAX without a reason."""
+    found = [(call, said) for report in reports.values() for call, _, said in report.differences]
+    return [f"{call}: {said}" for call, said in found if not reason(call, said)]
+
+
+def test_every_primitive_is_drawn() -> None:
+    """A primitive that is new needs a row that draws calls of it."""
+    assert sorted(ROWS) == sorted(p.name for p in ours())
+
+
+def test_staged_as_jax_stages_it() -> None:
+    reports = run(list(ROWS)[::2], [1], seed=5, values=False)
+    assert unexplained(reports) == []
+    assert sum(report.programs["equal"] for report in reports.values()) > 500
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_same_values_under_every_transformation(part: int) -> None:
+    reports = run(list(ROWS)[part::32], [part], seed=6)
+    assert unexplained(reports) == []
+    assert sum(report.compared["jit"] for report in reports.values()) > 20
