@@ -43,6 +43,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.scipy.cluster": ("scipy/test_expressions.py",),
     "minijax.scipy.signal": ("scipy/test_expressions.py",),
     "minijax.scipy.sparse": ("scipy/test_expressions.py",),
+    "minijax.scipy.spatial": ("scipy/test_expressions.py",),
     "minijax.scipy.special": ("scipy/test_expressions.py",),
     "minijax.scipy.stats": ("scipy/test_expressions.py",),
     "minijax.tools": ("test_layers.py",),

@@ -92,13 +92,12 @@ def _unique_sorted_mask(ar: Any, axis: int, equal_nan: bool = True) -> tuple[Any
     order = lexsort(rows.T[::-1])
     slices = slices[order]
     first = ones(count, bool)
-    if count > 1:
-        after, before = slices[1:], slices[:-1]
-        differ = ufuncs.not_equal(after, before)
-        if equal_nan and dtypes.is_inexact(ar.aval.dtype):
-            differ = ufuncs.logical_and(differ, ufuncs.logical_not(ufuncs.logical_and(isnan(after), isnan(before))))
-        differ = reductions.any(differ, tuple(range(1, slices.aval.ndim)))
-        first = IndexUpdate(first)[1:].set(differ)
+    after, before = slices[1:], slices[:-1]
+    differ = ufuncs.not_equal(after, before)
+    if equal_nan and dtypes.is_inexact(ar.aval.dtype):
+        differ = ufuncs.logical_and(differ, ufuncs.logical_not(ufuncs.logical_and(isnan(after), isnan(before))))
+    differ = reductions.any(differ, tuple(range(1, slices.aval.ndim)))
+    first = IndexUpdate(first)[1:].set(differ)
     return slices, first, order
 
 

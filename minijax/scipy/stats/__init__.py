@@ -1,8 +1,9 @@
-"""``minijax.scipy.stats``: distributions, a module each, imported when they are used."""
+"""``minijax.scipy.stats``: distributions, a module each, and statistics of samples, imported when they are used."""
 
 from minijax.core.lacking import borrowing
-from minijax.scipy.stats.statistics import sem
 
-__all__ = ["sem"]
-
-__getattr__, __dir__ = borrowing(globals())
+__getattr__, __dir__ = borrowing(
+    globals(),
+    "minijax.scipy.stats.statistics",
+    "minijax.scipy.stats.kernel_density",
+)
