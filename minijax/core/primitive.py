@@ -81,6 +81,8 @@ class Primitive:
         self.signatures: dict[Any, Any] = {}
         # The same -> (function of NumPy values, output aval(s)); None without such a rule: see interpreters.evaluate
         self.evaluations: dict[Any, tuple[Callable[..., Any], Any]] | None = None
+        # Signature with tangents -> its jvp rule there, on NumPy values; None likewise: see interpreters.jvp_rules
+        self.pushforwards: dict[Any, Any] | None = None
         # Signature -> how it is linearized there, derived from its jvp rule; None for a primitive whose rule is run at
         # each call: see interpreters.derived
         self.linearizations: dict[Any, Any] | None = None

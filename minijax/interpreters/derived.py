@@ -3,10 +3,7 @@
 In: a jvp rule and a signature: the operands' types, which of them have a tangent, the parameters. Out: three programs.
 The *known* one computes the result and what is to be kept (the residuals), the *linear* one the result's tangent from
 residuals and tangents, and the *backward* one is the transpose of that: from residuals and a cotangent to what the
-operands' cotangents get. So a rule is written once, run once for each signature, and gone through no more at each call.
-
-That is right for a rule that computes with its operands and asks no more of them than their types, as those of the
-primitives in ``ops`` do: ``derives`` says which. What others write may print, or look at values: it is run.
+operands' cotangents get. Which primitives' rules are so run once, ``interpreters.jvp_rules`` says.
 """
 
 from __future__ import annotations
@@ -19,11 +16,8 @@ from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import ReplaceableRules
-from minijax.core.structural import Zero, zero_of
-from minijax.core.trace import state
-from minijax.errors import is_user_file
 from minijax.interpreters.flat_code import backward_function, forward_function
-from minijax.interpreters.jvp import jvp_rules
+from minijax.interpreters.jvp_rules import derives, staged_rule
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
 from minijax.interpreters.recording_code import recording_function
 from minijax.interpreters.stage import stage
@@ -113,17 +107,6 @@ class Derived:
 _have_tables: list[Primitive] = []
 
 
-def derives(primitive: Primitive) -> bool:
-    """Whether the jvp rule of ``primitive`` depends on its operands' types alone, so that what is derived is kept."""
-    return (
-        not primitive.multiple_results
-        and primitive.keeps_signatures
-        and not primitive.takes_refs
-        and getattr(jvp_rules.get(primitive), "__module__", "").startswith("minijax.ops.")
-        and not is_user_file(primitive.defined_in)
-    )
-
-
 def table_of(primitive: Primitive) -> dict[Any, Any] | None:
     """Where what is derived for ``primitive`` is kept, made at first need; None if its rule is run at each call."""
     table = primitive.linearizations
@@ -152,36 +135,18 @@ def derive(
     does depends on more than the signature.
     """
     n = len(avals)
-    has_tangent = stages_values = False
-
-    def rule(*args: Any) -> list[Any]:
-        nonlocal has_tangent, stages_values
-        given = iter(args[n:])
-        tangents = [next(given) if a else zero_of(aval) for aval, a in zip(avals, active, strict=True)]
-        out, tangent = jvp_rules[primitive](list(args[:n]), tangents, **params)
-        staging: Any = state.dynamic
-        stages_values = staging.builder.stages_values
-        has_tangent = type(tangent) is not Zero
-        return [out, tangent] if has_tangent else [out]
-
-    tangent_avals = [aval for aval, a in zip(avals, active, strict=True) if a]
-    outer_source = state.source
-    try:
-        with observe.unobserved():
-            closed = stage(rule, [*avals, *tangent_avals], primitive.name, "rule")
-    finally:
-        state.source = outer_source
-    # the types of integers that a rule makes by itself depend on whether 64-bit types are enabled
-    if not has_tangent or any(v.aval.dtype.kind in "iu" for eqn in closed.eqns for v in eqn.outvars):
+    tangent_avals = [aval if a else None for aval, a in zip(avals, active, strict=True)]
+    staged = staged_rule(primitive, avals, tangent_avals, params)
+    if staged is None:
         return None
-    unknown_in = [False] * n + [True] * len(tangent_avals)
-    known, linear, _, n_res = partial_eval_jaxpr(closed, unknown_in, [False, True])
+    unknown_in = [False] * n + [True] * sum(active)
+    known, linear, _, n_res = partial_eval_jaxpr(staged.closed, unknown_in, [False, True])
     jaxpr = linear.jaxpr
     computed = {v for eqn in jaxpr.eqns for v in eqn.outvars}.union(jaxpr.invars[n_res:])
     tangent_out = jaxpr.outvars[0]
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
     made = Derived(primitive, known, linear, n_res)
-    if stages_values:  # which are residuals where the rule is run
+    if staged.stages_values:  # which are residuals where the rule is run
         made._record = None
     return made

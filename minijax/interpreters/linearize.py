@@ -12,7 +12,6 @@ both ways the tape says the same, equation for equation.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,14 +21,15 @@ from minijax.core.array import Array, CommittedArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
 from minijax.core.named import NamedTuple
-from minijax.core.primitive import MAX_SIGNATURES, Primitive
+from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, Tracer, state, under
 from minijax.errors import source_info
 from minijax.interpreters.derived import Derived, derive, table_of
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
-from minijax.interpreters.jvp import DualTracer, jvp_rules
+from minijax.interpreters.jvp import DualTracer
+from minijax.interpreters.jvp_rules import derived_once, jvp_rules
 from minijax.interpreters.partial_eval import (
     LinearProgram,
     PartialEvalTrace,
@@ -45,9 +45,6 @@ from minijax.ir.jaxpr import ClosedJaxpr, Var
 # rule(is_vjp, nonzero, *primals, **params) -> (out, nonzero out, residuals, linear), where linear(residuals, *tangents)
 # gives the tangent; with several results, lists of them. For a primitive without one it is derived from the jvp rule.
 linearize_rules: dict[Primitive, Rule] = {}
-
-# Deriving takes as long as running a rule some dozens of times: a signature is met so often before that is done.
-WORTH_DERIVING = 4
 
 _observers = observe.observers
 _new = object.__new__
@@ -295,21 +292,8 @@ class LinearizeTrace(Trace):
             key: Any = (*avals, kind, *params.items())
         else:
             key = (avals[0], *params.items()) if params else avals[0]
-        try:
-            found = table.get(key, 0)
-        except TypeError:  # a parameter has no hash
-            return None
-        if type(found) is not int:
-            return found  # type: ignore[no-any-return]
-        if found < WORTH_DERIVING:  # it has been met so often
-            table[key] = found + 1
-            return None
-        if len(table) >= MAX_SIGNATURES:
-            table.clear()
-        table[key] = None
-        with contextlib.suppress(Exception):  # the operands do not fit: the rule says so where it is run
-            table[key] = derive(primitive, avals, [bool(kind >> i & 1) for i in range(len(avals))], params)
-        return table[key]  # type: ignore[no-any-return]
+        active = [bool(kind >> i & 1) for i in range(len(avals))]
+        return derived_once(table, key, lambda: derive(primitive, avals, active, params))  # type: ignore[no-any-return]
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""

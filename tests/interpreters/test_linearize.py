@@ -18,7 +18,8 @@ import minijax
 import minijax.numpy as jnp
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
-from minijax.interpreters import ad, linearize
+from minijax.interpreters import ad
+from minijax.interpreters import jvp_rules as rules
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.elementwise import sin_p
 
@@ -35,7 +36,7 @@ use_direct_linearize = settings.use_direct_linearize
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Rules are derived when a signature is first met."""
-    monkeypatch.setattr(linearize, "WORTH_DERIVING", 0)
+    monkeypatch.setattr(rules, "WORTH_DERIVING", 0)
     yield
 
 

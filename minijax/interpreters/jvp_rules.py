@@ -1,0 +1,164 @@
+"""The jvp rules, and what one computes at one signature, as a program that is kept.
+
+In: a jvp rule and a signature: the operands' types, the types of their tangents, the parameters. Out: the jaxpr of the
+rule (``staged_rule``), from which linearization is derived too (``interpreters.derived``), or a function of NumPy
+values that does the same (``Pushforward``). So a rule is written once, run once for each signature, and gone through no
+more at each call.
+
+That is right for a rule that computes with its operands and asks no more of them than their types, as those of the
+primitives in ``ops`` do: ``derives`` says which. What others write may print, or look at values: it is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
+from minijax.core.primitive import MAX_SIGNATURES, Primitive
+from minijax.core.rules import ReplaceableRules
+from minijax.core.structural import Zero, zero_of
+from minijax.core.trace import state
+from minijax.errors import is_user_file
+from minijax.interpreters.flat_code import forward_function
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
+
+jvp_rules = ReplaceableRules(
+    "jvp",
+    "Differentiation rule for '{name}' not implemented",
+    "add: minijax.interpreters.ad.primitive_jvps[primitive] = rule"
+    "   # rule(primals, tangents, **params) -> (primal_out, tangent_out)",
+)
+
+# Deriving takes as long as running a rule some dozens of times: a signature is met so often before that is done.
+WORTH_DERIVING = 4
+
+
+def derives(primitive: Primitive) -> bool:
+    """Whether the jvp rule of ``primitive`` depends on its operands' types alone, so that what is derived is kept."""
+    return (
+        not primitive.multiple_results
+        and primitive.keeps_signatures
+        and not primitive.takes_refs
+        and getattr(jvp_rules.get(primitive), "__module__", "").startswith("minijax.ops.")
+        and not is_user_file(primitive.defined_in)
+    )
+
+
+def derived_once(table: dict[Any, Any], key: Any, derive: Callable[[], Any]) -> Any:
+    """What ``table`` has for a signature; where there is nothing yet, ``derive()`` if that is worth while now.
+
+    None where nothing is, or can be, derived: the rule is to be run, and says what is wrong with the operands.
+    """
+    try:
+        found = table.get(key, 0)
+    except TypeError:  # a parameter has no hash
+        return None
+    if type(found) is not int:
+        return found
+    if found < WORTH_DERIVING:  # it has been met so often
+        table[key] = found + 1
+        return None
+    if len(table) >= MAX_SIGNATURES:
+        table.clear()
+    table[key] = None
+    with contextlib.suppress(Exception):  # the operands do not fit
+        table[key] = derive()
+    return table[key]
+
+
+class StagedRule(NamedTuple):
+    """A jvp rule's jaxpr, and whether the rule makes values of its own, which are staged as constants."""
+
+    closed: ClosedJaxpr
+    stages_values: bool
+
+
+def staged_rule(
+    primitive: Primitive,
+    avals: Sequence[ShapedArray],
+    tangent_avals: Sequence[ShapedArray | None],
+    params: dict[str, Any],
+) -> StagedRule | None:
+    """The jvp rule, staged: from the operands, and the tangents of those that have one, to result and tangent.
+
+    None where the result has no tangent, and where what the rule does depends on more than the signature.
+    """
+    n = len(avals)
+    has_tangent = stages_values = False
+
+    def rule(*args: Any) -> list[Any]:
+        nonlocal has_tangent, stages_values
+        given = iter(args[n:])
+        tangents = [
+            zero_of(aval) if tangent is None else next(given)
+            for aval, tangent in zip(avals, tangent_avals, strict=True)
+        ]
+        out, tangent = jvp_rules[primitive](list(args[:n]), tangents, **params)
+        staging: Any = state.dynamic
+        stages_values = staging.builder.stages_values
+        has_tangent = type(tangent) is not Zero
+        return [out, tangent] if has_tangent else [out]
+
+    given_avals = [aval for aval in tangent_avals if aval is not None]
+    outer_source = state.source
+    try:
+        with observe.unobserved():
+            closed = stage(rule, [*avals, *given_avals], primitive.name, "rule")
+    finally:
+        state.source = outer_source
+    # the types of integers that a rule makes by itself depend on whether 64-bit types are enabled
+    if not has_tangent or any(v.aval.dtype.kind in "iu" for eqn in closed.eqns for v in eqn.outvars):
+        return None
+    return StagedRule(closed, stages_values)
+
+
+class Pushforward(NamedTuple):
+    """A jvp rule at one signature, on NumPy values: ``function(*primals, *tangents)`` gives result and tangent."""
+
+    function: Callable[..., Any]
+    out_aval: ShapedArray
+    tangent_aval: ShapedArray
+
+
+# The primitives that have a table of pushforwards.
+_have_tables: list[Primitive] = []
+
+
+def pushforward(
+    primitive: Primitive,
+    avals: Sequence[ShapedArray],
+    tangent_avals: Sequence[ShapedArray | None],
+    params: dict[str, Any],
+) -> Pushforward | None:
+    """The pushforward of ``primitive`` at a signature (None for a tangent that is zero), if it is kept; else None.
+
+    The key of its table has of each operand the type and its tangent's, and the parameters.
+    """
+    table = primitive.pushforwards
+    if table is None:
+        if not derives(primitive):
+            return None
+        table = primitive.pushforwards = {}
+        _have_tables.append(primitive)
+    types = [aval for pair in zip(avals, tangent_avals, strict=True) for aval in pair]
+
+    def derive() -> Pushforward | None:
+        staged = staged_rule(primitive, avals, tangent_avals, params)
+        return None if staged is None else Pushforward(forward_function(staged.closed), *staged.closed.out_avals)
+
+    return derived_once(table, (*types, *params.items()), derive)  # type: ignore[no-any-return]
+
+
+def _forget() -> None:
+    """Drop everything derived: a rule has been replaced."""
+    for primitive in _have_tables:
+        primitive.pushforwards = None
+    _have_tables.clear()
+
+
+ReplaceableRules.forgetting.append(_forget)

@@ -1,0 +1,139 @@
+"""Forward mode by what is kept of rules, beside the rules themselves, which are held against JAX.
+
+Values, types and errors are to be the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.interpreters import ad
+from minijax.interpreters import jvp_rules as rules
+from minijax.ops.elementwise import sin_p
+from minijax.tools.recording.recorder import record
+
+from ..oracle.control_flow import PROGRAMS
+from ..oracle.functions import CASES
+
+settings = importlib.import_module("minijax.config")
+NEVER = 10**9
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], tuple[Any, Any]]:
+    """What a function gives with rules that are kept from the first call on, and with rules that are run."""
+
+    def run_both(run: Callable[[], Any]) -> tuple[Any, Any]:
+        monkeypatch.setattr(rules, "WORTH_DERIVING", NEVER)
+        rules._forget()
+        by_rule = run()
+        monkeypatch.setattr(rules, "WORTH_DERIVING", 0)
+        rules._forget()
+        run()
+        return run(), by_rule  # the second time what is kept is found
+
+    return run_both
+
+
+def assert_equal(kept: Any, by_rule: Any) -> None:
+    """The same trees of the same types and bits."""
+    assert minijax.tree.structure(kept) == minijax.tree.structure(by_rule)
+    for a, b in zip(minijax.tree.leaves(kept), minijax.tree.leaves(by_rule), strict=True):
+        assert getattr(a, "aval", None) is getattr(b, "aval", None)
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if case.grads and case.forward}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table(name: str, both: Any) -> None:
+    case = TABLE[name]
+
+    def run() -> Any:
+        moving = case.argnums()
+
+        def of_moving(*some: Any) -> Any:
+            args = list(case.args)
+            for i, x in zip(moving, some, strict=True):
+                args[i] = x
+            return case.function(minijax, *args)
+
+        primals = [case.args[i] for i in moving]
+        tangents = minijax.tree.map(lambda x: jnp.full_like(jnp.asarray(x), 0.5), primals)
+        return minijax.jvp(of_moving, primals, tangents)
+
+    assert_equal(*both(run))
+
+
+def chain(x: Any) -> Any:
+    for _ in range(3):
+        x = jnp.sin(x) * x - jnp.where(x > 0, x, 2.0)
+    return x
+
+
+NESTED: dict[str, Callable[[], Any]] = {
+    "weak types": lambda: [minijax.jvp(chain, (x,), (t,)) for x in (0.7, np.float32(0.7)) for t in (1.0, jnp.ones(()))],
+    "jvp of jvp": lambda: minijax.jvp(lambda x: minijax.jvp(chain, (x,), (1.0,))[1], (0.7,), (1.0,)),
+    "jvp of grad": lambda: minijax.jvp(minijax.grad(chain), (0.7,), (1.0,)),
+    "grad of jvp": lambda: minijax.grad(lambda x: minijax.jvp(chain, (x,), (x,))[1])(0.7),
+    "in vmap": lambda: minijax.vmap(lambda x: minijax.jvp(chain, (x,), (1.0,))[1])(jnp.arange(3.0)),
+    "of vmap": lambda: minijax.jvp(minijax.vmap(chain), (jnp.arange(3.0),), (jnp.ones(3),)),
+    "in jit": lambda: minijax.jit(lambda x: minijax.jvp(chain, (x,), (1.0,))[1])(0.7),
+    "constants staged": lambda: minijax.make_jaxpr(lambda: minijax.jvp(chain, (0.7,), (1.0,)))().eqns != [],
+    "closed over": lambda: minijax.jvp(lambda x: minijax.jvp(lambda y: x * y, (2.0,), (1.0,))[1], (0.7,), (3.0,)),
+    "a zero tangent": lambda: minijax.jvp(lambda x: jnp.floor(x) * x + jnp.sign(x), (0.7,), (1.0,)),
+    "several operands": lambda: minijax.jvp(lambda x, y: minijax.lax.clamp(x, 0.5, y), (0.1, 0.4), (1.0, 2.0)),
+    "custom rule": lambda: minijax.jvp(minijax.nn.relu, (0.7,), (1.0,)),
+    "on a device": lambda: minijax.jvp(chain, (minijax.device_put(0.7, minijax.devices()[1]),), (1.0,)),
+    "computed by jit": lambda: minijax.jvp(chain, (minijax.jit(jnp.cos)(0.7),), (minijax.jit(jnp.sin)(0.7),)),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_under_and_over_other_transformations(name: str, both: Any) -> None:
+    assert_equal(*both(NESTED[name]))
+
+
+ERRORS: dict[str, Callable[[], Any]] = {
+    "operands": lambda: minijax.jvp(lambda x: minijax.lax.add(jnp.ones(3) * x, jnp.ones(2)), (0.7,), (1.0,)),
+    "truth value": lambda: minijax.jvp(minijax.jit(lambda x: x if x > 0 else -x), (0.7,), (1.0,)),
+    "nan": lambda: settings.debug_nans(True)(lambda: minijax.jvp(lambda x: jnp.log(x - 1.0), (0.7,), (1.0,)))(),
+    "a string": lambda: minijax.jvp(lambda x: minijax.lax.mul(x, "two"), (0.7,), (1.0,)),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str, both: Any) -> None:
+    """The same error in the same words."""
+
+    def run() -> tuple[str, str]:
+        with pytest.raises(Exception) as caught:
+            ERRORS[name]()
+        return caught.type.__name__, str(caught.value)
+
+    kept, by_rule = both(run)
+    assert kept == by_rule
+
+
+def test_a_replaced_rule_counts_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tangent() -> float:
+        return float([minijax.jvp(minijax.lax.sin, (0.0,), (1.0,)) for _ in range(rules.WORTH_DERIVING + 2)][-1][1])
+
+    assert tangent() == 1.0 and sin_p.pushforwards
+    monkeypatch.setitem(ad.primitive_jvps, sin_p, lambda primals, tangents: (primals[0], tangents[0] * 7.0))
+    assert tangent() == 7.0 and not sin_p.pushforwards
+    monkeypatch.undo()
+    assert tangent() == 1.0
+
+
+def test_who_watches_sees_the_rules(both: Any) -> None:
+    (_, kept), (_, by_rule) = both(lambda: record(lambda x: minijax.jvp(chain, (x,), (1.0,)), 0.7))
+    assert dict(kept.binds) == dict(by_rule.binds) and dict(kept.binds)["jvp:1"] > 9
