@@ -25,23 +25,40 @@ __all__ = [
     "Setting",
     "ConfigValues",
     "TraceKey",
+    "check_tracer_leaks",
+    "checking_leaks",
     "config",
+    "debug_infs",
     "debug_nans",
     "debug_nans_enabled",
+    "default_device",
     "default_matmul_precision",
+    "default_prng",
+    "default_prng_impl",
     "direct_linearize_enabled",
     "disable_jit",
     "enable_x64",
+    "explain_cache_misses",
     "jit_disabled",
+    "leaks_checked",
+    "log_compiles",
     "matmul_precision",
     "no_tracing",
     "numpy_dtype_promotion",
     "numpy_rank_promotion",
+    "preferred_device",
     "promotes_strictly",
     "rank_promotion",
+    "results_checked",
     "set_nan_checks",
     "trace_key",
     "tracing_forbidden",
+    "transfer_guard",
+    "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host",
+    "transfer_guard_host_to_device",
+    "transfer_level",
+    "while_on",
     "use_direct_linearize",
     "traceback_filtering",
     "x64_enabled",
@@ -58,12 +75,23 @@ class ConfigValues(NamedTuple):
     numpy_rank_promotion: str = "allow"
     numpy_dtype_promotion: str = "standard"
     use_direct_linearize: bool = False
+    debug_infs: bool = False
+    default_prng_impl: str = "threefry2x32"
     traceback_filtering: str = "auto"
     no_tracing: bool = False
+    check_tracer_leaks: bool = False
+    log_compiles: bool = False
+    explain_cache_misses: bool = False
+    transfer_guard: str | None = None
+    transfer_guard_host_to_device: str | None = None
+    transfer_guard_device_to_device: str | None = None
+    transfer_guard_device_to_host: str | None = None
+    default_device: Any = None
 
 
-# What a staged program can depend on: everything but how tracebacks are shown and whether programs may be staged.
-_TRACE_FIELDS = ConfigValues._fields[:7]
+# What a staged program can depend on. The others say what is shown, forbidden or logged, and where programs run.
+_TRACED = 9
+_TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 
 
 class TraceKey:
@@ -98,7 +126,7 @@ _keys: dict[tuple[Any, ...], TraceKey] = {}
 
 
 def _intern_key(values: tuple[Any, ...]) -> TraceKey:
-    if values[1]:
+    if values[1] or values[7]:
         _start_nan_checks()
     return _keys.setdefault(values, TraceKey(values))
 
@@ -117,8 +145,43 @@ def set_nan_checks(start: Callable[[], None]) -> None:
     """
     global _start_nan_checks
     _start_nan_checks = start
-    if any(key.values[1] for key in _keys.values()):
+    if any(key.values[1] or key.values[7] for key in _keys.values()):
         start()
+
+
+class _Watch:
+    """Whoever acts while a setting is on: ``start`` is called when some thread is the first, ``stop`` with the last."""
+
+    def __init__(self, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
+        self.start, self.stop = start, stop
+        self.holders = 0
+
+    def add(self, change: int) -> None:
+        before, self.holders = self.holders, self.holders + change
+        if not before and self.holders:
+            self.start()
+        elif before and not self.holders:
+            self.stop()
+
+
+_watches: dict[str, list[_Watch]] = {}
+
+
+def while_on(name: str, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
+    """Call ``start`` when the setting ``name`` is on in the first thread or for all, and ``stop`` when it no longer is.
+
+    As long as it is off everywhere it costs nobody anything. Who installs this stands above this file.
+    """
+    watch = _Watch(start, stop)
+    _watches.setdefault(name, []).append(watch)
+    if getattr(_values, name):
+        watch.add(1)
+
+
+def _note(name: str, value: Any, change: int) -> None:
+    if value and name in _watches:
+        for watch in _watches[name]:
+            watch.add(change)
 
 
 class _ThreadOverrides(threading.local):
@@ -133,7 +196,7 @@ class _ThreadOverrides(threading.local):
 
 _lock = threading.Lock()
 _values = ConfigValues()
-_key = _intern_key(tuple(_values[:7]))
+_key = _intern_key(tuple(_values[:_TRACED]))
 # How many overrides are in force in all threads together. While it is 0 nobody has to look at thread state.
 _override_count = 0
 _thread = _ThreadOverrides()
@@ -143,7 +206,7 @@ def _refresh(state: _ThreadOverrides) -> None:
     """Recomputes a thread's values from the process-wide ones and its overrides."""
     base = _values
     state.values = base._replace(**state.overrides)
-    state.key = _intern_key(tuple(state.values[:7]))
+    state.key = _intern_key(tuple(state.values[:_TRACED]))
     state.base = base
 
 
@@ -203,11 +266,38 @@ def direct_linearize_enabled() -> bool:
     return _values[6]
 
 
+def results_checked() -> bool:
+    """Whether results are to be checked for NaN or for infinity in this thread."""
+    values = _thread_values() if _override_count else _values
+    return values.debug_nans or values.debug_infs
+
+
+def default_prng() -> str:
+    """The name of the implementation that random keys are of where none is given, in this thread."""
+    return (_thread_values() if _override_count else _values).default_prng_impl
+
+
+def leaks_checked() -> bool:
+    """Whether a transformation whose tracers outlive it is an error in this thread."""
+    return (_thread_values() if _override_count else _values).check_tracer_leaks
+
+
+def transfer_level(direction: str) -> str:
+    """What this thread's guard says of transfers ``host_to_device``, ``device_to_device`` or ``device_to_host``."""
+    values = _thread_values() if _override_count else _values
+    return getattr(values, f"transfer_guard_{direction}") or values.transfer_guard or "allow"
+
+
+def preferred_device() -> Any:
+    """Where programs run in this thread whose arguments may be anywhere: a device, a platform's name, or None."""
+    return (_thread_values() if _override_count else _values).default_device
+
+
 def tracing_forbidden() -> bool:
     """Whether staging a function is an error in this thread."""
     if _override_count:
-        return _thread_values()[8]
-    return _values[8]
+        return _thread_values()[10]
+    return _values[10]
 
 
 def trace_key() -> TraceKey:
@@ -227,6 +317,10 @@ _FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 _RANK_PROMOTIONS = ("allow", "warn", "raise")
 _DTYPE_PROMOTIONS = ("standard", "strict")
 _FILTERINGS = ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")
+# Of these JAX has the names; the random functions here have programs for the first and for rbg.
+_PRNGS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
+_PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
+_GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 _PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
 # Products by an algorithm: see lax.DotAlgorithmPreset.
 _ALGORITHMS = (
@@ -271,6 +365,23 @@ def _check_precision(name: str, value: Any) -> str | None:
     return _check_word(name, value, (*_PRECISIONS, *_ALGORITHMS), none_allowed=True)
 
 
+def _check_prng(name: str, value: Any) -> str:
+    return _check_word(name, value, _PRNGS)
+
+
+def _check_guard(name: str, value: Any) -> str | None:
+    return _check_word(name, value, _GUARDS, none_allowed=True)
+
+
+def _check_device(name: str, value: Any) -> Any:
+    if value is None or value in _PLATFORMS or (hasattr(value, "platform") and hasattr(value, "id")):
+        return value
+    raise ValueError(
+        f"{name} must be passed either a Device object (e.g. `devices('cpu')[0]`) or a platform name string like 'cpu' "
+        f"or 'gpu', got: {value!r}"
+    )
+
+
 class _Override(contextlib.ContextDecorator):
     """The context manager that a call of a :class:`Setting` returns: an override in the entering thread.
 
@@ -297,11 +408,13 @@ class _Override(contextlib.ContextDecorator):
         _refresh(_thread)
         with _lock:
             _override_count += 1
+            _note(self.name, self.new_value, 1)
 
     def __exit__(self, *_exc_info: object) -> None:
         global _override_count
         with _lock:
             _override_count -= 1
+            _note(self.name, self.new_value, -1)
         before = self.saved.pop()
         if before is self._ABSENT:
             del _thread.overrides[self.name]
@@ -387,6 +500,67 @@ no_tracing = Setting(
     flag=True,
 )
 
+debug_infs = Setting(
+    "debug_infs",
+    _check_bool,
+    "Raise FloatingPointError when an operation's result contains an infinity.",
+    flag=True,
+)
+default_prng_impl = Setting(
+    "default_prng_impl",
+    _check_prng,
+    "How random keys are made where no implementation is named.",
+    words=_PRNGS,
+)
+checking_leaks = Setting(
+    "check_tracer_leaks",
+    _check_bool,
+    "Raise an error when a tracer outlives the transformation that it belongs to.",
+    flag=True,
+)
+log_compiles = Setting(
+    "log_compiles",
+    _check_bool,
+    "Log each tracing, lowering and compilation of a function, with the time that it took.",
+    flag=True,
+)
+explain_cache_misses = Setting(
+    "explain_cache_misses",
+    _check_bool,
+    "Log why a function is traced again.",
+    flag=True,
+)
+_transfer_guard = Setting(
+    "transfer_guard",
+    _check_guard,
+    "What to do when an array moves between the host and a device, or between devices.",
+    words=("none", *_GUARDS),
+)
+transfer_guard_host_to_device = Setting(
+    "transfer_guard_host_to_device",
+    _check_guard,
+    "The same, from the host to a device.",
+    words=("none", *_GUARDS),
+)
+transfer_guard_device_to_device = Setting(
+    "transfer_guard_device_to_device",
+    _check_guard,
+    "The same, between devices.",
+    words=("none", *_GUARDS),
+)
+transfer_guard_device_to_host = Setting(
+    "transfer_guard_device_to_host",
+    _check_guard,
+    "The same, from a device to the host.",
+    words=("none", *_GUARDS),
+)
+default_device = Setting(
+    "default_device",
+    _check_device,
+    "Where programs run whose arguments may be anywhere: a device, or the name of a platform for its first.",
+    words=("none", *_PLATFORMS),
+)
+
 _SETTINGS = {
     s.name: s
     for s in (
@@ -399,8 +573,50 @@ _SETTINGS = {
         use_direct_linearize,
         traceback_filtering,
         no_tracing,
+        debug_infs,
+        default_prng_impl,
+        checking_leaks,
+        log_compiles,
+        explain_cache_misses,
+        _transfer_guard,
+        transfer_guard_host_to_device,
+        transfer_guard_device_to_device,
+        transfer_guard_device_to_host,
+        default_device,
     )
 }
+
+check_tracer_leaks = checking_leaks
+
+
+class _Together(contextlib.ContextDecorator):
+    """Several overrides as one."""
+
+    def __init__(self, parts: list[_Override]) -> None:
+        self.parts = parts
+
+    def _recreate_cm(self) -> _Together:
+        return _Together([part._recreate_cm() for part in self.parts])
+
+    def __enter__(self) -> None:
+        for part in self.parts:
+            part.__enter__()
+
+    def __exit__(self, *_exc_info: object) -> None:
+        for part in reversed(self.parts):
+            part.__exit__()
+
+
+def transfer_guard(new_val: str) -> _Together:
+    """Context manager: what to do, in this thread, when an array moves between the host and devices, in any direction.
+
+    'allow', 'log' or 'disallow' what is moved because an operation needs it there; 'log_explicit' and
+    'disallow_explicit' also what ``device_put`` and ``device_get`` move. Raises ValueError for another word.
+
+    Source: https://docs.jax.dev/en/latest/transfer_guard.html
+    """
+    directions = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
+    return _Together([guard(new_val) for guard in (_transfer_guard, *directions)])
 
 
 def disable_jit(disable: bool = True) -> _Override:
@@ -439,8 +655,11 @@ class Config:
         setting = _find(name)
         value = setting.check(setting.name, value)
         with _lock:
+            before = getattr(_values, setting.name)
             _values = _values._replace(**{setting.name: value})
-            _key = _intern_key(tuple(_values[:7]))
+            _note(setting.name, value, 1)
+            _note(setting.name, before, -1)
+            _key = _intern_key(tuple(_values[:_TRACED]))
 
     def read(self, name: str) -> Any:
         """The value of ``name`` in force in the current thread."""

@@ -6,6 +6,7 @@ import functools
 import importlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -24,7 +25,17 @@ from tests.threads import at_once
 # the module: the package's attribute of this name is the object
 settings = importlib.import_module("minijax.config")
 
-BOOLEANS = ("enable_x64", "debug_nans", "disable_jit", "no_tracing", "use_direct_linearize")
+BOOLEANS = (
+    *("enable_x64", "debug_nans", "debug_infs", "disable_jit", "no_tracing", "use_direct_linearize"),
+    *("check_tracer_leaks", "log_compiles", "explain_cache_misses"),
+)
+DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
+GUARDS = ("transfer_guard", *(f"transfer_guard_{direction}" for direction in DIRECTIONS))
+# What a staged program does not depend on.
+SHOWN_OR_FORBIDDEN = (
+    *("traceback_filtering", "no_tracing", "check_tracer_leaks", "log_compiles", "explain_cache_misses"),
+    *("default_device", *GUARDS),
+)
 CONTEXTS = {
     "enable_x64": (settings.enable_x64, True),
     "debug_nans": (settings.debug_nans, True),
@@ -35,6 +46,13 @@ CONTEXTS = {
     "use_direct_linearize": (settings.use_direct_linearize, True),
     "traceback_filtering": (settings.traceback_filtering, "off"),
     "no_tracing": (settings.no_tracing, True),
+    "debug_infs": (settings.debug_infs, True),
+    "default_prng_impl": (settings.default_prng_impl, "rbg"),
+    "check_tracer_leaks": (settings.checking_leaks, True),
+    "log_compiles": (settings.log_compiles, True),
+    "explain_cache_misses": (settings.explain_cache_misses, True),
+    **{name: (getattr(settings, name), "disallow") for name in GUARDS},
+    "default_device": (settings.default_device, "cpu"),
 }
 # JAX's default is another: the tutorial's way of reverse mode is what is shown here, unless it is asked for the other.
 OTHERWISE_HERE = {"use_direct_linearize": ("True", "False")}
@@ -171,7 +189,7 @@ def test_trace_key_follows_the_settings_and_is_one_object_per_combination() -> N
         before = config.read(name)
         with make(value):
             key = settings.trace_key()
-            assert (key is plain) == (name in ("traceback_filtering", "no_tracing"))
+            assert (key is plain) == (name in SHOWN_OR_FORBIDDEN)
             assert hash(key) == hash(settings.trace_key())
         assert settings.trace_key() is plain
         config.update(name, value)
@@ -236,7 +254,10 @@ def test_booleans(name: str) -> None:
             config.update(name, value)
 
 
-@pytest.mark.parametrize("name", ["numpy_rank_promotion", "default_matmul_precision", "traceback_filtering"])
+@pytest.mark.parametrize(
+    "name",
+    ["numpy_rank_promotion", "default_matmul_precision", "traceback_filtering", "default_prng_impl", *GUARDS],
+)
 def test_words(name: str) -> None:
     for library in (config, jax.config):
         with pytest.raises(ValueError, match="new enum value") as raised:
@@ -271,8 +292,8 @@ def test_environment() -> None:
     run = with_environment(
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
-    expected = ["True", "True", "False", "None", "raise", "standard", "False", "auto", "False"]
-    assert run.stdout.split() == expected, run.stderr
+    expected = ["True", "True", "False", "None", "raise", "standard", "False", "False", "threefry2x32", "auto"]
+    assert run.stdout.split() == [*expected, *["False"] * 4, *["None"] * 5], run.stderr
     run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
     assert run.stdout.split()[0] == "False", run.stderr
 
@@ -318,3 +339,212 @@ def test_no_tracing_lets_cached_programs_run_only(library: Any) -> None:
             with pytest.raises(RuntimeError, match="re-tracing function .*'no_tracing' is set"):
                 traced()
     assert double(np.ones(2, np.float32)).tolist() == [2, 2]
+
+
+# --- what the settings do, beside JAX -----------------------------------------------------------------------
+
+LIBRARIES = pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "jax"])
+
+
+@LIBRARIES
+def test_debug_infs(library: Any) -> None:
+    zeros = library.numpy.zeros(2)
+    with library.debug_infs():
+        for infinite in (lambda: 1 / zeros, lambda: library.jit(lambda x: library.numpy.exp(x + 1e4))(zeros)):
+            with pytest.raises(FloatingPointError, match=r"invalid value \(inf\) encountered in"):
+                infinite()
+        assert np.isnan((zeros / zeros)[0])
+        assert library.grad(lambda x: (x * x).sum())(zeros).tolist() == [0, 0]
+    assert np.isinf(1 / zeros).all()
+
+
+@LIBRARIES
+def test_default_prng_impl(library: Any) -> None:
+    def made() -> str:
+        return str(library.jit(lambda: library.random.key(3))().dtype)
+
+    assert made() == "key<fry>"
+    with library.default_prng_impl("rbg"):
+        assert str(library.random.key(0).dtype) == made() == "key<rbg>"
+        assert library.random.PRNGKey(5).tolist() == [0, 5, 0, 5]
+        drawn = [library.random.normal(library.random.PRNGKey(7)), library.random.normal(library.random.key(7))]
+    assert drawn[0] == drawn[1] == jax.random.normal(jax.random.key(7, impl="rbg"))
+    assert made() == "key<fry>"
+
+
+kept: list[Any] = []
+
+
+def keeping(x: Any) -> Any:
+    kept.append(x * 2)
+    return x * 3
+
+
+def failing_inside(x: Any) -> Any:
+    try:
+        raise ValueError(x * 2)
+    except ValueError:
+        return x
+
+
+LEAKS: dict[str, tuple[bool, Callable[[Any, Any], Any]]] = {
+    "jit": (True, lambda lib, f: lib.jit(f)(1.0)),
+    "vmap": (True, lambda lib, f: lib.vmap(f)(np.ones(2, np.float32))),
+    "make_jaxpr": (True, lambda lib, f: lib.make_jaxpr(f)(1.0)),
+    "scan": (True, lambda lib, f: lib.lax.scan(lambda c, x: (c, f(x)), 0.0, np.ones(2, np.float32))),
+    "cond": (True, lambda lib, f: lib.lax.cond(True, f, lambda x: x, 1.0)),
+    # JAX does not look at what these leave
+    "grad": (False, lambda lib, f: lib.grad(f)(1.0)),
+    "jvp": (False, lambda lib, f: lib.jvp(f, (1.0,), (1.0,))),
+}
+
+
+@LIBRARIES
+@pytest.mark.parametrize("name", LEAKS)
+def test_checking_leaks(library: Any, name: str) -> None:
+    found, transform = LEAKS[name]
+    with library.checking_leaks():
+        transform(library, failing_inside)
+        if found:
+            with pytest.raises(Exception, match="Leaked trace"):
+                transform(library, keeping)
+        else:
+            transform(library, keeping)
+    kept.clear()
+    assert library.check_tracer_leaks is not None
+    transform(library, keeping)
+    kept.clear()
+
+
+def test_a_leak_is_named() -> None:
+    with minijax.checking_leaks(), pytest.raises(Exception, match="Leaked trace jit") as error:
+        minijax.jit(lambda x: keeping(x))(1.0)
+    assert "test_config.py" in str(error.value) and "It is kept as the global kept[0]." in str(error.value)
+    kept.clear()
+
+
+@LIBRARIES
+def test_logs_of_compilations_and_misses(library: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def doubled(x: Any) -> Any:
+        return x * 2
+
+    def said() -> list[str]:
+        texts = [record.getMessage() for record in caplog.records if "doubled" in record.getMessage()]
+        caplog.clear()
+        return texts
+
+    with library.log_compiles():
+        library.jit(doubled)(1.5)
+        parts = ["Finished tracing doubled for jit in"]
+        parts += ["Finished jaxpr to MLIR module conversion jit(doubled) in"]
+        parts += ["Compiling jit(doubled) with global shapes and types ("]
+        parts += ["Finished XLA compilation of jit(doubled) in"]
+        texts = said()
+        for part in parts:
+            assert [text.startswith(part) for text in texts].count(True) == 1, (part, texts)
+        library.jit(doubled)(1.5)
+        assert not said()
+    with library.explain_cache_misses():
+        library.jit(doubled)(2.5)
+        assert not said()
+        library.jit(doubled)(np.ones(2, np.float32))
+        (text,) = said()
+        assert text.startswith("TRACING CACHE MISS at ") and "test_config.py" in text and "f32[2]" in text
+    library.jit(doubled)(np.ones(3, np.float32))
+    assert not said()
+
+
+PLACES = """
+import importlib, json, sys
+import numpy as np
+lib = importlib.import_module(sys.argv[1])
+first, second, third = lib.devices()
+f, g = lib.jit(lambda a: a * 2), lib.jit(lambda a, b: a + b)
+facts, host = [], np.ones(3, np.float32)
+
+def where(x):
+    facts.append((sorted(device.id for device in x.devices()), np.asarray(x).tolist()))
+
+with lib.default_device(second):
+    on_second = f(host)
+    for x in (on_second, f(on_second), lib.numpy.ones(2), lib.device_put(host), f(lib.device_put(1.0, third))):
+        where(x)
+    with lib.default_device(third):
+        on_third = f(on_second)
+        where(on_third)
+    with lib.default_device(None):
+        where(f(3.0))
+for x in (f(3.0), g(on_second, on_third), g(on_second, lib.device_put(host, third)), on_second + 1):
+    facts.append(np.asarray(x).tolist())
+facts.append(sorted(d.id for d in g(on_second, lib.device_put(host, third)).devices()))
+facts.append(lib.grad(lambda x: f(x).sum())(on_second).tolist())
+lib.config.update("jax_default_device", third)
+where(f(3.0))
+lib.config.update("jax_default_device", None)
+where(f(3.0))
+with lib.default_device("cpu"):
+    where(f(3.0))
+
+lib.block_until_ready(f(f(host)))
+mine, there = lib.numpy.arange(3.0), lib.device_put(host, second)
+moves = {
+    "jit of NumPy": lambda: f(host), "jit of a number": lambda: f(3.0), "jit": lambda: f(mine),
+    "there": lambda: f(there),
+    "put": lambda: lib.device_put(host), "put there": lambda: lib.device_put(host, second),
+    "put a number": lambda: lib.device_put(3.0), "move": lambda: lib.device_put(mine, second),
+    "brought along": lambda: lib.jit(lambda a, b: a * b)(there, mine), "stays": lambda: lib.device_put(mine),
+    "to NumPy": lambda: np.asarray(f(mine)),
+    "get": lambda: lib.device_get(f(mine)),
+}
+for guard in ("", "_host_to_device", "_device_to_device", "_device_to_host"):
+    levels = ("disallow", "disallow_explicit")
+    for level in levels if guard else ("log", "log_explicit", *levels):
+        for name, move in moves.items():
+            with getattr(lib, "transfer_guard" + guard)(level):
+                try:
+                    move()
+                except RuntimeError as error:
+                    facts.append((guard, level, name, type(error).__name__, "Disallowed" in str(error)))
+lib.config.update("jax_transfer_guard", "disallow")
+for guard in (lib.transfer_guard, lib.transfer_guard_host_to_device):
+    with guard("allow"):
+        f(host)
+try:
+    f(host)
+except RuntimeError as error:
+    facts.append(str(error)[:60])
+lib.config.update("jax_transfer_guard", "allow")
+f(host)
+print(json.dumps(facts))
+"""
+
+
+def test_where_programs_run_and_what_may_be_moved() -> None:
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "3", "JAX_PLATFORMS": "cpu"}
+    ours, theirs = (
+        subprocess.run([sys.executable, "-c", PLACES, name], capture_output=True, text=True, env=environment)
+        for name in ("minijax", "jax")
+    )
+    assert ours.returncode == theirs.returncode == 0, ours.stderr + theirs.stderr
+    assert ours.stdout == theirs.stdout and len(ours.stdout) > 1500
+    # JAX logs a transfer from its fast path once or not at all
+    logged = [set(re.findall(r"(\S+) transfer: aval=ShapedArray", run.stderr)) for run in (ours, theirs)]
+    assert logged == [{"host-to-device", "device-to-device"}] * 2
+
+
+def test_what_a_device_of_another_platform_gives_back_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from minijax.backend import pjrt
+
+    x = minijax.jit(lambda x: x * 2)(np.ones(2, minijax.numpy.bfloat16))
+    monkeypatch.setattr(pjrt, "platform", lambda: "gpu")
+    with minijax.transfer_guard_device_to_host("disallow"):
+        with pytest.raises(minijax.errors.JaxRuntimeError, match="Disallowed device-to-host transfer"):
+            np.asarray(x)
+        assert minijax.device_get(x).tolist() == [2, 2]
+
+
+def test_a_default_device_that_is_none() -> None:
+    for library in (minijax, jax):
+        for nonsense in (3, "foo"):
+            with pytest.raises(ValueError, match="must be passed either a Device"), library.default_device(nonsense):
+                library.jit(lambda x: x)(2.0)

@@ -162,7 +162,8 @@ class JitFunction:
         if AbstractRef.made:
             _check_aliases(leaves, staged, self.fun)
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
-        checked = settings.values[1]  # debug_nans: results are looked at where they are evaluated
+        # debug_nans, debug_infs: results are looked at where they are evaluated
+        checked = settings.values[1] or settings.values[7]
         if program is None or unusual or checked:
             outs = jit_p.bind(*staged.outer, *leaves, *staged.refs, **staged.params)
             if not staged.outer:

@@ -9,11 +9,12 @@ import numpy as np
 
 from minijax.backend import fastcall, pjrt
 from minijax.core import dtypes, late
-from minijax.core.array import Array, as_array
+from minijax.core.array import Array, as_array, get_aval
+from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
-from minijax.ops.call import to_buffer
-from minijax.ops.sharded import ShardedArray, placed
+from minijax.ops.call import default_place, to_buffer
+from minijax.ops.sharded import ShardedArray, placed, there
 from minijax.pytree import prefix_leaves, tree_flatten, tree_map, tree_unflatten
 
 
@@ -28,9 +29,13 @@ def device_put(x: Any, device: Any = None) -> Any:
     def put(leaf: Any, device: Any) -> Any:
         if hasattr(device, "place_for"):  # a Format
             device = device.place_for(np.ndim(leaf))
+        if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
+            check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
         if device is not None or isinstance(leaf, Tracer):
             return placed(leaf, _device_of(device))
         array = as_array(leaf)
+        if array is not leaf and default_place() is not None:
+            return there(placed(array, default_place()))
         if array.dtype != dtypes.float0:
             to_buffer(array)
         return array
@@ -42,8 +47,10 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 
 def _device_of(place: Any) -> Any:
-    """The device that ``place``, a device or a sharding, means."""
-    return late.public("minijax.core.shardings", "only_device")(place) if hasattr(place, "device_set") else place
+    """The device that ``place``, a device, a sharding or a ``PartitionSpec``, means."""
+    if place is None or hasattr(place, "platform"):
+        return place
+    return late.public("minijax.core.shardings", "only_device")(place)
 
 
 def device_get(x: Any) -> Any:
@@ -54,6 +61,9 @@ def device_get(x: Any) -> Any:
             return leaf
         return np.asarray(leaf)
 
+    if transfer_guards:
+        with asked_for():
+            return tree_map(get, x)
     return tree_map(get, x)
 
 

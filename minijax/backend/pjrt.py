@@ -41,6 +41,7 @@ from minijax.backend.failures import (
 )
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.keys import is_key, words_of
 
 __all__ = [
@@ -289,6 +290,8 @@ def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
     rt = runtime()
     if buffer.is_deleted():
         raise deleted_error(buffer)
+    if transfer_guards and platform() != "cpu":
+        check_transfer("device_to_host", buffer.aval)
     try:
         if not rt.from_jax and not _client.jax_is_imported():
             viewed = _through_dlpack(rt, buffer)

@@ -1,16 +1,24 @@
-"""Guards: what may forbid tracing and compiling for a while.
+"""Guards: what may forbid tracing and compiling for a while, and moving arrays between the host and devices.
 
 A cache that has missed, and is about to trace or compile, tests ``if guards:`` and calls ``check``. On a hit
 nobody asks, so a guard costs a cached call nothing. Observers cannot do this: one that raises is removed.
+
+Whoever moves an array tests ``if transfer_guards:`` and calls ``check_transfer``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from threading import get_ident
+from typing import Any
 
+from minijax.config import transfer_level, while_on
+from minijax.core import observe
 from minijax.core.trace import state
-from minijax.errors import RecompilationError, source_line
+from minijax.errors import JaxRuntimeError, RecompilationError, source_line
 
 # The guards of all threads, the innermost of each thread last.
 guards: list[Guard] = []
@@ -63,3 +71,68 @@ def check(kind: str, name: str, explain: Callable[[], str]) -> None:
         if guard.thread == me and state.dynamic.level <= guard.level:
             reason = explain() if reason is None else reason
             guard.note(kind, name, reason)
+
+
+# Not empty while a setting ``transfer_guard`` is on in some thread.
+transfer_guards: list[str] = []
+
+
+class _Slowly(observe.Observer):
+    """Looks at nothing; while it is there, calls of cached programs take the way on which transfers are noticed."""
+
+
+_slowly = _Slowly()
+
+
+def _start_transfer_guards() -> None:
+    if not transfer_guards:
+        observe.subscribe(_slowly)
+    transfer_guards.append("on")
+
+
+def _stop_transfer_guards() -> None:
+    transfer_guards.pop()
+    if not transfer_guards:
+        observe.unsubscribe(_slowly)
+
+
+class _Asked(threading.local):
+    """Whether a thread is inside of ``device_get``."""
+
+    on = False
+
+
+_asked = _Asked()
+
+
+@contextlib.contextmanager
+def asked_for() -> Iterator[None]:
+    """What this thread moves in the block is what the user asked for."""
+    outer, _asked.on = _asked.on, True
+    try:
+        yield
+    finally:
+        _asked.on = outer
+
+
+for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"):
+    while_on(f"transfer_guard{_direction}", _start_transfer_guards, _stop_transfer_guards)
+
+
+def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
+    """An array of type ``aval`` is about to move, ``host_to_device``, ``device_to_device`` or ``device_to_host``.
+
+    ``explicit`` if the user asked for that by ``device_put`` or ``device_get``. JaxRuntimeError if this thread's guard
+    forbids it; a line on standard error if it is to be logged.
+    """
+    level = transfer_level(direction)
+    action, _, every = level.partition("_")
+    explicit = explicit or _asked.on
+    if action == "allow" or (explicit and not every):
+        return
+    moved = f"{direction.replace('_', '-')} transfer: aval={aval!r}"
+    if action == "log":
+        sys.stderr.write(f"{moved}, at {source_line()}\n")
+        return
+    advice = "Allow it, transfer_guard('allow')." if explicit else "Move it before with device_put or device_get."
+    raise JaxRuntimeError(f"INVALID_ARGUMENT: Disallowed {moved}, at {source_line()}. {advice}")

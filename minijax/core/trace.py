@@ -12,11 +12,13 @@ only as long as it stands there.
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from minijax import errors
+from minijax.config import leaks_checked, while_on
 from minijax.core import observe, operands, provenance
 from minijax.core.avals import AnyArray
 from minijax.core.rules import Rule, RuleTable
@@ -32,6 +34,8 @@ class Trace:
 
     __slots__ = ("main", "level", "stack")
 
+    # Whether a tracer of it that outlives it is an error where ``checking_leaks`` is set.
+    checks_leaks = False
     # Whether this interpreter records equations; then those above it note the user's line.
     records = False
     # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
@@ -220,12 +224,16 @@ def under(
     global_data: Any = None,
     subject: str = "",
     dynamic: bool = False,
+    checked: bool = False,
 ) -> Result:
     """What ``body(main)`` gives, with an interpreter ``main`` on top of this thread's stack for as long as it runs.
 
     However it ends, the stack is then what it was. An interrupt can come at any call and at any return, also those of
-    whatever would clean up; so that is done here, by statements that call nothing.
+    whatever would clean up; so that is done here, by statements that call nothing. ``checked`` is
+    ``_leak_checked``'s.
     """
+    if leak_checks and trace_type.checks_leaks and not checked:
+        return _leak_checked(trace_type, label, body, global_data, subject, dynamic)
     stack, outer = state.stack, state.dynamic
     main = MainTrace(len(stack), trace_type, global_data, label, subject, dynamic)
     try:
@@ -246,6 +254,46 @@ def under(
         state.dynamic = outer
         if left != [main] or observe.on_main_pop:
             bury(left)
+
+
+# Not empty while ``checking_leaks`` is set on some thread.
+leak_checks: list[str] = []
+while_on("check_tracer_leaks", lambda: leak_checks.append("on"), leak_checks.clear)
+
+
+def _leak_checked(
+    trace_type: type[Trace],
+    label: str,
+    body: Callable[[MainTrace], Result],
+    global_data: Any,
+    subject: str,
+    dynamic: bool,
+) -> Result:
+    """``under``; an Exception if a tracer of the interpreter is alive afterwards."""
+    mains: list[MainTrace] = []
+
+    def noting(main: MainTrace) -> Result:
+        mains.append(main)
+        return body(main)
+
+    out = under(trace_type, label, noting, global_data, subject, dynamic, checked=True)
+    if leaks_checked():
+        gc.collect()
+        trace = mains[0].trace
+        # asking an object for its class may run what a proxy does
+        leaked = [x for x in gc.get_objects() if issubclass(type(x), Tracer) and x._trace is trace]
+        if leaked:
+            raise Exception(
+                f"Leaked trace {mains[0]!r}. Leaked tracer(s):\n\n"
+                + "\n\n".join("\n".join(filter(None, (repr(x), x._origin(), _holder(x)))) for x in leaked)
+                + "\n\nReturn such values from the function instead of keeping them."
+            )
+    return out
+
+
+def _holder(x: Tracer) -> str:
+    held = provenance.held_as(x)
+    return f"It is kept as {held}." if held else ""
 
 
 class ensure_compile_time_eval(contextlib.ContextDecorator):

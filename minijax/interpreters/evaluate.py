@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.config import debug_nans_enabled, set_nan_checks
+from minijax.config import Setting, debug_infs, debug_nans, results_checked, set_nan_checks
 from minijax.core import dtypes
 from minijax.core.array import (
     Array,
@@ -206,16 +206,19 @@ _evaluate = EvalTrace.process_primitive
 
 
 def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """``EvalTrace.process_primitive`` once some thread has turned ``debug_nans`` on."""
+    """``EvalTrace.process_primitive`` once some thread has turned ``debug_nans`` or ``debug_infs`` on."""
     out = _evaluate(self, primitive, args, params)
-    if debug_nans_enabled():
+    if results_checked():
         for x in out if primitive.multiple_results else (out,):
-            if _has_nan(x):
-                raise _nan_error(primitive, args, params)
+            for setting, found in _SOUGHT:
+                if setting.value and _has(found, x):
+                    raise _nan_error(primitive, args, params, found.__name__[2:])
     return out
 
 
-# Not empty once some thread has turned ``debug_nans`` on: who evaluates without this interpreter asks first.
+# The settings, and the functions that find what they forbid.
+_SOUGHT: tuple[tuple[Setting, Any], ...] = ((debug_nans, np.isnan), (debug_infs, np.isinf))
+# Not empty once some thread has turned one of them on: who evaluates without this interpreter asks first.
 nan_checks: list[str] = []
 
 
@@ -227,15 +230,20 @@ def _check_nans() -> None:
 set_nan_checks(_check_nans)
 
 
-def _has_nan(x: Any) -> bool:
+def _has(found: Any, x: Any) -> bool:
     if not dtypes.is_inexact(get_aval(x).dtype):
         return False
     value = np.asarray(x._value() if isinstance(x, Array) else x)
-    return bool(np.isnan(value).any())
+    return bool(found(value).any())
 
 
-def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> FloatingPointError:
-    """What to raise for ``primitive``, whose result has a NaN; a compiled call is made again step by step first."""
+def _nan_error(
+    primitive: Primitive, args: Sequence[Any], params: dict[str, Any], found: str
+) -> FloatingPointError:
+    """What to raise for ``primitive``, in whose result a 'nan' or 'inf' was ``found``.
+
+    A compiled call is made again step by step first.
+    """
     closed = params.get("jaxpr")
     if primitive.name == "jit" and closed is not None and not any(params.get("donated_invars", ())):
         try:
@@ -244,7 +252,7 @@ def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
             return error
     name = f"jit({params.get('name')})" if primitive.name == "jit" else primitive.name
     place = summarize(state.source or source_info(3))
-    lines = [f"invalid value (nan) encountered in {name}", f"It happened at {place}."]
+    lines = [f"invalid value ({found}) encountered in {name}", f"It happened at {place}."]
     lines += [f"  operand {i}: {_extremes(x)}" for i, x in enumerate(args)]
     lines.append("Keep its operands where it is defined; %nan at the prompt, or in IPython, shows how they came about.")
     return FloatingPointError("\n".join(lines))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.config import debug_nans_enabled
+from minijax.config import results_checked
 from minijax.core import dtypes, observe
 from minijax.core.array import Array, CommittedArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
@@ -146,7 +146,7 @@ class LinearizeTrace(Trace):
         self.staging = staging
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if self.on_numpy and not _observers and not (nan_checks and debug_nans_enabled()):
+        if self.on_numpy and not _observers and not (nan_checks and results_checked()):
             # The hottest path of reverse mode: whatever is out of the ordinary raises, and is left to ``on_values``.
             try:
                 table: Any = primitive.linearizations

@@ -128,6 +128,7 @@ class JaxprTrace(Trace):
     """Records equations in the ``JaxprBuilder`` of its main."""
 
     __slots__ = ("builder",)
+    checks_leaks = True
     rules = abstract_rules
     records = True
 

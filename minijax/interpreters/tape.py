@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.config import debug_nans_enabled
+from minijax.config import results_checked
 from minijax.core import observe
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray
@@ -219,7 +219,7 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        if self.eqns is not None or state.dynamic.level or observe.observers or (nan_checks and debug_nans_enabled()):
+        if self.eqns is not None or state.dynamic.level or observe.observers or (nan_checks and results_checked()):
             return transpose_program(self.program(), cts)
         quiet_numpy()
         try:

@@ -76,6 +76,7 @@ class BatchTrace(Trace):
     """Applies batching rules."""
 
     __slots__ = ("axis", "recorded")
+    checks_leaks = True
     rules = batching_rules
 
     def __init__(self, main: Any) -> None:

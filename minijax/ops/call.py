@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import pjrt
+from minijax.config import preferred_device, while_on
 from minijax.core import dtypes, missed, observe
 from minijax.core.array import (
     Array,
@@ -26,7 +27,7 @@ from minijax.core.array import (
     get_aval,
     uncommitted,
 )
-from minijax.core.guards import check, guards
+from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.lists import partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
@@ -144,6 +145,9 @@ class Compiled:
             device = self.device_of(args)
             if device is not None:
                 return self.on(device)(*args)
+            device = default_place() if type(self) is Compiled else None
+            if device is not None:
+                return list(map(uncommit, self.on(device)(*args)))
         if self.kept is not None:
             args = tuple(self._taken(args))
         try:
@@ -203,6 +207,41 @@ class Compiled:
                 args[i].forget_host_copy()
 
 
+def default_place() -> Any:
+    """The device that ``default_device`` names in this thread, if that is another than XLA's first.
+
+    RuntimeError for a platform that is not this one.
+    """
+    place = preferred_device()
+    if place is None:
+        return None
+    first = pjrt.local_devices()[0]
+    if isinstance(place, str):
+        if place != first.platform:
+            raise RuntimeError(f"Unknown backend {place}: programs run on {first.platform!r} here.")
+        return None
+    return None if place == first else place
+
+
+# From now on calls look where their arguments are.
+while_on("default_device", pjrt.note_committed, lambda: None)
+
+
+def _as_it_is(x: Any) -> Any:
+    return x
+
+
+# The form of an array that was computed on the default device, and that may be anywhere; set by ``ops.sharded``, which
+# needs this module.
+uncommit: Callable[[Any], Any] = _as_it_is
+
+
+def set_uncommit(form: Callable[[Any], Any]) -> None:
+    """Install what makes an uncommitted array of a committed one, where it lies."""
+    global uncommit
+    uncommit = form
+
+
 class OnDevice(Compiled):
     """The same program for the device that its arguments are committed to; so are its results."""
 
@@ -229,7 +268,11 @@ class OnDevice(Compiled):
     def _here(self, x: Any) -> Any:
         """The buffer of ``x`` on this device: its own if it lies here, so that donating it takes it from ``x``."""
         buffer = to_buffer(x)
-        return buffer if pjrt.buffer_device(buffer) == self.device else pjrt.transfer(buffer, self.device)
+        if pjrt.buffer_device(buffer) == self.device:
+            return buffer
+        if transfer_guards and type(x) is Array:
+            check_transfer("device_to_device", x.aval)
+        return pjrt.transfer(buffer, self.device)
 
     def _results(self, buffers: Sequence[Any]) -> list[Any]:
         outs = super()._results(buffers)
@@ -269,7 +312,7 @@ class Replicated(Compiled):
 
 def _borrowed(x: Any, aval: Any) -> Any:
     """The device buffer of ``x``, a copy of the user's NumPy array if it is one."""
-    if type(x) is np.ndarray and x.dtype is aval.dtype and not observe.on_transfer:
+    if type(x) is np.ndarray and x.dtype is aval.dtype and not observe.on_transfer and not transfer_guards:
         return pjrt.put(x, aval=aval)
     return to_buffer(x)
 
@@ -280,9 +323,11 @@ def to_buffer(x: Any) -> Any:
         return x._buffer
     except AttributeError:
         pass
-    x = as_array(check_alive(x))
+    given, x = x, as_array(check_alive(x))
     if x.on_device:
         return x._buffer
+    if transfer_guards and x is not given:  # an array of ours counts as being there already
+        check_transfer("host_to_device", x.aval)
     if observe.on_transfer:
         observe.emit(observe.on_transfer, "to_device", x.aval)
     # an Array's value is never written to, so the device may use its memory in place

@@ -17,7 +17,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key, keys_of
 from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer
-from minijax.ops.call import to_buffer
+from minijax.ops.call import default_place, set_uncommit, to_buffer
 
 _HOST: Any = Array.__dict__["_np"]
 _DEVICE: Any = Array.__dict__["_buffer"]
@@ -136,6 +136,22 @@ class ShardedArray(Array):
         return [on_device(part, inner, pjrt.buffer_device(part)) for part in pjrt.shards(self.pieces)]
 
 
+class PlacedArray(ShardedArray):
+    """An array that lies on another device than the first because that was the default, and that may be moved."""
+
+    __slots__ = ()
+
+
+def there(x: Any) -> Any:
+    """The committed array ``x`` as one that lies where it does and is not committed; anything else as it is."""
+    if type(x) is not CommittedArray:
+        return x
+    return PlacedArray(pjrt.assemble([x._buffer], [x.device], x.aval), x.aval, DeviceLayout((x.device,), None))
+
+
+set_uncommit(there)
+
+
 def on_device(buffer: Any, aval: ShapedArray, device: Any) -> Array:
     """The array in ``buffer``, which the user knows to be on ``device``; with one device that is no choice."""
     if len(pjrt.local_devices()) == 1:
@@ -156,7 +172,9 @@ def layout_of(x: Array) -> DeviceLayout:
     """The devices that ``x`` lies on; an array on the host counts as lying on the device it would be put on."""
     if isinstance(x, ShardedArray):
         return x.layout
-    return DeviceLayout((pjrt.buffer_device(x._buffer) if x.on_device else pjrt.local_devices()[0],), None)
+    if x.on_device:
+        return DeviceLayout((pjrt.buffer_device(x._buffer),), None)
+    return DeviceLayout((default_place() or pjrt.local_devices()[0],), None)
 
 
 def addressable_shards(x: Array) -> list[Shard]:
@@ -209,4 +227,4 @@ def device_of(x: Array) -> Any:
 
 def is_committed(x: Array) -> bool:
     """Whether the array is where the user put it, and what is computed with it stays there."""
-    return isinstance(x, (CommittedArray, ShardedArray))
+    return isinstance(x, (CommittedArray, ShardedArray)) and not isinstance(x, PlacedArray)

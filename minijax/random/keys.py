@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.config import x64_enabled
+from minijax.config import default_prng, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import is_foreign
 from minijax.core.avals import AnyArray
@@ -47,7 +47,9 @@ _MODULE = "minijax.random"
 def _implementation(spec: Any) -> PRNGImpl:
     """The implementation that ``spec`` names: None (the default), a name, a type of keys or an implementation."""
     if spec is None:
-        return THREEFRY
+        spec = default_prng()
+        if spec == THREEFRY.name:
+            return THREEFRY
     if isinstance(spec, PRNGImpl):
         return spec
     if isinstance(spec, KeyType):
