@@ -48,7 +48,7 @@ __all__ = [
     "toeplitz",
 ]
 
-__getattr__, __dir__ = borrowing(globals())
+__getattr__, __dir__ = borrowing(globals(), "minijax.scipy.matrices")
 
 
 def _inexact(*args: Any) -> list[Any]:
