@@ -71,7 +71,7 @@ DIRECT = TUTORIAL | {
     "linearize": Cost(38, 18.5),
     "vjp": Cost(7, 3.5),
     "grad": Cost(5, 2.5),
-    "make_jaxpr of grad": Cost(36.5, 25.5),
+    "make_jaxpr of grad": Cost(20.5, 18.5),
 }
 
 

@@ -16,10 +16,11 @@ from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import ReplaceableRules
+from minijax.core.trace import state
 from minijax.interpreters.flat_code import backward_function, forward_function
 from minijax.interpreters.jvp_rules import derives, staged_rule
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
-from minijax.interpreters.recording_code import recording_function
+from minijax.interpreters.recording_code import recording_backward, recording_function
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
@@ -37,14 +38,21 @@ class BackwardProgram(NamedTuple):
     avals: tuple[ShapedArray, ...]
 
 
+# What ``Derived.forward`` gives in place of residuals where the result's tangent is an operand's own.
+PASSED_ON = object()
+
+
 class Derived:
     """How a primitive of one result is linearized at one signature.
 
-    ``forward(*values)`` gives the result and the residuals, on NumPy values; ``backward`` has the program for each type
-    of cotangent.
+    ``forward(*values)`` gives the result and the residuals packed, on NumPy values; ``backward`` has the program for
+    each type of cotangent.
     """
 
-    __slots__ = ("primitive", "out_aval", "known", "linear", "n_res", "forward", "backward", "passes_on", "_record")
+    __slots__ = (
+        *("primitive", "out_aval", "known", "linear", "n_res"),
+        *("forward", "backward", "passes_on", "_record", "recorded"),
+    )
 
     _record: Callable[..., Any] | None
 
@@ -55,15 +63,17 @@ class Derived:
         self.linear = linear
         self.n_res = n_res
         self.out_aval: ShapedArray = known.out_avals[0]
-        self.forward = forward_function(known)
-        self.backward: dict[Any, BackwardProgram | None] = {}
         # which active operand's tangent the result's is, if it is one of these
         jaxpr = linear.jaxpr
         self.passes_on = next((i for i, v in enumerate(jaxpr.invars[n_res:]) if v is jaxpr.outvars[0]), None)
+        self.forward = forward_function(known, None if self.passes_on is None else PASSED_ON)
+        self.backward: dict[Any, BackwardProgram | None] = {}
+        # for each type of cotangent what records the backward program
+        self.recorded: dict[Any, Callable[..., Any] | None] = {}
 
     @property
     def record(self) -> Callable[..., Any] | None:
-        """Records the equations of both programs: see ``interpreters.recording_code``."""
+        """Records the equations of the known program: see ``interpreters.recording_code``."""
         try:
             return self._record
         except AttributeError:
@@ -77,17 +87,36 @@ class Derived:
 
     def transposed(self, ct_aval: ShapedArray) -> BackwardProgram:
         """The backward program for a cotangent of this type, which may differ from the result's in weakness."""
+        closed, slots, _ = self._transposed(ct_aval)
+        made = BackwardProgram(backward_function(closed, self.n_res), tuple(slots), tuple(closed.out_avals))
+        self.backward[ct_aval] = made
+        return made
+
+    def recording_backward(self, ct_aval: ShapedArray) -> Callable[..., Any] | None:
+        """What records the backward program for a cotangent of this type, None where the rules must be run."""
+        made = None
+        if self.record is not None:
+            closed, slots, arrivals = self._transposed(ct_aval)
+            made = recording_backward(closed, self.n_res, slots, arrivals, len(self.linear.in_avals) == self.n_res + 1)
+        self.recorded[ct_aval] = made
+        return made
+
+    def _transposed(self, ct_aval: ShapedArray) -> tuple[ClosedJaxpr, list[int], list[int]]:
+        """The transposed linear program; for each result the slot, and after how many equations it arrives there."""
         jaxpr, n_res = self.linear.jaxpr, self.n_res
         slot_of = {v: i for i, v in enumerate(jaxpr.invars[n_res:])}
         slots: list[int] = []
+        arrivals: list[int] = []
 
         def transpose(*values: Any) -> list[Any]:
             known = dict(zip(jaxpr.constvars, self.linear.consts, strict=True))
             known.update(zip(jaxpr.invars, values[:-1], strict=False))
             arrived: list[Any] = []
+            staging: Any = state.dynamic
 
             def arrive(slot: int, ct: Any) -> None:
                 slots.append(slot)
+                arrivals.append(len(staging.builder.eqns))
                 arrived.append(ct)
 
             ct_of = Arrivals(slot_of, arrive)
@@ -98,9 +127,7 @@ class Derived:
 
         with observe.unobserved():
             closed = stage(transpose, [*self.residual_avals, ct_aval], self.primitive.name, "rule transpose")
-        made = BackwardProgram(backward_function(closed, n_res), tuple(slots), tuple(closed.out_avals))
-        self.backward[ct_aval] = made
-        return made
+        return closed, slots, arrivals
 
 
 # The primitives that have a table of what is derived.

@@ -87,12 +87,12 @@ def packed(names: Sequence[str]) -> str:
     return "None" if not names else names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def forward_function(closed: ClosedJaxpr) -> Callable[..., Any]:
-    """``(*values) -> (first result, the others packed)``."""
+def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., Any]:
+    """``(*values) -> (first result, the others packed)``; if there are no others, ``instead``."""
     writer = _Writer()
     parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
     first, *others = writer.program(closed, parameters)
-    return writer.function(parameters, f"{first}, {packed(others)}")
+    return writer.function(parameters, f"{first}, {packed(others) if others else writer.name(instead)}")
 
 
 def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, Tracer, state, under
 from minijax.errors import source_info
-from minijax.interpreters.derived import Derived, derive, table_of
+from minijax.interpreters.derived import PASSED_ON, Derived, derive, table_of
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp import DualTracer
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules
@@ -127,7 +127,7 @@ class TangentTrace(PartialEvalTrace):
 class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
-    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "staging")
+    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "staging", "entering")
     rules = jvp_rules
     records = True
 
@@ -136,14 +136,15 @@ class LinearizeTrace(Trace):
         self.tape: Tape
         self.on_numpy: bool
         self.notes_lines: bool
-        self.tape, self.on_numpy, staging, self.notes_lines = main.global_data
-        self.tangents = TangentTrace(main)
         # Whether values are NumPy's, for all that is known now: nothing is staged, and no input is another's tracer.
-        # Where they are not, all is recorded, and the tape is the list of the equations.
-        if not self.on_numpy:
-            self.tape.eqns = self.tangents.eqns
+        self.tape, self.on_numpy, self.notes_lines = main.global_data
+        self.tangents = TangentTrace(main)
         # the trace that stages all operations, if there is one and the inputs belong to no other
-        self.staging = staging
+        self.staging = self.tape.staging
+        # Whether the tape has entries. Where operations belong to neither, it is the list of the equations.
+        self.entering = self.on_numpy or self.staging is not None
+        if not self.entering:
+            self.tape.eqns = self.tangents.eqns
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.on_numpy and not _observers and not (nan_checks and results_checked()):
@@ -179,6 +180,9 @@ class LinearizeTrace(Trace):
                 tracer._trace = self
                 tracer.raw = out
                 tracer.aval = derived.out_aval
+                if residuals is PASSED_ON:
+                    tracer.place = places if type(places) is int else places[derived.passes_on]
+                    return tracer
                 tracer.place = len(entries)
                 entries.append((derived, residuals, places, None))
                 return tracer
@@ -194,12 +198,15 @@ class LinearizeTrace(Trace):
         return self.by_rule(primitive, args, params)
 
     def write(self, derived: Derived, out: Any, residuals: Any, places: Any, source: Any) -> LinearizeTracer:
-        """The tracer of a result, its entry written on the tape."""
+        """The tracer of a result, its entry written on the tape if it has a tangent of its own."""
         entries = self.tape.entries
         tracer: LinearizeTracer = _new(LinearizeTracer)
         tracer._trace = self
         tracer.raw = out
         tracer.aval = derived.out_aval
+        if residuals is PASSED_ON:
+            tracer.place = places if type(places) is int else places[derived.passes_on]
+            return tracer
         tracer.place = len(entries)
         entries.append((derived, residuals, places, source))
         return tracer
@@ -250,11 +257,10 @@ class LinearizeTrace(Trace):
             if table is None:
                 return None
         staging: Any = self.staging
-        tape = self.tape
-        values, avals, tangents, kind, constants = [], [], [], 0, 0
+        values, avals, places, kind, constants = [], [], [], 0, 0
         for i, x in enumerate(args):
             if type(x) is LinearizeTracer and x._trace is self:
-                tangents.append(tape.variables[x.place])
+                places.append(x.place)
                 kind |= 1 << i
                 x = x.primal
             if type(x) is not JaxprTracer or x._trace is not staging:
@@ -268,17 +274,21 @@ class LinearizeTrace(Trace):
         record = None if derived is None else derived.record
         if record is None:
             return None
-        builder, linear_eqns = staging.builder, self.tangents.eqns
+        builder = staging.builder
         atoms = [x.variable if type(x) is JaxprTracer else builder.atom_of_constant(x) for x in values]
         source = state.source or source_info(4)
-        out, var = record(staging, builder.eqns.append, linear_eqns.append, source, *values, *atoms, *tangents)
-        place = len(tape.variables)
-        tape.variables[place] = var
+        out, residuals = record(staging, builder.eqns.append, source, *values, *atoms)
+        entries = self.tape.entries
         tracer = _new(LinearizeTracer)
         tracer._trace = self
-        tracer.place = place
         tracer._primal = out
         tracer.aval = out.aval
+        passes_on = derived.passes_on  # type: ignore[union-attr]
+        if passes_on is not None:
+            tracer.place = places[passes_on]
+            return tracer
+        tracer.place = len(entries)
+        entries.append((derived, residuals, places[0] if len(places) == 1 else tuple(places), source))
         return tracer
 
     def derived_for(
@@ -292,22 +302,28 @@ class LinearizeTrace(Trace):
             key: Any = (*avals, kind, *params.items())
         else:
             key = (avals[0], *params.items()) if params else avals[0]
+        try:
+            found = table[key]
+            if type(found) is not int:
+                return found  # type: ignore[no-any-return]
+        except (KeyError, TypeError):
+            pass
         active = [bool(kind >> i & 1) for i in range(len(avals))]
         return derived_once(table, key, lambda: derive(primitive, avals, active, params))  # type: ignore[no-any-return]
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""
-        tangents, variables, on_numpy = self.tangents, self.tape.variables, self.on_numpy
+        tangents, variables, entering = self.tangents, self.tape.variables, self.entering
         primals: list[Any] = []
         given: list[Any] = []
         place_of: dict[Var, int] = {}
         for x in args:
             if type(x) is LinearizeTracer and x._trace is self:
                 primals.append(x.primal)
-                var = self.tape.variable(x.place) if on_numpy else variables[x.place]
+                var = self.tape.variable(x.place) if entering else variables[x.place]
                 if type(var) is Var:
                     given.append(PartialEvalTracer(tangents, var))
-                    if on_numpy:
+                    if entering:
                         place_of[var] = x.place
                 else:  # a rule gave a constant for the tangent; or it is what holds that of a reference
                     given.append(var.val if type(var) is Residual else var)
@@ -327,7 +343,7 @@ class LinearizeTrace(Trace):
             if type(tangents_out) is Zero:
                 return out
             var = tangents.atom(tangents_out)
-            if on_numpy:
+            if entering:
                 return self.join(out, self.recorded(first, place_of, [var])[0])
             place = len(variables)
             variables[place] = var
@@ -340,7 +356,7 @@ class LinearizeTrace(Trace):
     def recorded(self, first: int, place_of: dict[Var, int], out_vars: list[Var]) -> list[int]:
         """Where on the tape ``out_vars`` are, the tangents of results that a rule has recorded from ``first`` on."""
         eqns = self.tangents.eqns
-        if not self.on_numpy:
+        if not self.entering:
             return self.tape.add_variables(out_vars)
         recorded = eqns[first:]
         del eqns[first:]
@@ -354,8 +370,8 @@ class LinearizeTrace(Trace):
 
     def record_all(self) -> None:
         """From now on record every operation as equations: what a reference holds may be read by any of them."""
-        if self.on_numpy:
-            self.on_numpy = False
+        if self.entering:
+            self.on_numpy, self.staging, self.entering = False, None, False
             self.tangents.eqns = self.tape.record_all()
 
     def tangent_of(self, x: Any) -> Any:
@@ -440,10 +456,10 @@ def linearize(
     dynamic = state.dynamic
     foreign = any(isinstance(x, Tracer) and x._trace is not dynamic for x in primals)
     on_numpy = dynamic.level == 0 and not foreign
-    staging = dynamic if type(dynamic) is JaxprTrace and not foreign else None
+    tape.staging = dynamic if type(dynamic) is JaxprTrace and not foreign else None
     if on_numpy:
         quiet_numpy()
-    outs = under(LinearizeTrace, "linearize", run, (tape, on_numpy, staging, lines), name)
+    outs = under(LinearizeTrace, "linearize", run, (tape, on_numpy, lines), name)
     return outs, tape
 
 

@@ -1,8 +1,8 @@
-"""A derived linearization as a Python function that records it: for operations on what is being staged.
+"""A derived linearization as Python functions that record it: for operations on what is being staged.
 
-In: the known and the linear program of a rule (``interpreters.derived``). Out: a function that appends the equations of
-both to where they belong, the known ones to the jaxpr under construction, the linear ones to the tape, with the atoms
-and variables of one call in place of the inputs. What it records is what running the rule would record.
+In: the known, or the transposed linear, program of a rule (``interpreters.derived``). Out: a function that appends its
+equations to the jaxpr under construction, with the atoms of one call in place of the inputs. What it records is what
+running the rule would record.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.interpreters.partial_eval import Residual
+from minijax.interpreters.flat_code import packed
 from minijax.interpreters.stage import JaxprTracer
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
@@ -20,7 +20,7 @@ class _EquationWriter:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        classes = (Var, JaxprEqn, JaxprTracer, Residual)
+        classes = (Var, JaxprEqn, JaxprTracer)
         self.names: dict[str, Any] = {each.__name__: each for each in classes}
 
     def name(self, value: Any) -> str:
@@ -50,15 +50,14 @@ class _EquationWriter:
 
 
 def recording_function(known: ClosedJaxpr, linear: ClosedJaxpr) -> Callable[..., Any] | None:
-    """``(trace, known_eqns, linear_eqns, source, *values, *atoms, *tangents) -> (result, its tangent's variable)``.
+    """``(trace, known_eqns, source, *values, *atoms) -> (result, residuals packed)``.
 
-    ``values`` and ``atoms`` are those of the operands, ``tangents`` the variables of the active ones. None where the
-    programs have constants, which would have to be known to the jaxpr, or a result that is none of their variables.
+    ``values`` and ``atoms`` are those of the operands. None where the programs have constants, which would have to be
+    known to the jaxpr, or a result that is none of their variables.
     """
     if known.consts or linear.consts or any(type(v) is Literal for v in known.jaxpr.outvars):
         return None
     n = len(known.jaxpr.invars)
-    n_res = len(known.out_avals) - 1
     writer = _EquationWriter()
     atoms: dict[Any, str] = {v: f"a{i}" for i, v in enumerate(known.jaxpr.invars)}
     writer.equations(known.eqns, "known", atoms)
@@ -68,17 +67,39 @@ def recording_function(known: ClosedJaxpr, linear: ClosedJaxpr) -> Callable[...,
             value_of[v] = f"y{len(value_of)}"
             writer.lines.append(f"{value_of[v]} = JaxprTracer(trace, {writer.name(v.aval)}, {atoms[v]})")
     result, *residuals = [value_of[v] for v in known.jaxpr.outvars]
-    called: dict[Any, str] = {}
-    for i, (v, value) in enumerate(zip(linear.jaxpr.invars, residuals, strict=False)):
-        called[v] = f"r{i}"
-        writer.lines.append(f"r{i} = Residual({value})")
-    tangents = linear.jaxpr.invars[n_res:]
-    called.update((v, f"t{i}") for i, v in enumerate(tangents))
-    writer.equations(linear.eqns, "linear", called)
-    parameters = [
-        *("trace", "known", "linear", "source"),
-        *[f"x{i}" for i in range(n)],
-        *[f"a{i}" for i in range(n)],
-        *[f"t{i}" for i in range(len(tangents))],
-    ]
-    return writer.function(parameters, f"{result}, {called[linear.jaxpr.outvars[0]]}")
+    parameters = ["trace", "known", "source", *[f"x{i}" for i in range(n)], *[f"a{i}" for i in range(n)]]
+    return writer.function(parameters, f"{result}, {packed(residuals)}")
+
+
+def recording_backward(
+    closed: ClosedJaxpr, n_packed: int, slots: Sequence[int], arrivals: Sequence[int], single: bool
+) -> Callable[..., Any] | None:
+    """``(append, constant, arrive, source, ct, packed, places)``: records a transposed linear program.
+
+    ``append`` takes equations, ``constant`` gives the atom of a residual that is a constant; ``arrive(place, atom)`` is
+    called with the place of a slot, when as many equations have been recorded as ``arrivals`` says. ``places`` are
+    those of the operands, one as it is if there is a ``single`` one. None where the program has constants, or results
+    that are none of its variables.
+    """
+    jaxpr = closed.jaxpr
+    if closed.consts or any(type(v) is Literal for v in jaxpr.outvars):
+        return None
+    writer = _EquationWriter()
+    residuals = {v: f"r{i}" for i, v in enumerate(jaxpr.invars[:n_packed])}
+    if residuals:
+        writer.lines.append(f"{packed([*residuals.values()])} = packed")
+    read = {v for atoms in (*[eqn.invars for eqn in jaxpr.eqns], jaxpr.outvars) for v in atoms}
+    called: dict[Any, str] = {jaxpr.invars[-1]: "ct"}
+    for v, value in residuals.items():
+        if v in read:
+            called[v] = f"a{value}"
+            writer.lines.append(
+                f"a{value} = {value}.variable if type({value}) is JaxprTracer else constant({value})"
+            )
+    done = 0
+    for v, slot, arrival in zip(jaxpr.outvars, slots, arrivals, strict=True):
+        writer.equations(jaxpr.eqns[done:arrival], "append", called)
+        done = arrival
+        writer.lines.append(f"arrive({'places' if single else f'places[{slot}]'}, {called[v]})")
+    writer.equations(jaxpr.eqns[done:], "append", called)
+    return writer.function(["append", "constant", "arrive", "source", "ct", "packed", "places"], "None")

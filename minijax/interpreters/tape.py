@@ -4,8 +4,9 @@ Every tangent has a *place* on the tape, a number: the inputs come first, then t
 order. An entry tells how the tangent at its place, or at its place and the next ones, is computed from earlier ones:
 
 - a ``Recorded``: equations, as partial evaluation records them while a jvp rule runs;
-- ``(derived, residuals, places, source)``: a ``Derived`` rule with what it keeps, as NumPy values, and the places of
-  the active operands (a number if there is one). Such an entry is all that an operation on NumPy values costs.
+- ``(derived, residuals, places, source)``: a ``Derived`` rule with what it keeps, as NumPy values or, while a function
+  is staged, tracers; and the places of the active operands (a number if there is one). Such an entry is all that an
+  operation on NumPy values costs.
 
 In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``); or the tape as a ``LinearProgram``
 (``program``), which is what whoever wants to see or change it gets.
@@ -24,10 +25,11 @@ from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
 from minijax.core.structural import Zero, add_any_p, zero_of
-from minijax.core.trace import state
+from minijax.core.trace import Tracer, state
 from minijax.interpreters.derived import Derived
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
+from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
@@ -51,7 +53,7 @@ class Tape:
     """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
 
     __slots__ = (
-        *("entries", "variables", "arrays", "eqns", "mixed"),
+        *("entries", "variables", "arrays", "eqns", "mixed", "staging"),
         *("n_in", "out_places", "out_avals", "name", "_program"),
     )
 
@@ -69,6 +71,8 @@ class Tape:
         self.name = name
         # whether some recorded equations have no linear operand
         self.mixed = False
+        # the trace that stages what is linearized, if one does: then residuals are its tracers, not NumPy's values
+        self.staging: Any = None
         self._program: LinearProgram | None = None
 
     # --- while it is written
@@ -142,23 +146,18 @@ class Tape:
         return found[1]
 
     def residuals(self, derived: Derived, packed: Any) -> list[Any]:
-        """The residuals of an entry, which keeps NumPy values, as arrays."""
+        """The residuals of an entry, as arrays where it keeps NumPy values."""
         avals = derived.residual_avals
+        if self.staging is not None:
+            return [packed] if len(avals) == 1 else [*(packed or ())]
         return [*map(self.residual, (packed,) if len(avals) == 1 else packed or (), avals)]
 
     def variable(self, place: int) -> Var:
         """The variable of the tangent at ``place``."""
-        at = place
-        while True:
-            var = self.variables.get(at)
-            if var is None:
-                derived, _, places, _ = self.entries[at]
-                if derived.passes_on is not None:
-                    at = places if type(places) is int else places[derived.passes_on]
-                    continue
-                var = self.variables[at] = Var(derived.linear.out_avals[0])
-            self.variables[place] = var
-            return var
+        var = self.variables.get(place)
+        if var is None:
+            var = self.variables[place] = Var(self.entries[place][0].linear.out_avals[0])
+        return var
 
     def source(self, place: int) -> Any:
         """The line that the tangent at ``place`` comes from, if that is known."""
@@ -202,8 +201,7 @@ class Tape:
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(Residual, derived.linear.consts), strict=True))
         operands = [self.variable(p) for p in ((places,) if type(places) is int else places)]
         env.update(zip(jaxpr.invars, [*map(Residual, self.residuals(derived, residuals)), *operands], strict=True))
-        if derived.passes_on is None:
-            env[jaxpr.outvars[0]] = self.variable(place)
+        env[jaxpr.outvars[0]] = self.variable(place)
         eqns = []
         for eqn in jaxpr.eqns:
             outvars = [env.setdefault(v, Var(v.aval)) for v in eqn.outvars]
@@ -219,7 +217,14 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        if self.eqns is not None or state.dynamic.level or observe.observers or (nan_checks and results_checked()):
+        if self.eqns is not None or observe.observers or (nan_checks and results_checked()):
+            return transpose_program(self.program(), cts)
+        if self.staging is not None:
+            # equations without linear operands come first, in the order of the program
+            if self.mixed or state.dynamic is not self.staging or any(map(self._is_foreign, cts)):
+                return transpose_program(self.program(), cts)
+            return _StagedBackwardRun(self).run(cts)
+        if state.dynamic.level:
             return transpose_program(self.program(), cts)
         quiet_numpy()
         try:
@@ -227,6 +232,10 @@ class Tape:
         except (RuntimeWarning, FloatingPointError):  # the user turned NumPy's errors into exceptions
             with np.errstate(all="ignore"):
                 return _BackwardRun(self).run(cts)
+
+    def _is_foreign(self, x: Any) -> bool:
+        """Whether ``x`` is a tracer of another interpreter than the one that stages."""
+        return isinstance(x, Tracer) and x._trace is not self.staging
 
 
 class _BackwardRun:
@@ -344,3 +353,64 @@ class _BackwardRun:
                 transpose_eqn(eqn, known, ct_of)
         finally:
             state.source = outer_source
+
+
+class _StagedBackwardRun(_BackwardRun):
+    """One run backwards over a tape while a function is staged: what derived rules record goes straight into its jaxpr.
+
+    ``cts[place]`` is an atom of type ``avals[place]``, or a value where that is None, as one that a rule may look at.
+    """
+
+    def run(self, seeds: Sequence[Any]) -> list[Any]:
+        tape, cts, avals = self.tape, self.cts, self.avals
+        staging = tape.staging
+        entries, append, constant = tape.entries, staging.builder.eqns.append, staging.builder.atom_of_constant
+        for place, seed in zip(tape.out_places, seeds, strict=True):
+            if place is not None and type(seed) is not Zero:
+                self.arrive(place, seed)
+        source: Any = None
+
+        def arrive(place: int, atom: Any) -> None:
+            old = cts[place]
+            if old is None:
+                cts[place], avals[place] = atom, atom.aval
+            elif avals[place] is None:
+                self.arrive(place, JaxprTracer(staging, atom.aval, atom))
+            else:
+                cts[place] = total = Var(old.aval)
+                append(JaxprEqn(add_any_p, [old, atom], {}, [total], source))
+
+        for at in range(len(entries) - 1, tape.n_in - 1, -1):
+            entry = entries[at]
+            if type(entry) is not tuple:
+                if entry is not None:
+                    self.recorded(entry)
+                continue
+            ct = cts[at]
+            if ct is None:
+                continue
+            derived, residuals, places, source = entry
+            aval = avals[at]
+            try:
+                record = derived.recorded[aval]
+            except KeyError:
+                record = None if aval is None else derived.recording_backward(aval)
+            if record is None:
+                self.derived(at, *entry)
+                continue
+            cts[at] = None
+            source = transposed(source)
+            record(append, constant, arrive, source, ct, residuals, places)
+        return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
+
+    def value(self, place: int) -> Any:
+        aval = self.avals[place]
+        return self.cts[place] if aval is None else JaxprTracer(self.tape.staging, aval, self.cts[place])
+
+    def arrive(self, place: int, ct: Any) -> None:
+        if self.cts[place] is not None:
+            ct = add_any_p.bind(self.value(place), ct)
+        if type(ct) is JaxprTracer and ct._trace is self.tape.staging:
+            self.cts[place], self.avals[place] = ct.variable, ct.aval
+        else:
+            self.cts[place], self.avals[place] = ct, None

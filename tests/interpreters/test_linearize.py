@@ -88,7 +88,15 @@ def chain(x: Any) -> Any:
     return x
 
 
+def used_in_turns(x: Any) -> Any:
+    """A value, and what passes its tangent on: cotangents are added one by one in the order of the uses."""
+    y = x - 0.5
+    return (x * 0.1 + y * 0.3 + x * 0.7 + jnp.sin(y) * 1.1).sum()
+
+
 NESTED: dict[str, Callable[[], Any]] = {
+    "uses in turns": lambda: minijax.grad(used_in_turns)(jnp.linspace(0.0, 3.0, 50)),
+    "uses in turns, staged": lambda: minijax.make_jaxpr(minijax.grad(used_in_turns))(jnp.linspace(0.0, 3.0, 50)),
     "third derivative": lambda: minijax.grad(minijax.grad(minijax.grad(chain)))(0.7),
     "of jit": lambda: minijax.grad(minijax.jit(chain))(0.7),
     "in jit": lambda: minijax.jit(minijax.grad(chain))(0.7),

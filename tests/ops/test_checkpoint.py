@@ -264,7 +264,7 @@ def test_the_backward_pass_recomputes() -> None:
 
 
 def test_the_linear_program_recomputes_too() -> None:
-    _, linear = minijax.linearize(minijax.checkpoint(sines), minijax.numpy.ones(()))
+    _, linear = minijax.linearize(minijax.checkpoint(sines), minijax.numpy.ones(3))
     (eqn,) = linear.jaxpr.eqns
     assert eqn.primitive.name == "remat2"
     assert (count(eqn.params["jaxpr"].jaxpr, "sin"), count(eqn.params["jaxpr"].jaxpr, "cos")) == (2, 3)
