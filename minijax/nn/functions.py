@@ -337,15 +337,23 @@ def standardize(
     return ufuncs.subtract(x, mean) * lax.rsqrt(variance + epsilon)
 
 
-def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
-    """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``."""
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:
+    """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``.
+
+    ``axis`` may be the name of a mapped axis, which has ``num_classes`` elements: each gets its own number. NameError
+    for a name that is not mapped.
+    """
     wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else dtype
     return _one_hot(creation.asarray(x), num_classes=operator.index(num_classes), dtype=wanted, axis=axis)
 
 
 @inner_jit(static_argnames=("num_classes", "dtype", "axis"))
-def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
+def _one_hot(x: Any, num_classes: int, dtype: Any, axis: Any) -> Any:
     ndim = x.aval.ndim + 1
+    if not hasattr(axis, "__index__"):
+        if num_classes != lax.axis_size(axis):
+            raise ValueError(f"one_hot: {num_classes} classes along {axis!r}, an axis of size {lax.axis_size(axis)}")
+        return creation.asarray(x == lax.axis_index(axis), dtype)
     axis = canonical_axis(axis, ndim)
     shape = tuple(num_classes if i == axis else 1 for i in range(ndim))
     expanded = lax.expand_dims(x, (axis,))

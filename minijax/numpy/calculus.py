@@ -70,7 +70,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
     ValueError for a scalar, and for several axes of which none is chosen.
     """
-    product = functools.partial(reductions.cumulative, "cumulative_prod", lax.cumprod, promote_integers=True)
+    product = functools.partial(reductions.cumulative, "cumulative_prod", lax.cumprod)
     return _cumulative("cumulative_prod", product, x, axis, dtype, include_initial, 1)
 
 
@@ -258,6 +258,8 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrap
         raise ValueError("xp and fp must be one-dimensional arrays of equal size")
     x, xp = promote_dtypes(*ensure("interp", x, xp), to=INEXACT)
     (fp,) = promote_dtypes(ensure("interp", fp), to=INEXACT)
+    if dtypes.is_complex(x.aval.dtype):
+        raise ValueError("interp: complex x are not supported: there is no line that they lie on.")
     if period is not None:
         x, xp, fp = _of_one_period(x, xp, fp, period)
     i = mathematics.clip(searchsorted(xp, x, side="right"), 1, xp.aval.shape[0] - 1)

@@ -116,7 +116,9 @@ def array(
 def asarray(
     a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None, device: Any = None
 ) -> Any:
-    """``a`` as an array, itself if it is one of the right type."""
+    """``a`` as an array, itself if it is one of the right type. NotImplementedError for an ``order`` but 'K'."""
+    if order not in (None, "K"):
+        raise NotImplementedError("Only implemented for order='K'")
     if dtype is None and not copy and isinstance(a, (Array, Tracer)):
         return a if device is None else placed(a, device)
     return array(a, None if dtype is None else user_dtype(dtype, "asarray"), bool(copy), order, device=device)
@@ -374,6 +376,9 @@ def linspace(
     axis = static(axis, "'axis' argument of jnp.linspace")
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    ndim = max(np.ndim(start), np.ndim(stop)) + 1
+    if not -ndim <= axis < ndim:
+        raise IndexError(f"linspace: axis {axis} is out of bounds for a result of dimension {ndim}")
     out = _linspace(start, stop, num, endpoint, retstep, dtype, axis)
     if device is None:
         return out

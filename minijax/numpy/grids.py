@@ -8,6 +8,7 @@ import numpy as np
 
 from minijax import lax
 from minijax.api.inner import inner_jit
+from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.numpy import ufuncs
 from minijax.numpy.creation import arange, array, asarray, linspace, logspace, meshgrid
@@ -148,6 +149,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
             raise ValueError(f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {x.aval.shape}")
         if dtypes.is_bool(x.aval.dtype):
             raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
+        x = x if x.aval.size else convert(x, dtypes.default_int_dtype(x64_enabled()))  # [] means no indices
         shape = [1] * len(args)
         shape[place] = x.aval.shape[0]
         out.append(lax.broadcast_in_dim(x, shape, (place,)) if len(args) > 1 else x)

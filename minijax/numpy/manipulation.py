@@ -269,8 +269,8 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 
 def permute_dims(a: Any, /, axes: Any) -> Any:
-    """``a`` with its axes in the order ``axes``."""
-    return transpose(a, axes)
+    """``a`` with its axes in the order ``axes``, counted from the front. TypeError if they are not its axes."""
+    return lax.transpose(ensure("permute_dims", a), axes)
 
 
 def matrix_transpose(x: Any, /) -> Any:
@@ -283,11 +283,13 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 def swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
-    """``a`` with two axes exchanged."""
+    """``a`` with two axes exchanged. IndexError for axes that it does not have."""
     a = ensure("swapaxes", a)
     order = list(range(a.aval.ndim))
-    first, second = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
-    order[first], order[second] = order[second], order[first]
+    for axis in map(operator.index, (axis1, axis2)):
+        if not -len(order) <= axis < len(order):
+            raise IndexError(f"swapaxes: axis {axis} is out of bounds for array of dimension {len(order)}")
+    order[axis1], order[axis2] = order[axis2], order[axis1]
     return lax.transpose(a, tuple(order))
 
 
@@ -371,6 +373,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     known = known_value(shift)
     if known is None:
         return _roll_dynamic(a, shift, axes)
+    if known.ndim > 1:
+        raise ValueError(f"roll: 'shift' must be a scalar or a vector, got one of shape {known.shape}")
     shifts = tuple(int(s) for s in np.atleast_1d(known))
     return _roll_static(a, shifts, axes)
 
@@ -516,9 +520,7 @@ def _split(name: str, ary: Any, where: Any, axis: Any) -> list[Any]:
     context = f"in jax.numpy.{name} argument 1"
     if isinstance(where, (tuple, list)) or (_is_array(where) and np.ndim(where) > 0):
         points = [0, *(static(i, context) for i in where), size]
-        # as Python's slices: negative points count from the end, those out of range are moved to it
-        points = [slice(p, None).indices(size)[0] for p in points[:-1]] + [size]
-        sizes = [max(b - a, 0) for a, b in zip(points[:-1], points[1:], strict=True)]
+        sizes = [b - a for a, b in zip(points[:-1], points[1:], strict=True)]
     else:
         count = static(where, context)
         part, rest = divmod(size, count)
@@ -529,7 +531,9 @@ def _split(name: str, ary: Any, where: Any, axis: Any) -> list[Any]:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """``ary`` cut along ``axis`` into equal parts, or at the given indices."""
+    """``ary`` cut along ``axis`` into equal parts, or at the given indices. ValueError if these do not rise up to the
+    size of the axis.
+    """
     return _split("split", ary, indices_or_sections, axis)
 
 
@@ -611,6 +615,7 @@ def _repeat_up_to(a: Any, repeats: Any, axis: int, length: int) -> Any:
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """The ``n``-th differences of neighbours along ``axis``."""
     a = ensure("diff", a)
+    n, axis = operator.index(n), operator.index(axis)
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
     if n == 0:
@@ -639,6 +644,8 @@ def resize(a: Any, new_shape: Any) -> Any:
     """The elements of ``a``, repeated or cut off as needed, in another shape."""
     flat = ravel(a)
     shape = index_tuple(new_shape)
+    if any(d < 0 for d in shape):
+        raise ValueError(f"resize: all elements of `new_shape` must be non-negative, got {shape}")
     size = math.prod(shape)
     if not size or not flat.aval.size:
         return full(shape, 0, flat.aval.dtype)

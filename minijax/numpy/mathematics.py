@@ -25,7 +25,6 @@ from minijax.numpy.promotion import (
     const,
     convert,
     ensure,
-    nonzero,
     promote,
     promote_dtypes,
     promote_shapes,
@@ -44,11 +43,13 @@ from minijax.numpy.ufuncs import (
     degrees,
     equal,
     floor,
+    greater,
     imag,
     isfinite,
     isnan,
     isneginf,
     isposinf,
+    less,
     logical_and,
     logical_or,
     maximum,
@@ -392,14 +393,15 @@ def angle(z: Any, deg: bool = False) -> Any:
 @inner_jit
 def iscomplex(x: Any) -> Any:
     """Whether the imaginary part of each element is not 0."""
-    return nonzero(imag(x))
+    part = imag(x)
+    return lax.ne(part, weak_const(part, 0))
 
 
 @inner_jit
 def isreal(x: Any) -> Any:
     """Whether the imaginary part of each element is 0."""
     part = imag(x)
-    return lax.eq(part, const(part, 0))
+    return lax.eq(part, weak_const(part, 0))
 
 
 # ------------------------------------------------------------------------------------ sums of exponentials
@@ -440,7 +442,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         raise ValueError(
             f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
         )
-    if not condlist:
+    if not len(condlist):
         raise ValueError("condlist must be non-empty")
     check_array_like("select", *condlist, *choicelist, default)
     cases = promote_dtypes(default, *choicelist)
@@ -473,13 +475,13 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
 @inner_jit
 def fmin(x1: Any, x2: Any) -> Any:
     """The smaller, element by element; the other one where one is NaN."""
-    return choose(_first(lax.lt, x1, x2), x1, x2)
+    return choose(_first(less, x1, x2), x1, x2)
 
 
 @inner_jit
 def fmax(x1: Any, x2: Any) -> Any:
     """The larger, element by element; the other one where one is NaN."""
-    return choose(_first(lax.gt, x1, x2), x1, x2)
+    return choose(_first(greater, x1, x2), x1, x2)
 
 
 def _first(compare: Any, x1: Any, x2: Any) -> Any:

@@ -81,7 +81,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     x1, x2 = ensure("ldexp", x1, x2)
     if dtypes.is_complex(x1.aval.dtype) or dtypes.is_complex(x2.aval.dtype):
         raise ValueError(f"ldexp does not support complex-valued inputs, got {x1.aval.dtype} and {x2.aval.dtype}")
-    if not dtypes.is_integer(x2.aval.dtype):
+    if dtypes.is_inexact(x2.aval.dtype):
         raise ValueError("ldexp: the exponent x2 is to be of integers: round it, or write x1 * 2.0**x2.")
     x1, x2 = promote("ldexp", x1, x2, to=INEXACT)
     mantissa, exponent = frexp(x1)

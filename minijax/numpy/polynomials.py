@@ -37,7 +37,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """The value at ``x`` of the polynomial with the coefficients ``p``, by Horner's scheme."""
     p, x = promote_dtypes(*ensure("polyval", p, x))
     shape = lax.broadcast_shapes(p.aval.shape[1:], x.aval.shape)
-    start = lax.full_like(x, 0, shape=shape)
+    start = lax.full_like(x, 0, x.aval.dtype, shape)
     value, _ = lax.scan(lambda y, c: (y * x + c, ()), start, p, unroll=unroll)
     return value
 
@@ -237,7 +237,7 @@ def polyfit(
         x, y = promote_dtypes(*ensure("polyfit", x, y), to=INEXACT)
     else:
         x, y, w = promote_dtypes(*ensure("polyfit", x, y, w), to=INEXACT)
-    deg = static(deg, "deg must be int")
+    deg = static(deg, "deg must be int", int)
     _check_points(x, y, deg)
     if rcond is None:
         rcond = x.aval.shape[0] * dtypes.finfo(x.aval.dtype).eps

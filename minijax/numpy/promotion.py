@@ -154,7 +154,8 @@ def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> Litera
     converted = found.astype(dtype) if found.dtype.kind == "O" else convert_numpy(found, dtype)
     literal = LiteralArray(converted[()], ShapedArray((), dtype, weak_type))
     if weak_type and isinstance(value, float):
-        literal.written = value
+        # of the kind of ``dtype``: that is the type which it has where the program is run again
+        literal.written = complex(value) if dtypes.is_complex(dtype) else value
     return literal
 
 

@@ -409,8 +409,10 @@ def std(
     correction: Any = None,
 ) -> Any:
     """The standard deviation along ``axis``: the square root of ``var``."""
-    if dtype is not None and not dtypes.is_inexact(user_dtype(dtype, "std")):
-        raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
+    if dtype is not None:
+        dtype = user_dtype(dtype, "std")
+        if not dtypes.is_inexact(dtype):
+            raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
     no_out("std", out)
     return _std(a, axis, dtype, _correction(ddof, correction), keepdims, where, mean)
 

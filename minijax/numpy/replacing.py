@@ -15,6 +15,7 @@ from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.manipulation import concatenate, moveaxis, ravel, tile
 from minijax.numpy.promotion import (
     broadcast_arrays,
+    canonical_axes,
     canonical_axis,
     check_array_like,
     convert,
@@ -86,16 +87,16 @@ def compress(
     slices = moveaxis(a, axis, 0)
     count = slices.aval.shape[0]
     condition, beyond = condition[:count], condition[count:]
-    if beyond.aval.size:
-        known = known_value(beyond)
-        if known is None or known.any():
-            raise ValueError("condition contains entries that are out of bounds")
+    known = known_value(beyond)
+    if size is None and (known.any() if known is not None else reductions.any(beyond)):
+        raise ValueError("condition contains entries that are out of bounds")
     slices = slices[: condition.aval.shape[0]]
+    count = slices.aval.shape[0]
     if size is None:
         return moveaxis(slices[condition], 0, axis)
-    if not 0 < size <= count:
+    if not 0 <= size <= count:
         raise ValueError(
-            f"size must be positive and not greater than the size of the array axis; got {size=} for {count} slices"
+            f"size must not be negative and not greater than the size of the array axis; got {size=} for {count} slices"
         )
     fill = array(fill_value, dtype=slices.aval.dtype)
     wide = lax.expand_dims(condition, tuple(range(1, slices.aval.ndim))) if slices.aval.ndim > 1 else condition
@@ -108,17 +109,24 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
 
-def trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    """The vector without the zeros at its front ('f') and back ('b'); it must be known: not under ``jit``."""
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """The array without the slices of zeros at its front ('f') and back ('b') along ``axis``, by default all axes.
+
+    It must be known: not under ``jit``.
+    """
     filt = ensure("trim_zeros", filt)
     known = static(filt, "Error arose in the `filt` argument of trim_zeros()", np.asarray)
-    places = np.flatnonzero(known)
-    if not places.size:
-        return filt[:0]
+    axes = range(known.ndim) if axis is None else canonical_axes(axis, known.ndim)
     trim = trim.lower()
-    start = int(places[0]) if "f" in trim else 0
-    stop = int(places[-1]) + 1 if "b" in trim else known.size
-    return filt[start:stop]
+    if not known.ndim or not ("f" in trim or "b" in trim):
+        return filt
+    kept = [slice(None)] * known.ndim
+    for along in axes:
+        places = np.flatnonzero(known.any(axis=tuple(i for i in range(known.ndim) if i != along)))
+        start = int(places[0]) if places.size and "f" in trim else 0
+        stop = (int(places[-1]) + 1 if "b" in trim else known.shape[along]) if places.size else 0
+        kept[along] = slice(start, stop)
+    return filt[tuple(kept)]
 
 
 def _not_in_place(name: str) -> ValueError:
@@ -130,9 +138,9 @@ def _not_in_place(name: str) -> ValueError:
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     """A copy of ``arr`` with ``vals``, repeated as needed, where ``mask`` is true; ``inplace`` must be False."""
+    data, mask, vals = ensure("place", arr, mask, vals)
     if inplace:
         raise _not_in_place("place")
-    data, mask, vals = ensure("place", arr, mask, vals)
     vals = ravel(vals) if vals.aval.ndim != 1 else vals
     count = data.aval.size
     if count != mask.aval.size:
@@ -191,10 +199,11 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
       assume_unique_indices: whether the caller says that no index occurs twice.
 
     Raises:
-      IndexError: an index out of bounds.
+      IndexError: indices out of bounds; ValueError for a single one.
       ValueError: booleans of another length, indices that are no integers.
       ConcretizationTypeError: traced indices, of which nobody says that they are different.
     """
+    check_array_like("delete", arr, 0 if isinstance(obj, slice) else obj)
     arr = ensure("delete", arr)
     if axis is None:
         arr, axis = ravel(arr) if arr.aval.ndim != 1 else arr, 0
@@ -216,7 +225,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
             raise ValueError(f"np.delete(arr, obj): booleans must be a vector of length {size}, got {known.shape}")
         return rewrite_index(arr, (*front, ~known))
     if known.size and not (-size <= known.min() and known.max() < size):
-        raise IndexError(f"index {known} is out of bounds for axis {axis} with size {size}")
+        refused = IndexError if known.ndim else ValueError
+        raise refused(f"delete: index {known} is out of bounds for axis {axis} with size {size}")
     if not known.ndim:
         place = int(known) % size
         parts = [rewrite_index(arr, (*front, part)) for part in (slice(0, place), slice(place + 1, None))]
@@ -239,8 +249,8 @@ def _delete_different(arr: Any, obj: Any, front: tuple[Any, ...], size: int) -> 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """``arr`` with ``values`` inserted before the places ``obj`` along ``axis``, or of the flattened array.
 
-    ``obj`` is an index, several, or a slice. Raises ValueError for one of more dimensions, TypeError for indices that
-    are no integers.
+    ``obj`` is an index, several, or a slice. Raises ValueError for one of more dimensions, and for indices that are
+    no integers.
     """
     a, new = ensure("insert", arr, values)
     if axis is None:
@@ -257,7 +267,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         )
     if not dtypes.is_integer(indices.aval.dtype):
         if indices.aval.size:
-            raise TypeError(f"jnp.insert(): obj array must have integer type; got {indices.aval.dtype}")
+            raise ValueError(f"jnp.insert(): obj array must have integer type; got {indices.aval.dtype}")
         indices = convert(indices, default_int())
     new = array(new, ndmin=a.aval.ndim, dtype=a.aval.dtype, copy=False)
     scalar = not indices.aval.ndim
@@ -266,7 +276,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         place = lax.squeeze(indices, (0,))
         new = moveaxis(new, 0, axis) if scalar and axis else new
         indices = lax.broadcast(place, (new.aval.shape[axis],))
-    count = indices.aval.size
+    (count,) = lax.broadcast_shapes(indices.aval.shape, (new.aval.shape[axis],))
     out = zeros((*a.aval.shape[:axis], size + count, *a.aval.shape[axis + 1 :]), a.aval.dtype)
     indices = mathematics.clip(chosen(indices < 0, indices + size, indices), 0, size)
     # each is moved by those inserted before it

@@ -28,8 +28,10 @@ from minijax.numpy.promotion import (
     ensure,
     known_value,
     promote_dtypes,
+    result_dtype,
     static,
     typed_scalar,
+    user_dtype,
 )
 from minijax.numpy.promotion import nonzero as is_nonzero
 
@@ -117,7 +119,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the elements that are not zero, one row for each; see ``nonzero``."""
     a = ensure("argwhere", a)
     rows = transpose(vstack(nonzero(atleast_1d(a), size=size, fill_value=fill_value)))
-    return rows if a.aval.ndim else rows.reshape(rows.shape[0], 0)
+    return rows if a.aval.ndim else rows[:, :0]
 
 
 # ------------------------------------------------------------------------------------------------ sorted arrays
@@ -164,11 +166,23 @@ _searchsorted = inner_jit(_search, static_argnames=("side", "method"), name="sea
 
 def _less(query: Any, value: Any, side: str) -> Any:
     """Whether ``query`` belongs in front of ``value``: zeros of both signs are equal, and NaNs, which are last."""
-    compare = lax.le_to if side == "left" else lax.lt_to
-    return compare(_canonical(query), _canonical(value))
+    return _in_order(_canonical(query), _canonical(value), lax.le_to if side == "left" else lax.lt_to)
+
+
+def _in_order(x: Any, y: Any, compare: Any) -> Any:
+    """``compare``, ``lt_to`` or ``le_to``, of what ``_canonical`` gives; imaginary parts count where the real parts are
+    equal.
+    """
+    if not dtypes.is_complex(x.aval.dtype):
+        return compare(x, y)
+    real, imag = (lax.real(x), lax.real(y)), (lax.imag(x), lax.imag(y))
+    same = lax.bitwise_not(lax.lt_to(real[1], real[0]))
+    return lax.bitwise_or(lax.lt_to(*real), lax.bitwise_and(same, compare(*imag)))
 
 
 def _canonical(x: Any) -> Any:
+    if dtypes.is_complex(x.aval.dtype):
+        return lax.complex(_canonical(lax.real(x)), _canonical(lax.imag(x)))
     if not dtypes.is_float(x.aval.dtype):
         return x
     unsigned = lax.select(lax.eq(x, const(x, 0)), zeros_like(x), x)
@@ -225,7 +239,7 @@ def _searchsorted_compare_all_impl(a: Any, query: Any, side: str, dtype: np.dtyp
     ndim = query.aval.ndim
     query = lax.expand_dims(query, (0,))
     a = lax.expand_dims(a, tuple(range(1, ndim + 1)))
-    return reductions.sum(compare(a, query), 0, dtype)
+    return reductions.sum(_in_order(a, query, compare), 0, dtype)
 
 
 @inner_jit(static_argnames=("right", "method"))
@@ -293,17 +307,26 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 # ------------------------------------------------------------------------------------------------ many axes
 
 
-def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: str = "raise", order: str = "C", *, dtype: Any = None
+) -> Any:
     """The places in the flattened array of shape ``dims`` of the elements at ``multi_index``, an array for each axis.
 
-    ``mode``: 'raise' for indices out of bounds (they must be known: not under ``jit``), 'wrap' or 'clip'; ``order``:
-    'C' or 'F'. Raises ValueError for these, TypeError for indices that are no integers.
+    ``mode``: 'raise' for indices out of bounds (they must be known: not under ``jit``), 'wrap', 'clip', or 'ignore';
+    ``order``: 'C' or 'F'; ``dtype``: that of the places, by default that of the indices, at least the default integer.
+    Raises ValueError for these and for a type that does not hold the greatest place, TypeError for indices that are no
+    integers.
     """
     if len(multi_index) != len(dims):
         raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
     shape = tuple(static(d, "in `dims` argument of ravel_multi_index().") for d in dims)
     check_array_like("ravel_multi_index", *multi_index)
     indices = [ensure("ravel_multi_index", i) for i in multi_index]
+    wanted = result_dtype(0, *indices)[0] if dtype is None else user_dtype(dtype, "ravel_multi_index")
+    if not dtypes.is_integer(wanted):
+        raise ValueError(f"ravel_multi_index: dtype={wanted} is not an integer type.")
+    if math.prod(shape) - 1 > dtypes.iinfo(wanted).max:
+        raise ValueError(f"ravel_multi_index: {wanted} does not hold the places in an array of shape {shape}.")
     for i in indices:
         if not dtypes.is_integer(i.aval.dtype):
             raise TypeError("only int indices permitted")
@@ -313,15 +336,15 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: s
         indices = [mathematics.clip(i, 0, size - 1) for i, size in zip(indices, shape, strict=True)]
     elif mode == "wrap":
         indices = [i % size for i, size in zip(indices, shape, strict=True)]
-    else:
-        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+    elif mode != "ignore":
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', 'clip', or 'ignore'")
     if order not in ("C", "F"):
         raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
     sizes = shape[::-1] if order == "C" else shape
     strides = [math.prod(sizes[:n]) for n in range(len(sizes))]
-    found: Any = array(0, default_int())
+    found: Any = array(0, wanted)
     for i, stride in zip(indices, strides[::-1] if order == "C" else strides, strict=True):
-        found = found + i * stride
+        found = found + convert(i, wanted) * stride
     return found
 
 
@@ -341,12 +364,10 @@ def _check_in_bounds(indices: list[Any], shape: tuple[int, ...]) -> None:
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """The indices of each axis of the elements at ``indices`` of the flattened array of ``shape``.
 
-    Negative ones count from the end; those out of bounds are moved to the nearest. Raises TypeError for indices that
-    are no integers, ValueError for a shape that is no vector.
+    Negative ones count from the end; those out of bounds are moved to the nearest. Raises ValueError for a shape that
+    is no vector.
     """
     indices = ensure("unravel_index", indices)
-    if not dtypes.is_integer(indices.aval.dtype):
-        raise TypeError(f"unravel_index: indices are to be integers, got {dtype_name(indices.aval.dtype)}")
     if np.ndim(shape) > 1:
         raise ValueError("shape should be a scalar or 1D sequence.")
     sizes = [operator.index(d) for d in (shape if np.ndim(shape) else (shape,))]

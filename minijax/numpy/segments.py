@@ -27,7 +27,7 @@ def _joined(
     options: dict[str, Any],
 ) -> Any:
     data, segment_ids = ensure(name, data, segment_ids)
-    dtype, size = data.aval.dtype, data.aval.shape[0]
+    dtype, size = data.aval.dtype, segment_ids.aval.size
     if num_segments is None:
         num_segments = reductions.max(segment_ids) + 1
     count = static(num_segments, f"{name}() `num_segments` argument.")

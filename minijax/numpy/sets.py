@@ -141,12 +141,14 @@ def unique(
     axis = canonical_axis(static(axis, "axis argument of jnp.unique()"), ar.aval.ndim)
     slices, first, order = _unique_sorted_mask(ar, axis, equal_nan)
     if not first.aval.size:
+        if size and fill_value is None:
+            raise ValueError("jnp.unique: nothing is there to fill the result with: give a fill_value.")
         places: Any = zeros(size or 0, default_int())
         found = full((size or 0, *slices.aval.shape[1:]), 0 if fill_value is None else fill_value, ar.aval.dtype)
     else:
         (places,) = nonzero(first, size=size)
         found = slices[places]
-        if fill_value is not None and size:
+        if fill_value is not None and size is not None:
             found = _filled(found, first, size, fill_value)
     result: list[Any] = [moveaxis(found, 0, axis)]
     if return_index:
@@ -214,12 +216,12 @@ def isin(
 
 @inner_jit(static_argnames=("invert", "method", "assume_unique"))
 def _in1d(a: Any, b: Any, invert: bool, method: str = "auto", assume_unique: bool = False) -> Any:
-    if method not in ISIN_METHODS:
-        raise ValueError(f"Unrecognized method={method!r}. Must be one of {', '.join(ISIN_METHODS)}.")
     a, b = promote_dtypes(*ensure("isin", a, b))
     a, b = ravel(a) if a.aval.ndim != 1 else a, ravel(b) if b.aval.ndim != 1 else b
     if not a.aval.size or not b.aval.size:
         return full(a.aval.shape, invert, bool)
+    if method not in ISIN_METHODS:
+        raise ValueError(f"Unrecognized method={method!r}. Must be one of {', '.join(ISIN_METHODS)}.")
     if method in ("auto", "compare_all"):
         left, right = lax.expand_dims(a, (1,)), lax.expand_dims(b, (0,))
         if invert:

@@ -30,6 +30,7 @@ from minijax.numpy.promotion import (
     no_out,
     promote,
     promote_dtypes,
+    type_of,
     user_dtype,
 )
 from minijax.numpy.ufuncs import INEXACT, isnan
@@ -91,6 +92,7 @@ def quantile(
       ValueError: complex numbers, a ``q`` of more than one dimension, an unknown method.
       NotImplementedError: weights with another method.
     """
+    check_array_like("quantile", a, q, *([] if weights is None else [weights]))
     _plain("quantile", out, overwrite_input)
     return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
 
@@ -108,6 +110,7 @@ def nanquantile(
     weights: Any = None,
 ) -> Any:
     """The ``q``-quantiles of what is not NaN; see ``quantile``."""
+    check_array_like("nanquantile", a, q, *([] if weights is None else [weights]))
     _plain("nanquantile", out, overwrite_input)
     return _quantile("nanquantile", a, q, axis, method, keepdims, True, weights)
 
@@ -173,6 +176,8 @@ def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool =
 def _quantile(
     name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, without_nan: bool, weights: Any
 ) -> Any:
+    if weights is not None and dtypes.is_complex(type_of(weights)[0]):
+        raise ValueError(f"{name}: weights cannot be complex numbers.")
     if method not in METHODS:
         raise ValueError(f"method can only be {', '.join(map(repr, METHODS[:-1]))} or {METHODS[-1]!r}")
     if weights is not None and method != "inverted_cdf":
@@ -182,8 +187,6 @@ def _quantile(
         raise ValueError(f"q must be have rank <= 1, got shape {q.aval.shape}")
     if dtypes.is_complex(a.aval.dtype):
         raise ValueError(f"{name} does not support complex input, as the operation is poorly defined.")
-    if not dtypes.is_float(q.aval.dtype):
-        raise TypeError(f"{name}: q is to be a float between 0 and 1, got an array of {q.aval.dtype}")
     (a,) = promote_dtypes(a, to=INEXACT)
     weights = None if weights is None else _checked_weights(name, a, weights, axis)
     kept_shape = None
@@ -195,6 +198,8 @@ def _quantile(
     elif isinstance(axis, tuple):
         a, weights, axis, kept_shape = _one_axis(a, weights, axis, keepdims)
     axis = canonical_axis(axis, a.aval.ndim)
+    if not dtypes.is_float(q.aval.dtype):
+        raise TypeError(f"{name}: q is to be a float between 0 and 1, got an array of {q.aval.dtype}")
     found = _of_sorted(a, q, axis, method, keepdims, without_nan, weights)
     if kept_shape is not None and keepdims:
         found = lax.reshape(found, (*found.aval.shape[: q.aval.ndim], *kept_shape))
@@ -317,7 +322,7 @@ def _count(missing: Any, axis: int, dtype: np.dtype, keepdims: bool) -> Any:
 
 def _between(method: str, low: Any, high: Any, low_weight: Any, high_weight: Any) -> Any:
     if method == "linear":
-        dtype = dtypes.promote_types(low.aval.dtype, low_weight.aval.dtype, x64_enabled())
+        dtype = low_weight.aval.dtype
         below = lax.mul(convert(low, dtype), low_weight)
         return lax.add(below, lax.mul(convert(high, dtype), high_weight))
     if method in ("lower", "inverted_cdf"):
@@ -400,7 +405,7 @@ def nanvar(
         center = reductions.nanmean(a, axis, dtype=computed, keepdims=True, where=where)
     else:
         center = convert(ensure("nanvar", mean), computed)
-    centered = choose(isnan(a), 0, lax.sub(*promote("subtract", a, center)))
+    centered = choose(isnan(a), 0, lax.sub(a, center))
     if dtypes.is_complex(computed):
         centered = lax.real(lax.mul(centered, lax.conj(centered)))
     else:
@@ -557,7 +562,10 @@ def _variables(m: Any, y: Any, dtype: Any) -> tuple[Any, Any]:
     if arrays[-1].aval.ndim > 2:
         raise ValueError("y has more than 2 dimensions")
     if dtype is not None:
-        arrays = [convert(x, user_dtype(dtype, "cov")) for x in arrays]
+        wanted = user_dtype(dtype, "cov")
+        if not dtypes.is_inexact(wanted):
+            raise ValueError(f"cov: dtype must be a subclass of float or complex; got {dtype=}")
+        arrays = [convert(x, wanted) for x in arrays]
     arrays = promote_dtypes(*arrays, to=INEXACT)
     return arrays[0], arrays[1] if y is not None else None
 
@@ -592,6 +600,8 @@ def _observation_weights(fweights: Any, aweights: Any, count: int) -> tuple[Any,
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
     """The correlations of the variables that are the rows of ``x`` (and of ``y``), or its columns; see ``cov``."""
     check_array_like("corrcoef", x)
+    if dtype is not None and not dtypes.is_inexact(user_dtype(dtype, "corrcoef")):
+        raise ValueError(f"corrcoef: dtype must be a subclass of float or complex; got {dtype=}")
     covariance = cov(x, y, rowvar, dtype=dtype)
     if not covariance.aval.ndim:
         return ufuncs.divide(covariance, covariance)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from minijax.core.array import Array
 from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
 from minijax.numpy.creation import asarray
-from minijax.numpy.promotion import is_array_like, type_of
+from minijax.numpy.promotion import canonical_axes, is_array_like, type_of
 
 __all__ = [
     "bool_",
@@ -159,7 +160,9 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """Whether NumPy converts the first type to the second."""
+    """Whether NumPy converts the first type to the second; of an array it is its type that counts."""
+    from_ = getattr(from_, "dtype", from_)
+    to = getattr(to, "dtype", to) if isinstance(to, (Array, Tracer)) else to
     return bool(np.can_cast(dtypes.as_dtype(from_), dtypes.as_dtype(to), casting=casting))  # type: ignore[arg-type]
 
 
@@ -206,5 +209,5 @@ def size(a: Any, axis: Any = None) -> int:
     """The number of elements of ``a``, or along ``axis``."""
     sizes = shape(a)
     if axis is not None:
-        return sizes[axis]
+        return math.prod(sizes[i] for i in canonical_axes(axis, len(sizes)))
     return int(np.prod(sizes, dtype=np.int64))

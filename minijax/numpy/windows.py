@@ -22,9 +22,9 @@ __all__ = ["bartlett", "blackman", "hamming", "hanning", "i0", "kaiser"]
 
 def _window(name: str, M: Any, values: Callable[[Any, int], Any]) -> Any:
     """``values(n, M)`` at n = 0, 1, ... below ``M`` in the default float type; ones for less than two points."""
-    count = static(M, f"M argument of jnp.{name}")
+    count = static(M, f"M argument of jnp.{name}", int)
     dtype = dtypes.default_float_dtype(x64_enabled())
-    return values(lax.iota(dtype, count), count) if count > 1 else ones(max(count, 0), dtype)
+    return values(lax.iota(dtype, count), count) if count > 1 else ones(count, dtype)
 
 
 def bartlett(M: int) -> Any:

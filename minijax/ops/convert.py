@@ -200,24 +200,21 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def _bitcast_abstract(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
+    old, new = dtypes.bits(x.dtype), dtypes.bits(new_dtype)
+    size = x.shape[-1] if x.shape else 1
+    if old < new and size * old != new:
+        raise ValueError(
+            f"Attempting to convert array of shape {x.shape} from {dtype_name(x.dtype)} of size {old} bits "
+            f"to {dtype_name(new_dtype)} of size {new} bits, but {size} * {old} != {new}"
+        )
     if x.dtype != new_dtype and any(dtypes.kind(d) in "bc" for d in (x.dtype, new_dtype)):
         raise TypeError(
             "lax.bitcast_convert_type does not support bool or complex values unless the operand and "
             f"destination types match. Got operand dtype={dtype_name(x.dtype)}, "
             f"new_dtype={dtype_name(new_dtype)}."
         )
-    old, new = dtypes.bits(x.dtype), dtypes.bits(new_dtype)
-    if old == new:
-        return ShapedArray(x.shape, new_dtype)
-    if old > new:
-        return ShapedArray((*x.shape, old // new), new_dtype)
-    size = x.shape[-1] if x.shape else 1
-    if size * old != new:
-        raise ValueError(
-            f"Attempting to convert array of shape {x.shape} from {dtype_name(x.dtype)} of size {old} bits "
-            f"to {dtype_name(new_dtype)} of size {new} bits, but {size} * {old} != {new}"
-        )
-    return ShapedArray(x.shape[:-1], new_dtype)
+    shape = x.shape if old == new else (*x.shape, old // new) if old > new else x.shape[:-1]
+    return ShapedArray(shape, new_dtype)
 
 
 def _bitcast_numpy(x: Any, new_dtype: np.dtype) -> Any:
@@ -254,11 +251,11 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def _reduce_precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
-    check_kinds("reduce_precision", [FLOAT], [x])
     if exponent_bits < 1:
         raise ValueError(f"reduce_precision: exponent_bits must be positive; got {exponent_bits}")
     if mantissa_bits < 0:
         raise ValueError(f"reduce_precision: mantissa_bits must be non-negative; got {mantissa_bits}")
+    check_kinds("reduce_precision", [FLOAT], [x])
     return x
 
 

@@ -98,10 +98,13 @@ def _interleaved(a: Any, b: Any, axis: int) -> Any:
 # -------------------------------------------------------------------------------- the primitives
 
 
+NEGATIVE = "XLA operations do not allow negative axes"
+
+
 def _cumulative_abstract(name: str) -> Rule:
     def cumulative_abstract(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
         if axis < 0:
-            raise ValueError("XLA operations do not allow negative axes")
+            raise ValueError(NEGATIVE)
         if axis >= x.ndim:
             raise ValueError(f"axis {axis} is out of bounds for array of shape {x.shape}")
         if dtypes.kind(x.dtype) not in NUM:
@@ -348,26 +351,33 @@ cumlogsumexp_p = _cumulative(
 # -------------------------------------------------------------------------------- functions
 
 
+def _from_front(axis: Any) -> int:
+    """``axis``, which is refused here if it is negative, also where the function is differentiated."""
+    if operator.index(axis) < 0:
+        raise ValueError(NEGATIVE)
+    return operator.index(axis)
+
+
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """The running sum along ``axis``, from the end if ``reverse``; TypeError for booleans."""
-    return cumsum_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cumsum_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
 
 
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """The running product along ``axis``, from the end if ``reverse``."""
-    return cumprod_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cumprod_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
 
 
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """The running maximum along ``axis``, from the end if ``reverse``."""
-    return cummax_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cummax_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
 
 
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """The running minimum along ``axis``, from the end if ``reverse``."""
-    return cummin_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cummin_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))
 
 
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """The running ``log(sum(exp(...)))`` along ``axis``, without overflow; floats only."""
-    return cumlogsumexp_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cumlogsumexp_p.bind(operand, axis=_from_front(axis), reverse=bool(reverse))

@@ -16,7 +16,7 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.lower import lowering_rules, physical_rules
-from minijax.ops.nary import ZERO, deflinear, nary_jvp, zero_jvp
+from minijax.ops.nary import NO_DERIVATIVE, NONE_IN_JAX, ZERO, deflinear, nary_jvp, zero_jvp
 
 Rule = Callable[..., Any]
 
@@ -47,7 +47,8 @@ def declare(
         is.
       transpose: given for a primitive linear in all operands: ``(ct, *args, **params)`` to their cotangents.
       jvp: ``(primals, tangents, **params)`` to the pair of results; not needed with ``transpose``.
-      derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), or ZERO.
+      derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), ZERO or
+        NO_DERIVATIVE.
       multiple_results: whether ``bind`` returns a list.
       words: ``(in_avals, out_avals, params)`` to the parameters that do to the words of keys, which have a dimension
         more, what ``params`` do to keys; given where they are not the same.
@@ -65,6 +66,8 @@ def declare(
         deflinear(p, transpose)
     if jvp is not None:
         jvp_rules[p] = jvp
+    elif derivative is NO_DERIVATIVE:
+        jvp_rules.holes[p] = NONE_IN_JAX
     elif derivative is ZERO:
         jvp_rules[p] = zero_jvp(p)
     elif derivative is not None:

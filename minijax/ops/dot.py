@@ -302,7 +302,8 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
         dtype = lhs if a > b else rhs
     if preferred is None or preferred == dtype:
         return dtype
-    narrower = dtypes.bits(preferred) < dtypes.bits(dtypes.real_dtype(dtype))
+    width = 1 if dtypes.is_bool(preferred) else dtypes.bits(preferred)
+    narrower = width < dtypes.bits(dtypes.real_dtype(dtype))
     if narrower and not dtypes.is_float(dtype):
         raise TypeError(
             "`preferred_element_type` must not be narrower than the original type, got "
@@ -338,6 +339,8 @@ def _dot_numpy(
         dtype = _result_dtype(dtype, rhs.dtype, preferred_element_type)
         # of complex numbers the product comes first: the real part is wanted of it, not of them
         wide = accumulator(dtype) if lhs.dtype.kind != "c" else np.result_type(lhs.dtype, dtype)
+        if lhs.dtype == rhs.dtype and dtypes.is_float(lhs.dtype) and dtypes.is_integer(dtype):
+            wide = accumulator(lhs.dtype)  # as of floats, and then rounded towards zero
     plan = _arrangement(lhs.ndim, rhs.ndim, dimension_numbers)
     product = np.dot if plan is None else functools.partial(_contract, plan)
     if precision is not None and (algorithm := algorithm_of(precision)) is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -384,8 +385,8 @@ integer_pow_p = elementwise(
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """``x`` to the power of the Python integer ``y``."""
-    return integer_pow_p.bind(x, y=y)
+    """``x`` to the power of the Python integer ``y``. TypeError for another ``y``."""
+    return integer_pow_p.bind(x, y=operator.index(y))
 
 
 def reciprocal(x: Any) -> Any:
@@ -820,9 +821,13 @@ shift_right_logical, shift_right_logical_p = binary(
 population_count, population_count_p = unary(
     "population_count", INT,
     population_count_numpy, "popcnt",
-    ZERO, "The number of bits set in integers.",
+    NO_DERIVATIVE, "The number of bits set in integers.",
 )
-clz, clz_p = unary("clz", INT, clz_numpy, "count_leading_zeros", ZERO, "The number of leading zero bits of integers.")
+clz, clz_p = unary(
+    "clz", INT,
+    clz_numpy, "count_leading_zeros",
+    NO_DERIVATIVE, "The number of leading zero bits of integers.",
+)
 
 # ---------------------------------------------------------------------------------------------- special functions
 

@@ -61,11 +61,14 @@ def fft_abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: tuple[int, .
         if dtype_name(x.dtype) not in ("float32", "float64"):
             raise ValueError(f"RFFT input must be float32 or float64, got {dtype_name(x.dtype)}")
         _check_lengths("RFFT", x, fft_lengths, fft_lengths)
+        if not fft_lengths[-1]:
+            raise ValueError("RFFT of no numbers: they have no spectrum, half of which could be kept")
         return ShapedArray((*lead, *fft_lengths[:-1], _half(fft_lengths[-1])), complex_dtype_of(x.dtype))
     if not dtypes.is_complex(x.dtype):
         raise ValueError(f"{fft_type.name} input must be complex64 or complex128, got {dtype_name(x.dtype)}")
     if fft_type == FftType.IRFFT:
-        _check_lengths("IRFFT", x, (*fft_lengths[:-1], _half(fft_lengths[-1])), fft_lengths)
+        half = _half(fft_lengths[-1]) if fft_lengths[-1] else x.shape[-1]
+        _check_lengths("IRFFT", x, (*fft_lengths[:-1], half), fft_lengths)
         return ShapedArray((*lead, *fft_lengths), dtypes.real_dtype(x.dtype))
     _check_lengths("FFT", x, fft_lengths, fft_lengths)
     return ShapedArray(x.shape, x.dtype)
@@ -73,7 +76,7 @@ def fft_abstract(x: ShapedArray, *, fft_type: FftType, fft_lengths: tuple[int, .
 
 def _half(length: int) -> int:
     """How many numbers say the spectrum of so many real ones."""
-    return length // 2 + 1 if length else 0
+    return length // 2 + 1
 
 
 def _check_lengths(name: str, x: ShapedArray, wanted: Sequence[int], lengths: Sequence[int]) -> None:

@@ -52,6 +52,7 @@ class _Mark:
 
 ZERO = _Mark()
 NO_DERIVATIVE = _Mark()
+NONE_IN_JAX = "JAX has no derivative of it either"
 
 
 def check_kinds(name: str, accepts: Sequence[str], avals: Sequence[ShapedArray]) -> None:
@@ -257,7 +258,7 @@ def elementwise(
             jvp_rules[p] = zero_jvp(p)
             transpose_rules.holes[p] = "its derivative is zero, nothing is transposed"
         else:
-            jvp_rules.holes[p] = "JAX has no derivative of it either"
+            jvp_rules.holes[p] = NONE_IN_JAX
             transpose_rules.holes[p] = "it has no derivative"
     else:
         jvp_rules[p] = nary_jvp(p, derivatives)

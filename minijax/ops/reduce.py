@@ -24,7 +24,7 @@ from minijax.ops.convert import convert
 from minijax.ops.declare import Rule, declare
 from minijax.ops.elementwise import complex_extremum_text, div_p, mul_p
 from minijax.ops.elementwise_numpy import with_zeros
-from minijax.ops.nary import BOOL_OR_INT, NUM, ZERO, eq_p, reduce_sum_p
+from minijax.ops.nary import BOOL_OR_INT, NO_DERIVATIVE, NUM, ZERO, eq_p, reduce_sum_p
 from minijax.ops.shape import broadcast_in_dim, reshape, squeeze
 from minijax.ops.slicing import pad, slice_in_dim
 
@@ -76,12 +76,13 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
             raise TypeError(
                 f"logical reduction requires operand dtype bool or int, got {dtype_name(x.dtype)}."
             )
+        shape = reduced_shape(x, axes)
         if accepts == NUM and dtypes.kind(x.dtype) not in accepts:
             raise TypeError(
                 f"{name} does not accept dtype {dtype_name(x.dtype)}. Accepted dtypes are subtypes of number."
             )
         weak = x.weak_type and accepts != BOOL_OR_INT
-        return ShapedArray(reduced_shape(x, axes), x.dtype, weak)
+        return ShapedArray(shape, x.dtype, weak)
 
     return reduce_abstract
 
@@ -303,10 +304,10 @@ reduce_min_p = _reducer(
 # -------------------------------------------------------------------------------- bits
 
 reduce_and_p = _reducer(
-    Primitive("reduce_and"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_and), "and", _all_ones, derivative=ZERO
+    Primitive("reduce_and"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_and), "and", _all_ones, derivative=NO_DERIVATIVE
 )
 reduce_or_p = _reducer(
-    Primitive("reduce_or"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_or), "or", zero_of_dtype, derivative=ZERO
+    Primitive("reduce_or"), BOOL_OR_INT, _bitwise_numpy(np.bitwise_or), "or", zero_of_dtype, derivative=NO_DERIVATIVE
 )
 reduce_xor_p = _reducer(
     Primitive("reduce_xor"),
@@ -314,7 +315,7 @@ reduce_xor_p = _reducer(
     _bitwise_numpy(np.bitwise_xor),
     "xor",
     zero_of_dtype,
-    derivative=ZERO,
+    derivative=NO_DERIVATIVE,
 )
 
 # -------------------------------------------------------------------------------- argmax, argmin

@@ -234,8 +234,8 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
 
 
 def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
-    """``operand`` repeated along new leading dimensions of ``sizes``."""
-    sizes = canonical_shape(sizes)
+    """``operand`` repeated along new leading dimensions of ``sizes``. TypeError for sizes that are no sequence."""
+    sizes = canonical_shape(tuple(sizes))
     if not sizes:
         return operand if is_array(operand) else as_array(operand)
     own = shape_of(operand)
@@ -248,9 +248,13 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape to which NumPy's rules broadcast ``shapes``. Raises ValueError if there is none."""
+    """The shape to which NumPy's rules broadcast ``shapes``. Raises ValueError if there is none, TypeError for negative
+    sizes.
+    """
     if not shapes:
         return ()
+    if any(d < 0 for s in shapes for d in s):
+        raise TypeError(f"Sizes must not be negative to broadcast: shapes={[tuple(s) for s in shapes]}")
     ndim = max(map(len, shapes))
     padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
     out = []
@@ -613,6 +617,8 @@ def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int) -
             f"iota does not accept dtype {dtype_name(dtype)}. Accepted dtypes are subtypes of integer, "
             "floating, complexfloating."
         )
+    if any(d < 0 for d in shape):
+        raise TypeError(f"iota shape must have every element be nonnegative, got {shape}.")
     if not 0 <= dimension < len(shape):
         raise ValueError(
             f"iota dimension must be between 0 and len(shape), got dimension={dimension} for shape={shape}"
@@ -675,6 +681,8 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
     shape = getattr(x, "shape", None) if shape is None else canonical_shape(shape)
     if shape is None:
         shape = shape_of(x)
+    if shape_of(fill_value):
+        raise TypeError(f"full_like must be called with a scalar fill_value, got one of shape {shape_of(fill_value)}.")
     if dtype is not None:
         new, weak = dtypes.check_user_dtype(dtype, "full_like", x64_enabled()), False
     else:

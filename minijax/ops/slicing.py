@@ -339,8 +339,10 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Sequence[int]
     """``operand`` with ``padding_value``, a scalar of its dtype, around and between its elements.
 
     ``padding_config`` has ``(low, high, interior)`` for each dimension; negative low and high remove
-    elements.
+    elements. ValueError for a ``padding_value`` that is no scalar.
     """
+    if np.ndim(padding_value):
+        raise ValueError(f"padding_value must be a scalar; got one of shape {np.shape(padding_value)}")
     return pad_p.bind(
         operand, padding_value, padding_config=tuple(_ints(triple) for triple in padding_config)
     )
@@ -616,6 +618,7 @@ declare(
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The parts of ``x`` along ``axis``, which they do not have. ValueError for a scalar."""
+    axis = operator.index(axis)
     x = x if is_array(x) else as_array(x)
     if not x.ndim:
         raise ValueError(

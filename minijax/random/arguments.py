@@ -99,7 +99,7 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
 
     ``parameters`` are arrays or shapes. ValueError if they do not broadcast to a ``shape`` that is given.
     """
-    shapes = [p if isinstance(p, tuple) else get_aval(p).shape for p in parameters]
+    shapes = [p if isinstance(p, tuple) else np.shape(p) for p in parameters]
     if shape is None:
         return broadcast_shapes(*shapes)
     given = canonical_shape(shape)
@@ -113,13 +113,29 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
     return given
 
 
-def checked(name: str, key: Any, shape: Any, dtype: Any, *parameters: Any) -> tuple[Any, ...]:
+def check_safe(name: str, dtype: np.dtype, *parameters: Any) -> None:
+    """TypePromotionError unless each of the parameters is converted to ``dtype``, that of the samples, without loss."""
+    for p in parameters:
+        found, weak = dtypes.dtype_and_weak_type(p, x64_enabled())
+        if found != dtype and dtypes.result_type((found, weak), (dtype, False), x64=x64_enabled())[0] != dtype:
+            raise dtypes.TypePromotionError(
+                f"In arguments to {name}, cannot safely cast argument of type {found} to {dtype}, that of the samples. "
+                f"Give dtype={found}, or convert the argument."
+            )
+
+
+def checked(
+    name: str, key: Any, shape: Any, dtype: Any, *parameters: Any, lossy: bool = False
+) -> tuple[Any, ...]:
     """``(key, *parameters, shape, dtype)``, as the program of a distribution over real numbers takes them.
 
-    See ``one_key``, ``float_dtype`` and, if there are parameters, ``shape_of_samples``, whose errors these are.
+    See ``one_key``, ``float_dtype`` and, if there are parameters, ``shape_of_samples`` and, unless ``lossy``,
+    ``check_safe``, whose errors these are.
     """
     key, found = one_key(name, key), float_dtype(name, dtype, frames=1)
     of_samples = shape_of_samples(name, shape, *parameters) if parameters else canonical_shape(shape)
+    if not lossy:
+        check_safe(name, found, *parameters)
     return key, *parameters, of_samples, found
 
 

@@ -11,7 +11,7 @@ from minijax import lax
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.keys import THREEFRY
-from minijax.numpy.promotion import astype, broadcast_to, choose, ensure
+from minijax.numpy.promotion import astype, broadcast_to, choose, ensure, promote
 from minijax.ops.shape import canonical_shape
 from minijax.random.arguments import any_dtype, constant, one_key, shape_of_samples, staged, two_keys
 from minijax.random.basic import uniform
@@ -127,6 +127,7 @@ def geometric(key: Any, p: Any, shape: Sequence[int] | None = None, dtype: Any =
 
 @staged
 def _geometric(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    (p,) = promote("geometric", p, to=dtypes.to_inexact_dtype)
     level = uniform(key, shape, get_aval(p).dtype)
     level = choose(level == 0, 1, level)
     log_level, log_failure = lax.log(level), lax.log1p(lax.neg(p))

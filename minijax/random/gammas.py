@@ -37,12 +37,12 @@ def gamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = Non
     The derivative by ``a`` is that of the inverse distribution function. ValueError for a type that is not floating, or
     if ``a`` does not broadcast.
     """
-    return _gamma(*checked("gamma", key, shape, dtype, a), False)
+    return _gamma(*checked("gamma", key, shape, dtype, a, lossy=True), False)
 
 
 def loggamma(key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The logarithms of the numbers that ``gamma`` gives, also where these are too small for ``dtype``."""
-    return _gamma(*checked("gamma", key, shape, dtype, a), True)
+    return _gamma(*checked("gamma", key, shape, dtype, a, lossy=True), True)
 
 
 @staged

@@ -17,6 +17,7 @@ from minijax.numpy import linalg
 from minijax.numpy.promotion import asarray, astype, broadcast_to, choose
 from minijax.ops.shape import broadcast_shapes, canonical_shape
 from minijax.random.arguments import (
+    check_safe,
     checked,
     constant,
     exp,
@@ -167,7 +168,8 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Sequence[int] | None = None, d
     key = one_key("lognormal", key)
     found = inexact_dtype("lognormal", dtype)
     shape = shape_of_samples("lognormal", shape, sigma)
-    return exp(normal(key, shape, found) * sigma)
+    check_safe("lognormal", found, sigma)
+    return exp(normal(key, shape, found) * astype(sigma, found))
 
 
 def rayleigh(key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:

@@ -84,11 +84,14 @@ def orthogonal(
     """Matrices of shape ``shape + (n, m)`` that are uniform among those with orthonormal columns (or rows, if fewer).
 
     ``m`` is ``n`` unless given. By F. Mezzadri, "How to generate random matrices from the classical compact groups"
-    (2007). TypeError for sizes that are no integers, ValueError for a type that is neither real nor complex.
+    (2007). TypeError for sizes that are no integers, ValueError for negative ones and for a type that is neither real
+    nor complex.
     """
     key = one_key("orthogonal", key)
     n = static(n, "It is a size.")
     m = n if m is None else static(m, "It is a size.")
+    if min(n, m) < 0:
+        raise ValueError(f"orthogonal: matrices have no negative dimensions, got {n} and {m}")
     return _orthogonal(key, (*canonical_shape(shape), n, m), inexact_dtype("normal", dtype))
 
 

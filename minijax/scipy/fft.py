@@ -15,7 +15,7 @@ from minijax.core import dtypes
 from minijax.core.lacking import borrowing
 from minijax.numpy import creation, manipulation, ufuncs
 from minijax.numpy import fft as numpy_fft
-from minijax.numpy.promotion import canonical_axis, typed_scalar
+from minijax.numpy.promotion import canonical_axes, canonical_axis, typed_scalar
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
@@ -114,9 +114,11 @@ def _dct_of_two(x: Any, axes: Sequence[int], norm: str | None) -> Any:
 
 
 def _axes(x: Any, s: Sequence[int] | None, axes: Sequence[int] | None) -> list[int]:
+    if s is not None and len(s) > x.ndim:
+        raise ValueError(f"s must have at most as many sizes as the array has axes, {x.ndim}, got {len(s)}")
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
-    return [canonical_axis(d, x.ndim) for d in axes]
+    return list(canonical_axes(axes, x.ndim))
 
 
 @_of_parts

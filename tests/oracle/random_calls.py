@@ -49,7 +49,7 @@ LEFT_OUT = frozenset(
     " stop_gradient create_token after_all optimization_barrier platform_dependent rng_uniform all_gather"
     " all_to_all axis_index axis_size psum pmax pmin pmean ppermute pshuffle pswapaxes psum_scatter pbroadcast"
     " pcast pvary ragged_all_to_all zeros_like_array with_sharding_constraint dce_sink psend precv reduce_window"
-    " select_and_scatter conv_general_dilated_local approx_max_k approx_min_k ndarray jit custom_jvp dtype"
+    " select_and_scatter conv_general_dilated_local approx_max_k approx_min_k funm ndarray jit custom_jvp dtype"
     " iterable bfloat16 ConvDimensionNumbers random_gamma_p normalize standardize key_impl key_data"
     " broadcast_shapes get_scaled_dot_general_config rng_bit_generator scatter_add scatter_min scatter_max"
     " scatter_mul scatter_sub scatter scatter_apply gather conv_general_dilated conv_transpose"
@@ -356,10 +356,162 @@ REFUSED = ("TypeError", "ValueError", "AxisError", "LinAlgError", "OverflowError
 BREAKS = re.compile(
     r"object has no attribute|safe_zip|safe_map|tuple index out of range|must have __hash__|unpack|is not iterable"
     r"|not supported between instances|index 0 is out of bounds|has no len|unsized object|positional argument"
-    r"|unhashable|not subscriptable|unexpected keyword|^$"
+    r"|unhashable|not subscriptable|unexpected keyword|^$|list index out of range|list assignment index"
+    r"|(division|modulo) by zero|iteration over a 0-d array|setting an array element|too many indices for array"
 )
 # functions (a pattern of names), a pattern of what differs, and why programs of theirs may differ in this way
-REASONS: tuple[tuple[str, str, str], ...] = ()
+REASONS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"numpy\.(swapaxes|packbits|unpackbits)",
+        r"minijax (alone )?raises TypeError: \"'(NoneType|tuple)' object cannot be interpreted as an integer\"",
+        "an axis that is no integer: TypeError, as of every other function; JAX hands it to NumPy as an index",
+    ),
+    (
+        r"lax\.reduce_(and|or|xor|min|max|sum|prod)",
+        r"minijax raises (ValueError: 'reduction axes|TypeError: 'logical reduction).* JAX IndexError",
+        "axes out of bounds: ValueError, which JAX's own check raises; in some reductions a line before it indexes",
+    ),
+    (
+        r"numpy\.(setdiff1d|setxor1d|intersect1d|union1d|unique\w*)",
+        r"JAX alone raises (IndexError: 'index is out of bounds|ValueError: 'zero-size array to reduction)",
+        "of nothing, or in size 0, there is nothing: JAX looks for an element to fill up with before it knows",
+    ),
+    (
+        r"numpy\.(setdiff1d|setxor1d|intersect1d)",
+        r"JAX alone raises ValueError: 'Cannot broadcast|\['bool\[0\]'\], JAX's are \['int32\[0\] weak",
+        "what a result of size 0 is filled with counts for nothing, as where no element is missing",
+    ),
+    (
+        r"numpy\.unique\w*",
+        r"Not equal to tolerance .* \(DESIRED\)",
+        "distinct elements are elements, and so depend on the array; JAX's derivative of them is 0",
+    ),
+    (
+        r"numpy\.(histogram\w*)",
+        r"JAX alone raises ValueError: 'zero-size array to reduction",
+        "the range of no elements is 0 to 1, as in NumPy; JAX means to do that and takes their minimum first",
+    ),
+    (
+        r"numpy\.(intersect1d|union1d|setdiff1d|setxor1d)",
+        r"JAX alone raises ValueError: .Non-hashable static arguments",
+        "a fill value that is an array: JAX needs its hash",
+    ),
+    (
+        r"random\.f",
+        r"JAX alone raises TypeError: 'div: arrays must have the same number of dimensions",
+        "degrees of freedom of fewer dimensions than the samples broadcast, as JAX's page says of them too",
+    ),
+    (
+        r"numpy\.polyfit",
+        r"JAX alone raises ValueError: .data type .* not inexact",
+        "points of integers are fitted, as in NumPy; JAX asks for the rounding error of integers",
+    ),
+    (
+        r"numpy\.repeat",
+        r"minijax alone raises ValueError: 'axis",
+        "JAX does not look at the axis of a scalar; NumPy refuses it",
+    ),
+    (
+        r"scipy\.linalg\.lu",
+        r"JAX alone raises ValueError: 'too many values to unpack",
+        "batches of matrices are decomposed here",
+    ),
+    (
+        r"random\.orthogonal",
+        r"minijax raises ValueError: 'orthogonal: matrices have no negative dimensions.* JAX TypeError",
+        "matrices of negative sizes: ValueError, which JAX raises unless a negative number of them is asked for",
+    ),
+    (
+        r"lax\.linalg\.\w+",
+        r"minijax raises ValueError: 'The truth value of an array .* JAX NotImplementedError",
+        "an array for a flag is asked for its truth before the function is differentiated",
+    ),
+    (
+        r"lax\.linalg\.triangular_solve",
+        r"minijax raises (TypeError: 'Input 0|IndexError).* JAX ValueError: 'axis -2 is out of bounds",
+        "a vector for a matrix: TypeError, as of every other decomposition; JAX's derivative transposes it first",
+    ),
+    (
+        r"lax\.random_gamma_grad",
+        r"JAX alone raises (AttributeError|TypeError: 'broadcast_in_dim)",
+        "numbers are operands as arrays are, and arrays of all types broadcast; in JAX, some do",
+    ),
+    (
+        r"numpy\.linalg\.vector_norm",
+        r"the results are \['float|got float",
+        "the norm of integers is a float; JAX computes in integers, where 1 / ord is 0",
+    ),
+    (
+        r"numpy\.linalg\.pinv",
+        r"JAX alone raises TypeError: 'add got incompatible shapes",
+        "a derivative of nothing: hermitian matrices of shape (0, n) are not, and have no elements",
+    ),
+    (
+        r"numpy\.full\w*",
+        r"shape must have every element be nonnegative.* JAX ValueError: '(Incompatible types|Cannot broadcast)",
+        "a negative size is refused first; JAX says of it that the fill value does not broadcast",
+    ),
+    (
+        r"numpy\.(choose|compress|extract|place|ravel_multi_index|delete|trim_zeros|repeat)|ops\.segment_\w+",
+        r"JAX (alone raises )?(Concretization|Tracer\w*|NonConcreteBooleanIndex\w*)Error",
+        "constants of a staged program are known here, also in functions that are calls of their own",
+    ),
+    (
+        r".*",
+        r"minijax raises (Concretization|Tracer\w*)\w*Error.* JAX TypeError: .*(concrete values|Only integer scalar)",
+        "a value that is not known: a class of errors derived from TypeError, which some functions of JAX raise",
+    ),
+    (
+        r".*",
+        r"minijax raises TypeError: .*(Value \[|list).* JAX (TracerArrayConversionError|ValueError: 'jax.lax.dot)",
+        "a list among the operands: JAX's jit takes it apart before the function can say that it takes arrays",
+    ),
+    (
+        r"lax\.(ragged_dot\w*|scaled_dot)|lax\.linalg\.(ormqr|symmetric_product|cholesky_update)",
+        r"JAX NotImplementedError: .(Differentiation rule|Batching rule|ragged_dot vmap)",
+        "a borrowed function is traced by JAX before it is differentiated or mapped: its operands are refused first",
+    ),
+    (
+        r"lax\.linalg\.symmetric_product",
+        r"minijax raises TypeError: 'Input .* JAX ValueError: 'symmetric_update",
+        "a borrowed function is traced by JAX before it is mapped, of the operands as they are",
+    ),
+    (
+        r".*",
+        r"minijax raises NotImplementedError: .Differentiation .* '(nextafter|reduce_or)'.*, JAX (Type|Value)Error",
+        "differentiated, though it has no derivative, at operands that do not fit: JAX stages what is a jit before",
+    ),
+    (
+        r"lax\.cum(max|min|logsumexp|prod|sum)",
+        r"minijax alone raises ValueError: 'XLA operations do not allow negative axes",
+        "a negative axis is refused in derivatives too, as JAX refuses it in calls",
+    ),
+    (
+        r"numpy\.array_equ(al|iv)",
+        r"minijax alone raises TypeError: .array_equ\w+ requires ndarray or scalar arguments",
+        "a list is refused, as JAX refuses it in its other functions",
+    ),
+    (
+        r"numpy\.reshape",
+        r"minijax raises TypeError: 'cannot reshape array of shape.*, JAX ValueError: 'cannot reshape array of size",
+        "JAX has NumPy reshape an array of NumPy's that is known, and so raises what NumPy does",
+    ),
+    (
+        r"numpy\.array_equiv",
+        r"JAX alone raises TypeError: 'eq got incompatible shapes",
+        "arrays that do not broadcast are not equivalent, as in NumPy, and as JAX has it if their ranks differ",
+    ),
+    (
+        r"numpy\.unravel_index",
+        r"Arrays are not equal",
+        "no index is within a negative size",
+    ),
+    (
+        r".*",
+        r"JAX (\w+ when it is run|(MLIR|JaxRuntime|XlaRuntime)Error|ValueError: 'Cannot lower jaxpr)",
+        "JAX stages the program, and its compiler refuses it; here it is refused when it is staged",
+    ),
+)
 
 
 def difference(program: Program, values: bool = True) -> str:
@@ -371,7 +523,9 @@ def difference(program: Program, values: bool = True) -> str:
         return "the interpreter stack is not back at evaluation"
     if (their_error is None) != (our_error is None):
         failed = our_error or their_error
-        return f"{'minijax' if our_error else 'JAX'} alone raises {type(failed).__name__}: {str(failed)[:160]!r}"
+        said = f"{'minijax' if our_error else 'JAX'} alone raises {type(failed).__name__}: {str(failed)[:160]!r}"
+        late = outcome(jax, program, True)[1] if our_error is not None and not values else None
+        return said if late is None else f"{said}, JAX {type(late).__name__} when it is run: {str(late)[:80]!r}"
     if our_error is not None:
         kinds = type(our_error).__name__, type(their_error).__name__
         if kinds[1] == "AssertionError" or BREAKS.search(str(their_error)):
@@ -382,6 +536,8 @@ def difference(program: Program, values: bool = True) -> str:
     if not values:
         said = [[f"{x.dtype}{list(x.shape)}{' weak' * x.weak_type}" for x in leaves(out)] for out in (ours, theirs)]
         return "" if said[0] == said[1] else f"the results are {said[0]}, JAX's are {said[1]}"
+    if not any(hasattr(x, "shape") for x in leaves([ours, theirs])):
+        return "" if ours == theirs or str(ours) == str(theirs) else f"the result is {ours!r}, JAX's is {theirs!r}"
     try:
         assert_same(plain(minijax, ours), plain(jax, theirs), scale=10.0 if program.how in ("grad", "jvp") else 3.0)
     except (AssertionError, TypeError, ValueError, KeyError) as error:

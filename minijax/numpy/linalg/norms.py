@@ -10,7 +10,7 @@ from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.numpy import manipulation, reductions
 from minijax.numpy.linalg.decompositions import svd
-from minijax.numpy.promotion import canonical_axes, nonzero, promote, typed_scalar
+from minijax.numpy.promotion import canonical_axes, ensure, nonzero, promote, typed_scalar
 from minijax.numpy.ufuncs import INEXACT, absolute, conj, real, sqrt
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
@@ -72,8 +72,9 @@ def _of_singular_values(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool)
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The norm of order ``ord`` of the vectors along ``axis``, by default of all elements."""
-    (x,) = promote("jnp.linalg.vector_norm", x, to=INEXACT)
+    x = ensure("jnp.linalg.vector_norm", x)
     if ord is None or ord == 2:
+        (x,) = promote("jnp.linalg.vector_norm", x, to=INEXACT)
         return _root_of_squares(x, axis, keepdims)
     if ord == math.inf:
         return reductions.amax(absolute(x), axis=axis, keepdims=keepdims, initial=0)
@@ -85,6 +86,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
         return reductions.sum(absolute(x), axis=axis, keepdims=keepdims)
     if isinstance(ord, str):
         raise ValueError(f"Invalid order '{ord}' for vector norm.")
+    (x,) = promote("jnp.linalg.vector_norm", x, to=INEXACT)
     size = absolute(x)
     dtype = size.aval.dtype
     powers = reductions.sum(lax.pow(size, typed_scalar(ord, dtype)), axis=axis, keepdims=keepdims)

@@ -83,15 +83,20 @@ def batch_in_front(p: Primitive) -> Rule:
 # -------------------------------------------------------------------------------- types
 
 
-def check_matrices(name: str, *avals: ShapedArray, square: bool = False) -> None:
-    """TypeError or ValueError, in JAX's words, unless each operand holds inexact matrices (square ones)."""
+def check_ranks(name: str, *avals: ShapedArray) -> None:
+    """TypeError, in JAX's words, unless each operand has at least two dimensions."""
     for i, aval in enumerate(avals):
         if aval.ndim < 2:
             raise TypeError(f"Input {i} to {name} must have rank at least 2, but got shape={aval.shape}")
-    check_kinds(name, [INEXACT] * len(avals), avals)
+
+
+def check_matrices(name: str, *avals: ShapedArray, square: bool = False) -> None:
+    """TypeError or ValueError, in JAX's words, unless each operand holds inexact matrices (square ones)."""
+    check_ranks(name, *avals)
     for aval in avals:
         if square and aval.shape[-1] != aval.shape[-2]:
             raise ValueError(f"The input to {name} must be square matrices, got shape {aval.shape}")
+    check_kinds(name, [INEXACT] * len(avals), avals)
 
 
 # -------------------------------------------------------------------------------- text

@@ -32,7 +32,7 @@ from minijax.ops.linalg.lapack import (
 )
 from minijax.ops.linalg.parts import dtype_of, eye, matmul, over_batch, tril, triu
 from minijax.ops.linalg.triangular_solve import triangular_solve_p
-from minijax.ops.nary import ZERO
+from minijax.ops.nary import NO_DERIVATIVE
 from minijax.ops.shape import expand_dims, iota, shape_of, squeeze
 from minijax.ops.slicing import pad, slice
 from minijax.ops.sort import sort
@@ -42,17 +42,17 @@ from minijax.ops.while_loop import while_p
 
 
 def _permutation_abstract(pivots: ShapedArray, *, permutation_size: int) -> ShapedArray:
-    if pivots.dtype != INT32:
-        raise TypeError(
-            f"lu_pivots_to_permutation does not accept dtype {dtype_name(pivots.dtype)}: pivots are int32, as lu gives "
-            "them."
-        )
     if pivots.ndim < 1:
         raise ValueError(f"lu_pivots_to_permutation takes vectors of pivots, got shape {pivots.shape}")
     if permutation_size < pivots.shape[-1]:
         raise ValueError(
             f"Output permutation size {permutation_size} has to exceed the trailing dimension of the pivots, whose "
             f"shape is {pivots.shape}"
+        )
+    if pivots.dtype != INT32:
+        raise TypeError(
+            f"lu_pivots_to_permutation does not accept dtype {dtype_name(pivots.dtype)}: pivots are int32, as lu gives "
+            "them."
         )
     return ShapedArray((*pivots.shape[:-1], permutation_size), INT32)
 
@@ -122,7 +122,7 @@ declare(
     numpy=_permutation_numpy,
     lower=_permutation_lower,
     batch=batch_in_front(lu_pivots_to_permutation_p),
-    derivative=ZERO,
+    derivative=NO_DERIVATIVE,
 )
 
 

@@ -18,7 +18,7 @@ from minijax.interpreters.vmap import AxisData, batch
 from minijax.ops.convert import convert
 from minijax.ops.dot import Precision, dot_general_p
 from minijax.ops.dynamic import wrap_negative
-from minijax.ops.elementwise import add_p, conj, const, div_p, eq_p, ge_p
+from minijax.ops.elementwise import add_p, conj, const, div_p, eq_p, ge_p, or_p
 from minijax.ops.index import GatherDimensionNumbers, gather
 from minijax.ops.select import select
 from minijax.ops.shape import broadcast_in_dim, broadcasted_iota, expand_dims, iota, shape_of, transpose
@@ -78,7 +78,7 @@ def adjoint(x: Any) -> Any:
 
 def symmetrized(x: Any) -> Any:
     """The mean of matrices and their adjoints."""
-    total = add_p.bind(x, adjoint(x))
+    total = (or_p if dtypes.is_bool(dtype_of(x)) else add_p).bind(x, adjoint(x))
     if not dtypes.is_inexact(dtype_of(total)):
         total = convert(total, dtypes.to_inexact_dtype(dtype_of(total)))
     return div_p.bind(total, const(total, 2))

@@ -15,10 +15,11 @@ from minijax.interpreters.vmap import batching_rules, bdim_at_front
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
 from minijax.ops.elementwise import add_p, mul_p, real, sub_p
-from minijax.ops.linalg.lapack import check_matrices, declare_lapack, lapack_call
+from minijax.ops.linalg.lapack import check_matrices, check_ranks, declare_lapack, lapack_call
 from minijax.ops.linalg.lu import lu_p, lu_solve
 from minijax.ops.linalg.parts import adjoint, dtype_of, eye, matmul, to_rank, tril
 from minijax.ops.linalg.triangular_solve import triangular_solve_p
+from minijax.ops.nary import check_same_dtypes
 from minijax.ops.shape import shape_of
 from minijax.ops.slicing import concatenate, slice, slice_text
 
@@ -40,9 +41,18 @@ geqrf_p = declare_lapack(Primitive("geqrf", multiple_results=True), abstract=_ge
 
 
 def _householder_product_abstract(a: ShapedArray, taus: ShapedArray) -> ShapedArray:
-    check_matrices("householder_product", a)
+    check_ranks("householder_product", a)
+    if taus.ndim != a.ndim - 1:
+        raise TypeError(
+            "All inputs to householder_product must have the same number of batch dimensions, but got "
+            f"[{a.ndim - 2}, {taus.ndim - 1}] batch dimensions for the inputs."
+        )
     *lead, m, n = a.shape
-    if a.dtype != taus.dtype or taus.shape[:-1] != tuple(lead) or m < n or taus.ndim < 1 or taus.shape[-1] > n:
+    if m < n:
+        raise ValueError(f"householder_product: the first argument has fewer rows than columns, shape {a.shape}")
+    check_matrices("householder_product", a)
+    check_same_dtypes("householder_product", [a, taus])
+    if taus.shape[:-1] != tuple(lead) or m < n or taus.ndim < 1 or taus.shape[-1] > n:
         raise ValueError(
             f"householder_product takes a[..., m, n] and taus[..., k] of one dtype with m >= n >= k, got "
             f"{a.str_short()} and {taus.str_short()}"

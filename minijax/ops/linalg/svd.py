@@ -9,12 +9,22 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.structural import full
 from minijax.ops.convert import convert
 from minijax.ops.elementwise import add_p, const, div_p, eq_p, mul_p, real, sub_p
-from minijax.ops.linalg.lapack import INT32, check_matrices, declare_lapack, lapack_call, letter, or_nan, succeeded
+from minijax.ops.linalg.lapack import (
+    INT32,
+    check_matrices,
+    check_ranks,
+    declare_lapack,
+    lapack_call,
+    letter,
+    or_nan,
+    succeeded,
+)
 from minijax.ops.linalg.parts import (
     adjoint,
     as_row,
@@ -198,6 +208,7 @@ def svd(
     Returns U ``[..., m, k]``, s ``[..., min(m, n)]``, descending, and V* ``[..., l, n]``: k and l are m and n with
     ``full_matrices``, else ``min(m, n)``. Only s unless ``compute_uv``. TypeError if ``x`` is not inexact.
     """
+    check_ranks("svd", get_aval(x))
     outs = svd_p.bind(
         x,
         full_matrices=bool(full_matrices),

@@ -13,7 +13,7 @@ from minijax.interpreters.vmap import batching_rules, bdim_at_front
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import conj, conj_p, neg_p
-from minijax.ops.linalg.lapack import check_matrices, declare_lapack, is_supported, lapack_call, letter
+from minijax.ops.linalg.lapack import check_matrices, check_ranks, declare_lapack, is_supported, lapack_call, letter
 from minijax.ops.linalg.parts import as_column, as_row, dtype_of, matmul, swapped, tril, triu
 from minijax.ops.nary import check_same_dtypes, nary_jvp
 from minijax.ops.shape import reshape, shape_of, squeeze
@@ -31,8 +31,7 @@ def _triangular_solve_abstract(
     conjugate_a: bool,
     unit_diagonal: bool,
 ) -> ShapedArray:
-    check_same_dtypes("triangular_solve", [a, b])
-    check_matrices("triangular_solve", a, b)
+    check_ranks("triangular_solve", a, b)
     if a.ndim != b.ndim:
         raise TypeError(
             "All inputs to triangular_solve must have the same number of batch dimensions, but got "
@@ -45,6 +44,8 @@ def _triangular_solve_abstract(
             f"triangular_solve takes a[..., m, m] and b[..., {'m, k' if left_side else 'k, m'}], got shapes {a.shape} "
             f"and {b.shape}"
         )
+    check_same_dtypes("triangular_solve", [a, b])
+    check_matrices("triangular_solve", a, b)
     return ShapedArray(b.shape, b.dtype)
 
 

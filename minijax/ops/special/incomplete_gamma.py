@@ -42,6 +42,7 @@ from minijax.ops.elementwise import (
 )
 from minijax.ops.nary import NO_DERIVATIVE, eq_p
 from minijax.ops.select import select
+from minijax.ops.shape import broadcast_in_dim, broadcast_shapes, shape_of
 from minijax.ops.special.computed import any_of, computed, filled, kept, loop, scalar
 
 __all__ = [
@@ -305,10 +306,15 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
 
 def random_gamma_grad(a: Any, sample: Any) -> Any:
     """The derivative by ``a`` of a sample of the gamma distribution with that shape: how ``sample`` moves with ``a`` so
-    that ``igamma(a, sample)`` stays the same. Arrays of floats of one shape and dtype.
+    that ``igamma(a, sample)`` stays the same. Arrays of floats of one dtype; ValueError if they do not broadcast.
 
     (M. Figurnov, S. Mohamed and A. Mnih, "Implicit reparameterization gradients", 2018.)
     """
+    shape = broadcast_shapes(shape_of(a), shape_of(sample))
+    a, sample = (
+        broadcast_in_dim(x, shape, range(len(shape) - len(shape_of(x)), len(shape))) if shape_of(x) != shape else x
+        for x in (a, sample)
+    )
     dtype = get_aval(a).dtype
     if dtype.itemsize >= 4:
         return _derivative_by_a(Wanted.SAMPLE_DERIVATIVE, a, sample)

@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax import lax
 from minijax.api.custom_jvp import custom_jvp
-from minijax.numpy.promotion import choose, const, promote, refuse_complex
+from minijax.numpy.promotion import choose, promote, refuse_complex, weak_const
 from minijax.numpy.ufuncs import INEXACT, isnan
 
 __all__ = ["boxcox", "boxcox1p", "entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
@@ -21,7 +21,7 @@ __all__ = ["boxcox", "boxcox1p", "entr", "expit", "kl_div", "logit", "rel_entr",
 def logit(x: Any) -> Any:
     """log(x / (1 - x)), the inverse of ``expit``."""
     (x,) = promote("logit", x, to=INEXACT)
-    return lax.log(lax.div(x, 1 - x))
+    return lax.log(lax.div(x, lax.sub(weak_const(x, 1), x)))
 
 
 logit.defjvps(lambda g, ans, x: g / (x * (1 - x)))
@@ -84,7 +84,7 @@ def entr(x: Any) -> Any:
 def rel_entr(p: Any, q: Any) -> Any:
     """p * log(p / q) where both are positive; 0 where ``p`` is 0 and ``q`` is not negative; else inf."""
     p, q = promote("rel_entr", *refuse_complex("rel_entr", p, q), to=INEXACT)
-    zero = const(p, 0.0)
+    zero = weak_const(p, 0.0)
     both_positive = (p > zero) & (q > zero)
     first_zero = (p == zero) & (q >= zero)
     safe_p, safe_q = choose(both_positive, p, 1), choose(both_positive, q, 1)

@@ -84,7 +84,7 @@ def polygamma(n: Any, x: Any) -> Any:
     n = ensure("polygamma", n)
     if not dtypes.is_integer(n.aval.dtype):
         raise ValueError(f"polygamma: the order n must be of an integer type, not {dtype_name(n.aval.dtype)}.")
-    return lax.polygamma(*promote("polygamma", n, x, to=INEXACT))
+    return lax.polygamma(*promote("polygamma", n, *refuse_complex("polygamma", x), to=INEXACT))
 
 
 def gammainc(a: Any, x: Any) -> Any:
@@ -192,8 +192,8 @@ def _poch_by_m(z: Any, m: Any) -> Any:
 
 
 def multigammaln(a: Any, d: Any) -> Any:
-    """The logarithm of the gamma function of dimension ``d``, a Python integer, at ``a``."""
-    d = static(d, "d argument of multigammaln")
+    """The logarithm of the gamma function of dimension ``d``, which is known and taken as an integer, at ``a``."""
+    d = static(d, "d argument of multigammaln", int)
     (a,) = promote("multigammaln", a, to=INEXACT)
     size = const(a, d)
     corners = lax.mul(lax.mul(const(a, 0.25), size), lax.sub(size, const(a, 1)))
@@ -209,9 +209,13 @@ def multigammaln(a: Any, d: Any) -> Any:
 @custom_jvp
 def zeta(x: Any, q: Any = None) -> Any:
     """The Hurwitz zeta function: the sum of (q + k)**-x over k from 0. NotImplementedError without ``q``."""
+    _check_hurwitz(q)
+    return lax.zeta(*promote("zeta", x, q, to=INEXACT))
+
+
+def _check_hurwitz(q: Any) -> None:
     if q is None:
         raise NotImplementedError("Riemann's zeta function is not implemented: pass q. It is zeta(x, 1).")
-    return lax.zeta(*promote("zeta", x, q, to=INEXACT))
 
 
 def _bernoulli_numbers(count: int) -> list[Fraction]:
@@ -228,6 +232,7 @@ def _zeta_series(x: Any, q: Any) -> Any:
     dtype = x.aval.dtype
     numbers = _bernoulli_numbers(2 * terms)
     divisors = np.array([float(math.factorial(2 * k) / numbers[2 * k]) for k in range(1, terms + 1)], dtype)
+    _check_hurwitz(q)
     s, a = lax.expand_dims(x, (x.aval.ndim,)), lax.expand_dims(q, (q.aval.ndim,))
     total = jnp.sum((a + np.arange(terms, dtype=dtype)) ** -s, -1)
     integral = (q + terms) ** (1 - x) / (x - 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -16,7 +16,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density: -inf outside, NaN for parameters that are not positive."""
     x, a, b, loc, scale = promote("beta.logpdf", x, a, b, loc, scale, to=INEXACT)
-    one, zero = const(x, 1), const(x, 0)
+    one, zero = weak_const(x, 1), weak_const(x, 0)
     shape = lax.neg(special.betaln(a, b))
     y = lax.div(lax.sub(x, loc), scale)
     powers = lax.add(special.xlogy(lax.sub(a, one), y), special.xlog1py(lax.sub(b, one), lax.neg(y)))
@@ -33,7 +33,7 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def _scaled(x: Any, loc: Any, scale: Any) -> Any:
-    return lax.clamp(const(x, 0), lax.div(lax.sub(x, loc), scale), const(x, 1))
+    return lax.clamp(weak_const(x, 0), lax.div(lax.sub(x, loc), scale), weak_const(x, 1))
 
 
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:

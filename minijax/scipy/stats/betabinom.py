@@ -8,7 +8,7 @@ from typing import Any
 from minijax import lax
 from minijax import numpy as jnp
 from minijax.api.inner import inner_jit
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -19,7 +19,7 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of ``k``: -inf for what is no count, NaN for improper parameters."""
     k, n, a, b, loc = promote("betabinom.logpmf", k, n, a, b, loc, to=INEXACT)
     y = lax.sub(lax.floor(k), loc)
-    zero, one = const(k, 0), const(k, 1)
+    zero, one = weak_const(y, 0), weak_const(y, 1)
     ways = lax.neg(lax.add(lax.log1p(n), special.betaln(lax.add(lax.sub(n, y), one), lax.add(y, one))))
     shape = lax.sub(special.betaln(lax.add(y, a), lax.add(lax.sub(n, y), b)), special.betaln(a, b))
     found = lax.add(ways, shape)

@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -22,7 +22,7 @@ def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
     )
     powers = lax.add(special.xlogy(y, p), special.xlog1py(lax.sub(n, y), lax.neg(p)))
     both = lax.add(ways, powers)
-    sure = jnp.logical_or(jnp.logical_and(lax.eq(y, const(y, 0)), lax.eq(n, const(n, 0))), powers == 0)
+    sure = jnp.logical_or(jnp.logical_and(lax.eq(y, weak_const(y, 0)), lax.eq(n, weak_const(n, 0))), powers == 0)
     found = jnp.where(sure, 0.0, both)
     return jnp.where(lax.ge(k, loc) & lax.lt(k, loc + n + 1), found, -math.inf)
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from minijax import lax
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -15,7 +15,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density."""
     x, loc, scale = promote("cauchy.logpdf", x, loc, scale, to=INEXACT)
     scaled = lax.div(lax.sub(x, loc), scale)
-    normalizer = lax.log(lax.mul(const(x, math.pi), scale))
+    normalizer = lax.log(lax.mul(weak_const(x, math.pi), scale))
     return lax.neg(lax.add(normalizer, lax.log1p(lax.mul(scaled, scaled))))
 
 
@@ -28,7 +28,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of values up to ``x``."""
     x, loc, scale = promote("cauchy.cdf", x, loc, scale, to=INEXACT)
     scaled = lax.div(lax.sub(x, loc), scale)
-    return lax.add(const(x, 0.5), lax.mul(lax.div(const(x, 1), const(x, math.pi)), lax.atan(scaled)))
+    return lax.add(weak_const(x, 0.5), lax.mul(lax.div(weak_const(x, 1), weak_const(x, math.pi)), lax.atan(scaled)))
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -51,12 +51,12 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value above which the probability is ``q``."""
     q, loc, scale = promote("cauchy.isf", q, loc, scale, to=INEXACT)
-    angle = lax.sub(const(q, 0.5 * math.pi), lax.mul(const(q, math.pi), q))
+    angle = lax.sub(weak_const(q, 0.5 * math.pi), lax.mul(weak_const(q, math.pi), q))
     return lax.add(lax.mul(lax.tan(angle), scale), loc)
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value up to which the probability is ``q``."""
     q, loc, scale = promote("cauchy.ppf", q, loc, scale, to=INEXACT)
-    angle = lax.sub(lax.mul(const(q, math.pi), q), const(q, 0.5 * math.pi))
+    angle = lax.sub(lax.mul(weak_const(q, math.pi), q), weak_const(q, 0.5 * math.pi))
     return lax.add(lax.mul(lax.tan(angle), scale), loc)

@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -16,7 +16,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density: -inf below ``loc``."""
     x, df, loc, scale = promote("chi2.logpdf", x, df, loc, scale, to=INEXACT)
-    one, two = const(x, 1), const(x, 2)
+    one, two = weak_const(x, 1), weak_const(x, 2)
     y = lax.div(lax.sub(x, loc), scale)
     df_on_two = lax.div(df, two)
     kernel = lax.sub(lax.mul(lax.sub(df_on_two, one), lax.log(y)), lax.div(y, two))
@@ -31,10 +31,10 @@ def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def _halved(x: Any, df: Any, loc: Any, scale: Any) -> tuple[Any, Any]:
-    two = const(scale, 2)
+    two = weak_const(scale, 2)
     half_df = lax.div(df, two)
     scaled = lax.div(lax.sub(x, loc), lax.mul(scale, two))
-    return half_df, lax.clamp(const(x, 0), scaled, const(x, math.inf))
+    return half_df, lax.clamp(weak_const(x, 0), scaled, weak_const(x, math.inf))
 
 
 def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:

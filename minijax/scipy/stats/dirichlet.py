@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.numpy.promotion import const, promote_dtypes
+from minijax.numpy.promotion import promote_dtypes, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -28,7 +28,7 @@ def logpdf(x: Any, alpha: Any) -> Any:
             f"dirichlet.logpdf: points have as many components as alpha, {alpha.shape[0]}, or one fewer; x of shape "
             f"{x.shape} has {x.shape[0]} along its first axis."
         )
-    one = const(x, 1)
+    one = weak_const(x, 1)
     if x.shape[0] != alpha.shape[0]:
         x = jnp.concatenate([x, lax.sub(one, x.sum(axis=0, keepdims=True))], axis=0)
     normalizer = jnp.sum(special.gammaln(alpha)) - special.gammaln(jnp.sum(alpha))

@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -17,8 +17,8 @@ def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of ``k``: -inf unless it is positive."""
     k, p, loc = promote("geom.logpmf", k, p, loc, to=INEXACT)
     x = lax.sub(k, loc)
-    found = special.xlog1py(lax.sub(x, const(k, 1)), -p) + lax.log(p)
-    return jnp.where(lax.le(x, const(k, 0)), -math.inf, found)
+    found = special.xlog1py(lax.sub(x, weak_const(k, 1)), -p) + lax.log(p)
+    return jnp.where(lax.le(x, weak_const(k, 0)), -math.inf, found)
 
 
 def pmf(k: Any, p: Any, loc: Any = 0) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from minijax import lax
 from minijax import numpy as jnp
 from minijax.nn.functions import log1mexp
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -17,7 +17,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density; NaN where ``scale`` is not positive."""
     x, loc, scale = promote("gumbel_r.logpdf", x, loc, scale, to=INEXACT)
-    proper = lax.gt(scale, const(scale, 0))
+    proper = lax.gt(scale, weak_const(scale, 0))
     z = lax.div(lax.sub(x, loc), scale)
     log_density = special.xlogy(-1, scale) + lax.neg(lax.add(z, lax.exp(lax.neg(z))))
     return jnp.where(proper, log_density, math.nan)
@@ -31,7 +31,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of ``cdf``."""
     x, loc, scale = promote("gumbel_r.logcdf", x, loc, scale, to=INEXACT)
-    proper = lax.gt(scale, const(scale, 0))
+    proper = lax.gt(scale, weak_const(scale, 0))
     z = lax.div(lax.sub(x, loc), scale)
     return jnp.where(proper, lax.neg(lax.exp(lax.neg(z))), math.nan)
 
@@ -44,7 +44,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value up to which the probability is ``p``; NaN for what is no probability."""
     p, loc, scale = promote("gumbel_r.ppf", p, loc, scale, to=INEXACT)
-    proper = lax.bitwise_and(lax.gt(p, const(p, 0)), lax.lt(p, const(p, 1)))
+    proper = lax.bitwise_and(lax.gt(p, weak_const(p, 0)), lax.lt(p, weak_const(p, 1)))
     found = lax.sub(loc, lax.mul(scale, lax.log(special.xlogy(-1, p))))
     return jnp.where(proper, found, math.nan)
 
@@ -52,13 +52,13 @@ def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of values above ``x``."""
     x, loc, scale = promote("gumbel_r.sf", x, loc, scale, to=INEXACT)
-    proper = lax.gt(scale, const(scale, 0))
+    proper = lax.gt(scale, weak_const(scale, 0))
     inner = lax.neg(lax.exp(lax.div(lax.sub(loc, x), scale)))
-    return jnp.where(proper, lax.sub(const(x, 1), lax.exp(inner)), math.nan)
+    return jnp.where(proper, lax.sub(weak_const(x, 1), lax.exp(inner)), math.nan)
 
 
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of ``sf``."""
     x, loc, scale = promote("gumbel_r.logsf", x, loc, scale, to=INEXACT)
-    proper = lax.gt(scale, const(scale, 0))
+    proper = lax.gt(scale, weak_const(scale, 0))
     return jnp.where(proper, log1mexp(lax.exp(lax.div(lax.sub(loc, x), scale))), math.nan)

@@ -6,7 +6,7 @@ from typing import Any
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -16,7 +16,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density."""
     x, loc, scale = promote("logistic.logpdf", x, loc, scale, to=INEXACT)
     x = lax.div(lax.sub(x, loc), scale)
-    two = const(x, 2)
+    two = weak_const(x, 2)
     half = lax.div(x, two)
     return lax.sub(lax.mul(lax.neg(two), jnp.logaddexp(half, lax.neg(half))), lax.log(scale))
 

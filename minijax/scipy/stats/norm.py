@@ -7,7 +7,7 @@ from typing import Any
 
 from minijax import lax
 from minijax import numpy as jnp
-from minijax.numpy.promotion import const, promote
+from minijax.numpy.promotion import promote, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -17,9 +17,9 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density."""
     x, loc, scale = promote("norm.logpdf", x, loc, scale, to=INEXACT)
     variance = lax.square(scale)
-    log_normalizer = lax.log(lax.mul(const(x, 2 * math.pi), variance))
+    log_normalizer = lax.log(lax.mul(weak_const(x, 2 * math.pi), variance))
     quadratic = lax.div(lax.square(lax.sub(x, loc)), variance)
-    return lax.div(lax.add(log_normalizer, quadratic), const(x, -2))
+    return lax.div(lax.add(log_normalizer, quadratic), weak_const(x, -2))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -58,4 +58,4 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value above which the probability is ``q``."""
-    return ppf(lax.sub(const(jnp.asarray(q), 1), q), loc, scale)
+    return ppf(lax.sub(weak_const(jnp.asarray(q), 1), q), loc, scale)

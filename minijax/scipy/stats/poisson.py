@@ -8,7 +8,7 @@ from typing import Any
 from minijax import lax
 from minijax import numpy as jnp
 from minijax.api.inner import inner_jit
-from minijax.numpy.promotion import astype, const, ensure, promote, promote_dtypes
+from minijax.numpy.promotion import astype, ensure, promote, promote_dtypes, weak_const
 from minijax.numpy.ufuncs import INEXACT
 from minijax.scipy import special
 
@@ -23,7 +23,7 @@ def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     k, mu, loc = promote("poisson.logpmf", k, mu, loc, to=INEXACT)
     x = lax.sub(k, loc)
     found = special.xlogy(x, mu) - special.gammaln(x + 1) - mu
-    return jnp.where(jnp.logical_or(lax.lt(x, const(k, 0)), lax.ne(jnp.round(k), k)), -math.inf, found)
+    return jnp.where(jnp.logical_or(lax.lt(x, weak_const(k, 0)), lax.ne(jnp.round(k), k)), -math.inf, found)
 
 
 def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
@@ -36,7 +36,7 @@ def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
     k, mu, loc = promote("poisson.cdf", k, mu, loc, to=INEXACT)
     x = lax.sub(k, loc)
     found = special.gammaincc(jnp.floor(1 + x), mu)
-    return jnp.where(lax.lt(x, const(k, 0)), const(k, 0), found)
+    return jnp.where(lax.lt(x, weak_const(k, 0)), weak_const(k, 0), found)
 
 
 @inner_jit
