@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.primitive import Primitive
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.lowering import bindings, foreign
 from minijax.lowering.bindings import make_context as make_ir_context
 from minijax.lowering.foreign import (
@@ -42,6 +43,7 @@ __all__ = [
     "ModuleContext",
     "aval_to_ir_type",
     "aval_to_ir_types",
+    "core_call_lowering",
     "dense_int_array",
     "dense_int_elements",
     "dtype_to_ir_type",
@@ -92,6 +94,18 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Lowerin
     ``fun(*arrays, **params)`` returns a sequence of arrays, or one array with ``multiple_results=False``.
     """
     return foreign.LoweredFun(fun, multiple_results)
+
+
+def core_call_lowering(
+    ctx: LoweringRuleContext, *args: Any, name: str, backend: Any = None, call_jaxpr: ClosedJaxpr | Jaxpr
+) -> list[Any]:
+    """The lowering rule of a primitive that calls the jaxpr ``call_jaxpr``: a function ``name`` of the module.
+
+    With ``functools.partial(core_call_lowering, name="f")`` it is a rule for a primitive with that one parameter. An
+    open jaxpr has no constants; ``backend`` is JAX's.
+    """
+    closed = call_jaxpr if isinstance(call_jaxpr, ClosedJaxpr) else ClosedJaxpr(call_jaxpr)
+    return foreign.called(ctx, closed, name, args)
 
 
 def aval_to_ir_types(*args: Any) -> tuple[Any, ...]:

@@ -272,13 +272,18 @@ class LoweredFun:
 
     def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> list[Any]:
         """Called by another rule, on MLIR values: the values of the function's results."""
-        ir, func = bindings.ir(), bindings.dialect("func")
         closed = self.staged(ctx.avals_in, params, None, ctx.primitive)
-        shared = ctx.module_context
-        symbol = shared.writer.function(closed, getattr(self.fun, "__name__", "fun"))
-        outs = [*map(aval_to_ir_type, closed.out_avals)]
-        shared.declare(symbol, ir.FunctionType.get([*map(aval_to_ir_type, closed.in_avals)], outs))
-        return list(func.CallOp(outs, ir.FlatSymbolRefAttr.get(symbol), list(args)).results)
+        return called(ctx, closed, getattr(self.fun, "__name__", "fun"), args)
+
+
+def called(ctx: LoweringRuleContext, closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> list[Any]:
+    """The values of a call of ``closed``, which becomes a function ``name`` of the module, on MLIR values."""
+    ir, func = bindings.ir(), bindings.dialect("func")
+    shared = ctx.module_context
+    symbol = shared.writer.function(closed, name)
+    outs = [*map(aval_to_ir_type, closed.out_avals)]
+    shared.declare(symbol, ir.FunctionType.get([*map(aval_to_ir_type, closed.in_avals)], outs))
+    return list(func.CallOp(outs, ir.FlatSymbolRefAttr.get(symbol), list(args)).results)
 
 
 # ------------------------------------------------------------------------------------ what rules are written with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import subprocess
 import sys
@@ -329,3 +330,22 @@ def test_what_is_jaxlibs_own() -> None:
         isinstance(ours, types.ModuleType) and ours is importlib.import_module("jax.extend.ifrt_programs").ifrt_programs
     )
     assert isinstance(ours.make_plugin_program("data"), ours.Program)
+
+
+# --- lowering -----------------------------------------------------------------------------------------------
+
+
+def test_a_primitive_that_calls_a_jaxpr_is_lowered() -> None:
+    found = []
+    for lib in BOTH:
+        mlir, core = part(lib, "interpreters.mlir"), part(lib, "extend.core")
+        p = core.Primitive("called")
+        p.multiple_results = True
+        p.def_abstract_eval(lambda *avals, call_jaxpr: call_jaxpr.out_avals)
+        mlir.register_lowering(p, functools.partial(mlir.core_call_lowering, name="inner"))
+        closed = lib.make_jaxpr(lambda x, y, lib=lib: (lib.numpy.sin(x) * y, x))(VECTOR, VECTOR)
+        fun = lib.jit(lambda x, p=p, closed=closed: p.bind(x, x + 1, call_jaxpr=closed))
+        text = fun.lower(VECTOR).as_text()
+        assert "call @inner(" in text and "func.func private @inner(" in text
+        found.append([np.asarray(x).round(5).tolist() for x in fun(VECTOR)])
+    assert found[0] == found[1]

@@ -112,6 +112,15 @@ def test_borrowed_functions_give_what_jax_gives(module: str, name: str, args: An
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*lpmn_values is deprecated:DeprecationWarning")
+def test_a_function_that_jax_will_drop_is_borrowed() -> None:
+    points = np.array([0.25, -0.5], np.float32)
+    found = [np.asarray(lib.scipy.special.lpmn_values(2, 2, lib.numpy.asarray(points), True)) for lib in (mj, jax)]
+    assert found[0].shape == (3, 3, 2)
+    np.testing.assert_allclose(*found, rtol=2e-6)
+    assert "lpmn_values" not in dir(mj.scipy.special)
+
+
 def test_borrowed_functions_are_transformed_and_watched() -> None:
     def between(lib: Any, x: Any) -> Any:
         return lib.scipy.special.hyp1f1(1.5, 2.5, x)
