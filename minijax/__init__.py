@@ -25,7 +25,9 @@ if gc.isenabled():
 if TYPE_CHECKING:  # see _LATE
     from minijax import custom_derivatives, debug, distributed, dtypes, nn, random
     from minijax.api.callbacks import effects_barrier, pure_callback
+    from minijax.api.checkpoint import checkpoint, checkpoint_policies, remat
     from minijax.api.closures import closure_convert, custom_gradient
+    from minijax.api.custom_vjp import custom_vjp
     from minijax.api.pmap import pmap
 
 from minijax import lax, numpy, tree, tree_util
@@ -44,9 +46,7 @@ from minijax.api import (
     vjp,
     vmap,
 )
-from minijax.api.checkpoint import checkpoint, checkpoint_policies, remat
 from minijax.api.custom_jvp import custom_jvp
-from minijax.api.custom_vjp import custom_vjp
 from minijax.api.devices import (
     default_backend,
     device_count,
@@ -209,8 +209,10 @@ _LATE_FUNCTIONS = {
         ),
         "minijax.api.placed_arrays",
     ),
+    **dict.fromkeys(("checkpoint", "checkpoint_policies", "remat"), "minijax.api.checkpoint"),
     "closure_convert": "minijax.api.closures",
     "custom_gradient": "minijax.api.closures",
+    "custom_vjp": "minijax.api.custom_vjp",
     "effects_barrier": "minijax.api.callbacks",
     "live_arrays": "minijax.api.devices",
     "pmap": "minijax.api.pmap",
@@ -218,6 +220,9 @@ _LATE_FUNCTIONS = {
 }
 _defined_later(
     "minijax.api.callbacks",
+    "minijax.api.checkpoint",
+    "minijax.api.custom_vjp",
+    "minijax.api.pmap",
     "minijax.api.refs",
     "minijax.experimental.checkify",
     "minijax.extend.core.calls",

@@ -19,8 +19,9 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.trace import state
+from minijax.interpreters.named_axes import bound_axes
 from minijax.interpreters.stage import stage
-from minijax.ops.pmap import PmapProgram, bound_axes, pmap_p, pmap_program, removed
+from minijax.ops.pmap import PmapProgram, pmap_p, pmap_program, removed
 from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
 
 # What the axis is called where the user does not name it.

@@ -17,9 +17,9 @@ from minijax.api.flat import (
     positions,
 )
 from minijax.core.stand_ins import ShapeDtypeStruct, stood_in
+from minijax.interpreters.named_axes import bound_axes
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.ops.pmap import bound_axes
 from minijax.pytree import tree_flatten, tree_unflatten
 
 __all__ = ["eval_shape", "make_jaxpr"]

@@ -22,13 +22,13 @@ from minijax.interop.programs import Site, import_closed, import_once, import_ru
 from minijax.interop.signature import JaxCall, equation_call
 from minijax.interop.values import aval_of, jax_module, spec_of
 from minijax.interpreters import recompute
+from minijax.interpreters.named_axes import bound_axes
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from minijax.ops.call import jit_p
 from minijax.ops.custom_derivatives import About, Function
 from minijax.ops.linear_solve import _LinearSolveTuple as LinearSolveTuple
 from minijax.ops.linear_solve import linear_solve_p
-from minijax.ops.pmap import bound_axes
 from minijax.ops.shape import reshape_p
 from minijax.ops.subjaxprs import hoist_consts, join_consts
 

@@ -8,7 +8,8 @@ of a constant, ``axis_index()`` or a jitted function of neither get to know the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from minijax.core.primitive import Primitive, bind_at
@@ -25,6 +26,17 @@ axis_binders: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
 replication: dict[Primitive, Callable[[dict[str, Any]], int]] = {}
 
 _NONE: frozenset[Any] = frozenset()
+
+
+@contextmanager
+def bound_axes(axes: Sequence[tuple[Any, int]]) -> Iterator[None]:
+    """While a jaxpr of one instance is staged: collectives may name the axes, given with their sizes."""
+    previous = state.axis_env
+    state.axis_env = (*previous, *axes)
+    try:
+        yield
+    finally:
+        state.axis_env = previous
 
 
 def free_axes(closed: ClosedJaxpr) -> frozenset[Any]:

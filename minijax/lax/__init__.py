@@ -8,7 +8,6 @@ from minijax.lax.cond import *
 from minijax.lax.general import *
 from minijax.lax.scan import *
 from minijax.lax.while_loop import *
-from minijax.ops.checkpoint import *
 from minijax.ops.clamp import *
 from minijax.ops.cond import *
 from minijax.ops.convert import *
@@ -17,8 +16,6 @@ from minijax.ops.dot import *
 from minijax.ops.dynamic import *
 from minijax.ops.elementwise import *
 from minijax.ops.index import *
-from minijax.ops.linear_solve import *
-from minijax.ops.parallel import *
 from minijax.ops.products import *
 from minijax.ops.reduce import *
 from minijax.ops.reducer import *
@@ -37,7 +34,10 @@ __getattr__, __dir__ = _borrowing(
     "minijax.lax.parallel",
     "minijax.lax.solves",
     "minijax.lax.windows",
+    "minijax.ops.checkpoint",
     "minijax.ops.fft",
+    "minijax.ops.linear_solve",
+    "minijax.ops.parallel",
     "minijax.ops.special.bessel",
     "minijax.ops.special.incomplete_beta",
     "minijax.ops.special.incomplete_gamma",

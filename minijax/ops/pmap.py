@@ -14,8 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,9 @@ from minijax.core.avals import ShapedArray
 from minijax.core.guards import check, guards
 from minijax.core.lists import partition
 from minijax.core.structural import Zero, full, zero_of
-from minijax.core.trace import check_alive, state
+from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.named_axes import AxisPrimitive, axis_binders, replicas_needed, replication
+from minijax.interpreters.named_axes import AxisPrimitive, axis_binders, bound_axes, replicas_needed, replication
 from minijax.interpreters.partial_eval import (
     dce_closed,
     dce_rules,
@@ -68,17 +67,6 @@ def removed(aval: ShapedArray, axis: int | None) -> ShapedArray:
 def inserted(aval: ShapedArray, axis: int | None, size: int) -> ShapedArray:
     """The type of ``size`` slices side by side."""
     return aval if axis is None else aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
-
-
-@contextmanager
-def bound_axes(axes: Sequence[tuple[Any, int]]) -> Iterator[None]:
-    """While a jaxpr of one instance is staged: collectives may name the axes, given with their sizes."""
-    previous = state.axis_env
-    state.axis_env = (*previous, *axes)
-    try:
-        yield
-    finally:
-        state.axis_env = previous
 
 
 @pmap_p.def_abstract_eval

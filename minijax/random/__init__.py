@@ -5,14 +5,14 @@ and every function stages what JAX's stages. The names that are not here are bor
 """
 
 from minijax.core.lacking import borrowing as _borrowing
-from minijax.random.keys import *
 
-# a session has this module from its start, and few draw samples
+# every session has this module from its start, and not every one draws samples
 __getattr__, __dir__ = _borrowing(
     globals(),
     "minijax.random.basic",
     "minijax.random.discrete",
     "minijax.random.gammas",
+    "minijax.random.keys",
     "minijax.random.selection",
     "minijax.random.transformed",
     "minijax.random.vectors",
