@@ -48,7 +48,7 @@ __all__ = [
     "toeplitz",
 ]
 
-__getattr__, __dir__ = borrowing(globals(), "minijax.scipy.matrices")
+__getattr__, __dir__ = borrowing(globals(), "minijax.scipy.matrices", "minijax.scipy.matrix_functions")
 
 
 def _inexact(*args: Any) -> list[Any]:
