@@ -222,6 +222,9 @@ REFUSED = {
     "r.geometric(k, 0.3, (2,), float)": "dtype argument to `geometric` must be an int dtype, got float32",
     "r.orthogonal(k, 3.0)": "'float' object cannot be interpreted as an integer",
     "r.ball(k, 3, 2, (2,), int)": "",
+    "r.pareto(k, np.float32(2), (2,), 'float16')": "to pareto, cannot safely cast argument of type float32 to float16",
+    "r.beta(k, np.ones(2), 2.0, (2,), 'bfloat16')": "to beta, cannot safely cast argument of type float32 to bfloat16",
+    "r.lognormal(k, dtype='float16')": "to lognormal, cannot safely cast argument of type float32 to float16",
 }
 
 
