@@ -53,7 +53,7 @@ def make_array_from_callback(
             "as sharding.SingleDeviceSharding(device)."
         )
     if not sharding.is_fully_replicated:
-        only_device(sharding)  # the error
+        only_device(sharding)  # refuses several
     part = data_callback((slice(None),) * len(shape))
     if isinstance(part, Tracer):
         raise UnexpectedTracerError(
@@ -97,7 +97,7 @@ def make_array_from_single_device_arrays(
             f"{len(arrays)} arrays lie on {_ids(found)}. Put each part on its device with device_put."
         )
     if not sharding.is_fully_replicated:
-        only_device(sharding)  # the error
+        only_device(sharding)  # refuses several
     return _on(sharding, arrays[0])
 
 

@@ -125,7 +125,7 @@ def params_of_jax(params: dict[str, Any]) -> dict[str, Any]:
     """The params of an equation of a borrowed primitive as JAX knows them: with its own programs."""
 
     def theirs(closed: ClosedJaxpr) -> Any:
-        # one of ours that was not imported is exported
+        # JAX's own where it was imported from JAX; else it is made for JAX
         return closed.memo.get("theirs") or late.public("minijax.interop.exported", "jax_closed")(closed)
 
     return values_for_jax(params, theirs)

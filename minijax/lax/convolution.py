@@ -195,7 +195,7 @@ def conv_general_dilated_patches(
         rhs_dilation,
         dimension_numbers,
         feature_group_count=features,
-        # the kernel's ones and zeros need no more
+        # the kernel consists of ones and zeros, which are exact in any precision
         precision=None if precision is None else (precision, Precision.DEFAULT),
         preferred_element_type=preferred_element_type,
     )

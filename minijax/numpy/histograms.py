@@ -26,7 +26,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
     ``bins`` may be the edges themselves. NotImplementedError for names of rules.
     """
-    del weights  # as NumPy's rules, which have names, would use them
+    del weights  # only NumPy's rules with names use them
     if isinstance(bins, str):
         raise NotImplementedError("string values for `bins` are not implemented: give their number, or their edges.")
     check_array_like("histogram_bin_edges", a, bins)

@@ -397,7 +397,7 @@ def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
         raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     for ax, by in zip(np.broadcast_to(axis, shape).tolist(), broadcast_array(shift, shape), strict=True):
         size = a.aval.shape[ax]
-        # a divisor of 1 along an empty axis, whose elements need no place
+        # along an empty axis the size is no divisor; 1 will do, as there is nothing to move
         by = remainder(by, lax.max(const(by, size), const(by, 1)))
         a = lax.dynamic_slice_in_dim(lax.concatenate((a, a), ax), lax.sub(const(by, size), by), size, ax)
     return a

@@ -250,7 +250,7 @@ def polyfit(
             raise TypeError("expected w and y to have the same length")
         matrix = matrix * lax.expand_dims(w, (1,))
         right = right * (lax.expand_dims(w, (1,)) if right.aval.ndim == 2 else w)
-    # columns of one length, for the condition
+    # columns scaled to one length make the equations better conditioned
     lengths = ufuncs.sqrt(reductions.sum(matrix * matrix, axis=0))
     matrix = matrix / lax.expand_dims(lengths, (0,))
     found, residuals, rank, singular = linalg.lstsq(matrix, right, rcond)

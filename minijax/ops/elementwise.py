@@ -786,7 +786,7 @@ lt_to, lt_to_p = _comparison(
 )
 _eq: Callable[..., Any] = eq_p.bind
 _ge: Callable[..., Any] = ge_p.bind
-# in the total order of floats, in which also nan stands
+# in the total order of floats, in which nan is equal to itself
 _eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", "", None, "TOTALORDER")
 
 # ---------------------------------------------------------------------------------------------- bits

@@ -47,7 +47,7 @@ def poisson(key: Any, lam: Any, shape: Sequence[int] | None = None, dtype: Any =
 @staged
 def _poisson(key: Any, lam: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     by_gaps = lax.bitwise_or(lax.ne(lam, lam), lax.lt(lam, constant(_FREQUENT, _FLOAT)))
-    # what is not of a method's kind gets a rate with which it is soon done
+    # both methods draw for all elements: in place of the other's rates, one with which that is soon done
     few = lax.select(by_gaps, lam, lax.full_like(lam, 0.0))
     many = lax.select(by_gaps, lax.full_like(lam, 1e5), lam)
     counted = _poisson_knuth(key, few, shape, dtype)

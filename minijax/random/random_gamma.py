@@ -74,7 +74,7 @@ def split_each(keys: Any, count: int) -> Any:
 
 def _one(key: Any, a: Any, log_space: bool) -> Any:
     dtype = get_aval(a).dtype
-    # what the algorithm does not serve is drawn for a + 1, and then made smaller
+    # the algorithm is for a >= 1: below, a number is drawn for a + 1, and then made smaller
     large = a >= 1
     shifted = lax.select(large, a, a + 1)
     third = constant(1 / 3, dtype)

@@ -144,7 +144,7 @@ class Error:
             return None
         kind = min(failed, key=lambda kind: int(np.asarray(self.codes[kind])[position]))
         cls, details = self.details[int(np.asarray(self.codes[kind])[position])]
-        # NumPy's scalars and arrays print as the arrays they are of
+        # in NumPy's values, which messages print as they would ours
         return cls.read(details, [np.asarray(x)[position] for x in self.payloads[kind]])
 
     def throw(self) -> None:
@@ -166,7 +166,7 @@ class Error:
     def __repr__(self) -> str:
         try:
             return f"Error({self.get()})"
-        except Exception:  # of tracers
+        except Exception:  # of an error that is traced, whose values are not known
             return f"Error({[kind.error_type.__name__ for kind in self.preds]})"
 
 

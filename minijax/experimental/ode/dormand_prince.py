@@ -250,7 +250,7 @@ def _odeint_bwd(func: Dynamics, options: Tolerances, residuals: Any, g: Any) -> 
 
     def back(carry: Any, i: Any) -> Any:
         y_bar, t0_bar, args_bar = carry
-        # a time is real, whatever the state is
+        # times are real, also where the state is complex
         t_bar = jnp.dot(func(ys[i], ts[i], *args), g[i]).real
         state = (ys[i], y_bar, t0_bar - t_bar, args_bar)
         interval = jnp.array([-ts[i], -ts[i - 1]])

@@ -48,6 +48,15 @@ class JAXSparse:
     def _check(self) -> None:
         raise NotImplementedError
 
+    @classmethod
+    def fromdense(
+        cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0, n_batch: int = 0
+    ) -> Any:
+        """The elements of ``mat`` that are not 0; ``nse`` of them, which must be given where values are not known."""
+        return _method(cls, "fromdense", static=True)(
+            mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
+        )
+
     @property
     def nse(self) -> int:
         """How many elements are stored, in each matrix of a batch."""
@@ -143,15 +152,6 @@ class BCOO(JAXSparse):
             raise ValueError(f"data of shape {data.shape} does not end with the block of {shape}.")
 
     @classmethod
-    def fromdense(
-        cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0, n_batch: int = 0
-    ) -> BCOO:
-        """The elements of ``mat`` that are not 0; ``nse`` of them, which must be given where values are not known."""
-        return _method(cls, "fromdense", static=True)(
-            mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
-        )
-
-    @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """A matrix of ``scipy.sparse``. NotImplementedError for batches and blocks, which those have not."""
         if n_dense or n_batch:
@@ -188,15 +188,6 @@ class BCSR(JAXSparse):
             raise ValueError(
                 f"indptr of shape {self.indptr.shape} has not one element more than {self.shape[self.n_batch]} rows."
             )
-
-    @classmethod
-    def fromdense(
-        cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0, n_batch: int = 0
-    ) -> BCSR:
-        """The elements of ``mat`` that are not 0; ``nse`` of them, which must be given where values are not known."""
-        return _method(cls, "fromdense", static=True)(
-            mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
-        )
 
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> BCSR:

@@ -136,7 +136,7 @@ def new_ref_at(init: Any, level: int, params: dict[str, Any]) -> Any:
         return BatchTracer(trace, new_ref_at(front, level - 1, params), 0)
     if trace is state.dynamic:
         return bind_at(new_ref_p, trace, (init,), params)
-    return new_ref_at(init, level - 1, params)  # one to which the value is known
+    return new_ref_at(init, level - 1, params)  # to this interpreter the value is known, and it holds no part of it
 
 
 @new_ref_p.def_impl
@@ -264,7 +264,7 @@ def free_ref_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
 def get_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: Index) -> Any:
     out = get_p.bind(*primals, index=index)
-    if type(tangents[0]) is Zero:  # it is the integers that have one
+    if type(tangents[0]) is Zero:  # what has a tangent is an integer that indexes it
         return out, zero_of(get_aval(out))
     return out, _part(tangents[0], index, primals[1:], get_aval(out))
 

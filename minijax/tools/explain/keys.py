@@ -33,7 +33,7 @@ USING = {
     "random_gamma": "gamma",
     "threefry2x32": "threefry2x32",
 }
-# Keys that are told apart; of a program with more, the rest are counted.
+# So many keys are noted; of a program with more, later ones are left out.
 MOST_KEYS = 100_000
 
 
