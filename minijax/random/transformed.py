@@ -156,7 +156,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: tuple[int, ...]
     return rademacher(second, shape, dtype) * size * scale + loc
 
 
-# strong, so that its type counts
+# not of a weak type, as in JAX: samples of a half float need a sigma of their own
 _ONE = np.float32(1.0)
 
 
