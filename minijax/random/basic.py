@@ -172,7 +172,7 @@ def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
 @staged
 def _rademacher(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     heads = astype(bernoulli(key, 0.5, shape), dtype)
-    return astype(2 * heads - 1, dtype)  # of booleans, an integer
+    return astype(2 * heads - 1, dtype)  # of booleans these are integers
 
 
 # -------------------------------------------------------------------------------- normal

@@ -69,7 +69,7 @@ def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any
     if mode == "low":
         return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, minval=tiny, maxval=1.0)))))
     high, low = halves(_uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0))
-    # a number below 1/2 has bits to spare
+    # below 1/2 floats are closer than the numbers that were drawn: the second ones fill the gaps
     coarse = lax.ge(high, constant(0.5, dtype))
     finer = lax.add(lax.add(high, lax.mul(constant(info.eps, dtype), low)), tiny)
     found = choose(coarse, high, finer)
