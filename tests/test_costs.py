@@ -68,7 +68,7 @@ TUTORIAL = {
     "make_jaxpr of grad": Cost(41.5, 27),
 }
 DIRECT = TUTORIAL | {
-    "linearize": Cost(38, 18.5),
+    "linearize": Cost(7, 3.5),
     "vjp": Cost(7, 3.5),
     "grad": Cost(5, 2.5),
     "make_jaxpr of grad": Cost(20.5, 18.5),

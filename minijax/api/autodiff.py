@@ -201,37 +201,30 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves = check_args(leaves, "linearize", fun, in_tree)
     flat = FlatFun(fun, in_tree, "linearize", has_aux)
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
-    linear = linear_function(as_program(program), avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
+    linear = linear_function(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
     value = tree_unflatten(flat.out_tree, outs)
     return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
 
 
-class _Linear:
-    """What a linearized function is but for its residuals, which it is called with first.
+class _LinearMap:
+    """A linear function of tangents of trees: what is known of it besides what computes it.
 
-    One of these is equal to itself alone, and stands for it in the structure of the function as a pytree.
+    ``avals`` and ``in_tree`` are those of the primals as ``(args, {})``, ``out_avals`` and ``out_tree`` the value's.
     """
 
     __name__ = "linear"
 
     def __init__(
-        self,
-        jaxpr: Jaxpr,
-        outs: Sequence[Any],
-        avals: Sequence[ShapedArray],
-        in_tree: Any,
-        out_avals: Sequence[ShapedArray],
-        out_tree: Any,
+        self, name: str, avals: Sequence[ShapedArray], in_tree: Any, out_avals: Sequence[ShapedArray], out_tree: Any
     ) -> None:
-        self.jaxpr = jaxpr
-        self.zero_out = [type(v) is Zero for v in outs]
+        self.name = name
         self.avals = avals
         self.in_tree = in_tree
         self.out_avals = out_avals
         self.out_tree = out_tree
 
-    def __call__(self, *args: Any) -> Any:
-        consts, tangents = split_list(args, len(self.jaxpr.constvars))
+    def checked(self, tangents: Sequence[Any]) -> list[Any]:
+        """The leaves of ``tangents`` that belong to inexact primals. TypeError or ValueError if they do not fit."""
         tangent_leaves, tangent_tree = tree_flatten((tuple(tangents), {}))
         if tangent_tree != self.in_tree:
             raise TypeError(
@@ -248,38 +241,94 @@ class _Linear:
                         f"got tangent aval {found} for primal aval {aval}."
                     )
                 active.append(to_value(t))
-        found_outs = iter(eval_jaxpr(self.jaxpr, consts, *active))
-        tangent_outs = [
-            zeros(aval.to_tangent_aval()) if zero else next(found_outs)
-            for zero, aval in zip(self.zero_out, self.out_avals, strict=True)
-        ]
-        return tree_unflatten(self.out_tree, tangent_outs)
+        return active
+
+    def whole(self, tangents_out: Sequence[Any]) -> Any:
+        """The tree of the outputs' tangents; None stands for a zero."""
+        return tree_unflatten(
+            self.out_tree,
+            [
+                zeros(aval.to_tangent_aval()) if t is None else t
+                for t, aval in zip(tangents_out, self.out_avals, strict=True)
+            ],
+        )
 
     def __repr__(self) -> str:
-        return f"linear({self.jaxpr.debug_name or 'a function'})"
+        return f"linear({self.name or 'a function'})"
+
+
+class _Linear(_LinearMap):
+    """What a linearized function is but for its residuals, which it is called with first.
+
+    One of these is equal to itself alone, and stands for it in the structure of the function as a pytree.
+    """
+
+    def __init__(self, jaxpr: Jaxpr, outs: Sequence[Any], *about: Any) -> None:
+        super().__init__(jaxpr.debug_name, *about)
+        self.jaxpr = jaxpr
+        self.zero_out = [type(v) is Zero for v in outs]
+
+    def __call__(self, *args: Any) -> Any:
+        consts, tangents = split_list(args, len(self.jaxpr.constvars))
+        found = iter(eval_jaxpr(self.jaxpr, consts, *self.checked(tangents)))
+        return self.whole([None if zero else next(found) for zero in self.zero_out])
+
+
+class _LinearTape(_LinearMap):
+    """A linearized function as its tape has it: the program is made when somebody asks for it."""
+
+    def __init__(self, tape: Tape, *about: Any) -> None:
+        super().__init__(tape.name, *about)
+        self.tape = tape
+
+    def __call__(self, *tangents: Any) -> Any:
+        found = self.tape.push_forward(self.checked(tangents))
+        if found is not None:
+            return self.whole(found)
+        linear, consts = self.taken_apart
+        return linear(*consts, *tangents)
+
+    @functools.cached_property
+    def taken_apart(self) -> tuple[_Linear, tuple[Any, ...]]:
+        """The function of residuals and tangents, and the residuals."""
+        program = self.tape.program()
+        closed = program.closed()
+        about = self.avals, self.in_tree, self.out_avals, self.out_tree
+        return _Linear(closed.jaxpr, program.outs, *about), tuple(closed.consts)
 
 
 class Linearized(Partial):
     """The linear function that ``linearize`` returns: a pytree whose leaves are its residuals."""
 
     @property
+    def func(self) -> Any:  # type: ignore[override]
+        """What is called with the residuals and the tangents."""
+        held = functools.partial.func.__get__(self)  # type: ignore[attr-defined]
+        return held.taken_apart[0] if type(held) is _LinearTape else held
+
+    @property
+    def args(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """The residuals."""
+        held = functools.partial.func.__get__(self)  # type: ignore[attr-defined]
+        if type(held) is _LinearTape:
+            return held.taken_apart[1]
+        return functools.partial.args.__get__(self)  # type: ignore[attr-defined,no-any-return]
+
+    @property
     def jaxpr(self) -> ClosedJaxpr:
         """The program that it evaluates."""
-        return ClosedJaxpr(self.func.jaxpr, self.args)  # type: ignore[attr-defined]
+        return ClosedJaxpr(self.func.jaxpr, self.args)
 
 
 register_pytree_node(Linearized, lambda f: (f.args, f.func), lambda func, consts: Linearized(func, *consts))
 
 
-def linear_function(
-    program: LinearProgram, avals: Sequence[ShapedArray], in_tree: Any, out_avals: Sequence[ShapedArray], out_tree: Any
-) -> Linearized:
-    """``program`` as a function of tangents of trees.
-
-    ``avals`` and ``in_tree`` are those of the primals as ``(args, {})``, ``out_avals`` and ``out_tree`` the value's.
-    """
+def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
+    """``program`` as a function of tangents of trees; ``about`` are the other arguments of ``_LinearMap``."""
+    if not isinstance(program, LinearProgram):
+        return Linearized(_LinearTape(program, *about))
     closed = program.closed()
-    return Linearized(_Linear(closed.jaxpr, program.outs, avals, in_tree, out_avals, out_tree), *closed.consts)
+    return Linearized(_Linear(closed.jaxpr, program.outs, *about), *closed.consts)
 
 
 def one_like(aval: ShapedArray) -> Any:

@@ -17,12 +17,13 @@ from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import ReplaceableRules
 from minijax.core.trace import state
-from minijax.interpreters.flat_code import backward_function, forward_function
+from minijax.interpreters.flat_code import backward_function, forward_function, linear_function
 from minijax.interpreters.jvp_rules import derives, staged_rule
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
 from minijax.interpreters.recording_code import recording_backward, recording_function
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
+from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
 
@@ -51,7 +52,7 @@ class Derived:
 
     __slots__ = (
         *("primitive", "out_aval", "known", "linear", "n_res"),
-        *("forward", "backward", "passes_on", "_record", "recorded"),
+        *("forward", "pushes", "backward", "passes_on", "_record", "recorded"),
     )
 
     _record: Callable[..., Any] | None
@@ -67,6 +68,8 @@ class Derived:
         jaxpr = linear.jaxpr
         self.passes_on = next((i for i, v in enumerate(jaxpr.invars[n_res:]) if v is jaxpr.outvars[0]), None)
         self.forward = forward_function(known, None if self.passes_on is None else PASSED_ON)
+        # the tangent's type, or types, as a tuple -> the linear program on NumPy values, and the result's type
+        self.pushes: dict[Any, tuple[Callable[..., Any], ShapedArray]] = {}
         self.backward: dict[Any, BackwardProgram | None] = {}
         # for each type of cotangent what records the backward program
         self.recorded: dict[Any, Callable[..., Any] | None] = {}
@@ -84,6 +87,22 @@ class Derived:
     def residual_avals(self) -> Sequence[ShapedArray]:
         """The types of the residuals."""
         return self.known.out_avals[1:]
+
+    def push(self, key: Any) -> tuple[Callable[..., Any], ShapedArray]:
+        """``function(residuals packed, *tangents)`` and its result's type, for tangents of types ``key``.
+
+        That is one type if there is one tangent, else a tuple. They may differ in weakness from those of the rule.
+        """
+        tangent_avals = key if type(key) is tuple else (key,)
+        with observe.unobserved():
+            closed = stage(
+                lambda *values: eval_closed(self.linear, *values),
+                [*self.residual_avals, *tangent_avals],
+                self.primitive.name,
+                "rule linear part",
+            )
+        made = self.pushes[key] = linear_function(closed, self.n_res), closed.out_avals[0]
+        return made
 
     def transposed(self, ct_aval: ShapedArray) -> BackwardProgram:
         """The backward program for a cotangent of this type, which may differ from the result's in weakness."""

@@ -107,3 +107,14 @@ def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
     elif inner:
         inner = ["packed"]
     return writer.function(["ct", "packed"], packed(writer.program(closed, [*inner, "ct"])))
+
+
+def linear_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
+    """``(packed, *tangents) -> result``, of a jaxpr whose first ``n_packed`` inputs are packed."""
+    writer = _Writer()
+    inner = [f"r{i}" for i in range(n_packed)]
+    if inner:
+        writer.lines.append(f"{packed(inner)} = packed")
+    tangents = [f"t{i}" for i in range(len(closed.jaxpr.invars) - n_packed)]
+    (result,) = writer.program(closed, [*inner, *tangents])
+    return writer.function(["packed", *tangents], result)

@@ -21,7 +21,7 @@ import numpy as np
 
 from minijax.config import results_checked
 from minijax.core import observe
-from minijax.core.array import Array, get_aval
+from minijax.core.array import Array, CommittedArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
 from minijax.core.structural import Zero, add_any_p, zero_of
@@ -31,6 +31,7 @@ from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.transpose import Arrivals, evaluate_known, transpose_eqn, transpose_program
+from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
@@ -54,7 +55,7 @@ class Tape:
 
     __slots__ = (
         *("entries", "variables", "arrays", "eqns", "mixed", "staging"),
-        *("n_in", "out_places", "out_avals", "name", "_program"),
+        *("n_in", "out_places", "out_avals", "name", "_program", "_needed"),
     )
 
     def __init__(self, name: str = "") -> None:
@@ -74,6 +75,7 @@ class Tape:
         # the trace that stages what is linearized, if one does: then residuals are its tracers, not NumPy's values
         self.staging: Any = None
         self._program: LinearProgram | None = None
+        self._needed: list[int] | None = None
 
     # --- while it is written
 
@@ -213,6 +215,45 @@ class Tape:
         """The program as a closed jaxpr: see ``LinearProgram.closed``."""
         return self.program().closed()
 
+    # --- forwards
+
+    def push_forward(self, tangents: Sequence[Any]) -> list[Any] | None:
+        """The tangents of the outputs, given those of the inputs; None for a zero.
+
+        None in place of the list where this is not about NumPy values that nobody watches: then the program is to be
+        evaluated.
+        """
+        if self.eqns is not None or self.staging is not None or state.dynamic.level or observe.observers:
+            return None
+        if nan_checks and results_checked():
+            return None
+        if not all([isinstance(t, Array) and not isinstance(t, CommittedArray) for t in tangents]):
+            return None
+        quiet_numpy()
+        try:
+            return _ForwardRun(self).run(tangents)
+        except (RuntimeWarning, FloatingPointError):  # the user turned NumPy's errors into exceptions
+            with np.errstate(all="ignore"):
+                return _ForwardRun(self).run(tangents)
+
+    def needed(self) -> list[int]:
+        """The places of the entries that the outputs need, found once."""
+        if self._needed is None:
+            read = {place for place in self.out_places if place is not None}
+            needed = []
+            for at in range(len(self.entries) - 1, self.n_in - 1, -1):
+                entry = self.entries[at]
+                if type(entry) is tuple:
+                    if at in read:
+                        needed.append(at)
+                        read.update((entry[2],) if type(entry[2]) is int else entry[2])
+                elif entry is not None and not read.isdisjoint(range(at, at + len(entry.out_vars))):
+                    needed.append(at)
+                    read.update(entry.place_of.values())
+            needed.reverse()
+            self._needed = needed
+        return self._needed
+
     # --- backwards
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
@@ -236,6 +277,71 @@ class Tape:
     def _is_foreign(self, x: Any) -> bool:
         """Whether ``x`` is a tracer of another interpreter than the one that stages."""
         return isinstance(x, Tracer) and x._trace is not self.staging
+
+
+class _ForwardRun:
+    """One run forwards over a tape, on NumPy values as far as there are.
+
+    ``tangents[place]`` is a NumPy value of type ``avals[place]``, or anything else that operations take, where that is
+    None.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.tangents: list[Any] = [None] * len(tape.entries)
+        self.avals: list[ShapedArray | None] = [None] * len(tape.entries)
+
+    def run(self, given: Sequence[Any]) -> list[Any]:
+        """The tangents of the outputs, None for a zero."""
+        tape, tangents, avals = self.tape, self.tangents, self.avals
+        entries = tape.entries
+        for place, t in enumerate(given):
+            self.put(place, t)
+        for at in tape.needed():
+            entry = entries[at]
+            if type(entry) is not tuple:
+                self.recorded(entry)
+                continue
+            derived, residuals, places, _ = entry
+            if type(places) is int:
+                key: Any = avals[places]
+                values: Sequence[Any] = (tangents[places],)
+            else:
+                key = tuple([avals[p] for p in places])
+                values = [tangents[p] for p in places]
+            try:
+                function, aval = derived.pushes[key]
+            except KeyError:
+                if key is None or (type(key) is tuple and None in key):
+                    operands = map(self.value, (places,) if type(places) is int else places)
+                    self.put(at, eval_closed(derived.linear, *tape.residuals(derived, residuals), *operands)[0])
+                    continue
+                function, aval = derived.push(key)
+            tangents[at] = function(residuals, *values)
+            avals[at] = aval
+        return [None if place is None else self.value(place) for place in tape.out_places]
+
+    def value(self, place: int) -> Any:
+        """The tangent at ``place``, as operations take it."""
+        aval = self.avals[place]
+        return self.tangents[place] if aval is None else Array(self.tangents[place], aval)
+
+    def put(self, place: int, t: Any) -> None:
+        """The tangent at ``place`` is ``t``."""
+        if isinstance(t, Array) and t.on_host and not isinstance(t, CommittedArray):
+            self.tangents[place], self.avals[place] = t._np, t.aval
+        else:
+            self.tangents[place], self.avals[place] = t, None
+
+    def recorded(self, entry: Recorded) -> None:
+        """Evaluate what a rule recorded."""
+        env: dict[Any, Any] = {v: self.value(place) for v, place in entry.place_of.items()}
+        for eqn in entry.eqns:
+            args = [v.val if type(v) is Literal or type(v) is Residual else env[v] for v in eqn.invars]
+            out = eqn.primitive.bind(*args, **eqn.params)
+            env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
+        for i, v in enumerate(entry.out_vars):
+            self.put(entry.first + i, v.val if type(v) is Residual else env[v])
 
 
 class _BackwardRun:

@@ -35,7 +35,7 @@ from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.linearize import linearize_jaxpr, linearize_rules
+from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive, replicas_needed
 from minijax.interpreters.partial_eval import (
     dce_closed,

@@ -24,7 +24,7 @@ from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, f
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.linearize import linearize_jaxpr, linearize_rules
+from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,

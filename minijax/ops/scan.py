@@ -32,7 +32,7 @@ from minijax.core.structural import (
 )
 from minijax.core.trace import check_alive
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
-from minijax.interpreters.linearize import LinearizedJaxpr, linearize_jaxpr, linearize_rules
+from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
     dce_jaxpr,

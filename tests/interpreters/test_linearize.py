@@ -67,7 +67,7 @@ TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if cas
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table(name: str) -> None:
-    """Value, linear program and pullback, evaluated and staged."""
+    """Value, linear function, its program and pullback, evaluated and staged."""
     case = TABLE[name]
 
     def derivative(*args: Any) -> Any:
@@ -77,7 +77,9 @@ def test_the_table(name: str) -> None:
     def run() -> Any:
         found, pullback = derivative(*case.args)
         linear = None if name in MAKING_ZEROS else pullback.jaxpr
-        return found, linear, minijax.make_jaxpr(lambda *args: derivative(*args)[0])(*case.args)
+        _, apply = minijax.linearize(lambda *args: case.function(minijax, *args), *case.args)
+        pushed = apply(*case.tangents(case.args)) if case.forward else None
+        return found, pushed, linear, minijax.make_jaxpr(lambda *args: derivative(*args)[0])(*case.args)
 
     assert_equal(*both(run))
 
