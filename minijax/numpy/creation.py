@@ -376,7 +376,7 @@ def linspace(
     axis = static(axis, "'axis' argument of jnp.linspace")
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    ndim = max(np.ndim(start), np.ndim(stop)) + 1
+    ndim = len(broadcast_shapes(np.shape(start), np.shape(stop))) + 1
     if not -ndim <= axis < ndim:
         raise IndexError(f"linspace: axis {axis} is out of bounds for a result of dimension {ndim}")
     out = _linspace(start, stop, num, endpoint, retstep, dtype, axis)

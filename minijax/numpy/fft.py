@@ -200,15 +200,15 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     """The transform, which is real, of what is its own mirror image conjugated; ``a`` is half of that."""
     a = ensure("jnp.fft.hfft", a)
     conjugated = lax.conj(a) if dtypes.is_complex(a.dtype) else a
-    size = 2 * (a.shape[axis] - 1) if n is None else n
-    return _one("hfft", IRFFT, conjugated, n, axis, norm) * size
+    found = _one("hfft", IRFFT, conjugated, n, axis, norm)
+    return found * (2 * (a.shape[axis] - 1) if n is None else n)
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of ``hfft``."""
     a = ensure("jnp.fft.ihfft", a)
-    size = a.shape[axis] if n is None else n
-    return lax.conj(_one("ihfft", RFFT, a, n, axis, norm)) * (1 / size)
+    found = lax.conj(_one("ihfft", RFFT, a, n, axis, norm))
+    return found * (1 / (a.shape[axis] if n is None else n))
 
 
 # --------------------------------------------------------------------------------- frequencies

@@ -28,6 +28,7 @@ from minijax.numpy.promotion import (
     promote,
     promote_dtypes,
     promote_shapes,
+    result_dtype,
     static,
     type_of,
     typed_scalar,
@@ -219,7 +220,7 @@ def mod(x1: Any, x2: Any, /) -> Any:
 def fmod(x1: Any, x2: Any, /) -> Any:
     """The rest of a division rounded towards zero: it has the sign of ``x1``."""
     x1, x2 = ensure("fmod", x1, x2)
-    if dtypes.is_integer(x1.aval.dtype) and dtypes.is_integer(x2.aval.dtype):
+    if dtypes.is_integer(result_dtype(x1, x2)[0]):
         x2 = _nonzero_divisor(x2)
     return lax.rem(*promote("fmod", x1, x2, to=NUMERIC))
 

@@ -19,7 +19,6 @@ from minijax.numpy.promotion import (
     BOOL,
     canonical_axis,
     choose,
-    const,
     convert,
     ensure,
     promote_dtypes,
@@ -309,6 +308,7 @@ def intersect1d(
     values, valid, places = _together(ar1, ar2, assume_unique)
     common = ufuncs.logical_and(ufuncs.equal(values[1:], values[:-1]), valid[1:])
     found, at = _common(values, common, size, fill_value)
+    found = convert(found, found.aval.dtype)
     if not return_indices:
         return found
     first, second = places[:-1][at], places[1:][at] - ar1.aval.size
@@ -344,13 +344,14 @@ def setdiff1d(
     if not ar1.aval.size:
         return full(size or 0, 0 if fill_value is None else fill_value, ar1.aval.dtype)
     if assume_unique:
-        return _picked(ar1, _in1d(ar1, ar2, invert=True), size, fill_value, const(ar1, 0))[0]
+        zero = typed_scalar(0, ar1.aval.dtype, ar1.aval.weak_type)
+        return _picked(ar1, _in1d(ar1, ar2, invert=True), size, fill_value, zero)[0]
     values = unique(ar1, size=ar1.aval.size)
     mask = _in1d(values, ar2, invert=True)
     # the smallest one is repeated at the end in place of those that are missing
     distinct = ar1.aval.size + 1 - reductions.sum(ufuncs.equal(values, values[0]))
     mask = choose(lax.iota(default_int(), ar1.aval.size) < distinct, mask, typed_scalar(False, BOOL))
-    return _picked(values, mask, size, fill_value, const(values, 0))[0]
+    return _picked(values, mask, size, fill_value, typed_scalar(0, values.aval.dtype, values.aval.weak_type))[0]
 
 
 def setxor1d(
@@ -369,4 +370,5 @@ def setxor1d(
     alone = ufuncs.logical_not(same)
     mask = ufuncs.logical_and(concatenate([edge, alone]), concatenate([alone, edge]))
     mask = ufuncs.logical_and(mask, valid)
-    return _picked(values, mask, size, fill_value, values[reductions.argmax(mask)])[0]
+    found, _ = _picked(values, mask, size, fill_value, values[reductions.argmax(mask)])
+    return convert(found, found.aval.dtype)

@@ -118,7 +118,7 @@ def _axes(x: Any, s: Sequence[int] | None, axes: Sequence[int] | None) -> list[i
         raise ValueError(f"s must have at most as many sizes as the array has axes, {x.ndim}, got {len(s)}")
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
-    return list(canonical_axes(axes, x.ndim))
+    return list(canonical_axes(axes if hasattr(axes, "__index__") else tuple(axes), x.ndim))
 
 
 @_of_parts

@@ -84,6 +84,7 @@ NUMPY = [
     call("extract", 0.5, i8(3), size=2),
     call("extract", f(3, 3), i8(2, 1, 3), size=0),
     call("fft.irfft", c(1)),
+    call("fft.ihfft", c(3, 3), axis=(0, 1)),
     call("fft.rfft", f(0)),
     call("fmax", c(3), f(3)),
     call("fmin", f(3), c(3)),
@@ -120,6 +121,8 @@ NUMPY = [
     call("resize", i(3), (-1,)),
     call("roll", i(3, 3), ((1, 1), (0, 2))),
     call("searchsorted", i(3), c()),
+    call("setdiff1d", 0.5, i(2, 3), size=3),
+    call("setxor1d", 0.5, 1, size=3),
     call("size", f(3), axis=5),
     call("split", i(0), [0, 1, 2]),
     call("std", f(2, 3), dtype="complex64", how="jvp"),
@@ -141,7 +144,9 @@ LAX = [
     call("linalg.householder_product", f(3, 3), h(1)),
     call("linalg.lu_pivots_to_permutation", f(2, 3), 5, how="jvp"),
     call("linalg.lu_pivots_to_permutation", u8(4), 0),
+    call("linalg.lu_pivots_to_permutation", 0.5, 3),
     call("linalg.svd", f(3), how="grad"),
+    call("linalg.svd", f(2, 3), how="vmap"),
     call("linalg.triangular_solve", u8(1, 3), i(1, 3)),
     call("pad", 0.5, f(3), [1.0, 2.0]),
     call("population_count", f(3), how="grad"),
@@ -171,6 +176,7 @@ RANDOM = [
 ]
 OTHERS = [
     call("scipy.fft.idctn", i(), axes=1),
+    call("scipy.fft.idctn", f(2, 3)),
     call("scipy.fft.dctn", f(), s=(3,)),
     call("nn.one_hot", f(2), 1, axis=None),
     call("ops.segment_max", i(), f(3, 3)),
@@ -206,6 +212,7 @@ def test_types_and_errors(program: Program) -> None:
 
 RUN = [
     call("numpy.dot", Drawn("[2.5, 1.5]", lambda ns: ns.numpy.array([2.5, 1.5])), h(2), preferred_element_type="int32"),
+    call("numpy.fmod", i(3), False),
     call("numpy.select", c(3, 3), i(3, 3)),
     call("numpy.fmin", f(3), Drawn("complex64[3]", lambda ns: ns.numpy.array([1 - 1j, 1 + 1j, 0.5 + 9j]))),
     call("numpy.searchsorted", *[Drawn("sorted", lambda ns: ns.numpy.array([-1 + 2j, 0, 1j, 1, 1 + 1j]))] * 2),

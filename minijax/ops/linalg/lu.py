@@ -43,7 +43,7 @@ from minijax.ops.while_loop import while_p
 
 def _permutation_abstract(pivots: ShapedArray, *, permutation_size: int) -> ShapedArray:
     if pivots.ndim < 1:
-        raise ValueError(f"lu_pivots_to_permutation takes vectors of pivots, got shape {pivots.shape}")
+        raise TypeError(f"lu_pivots_to_permutation takes vectors of pivots, got shape {pivots.shape}")
     if permutation_size < pivots.shape[-1]:
         raise ValueError(
             f"Output permutation size {permutation_size} has to exceed the trailing dimension of the pivots, whose "

@@ -82,6 +82,7 @@ def _svd_jvp(
 ) -> Any:
     """The derivative of Townsend 2016, "Differentiating the Singular Value Decomposition"."""
     (x,), (t,) = primals, tangents
+    check_ranks("svd", get_aval(x))
     params = {"subset_by_index": subset_by_index, "algorithm": algorithm}
     *_, m, n = shape_of(x)
     if compute_uv and full_matrices and m != n:
@@ -208,7 +209,6 @@ def svd(
     Returns U ``[..., m, k]``, s ``[..., min(m, n)]``, descending, and V* ``[..., l, n]``: k and l are m and n with
     ``full_matrices``, else ``min(m, n)``. Only s unless ``compute_uv``. TypeError if ``x`` is not inexact.
     """
-    check_ranks("svd", get_aval(x))
     outs = svd_p.bind(
         x,
         full_matrices=bool(full_matrices),
