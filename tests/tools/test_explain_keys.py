@@ -12,6 +12,7 @@ import pytest
 import minijax.numpy as jnp
 from minijax import checkpoint, grad, interop, jit, lax, random, vmap
 from minijax.tools.documents.document import plain
+from minijax.tools.explain import keys
 from minijax.tools.explain.keys import KeySearch, find_reused
 from minijax.tools.explain.keys_view import keys_document
 
@@ -138,6 +139,13 @@ def test_what_is_shown() -> None:
     assert "none: it uses 2 random keys, each of them once" in plain(
         keys_document(find_reused(folded, (random.key(4),), {}), "it"), 120
     )
+
+
+def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "MOST_KEYS", 2)
+    search = find_reused(lambda key: vmap(random.normal)(random.split(key, 3)), (random.key(4),), {})
+    assert search.unseen == 2  # the first two keys are the one that is split, and the first that it gives
+    assert "that is of the first 2 keys: 2 uses of later keys were not seen" in plain(keys_document(search, "it"), 100)
 
 
 def test_programs_of_jax() -> None:

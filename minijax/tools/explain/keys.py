@@ -33,7 +33,7 @@ USING = {
     "random_gamma": "gamma",
     "threefry2x32": "threefry2x32",
 }
-# So many keys are noted; of a program with more, later ones are left out.
+# So many keys are noted; of a program with more, later ones are left out, and their uses counted.
 MOST_KEYS = 100_000
 
 
@@ -70,12 +70,14 @@ class KeySearch(Frozen):
       origins: how each key came about, by its words.
       allowed: how many uses more a key has by ``random.clone``.
       hurried: whether later equations were run as a whole.
+      unseen: how many uses were not looked at, of keys past the first ``MOST_KEYS``.
     """
 
     uses: Mapping[bytes, list[Use]]
     origins: Mapping[bytes, Origin]
     allowed: Mapping[bytes, int]
     hurried: bool
+    unseen: int = 0
 
     @property
     def reused(self) -> list[bytes]:
@@ -122,6 +124,7 @@ class _KeyWalk(JaxprWalk):
         self.allowed: dict[bytes, int] = {}
         # the keys of those elements of a batched loop that have ended: it goes on with them, nobody reads the results
         self.ended: set[bytes] = set()
+        self.unseen = 0
 
     def given(self, name: str, x: Any) -> None:
         """Note the keys that an argument or a constant of the program is, or may be the words of."""
@@ -167,8 +170,12 @@ class _KeyWalk(JaxprWalk):
         if not is_key(get_aval(keys).dtype):
             return
         for words in _words(keys):
-            if not self.has_ended(words) and (words in self.uses or len(self.uses) < MOST_KEYS):
+            if self.has_ended(words):
+                continue
+            if words in self.uses or len(self.uses) < MOST_KEYS:
                 self.uses.setdefault(words, []).append(use)
+            else:
+                self.unseen += 1
 
     def has_ended(self, words: bytes | None) -> bool:
         """Whether the key belongs to an element of a loop that is over, or was made of one that does."""
@@ -228,4 +235,4 @@ def find_reused(
         for x in closed.consts:
             walk.given((names or {}).get(id(x), "a constant"), x)
         walk.closed(closed, values, (), "forward")
-    return KeySearch(walk.uses, walk.origins, walk.allowed, walk.hurried)
+    return KeySearch(walk.uses, walk.origins, walk.allowed, walk.hurried, walk.unseen)
