@@ -55,6 +55,12 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "grad": lambda ns, sp, m: ns.grad(
         lambda data: ((sp.BCOO((data, m.indices), shape=m.shape) @ ns.numpy.asarray(ROW)) ** 2).sum()
     )(m.data),
+    "grad of what is stored": lambda ns, sp, m: sp.grad(lambda m, x: ((m @ x) ** 2).sum(), (0, 1))(
+        m, ns.numpy.asarray(ROW)
+    ),
+    "value and grad": lambda ns, sp, m: ns.jit(
+        lambda m: sp.value_and_grad(lambda m: ((m @ ns.numpy.ones(4)).sum(), m.data), has_aux=True)(m)
+    )(m),
     "sparsify": lambda ns, sp, m: sp.sparsify(lambda m, x: 2 * ns.numpy.sin(m.T) @ x)(m, ns.numpy.ones(3)),
     "a sparse result": lambda ns, sp, m: sp.sparsify(lambda m: ns.numpy.tanh(m) * 3)(m),
     "lobpcg": lambda ns, sp, m: importlib.import_module(sp.__name__ + ".linalg").lobpcg_standard(
