@@ -29,6 +29,7 @@ __all__ = [
     "checking_leaks",
     "config",
     "debug_infs",
+    "debug_key_reuse",
     "debug_nans",
     "debug_nans_enabled",
     "default_device",
@@ -87,6 +88,7 @@ class ConfigValues(NamedTuple):
     transfer_guard_device_to_device: str | None = None
     transfer_guard_device_to_host: str | None = None
     default_device: Any = None
+    debug_key_reuse: bool = False
 
 
 # What a staged program can depend on. The others say what is shown, forbidden or logged, and where programs run.
@@ -554,6 +556,12 @@ transfer_guard_device_to_host = Setting(
     "The same, from a device to the host.",
     words=("none", *_GUARDS),
 )
+debug_key_reuse = Setting(
+    "debug_key_reuse",
+    _check_bool,
+    "Raise KeyReuseError when random keys are used up twice.",
+    flag=True,
+)
 default_device = Setting(
     "default_device",
     _check_device,
@@ -583,6 +591,7 @@ _SETTINGS = {
         transfer_guard_device_to_device,
         transfer_guard_device_to_host,
         default_device,
+        debug_key_reuse,
     )
 }
 

@@ -339,7 +339,7 @@ class UnexpectedTracerError(JAXTypeError):
 
 
 class KeyReuseError(JAXTypeError):
-    """JAX raises it when its key-reuse checker is on. minijax has no such checker and never raises it."""
+    """Random keys were used up twice while ``debug_key_reuse`` was on."""
 
 
 class InconclusiveDimensionOperation(Exception):

@@ -27,14 +27,14 @@ settings = importlib.import_module("minijax.config")
 
 BOOLEANS = (
     *("enable_x64", "debug_nans", "debug_infs", "disable_jit", "no_tracing", "use_direct_linearize"),
-    *("check_tracer_leaks", "log_compiles", "explain_cache_misses"),
+    *("check_tracer_leaks", "log_compiles", "explain_cache_misses", "debug_key_reuse"),
 )
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
 GUARDS = ("transfer_guard", *(f"transfer_guard_{direction}" for direction in DIRECTIONS))
 # What a staged program does not depend on.
 SHOWN_OR_FORBIDDEN = (
     *("traceback_filtering", "no_tracing", "check_tracer_leaks", "log_compiles", "explain_cache_misses"),
-    *("default_device", *GUARDS),
+    *("default_device", "debug_key_reuse", *GUARDS),
 )
 CONTEXTS = {
     "enable_x64": (settings.enable_x64, True),
@@ -53,6 +53,7 @@ CONTEXTS = {
     "explain_cache_misses": (settings.explain_cache_misses, True),
     **{name: (getattr(settings, name), "disallow") for name in GUARDS},
     "default_device": (settings.default_device, "cpu"),
+    "debug_key_reuse": (settings.debug_key_reuse, True),
 }
 # JAX's default is another: the tutorial's way of reverse mode is what is shown here, unless it is asked for the other.
 OTHERWISE_HERE = {"use_direct_linearize": ("True", "False")}
@@ -293,7 +294,7 @@ def test_environment() -> None:
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
     expected = ["True", "True", "False", "None", "raise", "standard", "False", "False", "threefry2x32", "auto"]
-    assert run.stdout.split() == [*expected, *["False"] * 4, *["None"] * 5], run.stderr
+    assert run.stdout.split() == [*expected, *["False"] * 4, *["None"] * 5, "False"], run.stderr
     run = with_environment(JAX_ENABLE_X64="1", MINIJAX_ENABLE_X64="off")
     assert run.stdout.split()[0] == "False", run.stderr
 
@@ -548,3 +549,52 @@ def test_a_default_device_that_is_none() -> None:
         for nonsense in (3, "foo"):
             with pytest.raises(ValueError, match="must be passed either a Device"), library.default_device(nonsense):
                 library.jit(lambda x: x)(2.0)
+
+
+def two_draws(lib: Any, key: Any) -> Any:
+    return lib.random.normal(key) + lib.random.uniform(key)
+
+
+def steps(lib: Any, key: Any) -> Any:
+    return lib.lax.scan(lambda key, _: (key, lib.random.normal(key)), key, None, length=3)
+
+
+def good_steps(lib: Any, key: Any) -> Any:
+    def step(key: Any, _: Any) -> Any:
+        key, own = lib.random.split(key)
+        return key, lib.random.normal(own)
+
+    return lib.lax.scan(step, key, None, length=3)
+
+
+# Whether it uses a key twice, and what does.
+KEY_USES: dict[str, tuple[bool, Callable[[Any, Any], Any]]] = {
+    "twice": (True, two_draws),
+    "twice in jit": (True, lambda lib, key: lib.jit(functools.partial(two_draws, lib))(key)),
+    "made and used twice in jit": (True, lambda lib, key: lib.jit(lambda: two_draws(lib, lib.random.key(3)))()),
+    "twice in vmap": (True, lambda lib, key: lib.vmap(functools.partial(two_draws, lib))(lib.random.split(key, 3))),
+    "calls of jit": (True, lambda lib, key: [lib.jit(lib.random.normal)(key) for _ in range(2)]),
+    "split twice": (True, lambda lib, key: [lib.random.split(key), lib.random.split(key)]),
+    "drawn and split": (True, lambda lib, key: [lib.random.bits(key), lib.random.split(key)]),
+    "each step": (True, steps),
+    "branches": (True, lambda lib, key: [lib.lax.cond(True, lib.random.normal, lambda k: 0.0, key) for _ in range(2)]),
+    "split": (False, lambda lib, key: [lib.random.normal(k) for k in lib.random.split(key)]),
+    "split in jit": (False, lambda lib, key: lib.jit(functools.partial(good_steps, lib))(key)),
+    "fold_in": (False, lambda lib, key: [lib.random.normal(lib.random.fold_in(key, i)) for i in range(2)]),
+    "clone": (False, lambda lib, key: [lib.random.normal(lib.random.clone(key)) for _ in range(2)]),
+    "either": (False, lambda lib, key: lib.lax.cond(True, lib.random.normal, lib.random.uniform, key)),
+    "words": (False, lambda lib, key: two_draws(lib, lib.random.PRNGKey(3))),
+}
+
+
+@LIBRARIES
+@pytest.mark.parametrize("name", KEY_USES)
+def test_debug_key_reuse(library: Any, name: str) -> None:
+    is_reuse, use = KEY_USES[name]
+    with library.debug_key_reuse():
+        if is_reuse:
+            with pytest.raises(library.errors.KeyReuseError, match="consumed|leads to key reuse"):
+                use(library, library.random.key(1))
+        else:
+            use(library, library.random.key(1))
+    use(library, library.random.key(1))

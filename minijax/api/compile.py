@@ -26,7 +26,7 @@ from minijax.api.flat import (
 from minijax.api.repeated import MISSED, Known, Repeat
 from minijax.api.stages import Lowered, StagedCall, Traced
 from minijax.backend import failures, fastcall, pjrt
-from minijax.config import jit_disabled, trace_key, x64_enabled
+from minijax.config import jit_disabled, trace_key, while_on, x64_enabled
 from minijax.core import observe
 from minijax.core.array import common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
@@ -34,6 +34,7 @@ from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
 from minijax.core.stand_ins import stood_in
 from minijax.core.trace import Tracer, state
+from minijax.interpreters.evaluate import key_checks
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ops.call import jit_p, kept_inputs, known_program
@@ -162,8 +163,8 @@ class JitFunction:
         if AbstractRef.made:
             _check_aliases(leaves, staged, self.fun)
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
-        # debug_nans, debug_infs: results are looked at where they are evaluated
-        checked = settings.values[1] or settings.values[7]
+        # debug_nans, debug_infs, debug_key_reuse: calls are looked at where they are evaluated
+        checked = settings.values[1] or settings.values[7] or key_checks
         if program is None or unusual or checked:
             outs = jit_p.bind(*staged.outer, *leaves, *staged.refs, **staged.params)
             if not staged.outer:
@@ -377,6 +378,15 @@ class JitFunction:
 
     def __repr__(self) -> str:
         return f"<jit of {self.subject}>"
+
+
+def _follow_keys(on: bool) -> None:
+    from minijax.api import key_reuse
+
+    key_reuse.follow(on)
+
+
+while_on("debug_key_reuse", functools.partial(_follow_keys, True), functools.partial(_follow_keys, False))
 
 
 def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:

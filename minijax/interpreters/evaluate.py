@@ -13,6 +13,7 @@ import contextlib
 import functools
 import operator
 import re
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -206,8 +207,11 @@ _evaluate = EvalTrace.process_primitive
 
 
 def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """``EvalTrace.process_primitive`` once some thread has turned ``debug_nans`` or ``debug_infs`` on."""
-    out = _evaluate(self, primitive, args, params)
+    """``EvalTrace.process_primitive`` once some thread has turned ``debug_nans``, ``debug_infs`` or key checks on."""
+    if key_checks and not _within.noted:
+        out = _noted(self, primitive, args, params)
+    else:
+        out = _evaluate(self, primitive, args, params)
     if results_checked():
         for x in out if primitive.multiple_results else (out,):
             for setting, found in _SOUGHT:
@@ -220,6 +224,35 @@ def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params:
 _SOUGHT: tuple[tuple[Setting, Any], ...] = ((debug_nans, np.isnan), (debug_infs, np.isinf))
 # Not empty once some thread has turned one of them on: who evaluates without this interpreter asks first.
 nan_checks: list[str] = []
+
+
+class _Within(threading.local):
+    """Whether a thread evaluates a primitive that ``key_checks`` were told of, with all that it holds."""
+
+    noted = False
+
+
+_within = _Within()
+
+
+def _noted(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    for note_use in key_checks:
+        note_use(primitive, args, params)
+    _within.noted = True
+    try:
+        return _evaluate(self, primitive, args, params)
+    finally:
+        _within.noted = False
+
+
+# What is told of each primitive before it is evaluated, while ``debug_key_reuse`` is on in some thread.
+key_checks: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], None]] = []
+
+
+def check_keys(note_use: Callable[[Primitive, Sequence[Any], dict[str, Any]], None]) -> None:
+    """Call ``note_use`` before each primitive is evaluated; ``key_checks.clear()`` ends it."""
+    EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
+    key_checks.append(note_use)
 
 
 def _check_nans() -> None:
