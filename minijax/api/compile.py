@@ -75,6 +75,8 @@ class JitFunction:
         self.inline = inline
         self.subject = describe(fun)
         self.takes_static = bool(static_argnums or static_argnames)
+        # number of positional arguments -> the places among them that are static, and the others
+        self.places: dict[int, tuple[list[int], list[int]]] = {}
         # configuration, with the static arguments if there may be any -> the kinds of calls made
         self.known: dict[Any, Known] = {}
         options = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline)
@@ -263,14 +265,19 @@ class JitFunction:
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Dynamic args and kwargs, and the static ones as part of the key."""
-        at = {i % len(args) for i in self.static_argnums if -len(args) <= i < len(args)}
+        count = len(args)
+        places = self.places.get(count)
+        if places is None:
+            static_at = sorted({i % count for i in self.static_argnums if -count <= i < count})
+            places = self.places[count] = static_at, [i for i in range(count) if i not in static_at]
+        at, others = places
+        positional = tuple([(i, type(args[i]), args[i]) for i in at])
+        dynamic = tuple([args[i] for i in others]) if at else args
+        if not kwargs:
+            return dynamic, kwargs, (positional, ())
         named = {k: v for k, v in kwargs.items() if k in self.static_argnames}
-        static = (
-            tuple((i, type(args[i]), args[i]) for i in sorted(at)),
-            tuple((k, type(v), v) for k, v in sorted(named.items(), key=lambda item: item[0])),
-        )
-        dynamic = tuple(a for i, a in enumerate(args) if i not in at)
-        return dynamic, {k: v for k, v in kwargs.items() if k not in named}, static
+        by_name = tuple((k, type(v), v) for k, v in sorted(named.items(), key=lambda item: item[0]))
+        return dynamic, {k: v for k, v in kwargs.items() if k not in named}, (positional, by_name)
 
     def _explain(self, key: tuple[Any, ...], reprs: bool = True) -> Miss:
         """Why ``key`` was not found: what differs from the nearest earlier signature."""

@@ -6,7 +6,9 @@ compiled once for a signature and a staged program shows what was called.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +19,7 @@ from minijax.api import jit
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import Array, device_array, get_aval
+from minijax.core.array import Array, as_array, device_array, get_aval
 from minijax.core.avals import ShapedArray, physical_aval
 from minijax.core.keys import THREEFRY
 from minijax.core.observe import observers
@@ -60,6 +62,20 @@ def one_key(name: str, key: Any) -> Any:
     return keys
 
 
+def placed(x: Any) -> Any:
+    """``x``; a Python float, outside of traces, as a scalar where the program that is about to be run will read it."""
+    if type(x) is not float or state.dynamic.level or observers:
+        return x
+    return _placed(x, math.copysign(1, x), x64_enabled())
+
+
+@functools.lru_cache(maxsize=256)
+def _placed(x: float, _sign: float, _x64: bool) -> Array:
+    array = as_array(x)
+    to_buffer(array)
+    return array
+
+
 def two_keys(key: Any) -> tuple[Any, Any]:
     """Two keys made of one."""
     first, second = split(key)
@@ -99,7 +115,9 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
 
     ``parameters`` are arrays or shapes. ValueError if they do not broadcast to a ``shape`` that is given.
     """
-    shapes = [p if isinstance(p, tuple) else np.shape(p) for p in parameters]
+    shapes = [p if isinstance(p, tuple) else () if type(p) is float else np.shape(p) for p in parameters]
+    if not any(shapes):  # the commonest case
+        return () if shape is None else canonical_shape(shape)
     if shape is None:
         return broadcast_shapes(*shapes)
     given = canonical_shape(shape)
@@ -116,6 +134,8 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
 def check_safe(name: str, dtype: np.dtype, *parameters: Any) -> None:
     """TypePromotionError unless each of the parameters is converted to ``dtype``, that of the samples, without loss."""
     for p in parameters:
+        if type(p) is float:
+            continue
         found, weak = dtypes.dtype_and_weak_type(p, x64_enabled())
         if found != dtype and dtypes.result_type((found, weak), (dtype, False), x64=x64_enabled())[0] != dtype:
             raise dtypes.TypePromotionError(
@@ -136,7 +156,7 @@ def checked(
     of_samples = shape_of_samples(name, shape, *parameters) if parameters else canonical_shape(shape)
     if not lossy:
         check_safe(name, found, *parameters)
-    return key, *parameters, of_samples, found
+    return key, *map(placed, parameters), of_samples, found
 
 
 def constant(value: Any, dtype: np.dtype) -> Any:

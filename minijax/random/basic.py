@@ -23,6 +23,7 @@ from minijax.random.arguments import (
     halves,
     inexact_dtype,
     one_key,
+    placed,
     shape_of_samples,
     staged,
     to_rank,
@@ -42,7 +43,8 @@ def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any 
     type, TypeError for limits that do not broadcast.
     """
     key = one_key("uniform", key)
-    return _uniform(key, canonical_shape(shape), float_dtype("uniform", dtype), minval, maxval)
+    found = float_dtype("uniform", dtype)
+    return _uniform(key, canonical_shape(shape), found, placed(minval), placed(maxval))
 
 
 @functools.lru_cache(maxsize=64)
