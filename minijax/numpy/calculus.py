@@ -189,7 +189,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         check_array_like("trapezoid", y, x)
         y, x = promote_dtypes(y, x, to=INEXACT)
         distances = diff(x) if x.aval.ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
-    y = moveaxis(y, axis, -1) if y.aval.ndim > 1 else y
+    y = moveaxis(y, axis, -1)
     if x is None or distances.aval.ndim > 1 and distances.aval.shape[-1] == 1:
         # the sum, less what the two ends count too much
         if x is not None:

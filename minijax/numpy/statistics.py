@@ -519,11 +519,11 @@ def cov(
       TypeError: ``fweights`` that are no integers.
     """
     m, y = _variables(m, y, dtype)
-    x = _in_rows(m, rowvar)
+    x = _in_rows(m, rowvar or m.aval.ndim < 2)
     if not x.aval.shape[0]:
         return lax.full((0, 0), 0, x.aval.dtype)
     if y is not None:
-        second = _in_rows(y, rowvar or y.aval.shape[0] == 1)
+        second = _in_rows(y, rowvar or y.aval.ndim < 2 or y.aval.shape[0] == 1)
         x = concatenate((x, second), 0)
     ddof = (1 if bias is False or bias == 0 else 0) if ddof is None else ddof
     weights, importance = _observation_weights(fweights, aweights, x.aval.shape[1])
@@ -572,7 +572,7 @@ def _variables(m: Any, y: Any, dtype: Any) -> tuple[Any, Any]:
 
 def _in_rows(x: Any, rowvar: bool) -> Any:
     x = atleast_2d(x)
-    return x if rowvar or x.aval.shape[0] == 1 else x.T
+    return x if rowvar else x.T
 
 
 def _observation_weights(fweights: Any, aweights: Any, count: int) -> tuple[Any, Any]:

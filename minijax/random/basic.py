@@ -67,7 +67,7 @@ def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, max
     mantissa = astype(bits(key, shape, np.dtype(f"uint{drawn}")), word)
     mantissa = lax.bitwise_or(lax.shift_right_logical(mantissa, constant(dropped, word)), constant(one, word))
     zero_to_one = lax.sub(lax.bitcast_convert_type(mantissa, dtype), constant(1, dtype))
-    found = lax.add(lax.mul(zero_to_one, lax.sub(high, low)), low)
+    found = zero_to_one * (high - low) + low
     # rounding may give less than the lower limit
     return lax.max(low, lax.reshape(found, shape))
 

@@ -129,13 +129,13 @@ def dctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
-    """``dct`` along several axes, by default all, cut or padded to the sizes ``s``."""
+    """``dct`` along several axes, by default all, the first of them cut or padded to the sizes ``s``."""
     _check(type, norm)
     chosen = _axes(x, s, axes)
     if len(chosen) == 1:
         return dct(x, n=None if s is None else s[0], axis=chosen[0], norm=norm)
     if s is not None:
-        x = _resized(x, dict(zip(chosen, s, strict=True)))
+        x = _resized(x, dict(zip(chosen, s, strict=False)))
     for i in range(0, len(chosen) - 1, 2):
         x = _dct_of_two(x, chosen[i : i + 2], norm)
     return dct(x, axis=chosen[-1], norm=norm) if len(chosen) % 2 else x
@@ -166,11 +166,11 @@ def idctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
-    """``idct`` along several axes, by default all, cut or padded to the sizes ``s``."""
+    """``idct`` along several axes, by default all, the first of them cut or padded to the sizes ``s``."""
     _check(type, norm)
     chosen = _axes(x, s, axes)
     if s is not None:
-        x = _resized(x, dict(zip(chosen, s, strict=True)))
+        x = _resized(x, dict(zip(chosen, s, strict=False)))
     for axis in chosen:
         x = idct(x, axis=axis, norm=norm)
     return x

@@ -112,9 +112,14 @@ def fiedler(a: Any) -> Any:
 
 
 def fiedler_companion(a: Any) -> Any:
-    """The matrix of five diagonals whose characteristic polynomial has the coefficients ``a`` (Fiedler 2003)."""
+    """The matrix of five diagonals whose characteristic polynomial has the coefficients ``a`` (Fiedler 2003).
+
+    ValueError without coefficients.
+    """
     (a,) = promote("fiedler_companion", a, to=INEXACT)
     a = jnp.atleast_1d(a)
+    if not a.shape[-1]:
+        raise ValueError(f"fiedler_companion: the last axis of 'a' must have coefficients, but its shape is {a.shape}")
     if a.shape[-1] < 2:
         return jnp.zeros((*a.shape[:-1], 0, 0), a.dtype)
     return _stacked(_fiedler_companion, a)
