@@ -14,7 +14,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.trace import Tracer, stack_depth
-from minijax.interpreters.linearize import WORTH_DERIVING
+from minijax.interpreters.jvp_rules import WORTH_DERIVING
 from minijax.ir.jaxpr import ClosedJaxpr
 from tests.threads import at_once
 
