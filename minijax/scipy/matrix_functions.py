@@ -234,8 +234,8 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: Any =
     other methods.
     """
     A, B, C = promote_dtypes(*ensure("solve_sylvester", A, B, C), to=INEXACT)
-    if A.shape[-2:] != 2 * A.shape[-1:] or B.shape[-2:] != 2 * B.shape[-1:]:
-        raise ValueError(f"solve_sylvester: A and B must be square, not of shapes {A.shape} and {B.shape}.")
+    if min(A.ndim, B.ndim, C.ndim) < 2 or A.shape[-2] != A.shape[-1] or B.shape[-2] != B.shape[-1]:
+        raise ValueError(f"solve_sylvester: A and B must be square matrices, not of shapes {A.shape} and {B.shape}.")
     if C.shape[-2:] != (A.shape[-1], B.shape[-1]):
         raise ValueError(f"solve_sylvester: C has the shape {C.shape}, which A and B do not fit.")
     if method != "schur":

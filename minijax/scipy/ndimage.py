@@ -95,7 +95,7 @@ def _map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: s
             value = input[indices]
         parts.append(functools.reduce(operator.mul, weights) * value)
     found = functools.reduce(operator.add, parts)
-    if dtypes.is_integer(input.dtype):
+    if dtypes.is_integer(input.dtype) and not dtypes.is_integer(found.dtype):
         found = lax.round(found)
     return astype(found, input.dtype)
 

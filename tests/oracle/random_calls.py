@@ -39,6 +39,7 @@ from minijax.core.trace import stack_depth
 from tests.oracle.subject import QUICKLY, assert_same
 
 MODULES = ("numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "random", "ops", "scipy.special")
+MODULES += ("scipy.stats", "scipy.signal", "scipy.ndimage", "scipy.integrate", "scipy.cluster.vq")
 MODULES += ("scipy.linalg", "scipy.fft", *(name for name in public_names() if name.startswith("scipy.stats.")))
 # They read, write or print, give what is no array, need devices, or are given functions: other tests have them.
 LEFT_OUT = frozenset(

@@ -33,6 +33,7 @@ DIFFERENT: dict[str, str] = {
     **{e: PLACED for e in expressions() if e.startswith("sp.sparse")},
     **{e: "JAX inverts a matrix of one element in other steps, and " + DIAGONAL for e in expressions() if "_kde" in e},
     **{e: COUNTED for e in expressions() if e.startswith(("sp.linalg.rsf2csf", "sp.linalg.sqrtm", "sp.linalg.funm"))},
+    **{e: "JAX stages what a piecewise function is made of as a call" for e in expressions() if "spence" in e},
     **{e: "JAX hands two constants to its loop that nothing reads" for e in expressions() if "minimize" in e},
     "sp.stats.multivariate_normal.logpdf(p, q, m)": DIAGONAL,
     "sp.stats.multivariate_normal.pdf(t, p, m)": DIAGONAL,

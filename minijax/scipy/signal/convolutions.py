@@ -87,10 +87,9 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", prec
 def _check_plane(name: str, in1: Any, in2: Any, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
     if boundary != "fill" or fillvalue != 0:
         raise NotImplementedError(f"{name}() only supports boundary='fill' and fillvalue=0: pad the input before.")
-    in1, in2 = asarray(in1), asarray(in2)
-    if in1.ndim != 2 or in2.ndim != 2:
-        raise ValueError(f"{name}() only supports 2-dimensional inputs, got shapes {in1.shape} and {in2.shape}.")
-    return in1, in2
+    if jnp.ndim(in1) != 2 or jnp.ndim(in2) != 2:
+        raise ValueError(f"{name}() only supports 2-dimensional inputs, got {jnp.ndim(in1)} and {jnp.ndim(in2)}.")
+    return asarray(in1), asarray(in2)
 
 
 def convolve2d(

@@ -1,7 +1,7 @@
 """``minijax.scipy.special``: special functions.
 
-Borrowed from JAX, when they are used, are those that are tables of coefficients: the integrals of Fresnel, Dawson and
-of exponentials, sine and cosine, Spence's function, Owen's, Faddeeva's, hypergeometric and spherical functions.
+Borrowed from JAX, when they are used, are the integrals of Fresnel and of exponentials, sine and cosine, Bessel's
+functions of whole order, Owen's and Faddeeva's function, hypergeometric and spherical functions.
 """
 
 from minijax.core.lacking import borrowing
@@ -38,4 +38,4 @@ def log_softmax(x, /, *, axis=None):  # type: ignore[no-untyped-def]
     return _log_softmax(x, axis=axis)
 
 
-__getattr__, __dir__ = borrowing(globals())
+__getattr__, __dir__ = borrowing(globals(), "minijax.scipy.special.integrals")

@@ -42,7 +42,8 @@ def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
 @inner_jit
 def entropy(mu: Any, loc: Any = 0) -> Any:
     """The entropy, in nats: a sum of terms, and for means from 100 on Stirling's formula."""
-    mu, _ = promote_dtypes(*ensure("poisson.entropy", mu, loc), to=INEXACT)
+    mu, loc = promote_dtypes(*ensure("poisson.entropy", mu, loc), to=INEXACT)
+    whole = jnp.broadcast_shapes(mu.shape, loc.shape)
     shape, mu = mu.shape, mu.ravel()
     none = jnp.zeros_like(mu)
     is_none, is_small = mu == 0, mu < _FEW[0]
@@ -51,7 +52,7 @@ def entropy(mu: Any, loc: Any = 0) -> Any:
     many = _summed(mu, _MANY[1], lambda: mu + 10 * jnp.sqrt(mu) + 20)
     large = 0.5 * jnp.log(2 * math.pi * math.e * mu) - 1.0 / (12 * mu)
     found = jnp.where(is_none, none, jnp.where(is_small, few, jnp.where(is_medium, many, large)))
-    return found.reshape(shape)
+    return jnp.broadcast_to(found.reshape(shape), whole)
 
 
 def _summed(mu: Any, terms: int, end: Any) -> Any:
