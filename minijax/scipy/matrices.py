@@ -121,6 +121,8 @@ def fiedler_companion(a: Any) -> Any:
     if not a.shape[-1]:
         raise ValueError(f"fiedler_companion: the last axis of 'a' must have coefficients, but its shape is {a.shape}")
     if a.shape[-1] < 2:
+        if not a.shape[-1]:
+            raise ValueError(f"fiedler_companion: there must be a coefficient along the last axis of {a.shape}.")
         return jnp.zeros((*a.shape[:-1], 0, 0), a.dtype)
     return _stacked(_fiedler_companion, a)
 

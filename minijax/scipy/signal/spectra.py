@@ -124,8 +124,11 @@ def _remover(type_of_trend: Any, axis: int) -> Callable[[Any], Any]:
 
 def _transform(x: Any, segments: _Segments, remove: Callable[[Any], Any], one_sided: bool) -> Any:
     """The Fourier transform of each segment of the last axis of ``x``: (..., segments, frequencies)."""
-    starts = jnp.arange(0, x.shape[-1] - segments.size + 1, segments.size - segments.overlap)
-    cut = vmap(lambda start: lax.dynamic_slice_in_dim(x, start, segments.size, axis=-1), out_axes=-2)(starts)
+    if segments.size == 1 and not segments.overlap:
+        cut = x[..., None]
+    else:
+        starts = jnp.arange(0, x.shape[-1] - segments.size + 1, segments.size - segments.overlap)
+        cut = vmap(lambda start: lax.dynamic_slice_in_dim(x, start, segments.size, axis=-1), out_axes=-2)(starts)
     cut = remove(cut)
     windowed = segments.window.reshape((1,) * (cut.ndim - 1) + (-1,)) * cut
     return (jnp.fft.rfft if one_sided else jnp.fft.fft)(windowed, n=segments.fft)
@@ -175,7 +178,7 @@ def _spectra(
         outer, sizes = _outer_shape(x, y, axis), [x.shape[axis], y.shape[axis]]
     real = dtypes.real_dtype(x.dtype)
     complex_type = result_dtype(x, 1j)[0]
-    win = _sampled(window, nperseg, max(sizes), real)
+    win = _sampled(window, nperseg, sizes[0], real)
     if not x.size or y is not None and not y.size:
         shape = (*outer[:axis], min(sizes), *outer[axis:])
         return jnp.zeros(shape, real), jnp.zeros(shape, real), jnp.zeros(shape, complex_type)
