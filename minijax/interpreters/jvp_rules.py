@@ -40,11 +40,13 @@ WORTH_DERIVING = 4
 
 def derives(primitive: Primitive) -> bool:
     """Whether the jvp rule of ``primitive`` depends on its operands' types alone, so that what is derived is kept."""
+    # a function that was typed at a prompt may be of no module
+    module = getattr(jvp_rules.get(primitive), "__module__", None) or ""
     return (
         not primitive.multiple_results
         and primitive.keeps_signatures
         and not primitive.takes_refs
-        and getattr(jvp_rules.get(primitive), "__module__", "").startswith("minijax.ops.")
+        and module.startswith("minijax.ops.")
         and not is_user_file(primitive.defined_in)
     )
 
