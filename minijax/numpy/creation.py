@@ -607,7 +607,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
     """The index of every element along each axis of an array of this shape."""
     dtype = user_dtype(int if dtype is None else dtype, "indices")
-    sizes = index_tuple(dimensions)
+    sizes = index_tuple(tuple(dimensions))
     grids = []
     for i, size in enumerate(sizes):
         shape = tuple(d if i == j or not sparse else 1 for j, d in enumerate(sizes))

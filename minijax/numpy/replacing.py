@@ -215,7 +215,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     if np.ndim(obj) and assume_unique_indices and not dtypes.is_bool(np.result_type(obj)):
         return _delete_different(arr, ensure("delete", obj), front, size)
     context = "'obj' array argument of jnp.delete(). To delete traced indices, see assume_unique_indices."
-    known = static(obj, context, np.asarray)
+    known = static(int(obj) if isinstance(obj, bool) else obj, context, np.asarray)
     if known.dtype.kind == "f" and not known.size:
         return arr
     if known.dtype.kind not in "iub":

@@ -56,10 +56,11 @@ def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | N
     ``mode`` 'high' draws twice as many bits, so that large numbers are met; 'low' is the default. ValueError for other
     modes, and for a type that is not floating.
     """
+    arguments = checked("gumbel", key, shape, dtype)
     mode = "low" if mode is None else mode
     if mode not in ("high", "low"):
         raise ValueError(f"Must provide valid mode for gumbel got: {mode}. There are 'high' and 'low'.")
-    return _gumbel(*checked("gumbel", key, shape, dtype), mode)
+    return _gumbel(*arguments, mode)
 
 
 @staged

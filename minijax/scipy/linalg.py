@@ -24,7 +24,7 @@ from minijax.numpy import linalg as numpy_linalg
 from minijax.numpy.linalg.decompositions import HIGHEST, adjoint
 from minijax.numpy.linalg.equations import matrix_times_vector, promote_inexact
 from minijax.numpy.linalg.norms import norm
-from minijax.numpy.promotion import asarray, ensure, promote_dtypes, typed_scalar
+from minijax.numpy.promotion import asarray, ensure, promote_dtypes, result_dtype, typed_scalar
 from minijax.numpy.searching import digitize
 from minijax.numpy.ufuncs import floor, log2, maximum
 from minijax.ops.linalg import lu as of_lu
@@ -352,7 +352,7 @@ def _toeplitz(c: Any, r: Any) -> Any:
     """Each row is a window of the reversed column followed by the row."""
     (rows,), (columns,) = c.shape, r.shape
     if not (rows and columns):
-        return creation.empty((rows, columns), dtypes.result_type(c.dtype, r.dtype))
+        return creation.empty((rows, columns), result_dtype(c, r)[0])
     elements = manipulation.concatenate((c[::-1], r[1:]))
     windows = conv_general_dilated_patches(
         elements.reshape((1, -1, 1)),

@@ -1,7 +1,7 @@
-"""Random calls of every public function of minijax's own, beside JAX.
+"""Random calls of every public function, beside JAX.
 
     python -m tests.oracle.random_calls                       2,000 programs, of seed 0
-    python -m tests.oracle.random_calls --count 100000 --seed 7
+    python -m tests.oracle.random_calls --count 100000 --seed 7 --jobs 4
     python -m tests.oracle.random_calls numpy.clip nn         of these functions and modules alone
 
 A program is a call with drawn arguments (numbers of Python's, arrays of NumPy's and of the library's, of all types and
@@ -428,6 +428,11 @@ REASONS: tuple[tuple[str, str, str], ...] = (
         "batches of matrices are decomposed here",
     ),
     (
+        r"numpy\.fft\.irfftn",
+        r"the results are \['complex.*, JAX's are \['complex",
+        "along no axis nothing is transformed; JAX cuts the last one as if it were half a spectrum",
+    ),
+    (
         r"random\.beta",
         r"minijax raises ValueError: 'Incompatible shapes.* JAX TypePromotionError",
         "parameters that neither broadcast nor convert: shapes come first, as in JAX's other distributions",
@@ -503,8 +508,8 @@ REASONS: tuple[tuple[str, str, str], ...] = (
         "a negative axis is refused in derivatives too, as JAX refuses it in calls",
     ),
     (
-        r"numpy\.array_equ(al|iv)",
-        r"minijax alone raises TypeError: .array_equ\w+ requires ndarray or scalar arguments",
+        r"numpy\.array_equ(al|iv)|scipy\.linalg\.rsf2csf",
+        r"minijax (alone )?raises TypeError: .\w+ requires ndarray or scalar arguments, got <class 'list'>",
         "a list is refused, as JAX refuses it in its other functions",
     ),
     (
