@@ -527,6 +527,8 @@ _ndarray = np.ndarray  # one look-up less: this runs for every operand of every 
 
 def get_aval(x: Any) -> Any:
     """The type of ``x``: a tracer, an array, a reference, or anything ``as_array`` takes. Raises TypeError."""
+    if isinstance(x, AnyArray):
+        return x.aval
     if type(x) is _ndarray:
         return numpy_aval(x)
     try:
