@@ -125,7 +125,8 @@ def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
     span = astype(lax.sub(high, low), word)
     shape = get_aval(span).shape
     span = lax.select(lax.le(high, low), lax.full(shape, 1, word), span)
-    more = lax.bitwise_and(beyond, lax.gt(high, low))
+    some = lax.gt(high, low)
+    more = lax.bitwise_and(to_rank(beyond, len(shape)) if get_aval(beyond).ndim else beyond, some)
     return lax.select(more, lax.add(span, constant(1, word)), span)
 
 

@@ -76,6 +76,7 @@ REASONS: dict[tuple[str, str], str] = {
         "",
         "JAX (alone raises )?ValueError: 'Invalid shape for `swap`",
     ): "JAX's vmap finds too late that a reference is mapped",
+    ("", "JAX alone .*slice limit_indices must have every"): "JAX fails to lower a slice of nothing with a stride",
     ("", "JAX alone raises ValueError: 'Invalid type of idxer: TypedInt"): "JAX fails to lower an index of its own",
 }
 

@@ -36,6 +36,7 @@ ROWS: dict[str, Program] = {
     "randint, u32": lambda r, np_, k: r.randint(k, (3,), -1, 10, "uint32"),
     "randint, odd limits": lambda r, np_, k: r.randint(k, (3,), 0.5, True),
     "randint, broadcast": lambda r, np_, k: r.randint(k, (2, 3), np.arange(3), np.array([[9], [2]])),
+    "randint, fewer axes": lambda r, np_, k: r.randint(k, (2, 3), -5, np.arange(3)),
     "bernoulli": lambda r, np_, k: r.bernoulli(k, 0.3, (3,)),
     "bernoulli, high": lambda r, np_, k: r.bernoulli(k, ROW, (2, 3), "high"),
     "bernoulli, f16": lambda r, np_, k: r.bernoulli(k, ROW.astype("float16")),

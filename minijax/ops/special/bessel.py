@@ -32,6 +32,7 @@ from minijax.ops.elementwise_numpy import scipy_special
 from minijax.ops.nary import FLOAT, NO_DERIVATIVE, binary, unary
 from minijax.ops.programs import call_program
 from minijax.ops.select import select
+from minijax.ops.shape import full_like
 from minijax.ops.special.computed import filled, scalar
 
 __all__ = ["bessel_i0e", "bessel_i0e_p", "bessel_i1e", "bessel_i1e_p", "zeta", "zeta_p"]
@@ -96,10 +97,11 @@ def _i1e_derivative(g: Any, ans: Any, x: Any) -> Any:
     """Near 0, where its formula divides by x, it is 1/2."""
     dtype = get_aval(x).dtype
     eps = dtypes.finfo(dtype).eps
-    far = gt_p.bind(abs_p.bind(x), const(x, float(eps)))
-    safe = select(far, x, filled(x, eps))
+    size = abs_p.bind(x)
+    far = gt_p.bind(convert(size, dtype) if get_aval(size).weak_type else size, const(x, float(eps)))
+    safe = select(far, x, full_like(x, eps))
     slope = sub(bessel_i0e_p.bind(safe), mul(ans, add(sign_p.bind(safe), integer_pow(safe, -1))))
-    return mul(g, select(far, slope, filled(x, 0.5)))
+    return mul(g, select(far, slope, full_like(x, 0.5)))
 
 
 _i1e = scipy_special("i1e")
