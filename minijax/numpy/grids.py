@@ -45,14 +45,14 @@ class _Grid:
             return () if self.sparse else array([])
         axes = promote_dtypes(*[_range(each, self.name) for each in key])
         grid = meshgrid(*axes, indexing="ij", sparse=self.sparse)
-        return tuple(grid) if self.sparse else stack(grid, 0)
+        return list(grid) if self.sparse else stack(grid, 0)
 
     def __repr__(self) -> str:
         return f"<minijax.numpy.{self.name}>"
 
 
 mgrid = _Grid("mgrid", False, "A dense grid: ``mgrid[0:3, 0:1:5j]`` is an array of the coordinates, by axis.")
-ogrid = _Grid("ogrid", True, "An open grid: ``ogrid[0:3, 0:1:5j]`` is a tuple of arrays that broadcast to the grid.")
+ogrid = _Grid("ogrid", True, "An open grid: ``ogrid[0:3, 0:1:5j]`` is a list of arrays that broadcast to the grid.")
 
 
 class _Joined:
