@@ -260,6 +260,9 @@ _OTHERS |= {
     "scipy.stats.rankdata": lambda ns, d: ns.scipy.stats.rankdata(
         d.array((size(d),), "int8"), d.one(("min", "average"))
     ),
+    "scipy.linalg.funm": lambda ns, d: ns.scipy.linalg.funm(
+        f32(d, 2, 2) + 3 * np.eye(2, dtype="float32"), ns.numpy.sin
+    ),
     "scipy.stats.sem": lambda ns, d: ns.scipy.stats.sem(f32(d, 3, size(d)), 0),
 }
 CALLS.update(_OTHERS)
