@@ -236,7 +236,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
         if preferred_element_type is not None:
             dtype = user_dtype(preferred_element_type, "inner")
             a, b = convert(a, dtype), convert(b, dtype)
-        return lax.mul(*promote("multiply", a, b))
+        return multiply(a, b)
     return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
 
 

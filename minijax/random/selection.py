@@ -53,9 +53,10 @@ def categorical(
     batch = tuple(size for i, size in enumerate(own) if i != axis + len(own))
     shape = batch if shape is None else canonical_shape(shape)
     broadcast_shapes(shape, batch)
-    prefix = shape[: len(shape) - len(batch)]
+    prefix, drawn = shape[: len(shape) - len(batch)], list(shape[len(shape) - len(batch) :])
     if replace:
-        noise = gumbel(key, (*prefix, *own), logits.aval.dtype, mode)
+        drawn.insert(axis + len(own), own[axis])
+        noise = gumbel(key, (*prefix, *drawn), logits.aval.dtype, mode)
         expanded = lax.expand_dims(logits, tuple(range(len(prefix))))
         return reductions.argmax(noise + expanded, axis)
     return _different(key, logits, axis, shape, math.prod(prefix), mode)

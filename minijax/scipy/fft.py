@@ -125,12 +125,13 @@ def _axes(x: Any, s: Sequence[int] | None, axes: Sequence[int] | None) -> list[i
 def dctn(
     x: Any,
     type: int = 2,
-    s: Sequence[int] | None = None,
+    s: int | Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
     """``dct`` along several axes, by default all, the first of them cut or padded to the sizes ``s``."""
     _check(type, norm)
+    s = (s,) if isinstance(s, int) else s
     chosen = _axes(x, s, axes)
     if len(chosen) == 1:
         return dct(x, n=None if s is None else s[0], axis=chosen[0], norm=norm)
@@ -162,12 +163,13 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
 def idctn(
     x: Any,
     type: int = 2,
-    s: Sequence[int] | None = None,
+    s: int | Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
     """``idct`` along several axes, by default all, the first of them cut or padded to the sizes ``s``."""
     _check(type, norm)
+    s = (s,) if isinstance(s, int) else s
     chosen = _axes(x, s, axes)
     if s is not None:
         x = _resized(x, dict(zip(chosen, s, strict=False)))

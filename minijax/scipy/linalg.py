@@ -445,13 +445,15 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
       upper_triangular: ``A`` is an upper triangle.
       max_squarings: nan is given for a matrix that needs more.
 
-    ValueError if ``A`` is not square.
+    ValueError if ``A`` is not square, TypeError for floats of 16 bits.
     """
     (A,) = _inexact(A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
         raise ValueError(f"Expected A to be a (batched) square matrix, got A.shape={A.shape}.")
     if A.ndim > 2:
         return vmap(functools.partial(expm, upper_triangular=upper_triangular, max_squarings=max_squarings))(A)
+    if dtypes.bits(dtypes.real_dtype(A.dtype)) < 32:
+        raise TypeError(f"expm: A.dtype={A.dtype} is not supported: convert it to float32.")
     p, q, squarings = _calc_P_Q(A)
 
     def unknown(a: Any, p: Any, q: Any) -> Any:

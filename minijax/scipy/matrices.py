@@ -123,7 +123,7 @@ def fiedler_companion(a: Any) -> Any:
     if a.shape[-1] < 2:
         if not a.shape[-1]:
             raise ValueError(f"fiedler_companion: there must be a coefficient along the last axis of {a.shape}.")
-        return jnp.zeros((*a.shape[:-1], 0, 0), a.dtype)
+        return lax.full_like(a, 0, shape=(*a.shape[:-1], 0, 0))
     return _stacked(_fiedler_companion, a)
 
 

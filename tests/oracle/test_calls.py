@@ -96,6 +96,7 @@ NUMPY = [
     call("iscomplex", WEAK),
     call("isreal", WEAK),
     call("ix_", u8(0)),
+    call("inner", -0.0, i(3), preferred_element_type="bool"),
     call("insert", f(3, 3), i(0), b(3, 3)),
     call("delete", i8(3), [1.0, 2.0]),
     call("delete", f(0), 0),
@@ -111,6 +112,7 @@ NUMPY = [
     call("kaiser", 0.5, 2.0),
     call("kaiser", -1, 2.0),
     call("ldexp", f(3), b(3)),
+    call("linalg.multi_dot", Drawn("[f(3), f(0)]", lambda ns: [ns.numpy.ones(3), ns.numpy.ones(0)])),
     call("linalg.vector_norm", b(3), ord=1),
     call("linalg.vector_norm", i(3), ord=np.inf),
     call("matmul", u8(3), u8(3), preferred_element_type="bool"),
@@ -166,6 +168,7 @@ LAX = [
 ]
 RANDOM = [
     call("beta", KEY, c(3), f()),
+    call("categorical", KEY, f(2, 1, 3), shape=(2, 3)),
     call("chisquare", KEY, c(3), dtype="float32"),
     call("f", KEY, 1.5, c(3)),
     call("geometric", KEY, 1),
@@ -185,7 +188,10 @@ RANDOM = [
 OTHERS = [
     call("scipy.fft.idctn", i(), axes=1),
     call("scipy.fft.idctn", f(2, 3)),
+    call("scipy.fft.idctn", f(2, 0), s=6),
     call("scipy.fft.idctn", f(2, 3), s=(4,), axes=(0, 1)),
+    call("scipy.linalg.expm", Drawn("bf16(3, 3)", lambda ns: ns.numpy.ones((3, 3), "bfloat16"))),
+    call("scipy.linalg.fiedler_companion", -0.0),
     call("scipy.linalg.fiedler_companion", f(2, 0)),
     call("scipy.linalg.toeplitz", f(0), i(2)),
     call("scipy.fft.dctn", f(), s=(3,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from minijax import lax
@@ -52,7 +53,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
     """The product of several matrices, in the order that takes the fewest multiplications.
 
-    The first and the last may be vectors. ValueError for fewer than two, and for other ranks.
+    The first and the last may be vectors. ValueError for fewer than two, for other ranks, and for sizes that differ.
     """
     arrays = list(ensure("jnp.linalg.multi_dot", *arrays)) if len(arrays) > 1 else []
     if not arrays:
@@ -62,6 +63,11 @@ def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
         raise ValueError(
             "multi_dot: input arrays must all be two-dimensional, except the first and last array which may be 1 or 2 "
             f"dimensional. Got shapes {[x.shape for x in arrays]}"
+        )
+    if any(x.shape[-1] != y.shape[0] for x, y in itertools.pairwise(arrays)):
+        raise ValueError(
+            "multi_dot: the last dimension of each array must be the first one of the next. Got shapes "
+            f"{[x.shape for x in arrays]}"
         )
     if len(arrays) == 2:
         return linear.dot(*arrays, precision=precision)

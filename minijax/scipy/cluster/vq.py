@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from minijax import api
 from minijax import numpy as jnp
 from minijax.core.lacking import borrowing
@@ -19,9 +21,10 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     One-dimensional arguments are observations and codes of one component. ``check_finite`` is not looked at. Raises
     ValueError for other ranks.
     """
+    shapes = np.shape(obs), np.shape(code_book)
+    if len(shapes[0]) != len(shapes[1]):
+        raise ValueError(f"vq: observations of shape {shapes[0]} and codes of shape {shapes[1]} differ in rank.")
     obs, code_book = promote("vq", obs, code_book, to=INEXACT)
-    if obs.ndim != code_book.ndim:
-        raise ValueError(f"vq: observations of shape {obs.shape} and codes of shape {code_book.shape} differ in rank.")
     if obs.ndim == 1:
         obs, code_book = obs[..., None], code_book[..., None]
     if obs.ndim != 2:
