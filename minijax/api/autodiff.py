@@ -159,7 +159,7 @@ def linearize_flat(
                     ins.append(x)
             return [trace.split(out) for out in fun(*ins)]
 
-        pairs = under(JVPTrace, "jvp", push_forward, False, name)
+        pairs = under(JVPTrace, "jvp", push_forward, None, name)
         outs = [t if type(t) is Zero else pe.atom(t) for _, t in pairs]
         return [p for p, _ in pairs], LinearProgram([t.variable for t in unknowns], pe.eqns, outs, name)
 

@@ -75,19 +75,65 @@ class JVPTracer(DualTracer):
 
 
 class JVPTrace(Trace):
-    """Applies jvp rules, or what is kept of them."""
+    """Applies jvp rules."""
 
-    __slots__ = ("recorded", "on_numpy")
+    __slots__ = ("recorded",)
     rules = jvp_rules
 
     def __init__(self, main: Any) -> None:
         super().__init__(main)
         self.recorded = records_below(main.level)
-        # Whether values are NumPy's, for all that is known now: nothing is staged, and no input is another's tracer.
-        self.on_numpy: bool = main.global_data
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if self.on_numpy and not _observers and not (nan_checks and debug_nans_enabled()):
+        primals = []
+        tangents = []
+        active = False
+        for x in args:
+            if type(x) is JVPTracer and x._trace is self:
+                primals.append(x.primal)
+                tangent = x.tangent
+                tangents.append(tangent)
+                if type(tangent) is not Zero:
+                    active = True
+            else:
+                primals.append(x)
+                tangents.append(zero_of(get_aval(x)))
+        if not active:
+            return primitive.bind(*primals, **params)
+        noting = self.recorded and state.source is None
+        if noting:
+            state.source = source_info(3)
+        try:
+            result = jvp_rules[primitive](primals, tangents, **params)
+        finally:
+            if noting:
+                state.source = None
+        try:
+            out, tangent_out = result
+            if primitive.multiple_results:
+                return [self.join(p, t) for p, t in zip(out, tangent_out, strict=True)]
+        except (TypeError, ValueError) as error:
+            raise bad_result(jvp_rules, primitive, result, "(primal_out, tangent_out)", error) from None
+        return out if type(tangent_out) is Zero else JVPTracer(self, out, tangent_out)
+
+    def join(self, primal: Any, tangent: Any) -> Any:
+        """The pair as a tracer, or just the primal if the tangent is symbolically zero."""
+        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
+
+    def split(self, x: Any) -> tuple[Any, Any]:
+        """The primal and tangent of ``x``, which may be a constant to this trace."""
+        if type(x) is JVPTracer and x._trace is self:
+            return x.primal, x.tangent
+        return x, zero_of(get_aval(x))
+
+
+class NumPyJVPTrace(JVPTrace):
+    """Applies what is kept of jvp rules, where values are NumPy's: nothing is staged, and no input is a tracer."""
+
+    __slots__ = ()
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if not _observers and not (nan_checks and debug_nans_enabled()):
             # The hottest path of forward mode: whatever is out of the ordinary raises, and is left to ``on_values``.
             try:
                 known: Any = primitive.pushforwards
@@ -128,36 +174,7 @@ class JVPTrace(Trace):
             result = self.on_values(primitive, args, params)
             if result is not None:
                 return result
-        primals = []
-        tangents = []
-        active = False
-        for x in args:
-            if type(x) is JVPTracer and x._trace is self:
-                primals.append(x.primal)
-                tangent = x.tangent
-                tangents.append(tangent)
-                if type(tangent) is not Zero:
-                    active = True
-            else:
-                primals.append(x)
-                tangents.append(zero_of(get_aval(x)))
-        if not active:
-            return primitive.bind(*primals, **params)
-        noting = self.recorded and state.source is None
-        if noting:
-            state.source = source_info(3)
-        try:
-            result = jvp_rules[primitive](primals, tangents, **params)
-        finally:
-            if noting:
-                state.source = None
-        try:
-            out, tangent_out = result
-            if primitive.multiple_results:
-                return [self.join(p, t) for p, t in zip(out, tangent_out, strict=True)]
-        except (TypeError, ValueError) as error:
-            raise bad_result(jvp_rules, primitive, result, "(primal_out, tangent_out)", error) from None
-        return out if type(tangent_out) is Zero else JVPTracer(self, out, tangent_out)
+        return JVPTrace.process_primitive(self, primitive, args, params)
 
     def on_values(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> JVPTracer | None:
         """The result, where all is on NumPy values and a pushforward is kept or worth making; else None."""
@@ -191,16 +208,6 @@ class JVPTrace(Trace):
             return None
         return JVPTracer(self, Array(out, push.out_aval), Array(tangent, push.tangent_aval))
 
-    def join(self, primal: Any, tangent: Any) -> Any:
-        """The pair as a tracer, or just the primal if the tangent is symbolically zero."""
-        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
-
-    def split(self, x: Any) -> tuple[Any, Any]:
-        """The primal and tangent of ``x``, which may be a constant to this trace."""
-        if type(x) is JVPTracer and x._trace is self:
-            return x.primal, x.tangent
-        return x, zero_of(get_aval(x))
-
 
 def jvp(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], name: str = ""
@@ -215,7 +222,7 @@ def jvp(
     on_numpy = state.dynamic.level == 0 and not any(isinstance(x, Tracer) for x in (*primals, *tangents))
     if on_numpy:
         quiet_numpy()
-    pairs = under(JVPTrace, "jvp", push_forward, on_numpy, name)
+    pairs = under(NumPyJVPTrace if on_numpy else JVPTrace, "jvp", push_forward, None, name)
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 
