@@ -297,7 +297,9 @@ def _at_counted_places(a: Any, q: Any, axis: int, method: str, keepdims: bool) -
     """As ``_at_fixed_places``, of the elements that are not NaN, which are the first of each vector."""
     counts = _count(isnan(a), axis, q.aval.dtype, keepdims)
     if counts.aval.ndim:
-        q = lax.expand_dims(q, tuple(range(q.aval.ndim, q.aval.ndim + counts.aval.ndim)))
+        many, rank = q.aval.ndim, counts.aval.ndim
+        q = lax.expand_dims(q, tuple(range(many, many + rank)))
+        counts = lax.expand_dims(counts, tuple(range(many))) if many else counts
     low, high, high_weight, low_weight = _weights_of_neighbours(q, counts - 1)
     bounded = [lax.max(const(q, 0), lax.min(place, counts - 1)) for place in (low, high)]
     places = [convert(place, INT32) for place in bounded]

@@ -565,7 +565,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r".*",
-        r"JAX (\w+ when it is run|(MLIR|JaxRuntime|XlaRuntime)Error|ValueError: 'Cannot lower jaxpr)",
+        r"JAX (\w+ when it is run|(MLIR|JaxRuntime|XlaRuntime)Error|ValueError: .Cannot lower jaxpr)",
         "JAX stages the program, and its compiler refuses it; here it is refused when it is staged",
     ),
 )

@@ -230,6 +230,8 @@ def test_types_and_errors(program: Program) -> None:
 RUN = [
     call("numpy.dot", Drawn("[2.5, 1.5]", lambda ns: ns.numpy.array([2.5, 1.5])), h(2), preferred_element_type="int32"),
     call("numpy.fmod", i(3), False),
+    call("numpy.nanquantile", f(2, 3), Drawn("[0.25, 1]", lambda ns: ns.numpy.array([0.25, 1.0])), axis=1),
+    call("numpy.nanquantile", f(2, 3), f(3), axis=0, keepdims=True),
     call("numpy.select", c(3, 3), i(3, 3)),
     call("numpy.fmin", f(3), Drawn("complex64[3]", lambda ns: ns.numpy.array([1 - 1j, 1 + 1j, 0.5 + 9j]))),
     call("numpy.searchsorted", *[Drawn("sorted", lambda ns: ns.numpy.array([-1 + 2j, 0, 1j, 1, 1 + 1j]))] * 2),
