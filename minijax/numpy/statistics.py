@@ -433,7 +433,7 @@ def nanstd(
 ) -> Any:
     """The standard deviation along ``axis`` of what is not NaN: the square root of ``nanvar``."""
     no_out("nanstd", out)
-    return ufuncs.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean=mean))
+    return lax.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean=mean))
 
 
 def nanargmax(a: Any, axis: Any = None, out: Any = None, keepdims: bool | None = None) -> Any:

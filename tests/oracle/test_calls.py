@@ -117,6 +117,7 @@ NUMPY = [
     call("linalg.vector_norm", i(3), ord=np.inf),
     call("matmul", u8(3), u8(3), preferred_element_type="bool"),
     call("nanquantile", f(3), 0.5, weights=c(3)),
+    call("nanstd", f(3, 3), dtype="int32"),
     call("nanstd", f(3, 3), mean=f(3)),
     call("permute_dims", f(3), (-1,)),
     call("permute_dims", f(3), None),
