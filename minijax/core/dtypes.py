@@ -417,6 +417,11 @@ def min_value(dtype: np.dtype) -> Any:
     return _extreme(dtype, -1)
 
 
+def all_bits(dtype: np.dtype) -> Any:
+    """The value of a boolean or integer dtype whose bits are all set, the neutral element of their conjunction."""
+    return True if is_bool(dtype) else np.array(-1).astype(dtype)[()]
+
+
 def max_value(dtype: np.dtype) -> Any:
     """The greatest value, as a scalar of ``dtype``: inf where there is one. The identity of a minimum."""
     return _extreme(dtype, 1)

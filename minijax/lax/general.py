@@ -34,17 +34,13 @@ from minijax.pytree import tree_flatten, tree_map, tree_structure, tree_unflatte
 __all__ = ["broadcast_like", "dtype", "reduce", "stop_gradient", "zeros_like_array"]
 
 
-def _all_bits(dtype: np.dtype) -> Any:
-    return True if dtypes.is_bool(dtype) else np.array(-1).astype(dtype)[()]
-
-
 # computation -> the reduction by it, its identity, and whether it is for booleans and integers only
 _MONOIDS: dict[Callable[..., Any], tuple[Callable[..., Any], Callable[[np.dtype], Any], bool]] = {
     add: (reduce_sum, lambda dtype: 0, False),
     mul: (reduce_prod, lambda dtype: 1, False),
     max: (reduce_max, dtypes.min_value, False),
     min: (reduce_min, dtypes.max_value, False),
-    bitwise_and: (reduce_and, _all_bits, True),
+    bitwise_and: (reduce_and, dtypes.all_bits, True),
     bitwise_or: (reduce_or, lambda dtype: 0, True),
     bitwise_xor: (reduce_xor, lambda dtype: 0, True),
 }

@@ -38,6 +38,7 @@ from minijax.numpy.ufuncs import (
     INEXACT,
     NUMERIC,
     add,
+    as_ufunc,
     bitwise_and,
     bitwise_or,
     ceil,
@@ -408,11 +409,13 @@ def isreal(x: Any) -> Any:
 # ------------------------------------------------------------------------------------ sums of exponentials
 
 
+@functools.partial(as_ufunc, identity=-np.inf)
 def logaddexp(x1: Any, x2: Any, /) -> Any:
     """log(exp(x1) + exp(x2)) without overflow."""
     return ops_logaddexp.logaddexp(*promote("logaddexp", x1, x2, to=INEXACT))
 
 
+@functools.partial(as_ufunc, identity=-np.inf)
 def logaddexp2(x1: Any, x2: Any, /) -> Any:
     """log2(2**x1 + 2**x2) without overflow."""
     return ops_logaddexp.logaddexp2(*promote("logaddexp2", x1, x2, to=INEXACT))

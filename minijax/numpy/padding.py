@@ -114,8 +114,9 @@ def _pad(
         elif mode == "edge":
             _check_not_empty(array, axis, low, high, mode)
             size = array.aval.shape[axis]
-            ends = [_slice(array, axis, 0, 1), _slice(array, axis, size - 1, size)]
-            array = _joined(array, axis, *_repeated(ends, axis, low, high))
+            before = manipulation.repeat(_slice(array, axis, 0, 1), low, axis)
+            after = manipulation.repeat(_slice(array, axis, size - 1, size), high, axis)
+            array = _joined(array, axis, before, after)
         elif mode == "linear_ramp":
             array = _pad_ramp(array, axis, (low, high), end_values[axis])
         else:
@@ -129,10 +130,6 @@ def _slice(array: Any, axis: int, start: int, stop: int) -> Any:
 
 def _joined(array: Any, axis: int, before: Any, after: Any) -> Any:
     return lax.concatenate([before, array, after], axis)
-
-
-def _repeated(ends: list[Any], axis: int, low: int, high: int) -> list[Any]:
-    return [manipulation.repeat(end, count, axis) for end, count in zip(ends, (low, high), strict=True)]
 
 
 def _check_not_empty(array: Any, axis: int, low: int, high: int, mode: str) -> None:
@@ -226,7 +223,8 @@ def _pad_statistic(array: Any, axis: int, widths: tuple[int, int], mode: str, le
     if dtypes.is_integer(array.aval.dtype):
         ends = [mathematics.round(end) for end in ends]
     ends = [convert(end, array.aval.dtype) for end in ends]
-    return _joined(array, axis, *_repeated(ends, axis, *widths))
+    parts = [manipulation.repeat(end, count, axis) for end, count in zip(ends, widths, strict=True)]
+    return _joined(array, axis, *parts)
 
 
 def _pad_by_function(array: Any, widths: Widths, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:

@@ -121,7 +121,7 @@ def static_axes(axis: Axis) -> Any:
     return tuple(static(a, "The axis argument must be known statically.") for a in np.atleast_1d(axis))
 
 
-def _reduction(
+def reduction(
     name: str,
     monoid: Monoid,
     a: Any,
@@ -189,7 +189,7 @@ def sum(
             return reduce_sum_p.bind(a, axes=tuple(range(aval.ndim)))
     no_out("sum", out)
     (a,) = promote_dtypes(ensure("sum", a), to=NUMERIC)
-    return _reduction("sum", SUM, a, axis, keepdims, initial, where, dtype, promote_integers, dtype is None)
+    return reduction("sum", SUM, a, axis, keepdims, initial, where, dtype, promote_integers, dtype is None)
 
 
 def prod(
@@ -205,7 +205,7 @@ def prod(
     """The product along ``axis``, in ``dtype``; of integers, in the default integer type or wider."""
     no_out("prod", out)
     (a,) = promote_dtypes(ensure("prod", a), to=NUMERIC)
-    return _reduction("prod", PROD, a, axis, keepdims, initial, where, dtype, promote_integers, dtype is None)
+    return reduction("prod", PROD, a, axis, keepdims, initial, where, dtype, promote_integers, dtype is None)
 
 
 def max(
@@ -213,7 +213,7 @@ def max(
 ) -> Any:
     """The largest element along ``axis``. ValueError for an empty axis without ``initial``."""
     no_out("max", out)
-    return _reduction("max", MAX, ensure("max", a), axis, keepdims, initial, where, has_identity=False)
+    return reduction("max", MAX, ensure("max", a), axis, keepdims, initial, where, has_identity=False)
 
 
 def min(
@@ -221,7 +221,7 @@ def min(
 ) -> Any:
     """The smallest element along ``axis``. ValueError for an empty axis without ``initial``."""
     no_out("min", out)
-    return _reduction("min", MIN, ensure("min", a), axis, keepdims, initial, where, has_identity=False)
+    return reduction("min", MIN, ensure("min", a), axis, keepdims, initial, where, has_identity=False)
 
 
 def amax(
@@ -246,13 +246,13 @@ def _truth(name: str, a: Any) -> Any:
 def all(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether all elements along ``axis`` are nonzero."""
     no_out("all", out)
-    return _reduction("all", ALL, _truth("all", a), axis, keepdims, None, where)
+    return reduction("all", ALL, _truth("all", a), axis, keepdims, None, where)
 
 
 def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether any element along ``axis`` is nonzero."""
     no_out("any", out)
-    return _reduction("any", ANY, _truth("any", a), axis, keepdims, None, where)
+    return reduction("any", ANY, _truth("any", a), axis, keepdims, None, where)
 
 
 def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:

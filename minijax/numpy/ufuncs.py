@@ -14,7 +14,7 @@ import numpy as np
 from minijax import lax
 from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import LiteralArray, as_array, check_int, scalar_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key
@@ -106,6 +106,24 @@ def _named(function: Any, name: str, doc: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     function.__module__ = JNP
+    return function
+
+
+def as_ufunc(function: Any, identity: Any = None, nin: int = 2) -> Any:
+    """``function`` with what ufuncs have besides; ``numpy.library_ufuncs`` makes the methods when they are used."""
+
+    def method(name: str) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            made = late.public("minijax.numpy.library_ufuncs", "library_ufunc")(function, nin, identity)
+            return getattr(made, name)(*args, **kwargs)
+
+        called.__name__, called.__qualname__ = name, f"{function.__name__}.{name}"
+        called.__doc__ = f"``{name}`` of NumPy's ufuncs by this function: see ``jnp.ufunc.{name}``."
+        return called
+
+    function.nin, function.nout, function.nargs, function.identity = nin, 1, nin, identity
+    for name in ("reduce", "accumulate", "reduceat", "at", "outer"):
+        setattr(function, name, method(name))
     return function
 
 
@@ -451,3 +469,22 @@ if not TYPE_CHECKING:  # which sees all names without an underscore
         for name, value in globals().items()
         if getattr(value, "__module__", None) in (JNP, __name__) and name[0] != "_" and name != "fast_binary"
     ]
+
+
+# ------------------------------------------------------------------------------------ their methods
+
+for _function, _identity in (
+    (add, 0),
+    (multiply, 1),
+    (subtract, None),
+    (maximum, None),
+    (minimum, None),
+    (bitwise_and, -1),
+    (bitwise_or, 0),
+    (bitwise_xor, 0),
+    (logical_and, True),
+    (logical_or, False),
+    (logical_xor, False),
+):
+    as_ufunc(_function, _identity)
+as_ufunc(negative, nin=1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
 from minijax import lax
+from minijax.api.batching import vmap
 from minijax.api.inner import inner_jit
 from minijax.core import dtypes
 from minijax.numpy.creation import full
@@ -27,9 +29,24 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 
 
 class ufunc:
-    """An elementwise function, with NumPy's methods; see ``frompyfunc``."""
+    """An elementwise function, with NumPy's methods; see ``frompyfunc``.
 
-    def __init__(self, func: Callable[..., Any], nin: int, nout: int, *, identity: Any = None) -> None:
+    ``call`` computes it on arrays; without it ``func`` is given scalars. ``reduce(a, axis, dtype, keepdims, initial,
+    where)``, ``accumulate(a, axis, dtype)`` and ``at(a, indices, b)`` take the place of loops over ``call``.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        nin: int,
+        nout: int,
+        *,
+        identity: Any = None,
+        call: Callable[..., Any] | None = None,
+        reduce: Callable[..., Any] | None = None,
+        accumulate: Callable[..., Any] | None = None,
+        at: Callable[..., Any] | None = None,
+    ) -> None:
         self._func = func
         self._nin, self._nout, self._identity = operator.index(nin), operator.index(nout), identity
         self.__name__ = getattr(func, "__name__", type(func).__name__)
@@ -41,11 +58,12 @@ class ufunc:
         def staged(method: Callable[..., Any], name: str, *static: str) -> Any:
             return inner_jit(lambda *args, **options: method(*args, **options), static_argnames=static, name=name)
 
-        self._call = inner_jit(_call_vectorized)
-        self._reduce = staged(self._reduced, "reduce", "axis", "dtype", "keepdims")
-        self._accumulate = staged(self._accumulated, "accumulate", "axis", "dtype")
+        self._call = call or inner_jit(_call_vectorized)
+        self._own_reduction = reduce is not None
+        self._reduce = staged(reduce or self._reduced, "reduce", "axis", "dtype", "keepdims")
+        self._accumulate = staged(accumulate or self._accumulated, "accumulate", "axis", "dtype")
         self._reduceat = staged(self._reduced_at, "reduceat", "axis", "dtype")
-        self._at = staged(self._changed_at, "at")
+        self._at = staged(at or self._changed_at, "at")
         self._outer = staged(self._of_pairs, "outer")
 
     nin = property(lambda self: self._nin, doc="How many operands it takes.")
@@ -86,7 +104,7 @@ class ufunc:
     def reduce(
         self,
         a: Any,
-        axis: int | None = 0,
+        axis: Any = 0,
         dtype: Any = None,
         out: Any = None,
         keepdims: bool = False,
@@ -107,7 +125,7 @@ class ufunc:
                 f"reduction operation {self.__name__!r} does not have an identity, so to use a where mask one has to "
                 "specify 'initial'."
             )
-        if isinstance(axis, (tuple, list)):
+        if isinstance(axis, (tuple, list)) and not self._own_reduction:
             raise NotImplementedError("ufunc.reduce along several axes: reduce along one after the other.")
         return self._reduce(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
@@ -182,16 +200,18 @@ class ufunc:
             raise ValueError("reduceat: indices must be one-dimensional integers")
         a = a if dtype is None else convert(a, user_dtype(dtype, "reduceat"))
         axis = canonical_axis(axis, a.aval.ndim)
+        first = take(a, indices, axis)
         ends = append(indices, a.aval.shape[axis])
-        starts = lax.expand_dims(ends[:-1], [d for d in range(a.aval.ndim) if d != axis])
-        stops = lax.expand_dims(ends[1:], [d for d in range(a.aval.ndim) if d != axis])
+        ends = lax.expand_dims(ends, [d for d in range(a.aval.ndim) if d != axis])
+        starts = lax.slice_in_dim(ends, 0, -1, axis=axis)
+        stops = lax.slice_in_dim(ends, 1, None, axis=axis)
 
         def join(i: Any, so_far: Any) -> Any:
             inside = (i > starts) & (i < stops)
             here = take(a, lax.expand_dims(i, (0,)), axis)
             return choose(inside, convert(self._call(so_far, here), so_far.aval.dtype), so_far)
 
-        return lax.fori_loop(0, a.aval.shape[axis], join, take(a, indices, axis))
+        return lax.fori_loop(0, a.aval.shape[axis], join, first)
 
     # ---------------------------------------------------------------------------------------------- others
 
@@ -205,21 +225,24 @@ class ufunc:
 
     def _changed_at(self, a: Any, indices: Any, b: Any = None) -> Any:
         if b is None:
-            a = ensure("at", a)
-            found = self._call(IndexUpdate(a)[indices].get())
-            return IndexUpdate(a)[indices].set(convert(found, a.aval.dtype))
-        a, b = ensure("at", a, b)
+            a, values = ensure("at", a), []
+        else:
+            a, b = ensure("at", a, b)
+            values = [b]
         indices = tuple(ensure("at", i) for i in (indices if isinstance(indices, tuple) else (indices,)))
         shape = broadcast_shapes(*[i.aval.shape for i in indices])
         rest = a.aval.shape[len(indices) :]
-        values = reshape(broadcast_to(convert(b, a.aval.dtype), (*shape, *rest)), (-1, *rest))
         flat = [reshape(broadcast_to(i, shape), (-1,)) for i in indices]
+        values = [reshape(broadcast_to(convert(v, a.aval.dtype), (*shape, *rest)), (-1, *rest)) for v in values]
 
-        def change(i: Any, x: Any) -> Any:
-            place = tuple(index[i] for index in flat)
-            return IndexUpdate(x)[place].set(convert(self._call(IndexUpdate(x)[place].get(), values[i]), x.aval.dtype))
+        def change(carry: tuple[Any, Any], _: None) -> Any:
+            i, x = carry
+            place = tuple([index[i] for index in flat])
+            found = self._call(x[place], *[v[i] for v in values])
+            changed = IndexUpdate(x)[place].set(convert(found, x.aval.dtype))
+            return (i + 1, changed), None
 
-        return lax.fori_loop(0, values.aval.shape[0], change, a)
+        return lax.scan(change, (0, a), None, length=math.prod(shape))[0][1]
 
     def outer(self, A: Any, B: Any, /) -> Any:
         """The function of each element of ``A`` with each of ``B``."""
@@ -229,5 +252,7 @@ class ufunc:
 
     def _of_pairs(self, A: Any, B: Any) -> Any:
         A, B = ensure("outer", A, B)
-        m, n = A.aval.ndim, B.aval.ndim
-        return self._call(lax.expand_dims(A, tuple(range(m, m + n))), lax.expand_dims(B, tuple(range(m))))
+        rows, columns = [x if x.aval.ndim == 1 else ravel(x) for x in (A, B)]
+        found = vmap(vmap(self._call, (None, 0)), (0, None))(rows, columns)
+        shape = (*A.aval.shape, *B.aval.shape)
+        return found if found.aval.shape == shape else reshape(found, shape)

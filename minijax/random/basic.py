@@ -102,7 +102,6 @@ def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: 
     beyond = lax.gt(maxval, _limited(constant(int(info.max), dtype), get_aval(maxval).dtype))
     low, high = _limited(minval, dtype), _limited(maxval, dtype)
     low, high = to_rank(low, len(shape)), to_rank(high, len(shape))
-    beyond = to_rank(beyond, len(shape)) if get_aval(low).ndim != get_aval(beyond).ndim != 0 else beyond
     first, second = two_keys(key)
     word = np.dtype(f"uint{info.bits}")
     upper, lower = bits(first, shape, word), bits(second, shape, word)

@@ -31,7 +31,6 @@ ARRAYS: dict[str, np.ndarray] = {
 
 MERGED = "JAX merges two vectors of fixed length by dynamic updates, here both are sorted together with marks"
 WEAK = "JAX's indices become weakly typed on the way"
-ONE_LOOP = "JAX counts its loop by one that may be negative, or keeps the arguments in another order"
 
 # Where the texts differ, and why.
 DIFFERENT: dict[str, str] = {
@@ -61,10 +60,6 @@ DIFFERENT: dict[str, str] = {
         ],
         MERGED,
     ),
-    "jnp.frompyfunc(lambda p,q:p+2*q,2,1,identity=0).outer(x,i)": ONE_LOOP,
-    "jnp.frompyfunc(lambda p,q:p+2*q,2,1,identity=0).at(x,i,2.,inplace=False)": ONE_LOOP,
-    "jnp.frompyfunc(lambda p,q:p+2*q,2,1,identity=0).reduceat(x,jnp.array([0,2]))": ONE_LOOP,
-    "jnp.frompyfunc(jnp.sin,1,1).at(x,i,inplace=False)": ONE_LOOP,
     "x.compress(np.array([True,False,True]))": "JAX refuses a mask of another length while it traces",
 }
 

@@ -352,6 +352,7 @@ def test_misses_that_nobody_watched_are_told(session: Session) -> None:
     assert f"at       {__file__}:" in text and re.search(r"cost +trace .* lower .* compile", text)
     g = fresh.namespace["g"]
     assert [(each.name, str(each.reason)) for each in explain_misses(g)][-1] == ("f", "first call")
+    F(np.ones(11, np.float32), 2.0)  # the engine keeps the latest misses of all functions
     assert explain_misses(scaled)[-1].subject == f"scaled at {__file__}:{scaled.__code__.co_firstlineno}"
     text = shown(fresh, "1 + 1", "%why --history")
     assert "f was traced" in text

@@ -15,7 +15,6 @@ from minijax.core.primitive import Primitive
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.interop.uses import jax_use
 from minijax.pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from minijax.pytree.prefix import is_none
 from minijax.tools.documents.document import document, text
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.usage import UsageError
@@ -90,7 +89,10 @@ def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     rest = tree_unflatten(tree, [leaf if held else None for leaf, held in pairs])
 
     def whole(arrays: Any) -> Any:
-        return tree_map(lambda given, held: held if given is None else given, arrays, rest, is_leaf=is_none)
+        # carried over to JAX, which knows nothing of a helper of minijax's own
+        return tree_map(
+            lambda given, held: held if given is None else given, arrays, rest, is_leaf=lambda leaf: leaf is None
+        )
 
     return tree_unflatten(tree, [None if held else leaf for leaf, held in pairs]), whole
 
