@@ -467,7 +467,9 @@ if not TYPE_CHECKING:  # which sees all names without an underscore
     __all__ = [
         name
         for name, value in globals().items()
-        if getattr(value, "__module__", None) in (JNP, __name__) and name[0] != "_" and name != "fast_binary"
+        if getattr(value, "__module__", None) in (JNP, __name__)
+        and name[0] != "_"
+        and name not in ("as_ufunc", "fast_binary")
     ]
 
 
