@@ -54,13 +54,6 @@ def _through(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
-def _summed(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
-        return function(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
-
-    return reduce
-
-
 def _log_of_sum(combine: Callable[..., Any], base: float | None) -> Callable[..., Any]:
     """The logarithm of the sum of powers of ``base``, or of e; ``combine`` brings the initial value in."""
 
@@ -91,12 +84,12 @@ def _changed(update: str) -> Callable[..., Any]:
 # what takes the place of loops, by name
 _OPTIONS: dict[str, dict[str, Any]] = {
     "add": {
-        "reduce": _summed(reductions.sum),
+        "reduce": reductions.sum,
         "accumulate": reductions.cumsum,
         "at": _changed("add"),
     },
     "multiply": {
-        "reduce": _summed(reductions.prod),
+        "reduce": reductions.prod,
         "accumulate": reductions.cumprod,
         "at": _changed("multiply"),
     },
