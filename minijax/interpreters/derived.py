@@ -15,10 +15,9 @@ from minijax.core import observe
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.rules import ReplaceableRules
 from minijax.core.trace import state
 from minijax.interpreters.flat_code import backward_function, forward_function, linear_function
-from minijax.interpreters.jvp_rules import derives, staged_rule
+from minijax.interpreters.jvp_rules import staged_rule
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
 from minijax.interpreters.recording_code import recording_backward, recording_function
 from minijax.interpreters.stage import stage
@@ -147,29 +146,6 @@ class Derived:
         with observe.unobserved():
             closed = stage(transpose, [*self.residual_avals, ct_aval], self.primitive.name, "rule transpose")
         return closed, slots, arrivals
-
-
-# The primitives that have a table of what is derived.
-_have_tables: list[Primitive] = []
-
-
-def table_of(primitive: Primitive) -> dict[Any, Any] | None:
-    """Where what is derived for ``primitive`` is kept, made at first need; None if its rule is run at each call."""
-    table = primitive.linearizations
-    if table is None and derives(primitive):
-        table = primitive.linearizations = {}
-        _have_tables.append(primitive)
-    return table
-
-
-def _forget() -> None:
-    """Drop everything derived: a rule has been replaced."""
-    for primitive in _have_tables:
-        primitive.linearizations = None
-    _have_tables.clear()
-
-
-ReplaceableRules.forgetting.append(_forget)
 
 
 def derive(

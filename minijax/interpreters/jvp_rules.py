@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core import observe
+from minijax.core import late, observe
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import MAX_SIGNATURES, Primitive
@@ -23,7 +23,6 @@ from minijax.core.rules import ReplaceableRules
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
 from minijax.errors import is_user_file
-from minijax.interpreters.flat_code import forward_function
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
 
@@ -49,6 +48,23 @@ def derives(primitive: Primitive) -> bool:
         and module.startswith("minijax.ops.")
         and not is_user_file(primitive.defined_in)
     )
+
+
+# The primitives that have a table of what is derived.
+_have_tables: list[Primitive] = []
+
+
+def table_of(primitive: Primitive, name: str) -> dict[Any, Any] | None:
+    """Where what is derived for ``primitive`` is kept, its ``pushforwards`` or ``linearizations``: made at first need.
+
+    None if its rule is run at each call.
+    """
+    table: dict[Any, Any] | None = getattr(primitive, name)
+    if table is None and derives(primitive):
+        table = {}
+        setattr(primitive, name, table)
+        _have_tables.append(primitive)
+    return table
 
 
 def derived_once(table: dict[Any, Any], key: Any, derive: Callable[[], Any]) -> Any:
@@ -127,10 +143,6 @@ class Pushforward(NamedTuple):
     tangent_aval: ShapedArray
 
 
-# The primitives that have a table of pushforwards.
-_have_tables: list[Primitive] = []
-
-
 def pushforward(
     primitive: Primitive,
     avals: Sequence[ShapedArray],
@@ -141,17 +153,17 @@ def pushforward(
 
     The key of its table has of each operand the type and its tangent's, and the parameters.
     """
-    table = primitive.pushforwards
+    table = table_of(primitive, "pushforwards")
     if table is None:
-        if not derives(primitive):
-            return None
-        table = primitive.pushforwards = {}
-        _have_tables.append(primitive)
+        return None
     types = [aval for pair in zip(avals, tangent_avals, strict=True) for aval in pair]
 
     def derive() -> Pushforward | None:
         staged = staged_rule(primitive, avals, tangent_avals, params)
-        return None if staged is None else Pushforward(forward_function(staged.closed), *staged.closed.out_avals)
+        if staged is None:
+            return None
+        function = late.public("minijax.interpreters.flat_code", "forward_function")(staged.closed)
+        return Pushforward(function, *staged.closed.out_avals)
 
     return derived_once(table, (*types, *params.items()), derive)  # type: ignore[no-any-return]
 
@@ -159,7 +171,7 @@ def pushforward(
 def _forget() -> None:
     """Drop everything derived: a rule has been replaced."""
     for primitive in _have_tables:
-        primitive.pushforwards = None
+        primitive.pushforwards = primitive.linearizations = None
     _have_tables.clear()
 
 

@@ -24,10 +24,10 @@ from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, Tracer, state, under
 from minijax.errors import source_info
-from minijax.interpreters.derived import PASSED_ON, Derived, derive, table_of
+from minijax.interpreters.derived import PASSED_ON, Derived, derive
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp import DualTracer
-from minijax.interpreters.jvp_rules import derived_once, jvp_rules
+from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
 from minijax.interpreters.linear_parts import linearize_rules
 from minijax.interpreters.partial_eval import (
     PartialEvalTrace,
@@ -205,7 +205,7 @@ class LinearizeTrace(Trace):
 
     def on_values(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
         """The result, where all operands have NumPy values and something is derived or worth deriving; else None."""
-        table = table_of(primitive)
+        table = table_of(primitive, "linearizations")
         if table is None:
             return None
         values, avals, places, kind = [], [], [], 0
@@ -245,7 +245,7 @@ class LinearizeTrace(Trace):
         """The result, where all operands are being staged, or constant, and something is derived; else None."""
         table = primitive.linearizations
         if table is None:
-            table = table_of(primitive)
+            table = table_of(primitive, "linearizations")
             if table is None:
                 return None
         staging: Any = self.staging
