@@ -55,6 +55,8 @@ WORKS: dict[str, Work] = {
     "vmap": lambda f: minijax.vmap(f)(jnp.full(8, X)),
     "make_jaxpr": lambda f: minijax.make_jaxpr(f)(X),
     "make_jaxpr of grad": lambda f: minijax.make_jaxpr(minijax.grad(f))(X),
+    "vmap of vmap of grad": lambda f: minijax.vmap(minijax.vmap(minijax.grad(f)))(jnp.full((2, 4), X)),
+    "make_jaxpr of vmap of grad": lambda f: minijax.make_jaxpr(minijax.vmap(minijax.grad(f)))(jnp.full(8, X)),
 }
 # The figures, with the tutorial's way to linearize (jvp over partial evaluation) and with the direct one.
 TUTORIAL = {
@@ -66,12 +68,16 @@ TUTORIAL = {
     "vmap": Cost(11.5, 0),
     "make_jaxpr": Cost(8.5, 8),
     "make_jaxpr of grad": Cost(41.5, 27),
+    "vmap of vmap of grad": Cost(188.5, 11),
+    "make_jaxpr of vmap of grad": Cost(75, 27.5),
 }
 DIRECT = TUTORIAL | {
     "linearize": Cost(7, 3.5),
     "vjp": Cost(7, 3.5),
     "grad": Cost(5, 2.5),
-    "make_jaxpr of grad": Cost(20.5, 18.5),
+    "make_jaxpr of grad": Cost(20, 18.5),
+    "vmap of vmap of grad": Cost(5, 2.5),
+    "make_jaxpr of vmap of grad": Cost(20, 18.5),
 }
 
 

@@ -17,13 +17,14 @@ from typing import Any
 
 from minijax.config import results_checked
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, CommittedArray, as_array, get_aval
+from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, Tracer, state, under
 from minijax.errors import source_info
+from minijax.interpreters.bottom import Type, bottom
 from minijax.interpreters.derived import PASSED_ON, Derived, derive
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp import DualTracer
@@ -34,7 +35,7 @@ from minijax.interpreters.partial_eval import (
     PartialEvalTracer,
     Residual,
 )
-from minijax.interpreters.stage import JaxprTrace, JaxprTracer
+from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.tape import Tape
 from minijax.ir.jaxpr import Var
 
@@ -43,20 +44,26 @@ _new = object.__new__
 
 
 class LinearizeTracer(DualTracer):
-    """A primal value and the place of its tangent on the tape. ``raw`` is set while the primal is NumPy's."""
+    """A primal value and the place of its tangent on the tape.
 
-    __slots__ = ("raw", "aval", "place", "_primal")
+    ``raw`` is what the primal comes down to, of type ``raw_type``, where that is at the bottom of the stack.
+    """
+
+    __slots__ = ("raw", "raw_type", "aval", "place", "_primal")
 
     aval: ShapedArray  # type: ignore[misc]
     raw: Any
+    raw_type: Type
 
-    def __init__(self, trace: Trace, primal: Any, place: int) -> None:
+    def __init__(self, trace: LinearizeTrace, primal: Any, place: int) -> None:
         self._trace = trace
         self.place = place
         self._primal = primal
         self.aval = get_aval(primal)
-        if isinstance(primal, Array) and primal.on_host and not isinstance(primal, CommittedArray):
-            self.raw = primal._np
+        if type(self.aval) is ShapedArray and trace.entering:
+            found = trace.bottom.down(primal)
+            if found is not None:
+                self.raw, self.raw_type = found
 
     @property
     def primal(self) -> Any:  # type: ignore[override]
@@ -65,8 +72,8 @@ class LinearizeTracer(DualTracer):
             return self._primal
         except AttributeError:
             trace: Any = self._trace
-            raw, aval = self.raw, self.aval
-            primal = self._primal = trace.tape.residual(raw, aval) if trace.notes_lines else Array(raw, aval)
+            as_seen = trace.tape.residual if trace.notes_lines else trace.bottom.up
+            primal = self._primal = as_seen(self.raw, self.raw_type)
             return primal
 
     @property
@@ -119,7 +126,7 @@ class TangentTrace(PartialEvalTrace):
 class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
-    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "staging", "entering")
+    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering")
     rules = jvp_rules
     records = True
 
@@ -128,11 +135,13 @@ class LinearizeTrace(Trace):
         self.tape: Tape
         self.on_numpy: bool
         self.notes_lines: bool
-        # Whether values are NumPy's, for all that is known now: nothing is staged, and no input is another's tracer.
+        # Whether values come down to NumPy's, for all that is known now: nothing is staged, and no input is a tracer of
+        # another interpreter than vmap.
         self.tape, self.on_numpy, self.notes_lines = main.global_data
         self.tangents = TangentTrace(main)
-        # the trace that stages all operations, if there is one and the inputs belong to no other
-        self.staging = self.tape.staging
+        # what values come down to, and the trace that stages all operations, if there is one and inputs are its own
+        self.bottom: Any = self.tape.bottom
+        self.staging = None if self.bottom is None else self.bottom.staging
         # Whether the tape has entries. Where operations belong to neither, it is the list of the equations.
         self.entering = self.on_numpy or self.staging is not None
         if not self.entering:
@@ -145,32 +154,33 @@ class LinearizeTrace(Trace):
                 table: Any = primitive.linearizations
                 if len(args) == 1:
                     (x,) = args
-                    derived = table[(x.aval, *params.items()) if params else x.aval]
+                    derived = table[(x.raw_type, *params.items()) if params else x.raw_type]
                     out, residuals = derived.forward(x.raw)
                     places = x.place
                 else:
                     x, y = args
                     kind = 0
                     if type(x) is LinearizeTracer and x._trace is self:
-                        a, places, kind = x.raw, x.place, 1
+                        a, s, places, kind = x.raw, x.raw_type, x.place, 1
                     else:
-                        a = x._np
+                        a, s = x._np, x.aval
                     if type(y) is LinearizeTracer and y._trace is self:
-                        b, places = y.raw, (places, y.place) if kind else y.place
+                        b, t, places = y.raw, y.raw_type, (places, y.place) if kind else y.place
                         kind += 2
                     else:
-                        b = y._np
-                    derived = table[(x.aval, y.aval, kind, *params.items()) if params else (x.aval, y.aval, kind)]
+                        b, t = y._np, y.aval
+                    derived = table[(s, t, kind, *params.items()) if params else (s, t, kind)]
                     out, residuals = derived.forward(a, b)
                 if self.notes_lines:
                     for x in args:
                         if isinstance(x, Array):
-                            self.tape.know(x._np, x)
+                            self.tape.know(x._np, x.aval, x)
                     return self.write(derived, out, residuals, places, state.source or source_info(3))
                 entries = self.tape.entries
                 tracer = _new(LinearizeTracer)
                 tracer._trace = self
                 tracer.raw = out
+                tracer.raw_type = derived.out_type
                 tracer.aval = derived.out_aval
                 if residuals is PASSED_ON:
                     tracer.place = places if type(places) is int else places[derived.passes_on]
@@ -195,8 +205,9 @@ class LinearizeTrace(Trace):
         tracer: LinearizeTracer = _new(LinearizeTracer)
         tracer._trace = self
         tracer.raw = out
+        tracer.raw_type = derived.out_type
         tracer.aval = derived.out_aval
-        if residuals is PASSED_ON:
+        if derived.passes_on is not None:
             tracer.place = places if type(places) is int else places[derived.passes_on]
             return tracer
         tracer.place = len(entries)
@@ -206,27 +217,11 @@ class LinearizeTrace(Trace):
     def on_values(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
         """The result, where all operands have NumPy values and something is derived or worth deriving; else None."""
         table = table_of(primitive, "linearizations")
-        if table is None:
+        operands = None if table is None else self.operands(args)
+        if operands is None:
             return None
-        values, avals, places, kind = [], [], [], 0
-        for i, x in enumerate(args):
-            if type(x) is LinearizeTracer and x._trace is self:
-                places.append(x.place)
-                kind |= 1 << i
-                if hasattr(x, "raw"):
-                    values.append(x.raw)
-                    avals.append(x.aval)
-                    continue
-                x = x.primal
-            if isinstance(x, (Tracer, CommittedArray)):
-                return None
-            try:
-                x = as_array(x)
-            except (TypeError, ValueError, OverflowError):
-                return None  # the rule will say it
-            values.append(x._value())
-            avals.append(x.aval)
-        derived = self.derived_for(primitive, table, avals, kind, params)
+        values, types, places, kind = operands
+        derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
         if derived is None:
             return None
         try:
@@ -236,9 +231,9 @@ class LinearizeTrace(Trace):
         source = None
         if self.notes_lines:
             source = state.source or source_info(4)
-            for x, value in zip(args, values, strict=True):
-                if isinstance(x, Array):
-                    self.tape.know(value, x)
+            for x, value, type_ in zip(args, values, types, strict=True):
+                if not isinstance(x, LinearizeTracer):
+                    self.tape.know(value, type_, x)
         return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)
 
     def on_staged(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
@@ -246,62 +241,64 @@ class LinearizeTrace(Trace):
         table = primitive.linearizations
         if table is None:
             table = table_of(primitive, "linearizations")
-            if table is None:
-                return None
+        operands = None if table is None else self.operands(args)
+        if operands is None:
+            return None
+        values, types, places, kind = operands
+        # which of several constants is met first depends on the rule
+        if [*map(type, values)].count(JaxprTracer) < len(values) - 1:
+            return None
+        derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
+        record = None if derived is None else derived.record
+        if record is None:
+            return None
         staging: Any = self.staging
-        values, avals, places, kind, constants = [], [], [], 0, 0
+        builder = staging.builder
+        source = state.source or source_info(4)
+        out, residuals = record(staging, builder.eqns.append, builder.atom_of_constant, source, *values)
+        return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)  # type: ignore[arg-type]
+
+    def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
+        """What ``args`` come down to: the values, their types, the places of tangents, and which have a tangent.
+
+        That last is a number with a bit set for each of them. None if one does not come down to the bottom.
+        """
+        values, types, places, kind = [], [], [], 0
         for i, x in enumerate(args):
             if type(x) is LinearizeTracer and x._trace is self:
                 places.append(x.place)
                 kind |= 1 << i
-                x = x.primal
-            if type(x) is not JaxprTracer or x._trace is not staging:
-                # which of several constants is met first depends on the rule
-                constants += 1
-                if constants > 1 or not isinstance(x, Array):
+                if not hasattr(x, "raw"):
                     return None
-            values.append(x)
-            avals.append(x.aval)
-        derived = self.derived_for(primitive, table, avals, kind, params)
-        record = None if derived is None else derived.record
-        if record is None:
-            return None
-        builder = staging.builder
-        atoms = [x.variable if type(x) is JaxprTracer else builder.atom_of_constant(x) for x in values]
-        source = state.source or source_info(4)
-        out, residuals = record(staging, builder.eqns.append, source, *values, *atoms)
-        entries = self.tape.entries
-        tracer = _new(LinearizeTracer)
-        tracer._trace = self
-        tracer._primal = out
-        tracer.aval = out.aval
-        passes_on = derived.passes_on  # type: ignore[union-attr]
-        if passes_on is not None:
-            tracer.place = places[passes_on]
-            return tracer
-        tracer.place = len(entries)
-        entries.append((derived, residuals, places[0] if len(places) == 1 else tuple(places), source))
-        return tracer
+                values.append(x.raw)
+                types.append(x.raw_type)
+            else:
+                found = self.bottom.down(x)
+                if found is None:
+                    return None
+                values.append(found[0])
+                types.append(found[1])
+        return values, types, places, kind
 
     def derived_for(
-        self, primitive: Primitive, table: dict[Any, Any], avals: list[ShapedArray], kind: int, params: dict[str, Any]
+        self, primitive: Primitive, table: dict[Any, Any], types: list[Type], kind: int, params: dict[str, Any]
     ) -> Derived | None:
         """What is derived for a signature, if there is anything or it is worth while now; else None.
 
         ``kind`` has a bit set for each operand that has a tangent.
         """
-        if len(avals) > 1:
-            key: Any = (*avals, kind, *params.items())
+        if len(types) > 1:
+            key: Any = (*types, kind, *params.items())
         else:
-            key = (avals[0], *params.items()) if params else avals[0]
+            key = (types[0], *params.items()) if params else types[0]
         try:
             found = table[key]
             if type(found) is not int:
                 return found  # type: ignore[no-any-return]
         except (KeyError, TypeError):
             pass
-        active = [bool(kind >> i & 1) for i in range(len(avals))]
-        return derived_once(table, key, lambda: derive(primitive, avals, active, params))  # type: ignore[no-any-return]
+        active = [bool(kind >> i & 1) for i in range(len(types))]
+        return derived_once(table, key, lambda: derive(primitive, types, active, params))  # type: ignore[no-any-return]
 
     def by_rule(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the rule: its primals are computed as they are, and what it does with tangents is recorded."""
@@ -357,7 +354,7 @@ class LinearizeTrace(Trace):
     def join(self, primal: Any, place: int) -> LinearizeTracer:
         """The tracer of a result that a rule gave."""
         if self.notes_lines and type(primal) is Array and primal.on_host:
-            self.tape.know(primal._np, primal)
+            self.tape.know(primal._np, primal.aval, primal)
         return LinearizeTracer(self, primal, place)
 
     def record_all(self) -> None:
@@ -435,9 +432,8 @@ def linearize(
             aval = get_aval(x)
             if active and dtypes.is_inexact(aval.dtype):
                 tracer = LinearizeTracer(trace, x, tape.new_input(aval))
-                if not isinstance(x, (Tracer, CommittedArray)) and type(aval) is ShapedArray:
-                    tracer.raw = as_array(x)._value()
-                    tape.know(tracer.raw, x)
+                if on_numpy and hasattr(tracer, "raw"):
+                    tape.know(tracer.raw, tracer.raw_type, x)
                 ins.append(tracer)
             else:
                 ins.append(x)
@@ -445,10 +441,10 @@ def linearize(
         tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs], trace.tangents.mixed)
         return [x for x, _ in pairs]
 
-    dynamic = state.dynamic
-    foreign = any(isinstance(x, Tracer) and x._trace is not dynamic for x in primals)
-    on_numpy = dynamic.level == 0 and not foreign
-    tape.staging = dynamic if type(dynamic) is JaxprTrace and not foreign else None
+    found = bottom()
+    if found is not None and not any(isinstance(x, Tracer) and found.down(x) is None for x in primals):
+        tape.bottom = found
+    on_numpy = tape.bottom is not None and tape.bottom.staging is None
     if on_numpy:
         quiet_numpy()
     outs = under(LinearizeTrace, "linearize", run, (tape, on_numpy, lines), name)

@@ -29,6 +29,11 @@ class _EquationWriter:
         self.names[name] = value
         return name
 
+    def atom(self, value: str) -> str:
+        """Write what is the atom of the value so called: a tracer's variable, or a constant; what it is called."""
+        self.lines.append(f"a{value} = {value}.variable if type({value}) is JaxprTracer else constant({value})")
+        return f"a{value}"
+
     def equations(self, eqns: Sequence[JaxprEqn], into: str, called: dict[Any, str]) -> None:
         """Write that ``eqns`` are given to the function called ``into``; ``called`` has their variables' names."""
         for eqn in eqns:
@@ -50,36 +55,40 @@ class _EquationWriter:
 
 
 def recording_function(known: ClosedJaxpr, linear: ClosedJaxpr) -> Callable[..., Any] | None:
-    """``(trace, known_eqns, source, *values, *atoms) -> (result, residuals packed)``.
+    """``(trace, append, constant, source, *values) -> (result, residuals packed)``.
 
-    ``values`` and ``atoms`` are those of the operands. None where the programs have constants, which would have to be
-    known to the jaxpr, or a result that is none of their variables.
+    ``append`` takes equations, ``constant`` gives the atom of an operand that is a constant. None where the programs
+    have constants of their own, which would have to be known to the jaxpr, or a result that is none of their variables.
     """
     if known.consts or linear.consts or any(type(v) is Literal for v in known.jaxpr.outvars):
         return None
-    n = len(known.jaxpr.invars)
     writer = _EquationWriter()
-    atoms: dict[Any, str] = {v: f"a{i}" for i, v in enumerate(known.jaxpr.invars)}
-    writer.equations(known.eqns, "known", atoms)
     value_of: dict[Any, str] = {v: f"x{i}" for i, v in enumerate(known.jaxpr.invars)}
+    inputs = [*value_of.values()]
+    atoms = {v: writer.atom(value) for v, value in value_of.items()}
+    writer.equations(known.eqns, "append", atoms)
     for v in known.jaxpr.outvars:
         if v not in value_of:
             value_of[v] = f"y{len(value_of)}"
             writer.lines.append(f"{value_of[v]} = JaxprTracer(trace, {writer.name(v.aval)}, {atoms[v]})")
     result, *residuals = [value_of[v] for v in known.jaxpr.outvars]
-    parameters = ["trace", "known", "source", *[f"x{i}" for i in range(n)], *[f"a{i}" for i in range(n)]]
-    return writer.function(parameters, f"{result}, {packed(residuals)}")
+    return writer.function(["trace", "append", "constant", "source", *inputs], f"{result}, {packed(residuals)}")
 
 
 def recording_backward(
-    closed: ClosedJaxpr, n_packed: int, slots: Sequence[int], arrivals: Sequence[int], single: bool
+    closed: ClosedJaxpr,
+    slots: Sequence[int],
+    types: Sequence[Any],
+    arrivals: Sequence[int],
+    n_packed: int,
+    single: bool,
 ) -> Callable[..., Any] | None:
     """``(append, constant, arrive, source, ct, packed, places)``: records a transposed linear program.
 
-    ``append`` takes equations, ``constant`` gives the atom of a residual that is a constant; ``arrive(place, atom)`` is
-    called with the place of a slot, when as many equations have been recorded as ``arrivals`` says. ``places`` are
-    those of the operands, one as it is if there is a ``single`` one. None where the program has constants, or results
-    that are none of its variables.
+    ``append`` takes equations, ``constant`` gives the atom of a residual that is a constant; ``arrive(place, atom,
+    type)`` is called with the place of a slot, when as many equations have been recorded as ``arrivals`` says.
+    ``places`` are those of the operands, one as it is if there is a ``single`` one. None where the program has
+    constants, or results that are none of its variables.
     """
     jaxpr = closed.jaxpr
     if closed.consts or any(type(v) is Literal for v in jaxpr.outvars):
@@ -92,14 +101,11 @@ def recording_backward(
     called: dict[Any, str] = {jaxpr.invars[-1]: "ct"}
     for v, value in residuals.items():
         if v in read:
-            called[v] = f"a{value}"
-            writer.lines.append(
-                f"a{value} = {value}.variable if type({value}) is JaxprTracer else constant({value})"
-            )
+            called[v] = writer.atom(value)
     done = 0
-    for v, slot, arrival in zip(jaxpr.outvars, slots, arrivals, strict=True):
+    for v, slot, kind, arrival in zip(jaxpr.outvars, slots, types, arrivals, strict=True):
         writer.equations(jaxpr.eqns[done:arrival], "append", called)
         done = arrival
-        writer.lines.append(f"arrive({'places' if single else f'places[{slot}]'}, {called[v]})")
+        writer.lines.append(f"arrive({'places' if single else f'places[{slot}]'}, {called[v]}, {writer.name(kind)})")
     writer.equations(jaxpr.eqns[done:], "append", called)
     return writer.function(["append", "constant", "arrive", "source", "ct", "packed", "places"], "None")

@@ -21,11 +21,11 @@ import numpy as np
 
 from minijax.config import results_checked
 from minijax.core import observe
-from minijax.core.array import Array, CommittedArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import Tracer, state
+from minijax.interpreters.bottom import Bottom, Type, bottom
 from minijax.interpreters.derived import Derived
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
@@ -54,7 +54,7 @@ class Tape:
     """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
 
     __slots__ = (
-        *("entries", "variables", "arrays", "eqns", "mixed", "staging"),
+        *("entries", "variables", "arrays", "eqns", "mixed", "bottom"),
         *("n_in", "out_places", "out_avals", "name", "_program", "_needed"),
     )
 
@@ -63,7 +63,7 @@ class Tape:
         # place -> the variable of the tangent, where somebody has asked for it
         self.variables: dict[int, Var] = {}
         # id of a NumPy value that may be a residual, and its type -> the value, and the array that it is the value of
-        self.arrays: dict[tuple[int, ShapedArray], tuple[Any, Any]] = {}
+        self.arrays: dict[tuple[int, Type], tuple[Any, Any]] = {}
         # the equations, where all are recorded and none are in entries
         self.eqns: list[JaxprEqn] | None = None
         self.n_in = 0
@@ -72,8 +72,8 @@ class Tape:
         self.name = name
         # whether some recorded equations have no linear operand
         self.mixed = False
-        # the trace that stages what is linearized, if one does: then residuals are its tracers, not NumPy's values
-        self.staging: Any = None
+        # where what entries keep is: NumPy's values, or tracers of the trace that stages what is linearized
+        self.bottom: Bottom | None = None
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
 
@@ -133,26 +133,27 @@ class Tape:
             kept = {id(value) for values in packed for value in (values if type(values) is tuple else (values,))}
             self.arrays = {key: found for key, found in self.arrays.items() if key[0] in kept}
 
-    def know(self, value: Any, x: Any) -> None:
+    def know(self, value: Any, type_: Type, x: Any) -> None:
         """Where ``value`` is a residual, the program is to hold ``x``, whose value it is: so a literal stays one."""
-        self.arrays[id(value), get_aval(x)] = value, x
+        self.arrays[id(value), type_] = value, x
 
-    def residual(self, value: Any, aval: ShapedArray) -> Any:
-        """The array whose NumPy value ``value`` is: one for all entries that keep it."""
+    def residual(self, value: Any, type_: Type) -> Any:
+        """The array whose NumPy value ``value`` is, as operations see it: one for all entries that keep it."""
+        assert self.bottom is not None
         if type(value) is np.bool_:  # NumPy has only two
-            return Array(value, aval)
-        key = id(value), aval
+            return self.bottom.up(value, type_)
+        key = id(value), type_
         found = self.arrays.get(key)
         if found is None:
-            found = self.arrays[key] = value, Array(value, aval)
+            found = self.arrays[key] = value, self.bottom.up(value, type_)
         return found[1]
 
     def residuals(self, derived: Derived, packed: Any) -> list[Any]:
-        """The residuals of an entry, as arrays where it keeps NumPy values."""
-        avals = derived.residual_avals
-        if self.staging is not None:
-            return [packed] if len(avals) == 1 else [*(packed or ())]
-        return [*map(self.residual, (packed,) if len(avals) == 1 else packed or (), avals)]
+        """The residuals of an entry, as operations see them."""
+        types = derived.residual_types
+        values = (packed,) if len(types) == 1 else packed or ()
+        as_seen = self.residual if self.bottom.staging is None else self.bottom.up  # type: ignore[union-attr]
+        return [*map(as_seen, values, types)]
 
     def variable(self, place: int) -> Var:
         """The variable of the tangent at ``place``."""
@@ -223,18 +224,22 @@ class Tape:
         None in place of the list where this is not about NumPy values that nobody watches: then the program is to be
         evaluated.
         """
-        if self.eqns is not None or self.staging is not None or state.dynamic.level or observe.observers:
-            return None
-        if nan_checks and results_checked():
-            return None
-        if not all([isinstance(t, Array) and not isinstance(t, CommittedArray) for t in tangents]):
+        now = self.bottom_now()
+        if now is None or now.staging is not None or any([now.down(t) is None for t in tangents]):
             return None
         quiet_numpy()
         try:
-            return _ForwardRun(self).run(tangents)
+            return _ForwardRun(self, now).run(tangents)
         except (RuntimeWarning, FloatingPointError):  # the user turned NumPy's errors into exceptions
             with np.errstate(all="ignore"):
-                return _ForwardRun(self).run(tangents)
+                return _ForwardRun(self, now).run(tangents)
+
+    def bottom_now(self) -> Bottom | None:
+        """Where a run over the entries takes place; None where it cannot, and the equations are to be gone through."""
+        if self.eqns is not None or observe.observers or (nan_checks and results_checked()):
+            return None
+        now = bottom()
+        return now if self.bottom is not None and self.bottom.within(now) else None
 
     def needed(self) -> list[int]:
         """The places of the entries that the outputs need, found once."""
@@ -258,42 +263,38 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        if self.eqns is not None or observe.observers or (nan_checks and results_checked()):
+        now = self.bottom_now()
+        if now is None:
             return transpose_program(self.program(), cts)
-        if self.staging is not None:
+        if now.staging is not None:
             # equations without linear operands come first, in the order of the program
-            if self.mixed or state.dynamic is not self.staging or any(map(self._is_foreign, cts)):
+            if self.mixed or any([isinstance(ct, Tracer) and now.down(ct) is None for ct in cts]):
                 return transpose_program(self.program(), cts)
-            return _StagedBackwardRun(self).run(cts)
-        if state.dynamic.level:
-            return transpose_program(self.program(), cts)
+            return _StagedBackwardRun(self, now).run(cts)
         quiet_numpy()
         try:
-            return _BackwardRun(self).run(cts)
+            return _BackwardRun(self, now).run(cts)
         except (RuntimeWarning, FloatingPointError):  # the user turned NumPy's errors into exceptions
             with np.errstate(all="ignore"):
-                return _BackwardRun(self).run(cts)
-
-    def _is_foreign(self, x: Any) -> bool:
-        """Whether ``x`` is a tracer of another interpreter than the one that stages."""
-        return isinstance(x, Tracer) and x._trace is not self.staging
+                return _BackwardRun(self, now).run(cts)
 
 
 class _ForwardRun:
     """One run forwards over a tape, on NumPy values as far as there are.
 
-    ``tangents[place]`` is a NumPy value of type ``avals[place]``, or anything else that operations take, where that is
+    ``tangents[place]`` is a NumPy value of type ``types[place]``, or anything else that operations take, where that is
     None.
     """
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, bottom: Bottom) -> None:
         self.tape = tape
+        self.bottom = bottom
         self.tangents: list[Any] = [None] * len(tape.entries)
-        self.avals: list[ShapedArray | None] = [None] * len(tape.entries)
+        self.types: list[Type | None] = [None] * len(tape.entries)
 
     def run(self, given: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs, None for a zero."""
-        tape, tangents, avals = self.tape, self.tangents, self.avals
+        tape, tangents, types = self.tape, self.tangents, self.types
         entries = tape.entries
         for place, t in enumerate(given):
             self.put(place, t)
@@ -304,34 +305,31 @@ class _ForwardRun:
                 continue
             derived, residuals, places, _ = entry
             if type(places) is int:
-                key: Any = avals[places]
+                key: Any = types[places]
                 values: Sequence[Any] = (tangents[places],)
             else:
-                key = tuple([avals[p] for p in places])
+                key = tuple([types[p] for p in places])
                 values = [tangents[p] for p in places]
             try:
-                function, aval = derived.pushes[key]
+                function, type_ = derived.pushes[key]
             except KeyError:
                 if key is None or (type(key) is tuple and None in key):
                     operands = map(self.value, (places,) if type(places) is int else places)
                     self.put(at, eval_closed(derived.linear, *tape.residuals(derived, residuals), *operands)[0])
                     continue
-                function, aval = derived.push(key)
+                function, type_ = derived.push(key)
             tangents[at] = function(residuals, *values)
-            avals[at] = aval
+            types[at] = type_
         return [None if place is None else self.value(place) for place in tape.out_places]
 
     def value(self, place: int) -> Any:
         """The tangent at ``place``, as operations take it."""
-        aval = self.avals[place]
-        return self.tangents[place] if aval is None else Array(self.tangents[place], aval)
+        type_ = self.types[place]
+        return self.tangents[place] if type_ is None else self.bottom.up(self.tangents[place], type_)
 
     def put(self, place: int, t: Any) -> None:
         """The tangent at ``place`` is ``t``."""
-        if isinstance(t, Array) and t.on_host and not isinstance(t, CommittedArray):
-            self.tangents[place], self.avals[place] = t._np, t.aval
-        else:
-            self.tangents[place], self.avals[place] = t, None
+        self.tangents[place], self.types[place] = self.bottom.down(t) or (t, None)
 
     def recorded(self, entry: Recorded) -> None:
         """Evaluate what a rule recorded."""
@@ -347,18 +345,19 @@ class _ForwardRun:
 class _BackwardRun:
     """One run backwards over a tape, on NumPy values as far as there are.
 
-    ``cts[place]`` is the cotangent of the tangent there: a NumPy value of type ``avals[place]``, or anything else that
+    ``cts[place]`` is the cotangent of the tangent there: a NumPy value of type ``types[place]``, or anything else that
     operations take, where that is None. It is None where no cotangent has arrived.
     """
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, bottom: Bottom) -> None:
         self.tape = tape
+        self.bottom = bottom
         self.cts: list[Any] = [None] * len(tape.entries)
-        self.avals: list[ShapedArray | None] = [None] * len(tape.entries)
+        self.types: list[Type | None] = [None] * len(tape.entries)
 
     def run(self, seeds: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs."""
-        tape, cts, avals = self.tape, self.cts, self.avals
+        tape, cts, types = self.tape, self.cts, self.types
         entries, arrive = tape.entries, self.arrive
         for place, seed in zip(tape.out_places, seeds, strict=True):
             if place is not None and type(seed) is not Zero:
@@ -373,43 +372,40 @@ class _BackwardRun:
             if ct is None:
                 continue
             derived, residuals, places, source = entry
-            aval = avals[at]
+            ct_type = types[at]
             try:
-                function, slots, types = derived.backward[aval]
+                function, slots, new_types = derived.backward[ct_type]
             except KeyError:
-                if aval is None:
+                if ct_type is None:
                     self.derived(at, *entry)
                     continue
-                function, slots, types = derived.transposed(aval)
+                function, slots, new_types = derived.transposed(ct_type)
             cts[at] = None
             given = function(ct, residuals)
             if len(slots) == 1:
                 given = (given,)
             # one operand is the usual case, and its cotangent the first that arrives there: no call for that
-            for slot, new, new_aval in zip(slots, given or (), types, strict=True):
+            for slot, new, new_type in zip(slots, given or (), new_types, strict=True):
                 place = places if type(places) is int else places[slot]
                 old = cts[place]
                 if old is None:
-                    cts[place], avals[place] = new, new_aval
-                elif avals[place] is new_aval:
+                    cts[place], types[place] = new, new_type
+                elif types[place] is new_type:
                     cts[place] = old + new
                 else:
-                    arrive(place, Array(new, new_aval))
+                    arrive(place, self.bottom.up(new, new_type))
         return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
 
     def value(self, place: int) -> Any:
         """The cotangent at ``place``, as operations take it."""
-        aval = self.avals[place]
-        return self.cts[place] if aval is None else Array(self.cts[place], aval)
+        type_ = self.types[place]
+        return self.cts[place] if type_ is None else self.bottom.up(self.cts[place], type_)
 
     def arrive(self, place: int, ct: Any) -> None:
         """Add ``ct`` to the cotangent at ``place``."""
         if self.cts[place] is not None:
             ct = add_any_p.bind(self.value(place), ct)
-        if type(ct) is Array and ct.on_host:
-            self.cts[place], self.avals[place] = ct._np, ct.aval
-        else:
-            self.cts[place], self.avals[place] = ct, None
+        self.cts[place], self.types[place] = self.bottom.down(ct) or (ct, None)
 
     def take(self, place: int) -> Any:
         """The cotangent at ``place``, which is done with; None if none has arrived."""
@@ -464,27 +460,27 @@ class _BackwardRun:
 class _StagedBackwardRun(_BackwardRun):
     """One run backwards over a tape while a function is staged: what derived rules record goes straight into its jaxpr.
 
-    ``cts[place]`` is an atom of type ``avals[place]``, or a value where that is None, as one that a rule may look at.
+    ``cts[place]`` is an atom of type ``types[place]``, or a value where that is None, as one that a rule may look at.
     """
 
     def run(self, seeds: Sequence[Any]) -> list[Any]:
-        tape, cts, avals = self.tape, self.cts, self.avals
-        staging = tape.staging
+        tape, cts, types = self.tape, self.cts, self.types
+        staging: Any = self.bottom.staging
         entries, append, constant = tape.entries, staging.builder.eqns.append, staging.builder.atom_of_constant
         for place, seed in zip(tape.out_places, seeds, strict=True):
             if place is not None and type(seed) is not Zero:
                 self.arrive(place, seed)
         source: Any = None
 
-        def arrive(place: int, atom: Any) -> None:
+        def arrive(place: int, atom: Any, type_: Type) -> None:
             old = cts[place]
             if old is None:
-                cts[place], avals[place] = atom, atom.aval
-            elif avals[place] is None:
-                self.arrive(place, JaxprTracer(staging, atom.aval, atom))
-            else:
+                cts[place], types[place] = atom, type_
+            elif types[place] is type_:
                 cts[place] = total = Var(old.aval)
                 append(JaxprEqn(add_any_p, [old, atom], {}, [total], source))
+            else:
+                self.arrive(place, self.bottom.up(JaxprTracer(staging, atom.aval, atom), type_))
 
         for at in range(len(entries) - 1, tape.n_in - 1, -1):
             entry = entries[at]
@@ -496,11 +492,11 @@ class _StagedBackwardRun(_BackwardRun):
             if ct is None:
                 continue
             derived, residuals, places, source = entry
-            aval = avals[at]
+            ct_type = types[at]
             try:
-                record = derived.recorded[aval]
+                record = derived.recorded[ct_type]
             except KeyError:
-                record = None if aval is None else derived.recording_backward(aval)
+                record = None if ct_type is None else derived.recording_backward(ct_type)
             if record is None:
                 self.derived(at, *entry)
                 continue
@@ -510,13 +506,16 @@ class _StagedBackwardRun(_BackwardRun):
         return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
 
     def value(self, place: int) -> Any:
-        aval = self.avals[place]
-        return self.cts[place] if aval is None else JaxprTracer(self.tape.staging, aval, self.cts[place])
+        ct, type_, staging = self.cts[place], self.types[place], self.bottom.staging
+        if type_ is None or staging is None:
+            return ct
+        return self.bottom.up(JaxprTracer(staging, ct.aval, ct), type_)
 
     def arrive(self, place: int, ct: Any) -> None:
         if self.cts[place] is not None:
             ct = add_any_p.bind(self.value(place), ct)
-        if type(ct) is JaxprTracer and ct._trace is self.tape.staging:
-            self.cts[place], self.avals[place] = ct.variable, ct.aval
+        found = self.bottom.down(ct)
+        if found is not None and type(found[0]) is JaxprTracer:
+            self.cts[place], self.types[place] = found[0].variable, found[1]
         else:
-            self.cts[place], self.avals[place] = ct, None
+            self.cts[place], self.types[place] = ct, None

@@ -84,6 +84,20 @@ def test_the_table(name: str) -> None:
     assert_equal(*both(run))
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table_mapped(name: str) -> None:
+    """Value and pullback under a vmap, evaluated and staged; every argument is mapped along its last axis."""
+    case = TABLE[name]
+
+    def derivative(*args: Any) -> Any:
+        value, pullback = minijax.vjp(lambda *args: case.function(minijax, *args), *args)
+        return value, pullback(minijax.tree.map(jnp.ones_like, value))
+
+    args = minijax.tree.map(lambda x: np.stack([x, x], axis=-1), case.args)
+    mapped = minijax.vmap(derivative, in_axes=-1)
+    assert_equal(*both(lambda: (mapped(*args), minijax.make_jaxpr(mapped)(*args))))
+
+
 def chain(x: Any) -> Any:
     for _ in range(3):
         x = jnp.sin(x) * x - jnp.where(x > 0, x, 2.0)
@@ -96,6 +110,7 @@ def used_in_turns(x: Any) -> Any:
     return (x * 0.1 + y * 0.3 + x * 0.7 + jnp.sin(y) * 1.1).sum()
 
 
+MATRIX = jnp.arange(6.0).reshape(2, 3) / 7.0
 NESTED: dict[str, Callable[[], Any]] = {
     "uses in turns": lambda: minijax.grad(used_in_turns)(jnp.linspace(0.0, 3.0, 50)),
     "uses in turns, staged": lambda: minijax.make_jaxpr(minijax.grad(used_in_turns))(jnp.linspace(0.0, 3.0, 50)),
@@ -103,6 +118,26 @@ NESTED: dict[str, Callable[[], Any]] = {
     "of jit": lambda: minijax.grad(minijax.jit(chain))(0.7),
     "in jit": lambda: minijax.jit(minijax.grad(chain))(0.7),
     "in vmap": lambda: minijax.vmap(minijax.grad(chain))(jnp.arange(3.0)),
+    "in vmap, of a number that is not mapped": lambda: minijax.vmap(
+        lambda x, y: minijax.grad(lambda y: chain(y) * x)(y), (0, None)
+    )(jnp.arange(3.0), 0.7),
+    "in two vmaps, of one each": lambda: minijax.vmap(
+        lambda x: minijax.vmap(lambda y: minijax.grad(lambda x, y: x @ chain(y) * y.sum(), (0, 1))(x, y), 1)(MATRIX.T)
+    )(MATRIX),
+    "between vmaps": lambda: minijax.vmap(
+        lambda x: minijax.grad(lambda x: minijax.vmap(lambda y: chain(x) * y, 1)(MATRIX).sum())(x)
+    )(jnp.arange(3.0)),
+    "mapped after it ran": lambda: minijax.vmap(minijax.vjp(chain, jnp.arange(3.0))[1])(jnp.ones((2, 3))),
+    "linearized, mapped after it ran": lambda: minijax.vmap(minijax.linearize(chain, jnp.arange(3.0))[1])(MATRIX),
+    "a linear function's program, in vmap": lambda: minijax.vmap(
+        lambda x, t: minijax.linearize(lambda x: chain(x) * x, x)[1](t)
+    )(jnp.arange(3.0), jnp.arange(3.0)),
+    "in vmap and jit": lambda: minijax.vmap(minijax.jit(minijax.grad(chain)))(jnp.arange(3.0)),
+    "in vmap over a named axis": lambda: minijax.vmap(
+        minijax.grad(lambda x: minijax.lax.psum(chain(x), "i") * x), axis_name="i"
+    )(jnp.arange(3.0)),
+    "in vmap, second derivative": lambda: minijax.vmap(minijax.grad(minijax.grad(chain)))(jnp.arange(3.0)),
+    "in vmap and jvp": lambda: minijax.jvp(minijax.vmap(minijax.grad(chain)), (jnp.arange(3.0),), (jnp.ones(3),)),
     "of vmap": lambda: minijax.grad(lambda x: minijax.vmap(chain)(x).sum())(jnp.arange(3.0)),
     "in jvp": lambda: minijax.jvp(minijax.grad(chain), (0.7,), (1.0,)),
     "of jvp": lambda: minijax.grad(lambda x: minijax.jvp(chain, (x,), (1.0,))[1])(0.7),

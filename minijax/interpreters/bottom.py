@@ -1,0 +1,173 @@
+"""What operations come down to: the value below all vmaps, NumPy's or a variable that is staged.
+
+In: a value as operations see it, under any number of vmaps. Out: the one physical value that it is at the bottom of the
+stack, and its type, which for a mapped value is a ``BatchedAval``: it tells of each vmap which axis that one maps. So a
+program that is derived for such types runs on the bottom at once, whatever number of vmaps lie between.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core.array import Array, CommittedArray, as_array, get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.trace import Tracer, state
+from minijax.interpreters.stage import JaxprTrace, JaxprTracer, stage
+from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, batch
+from minijax.ir.jaxpr import ClosedJaxpr
+
+_interned: weakref.WeakValueDictionary[Any, BatchedAval] = weakref.WeakValueDictionary()
+
+
+class BatchedAval:
+    """The type of a value that vmaps map: ``physical``, and for each vmap the axis it maps there, None for none.
+
+    ``dims`` has the outermost vmap first, and ends with one that maps an axis; ``aval`` is what is left of the type
+    without these axes. Interned, as avals are.
+    """
+
+    __slots__ = ("physical", "dims", "aval", "__weakref__")
+
+    physical: ShapedArray
+    dims: tuple[int | None, ...]
+    aval: ShapedArray
+
+    def __repr__(self) -> str:
+        return f"BatchedAval({self.physical}, {self.dims})"
+
+
+# The type of a value at the bottom.
+Type = ShapedArray | BatchedAval
+
+
+def typed(physical: ShapedArray, dims: Sequence[int | None]) -> Type:
+    """The type of a physical value whose axes ``dims`` are mapped by the vmaps, the outermost first."""
+    end = len(dims)
+    while end and dims[end - 1] is None:
+        end -= 1
+    if not end:
+        return physical
+    key = physical, tuple(dims[:end])
+    found = _interned.get(key)
+    if found is None:
+        found = object.__new__(BatchedAval)
+        found.physical, found.dims = key
+        shape = physical.shape
+        for d in key[1]:
+            if d is not None:
+                shape = shape[:d] + shape[d + 1 :]
+        found.aval = ShapedArray(shape, physical.dtype, physical.weak_type)
+        found = _interned.setdefault(key, found)
+    return found
+
+
+def logical(type_: Type) -> ShapedArray:
+    """The type that operations see."""
+    return type_.aval if type(type_) is BatchedAval else type_  # type: ignore[return-value]
+
+
+def physical(type_: Type) -> ShapedArray:
+    """The type of the value itself."""
+    return type_.physical if type(type_) is BatchedAval else type_  # type: ignore[return-value]
+
+
+class Bottom:
+    """Where values come down to under the vmaps ``axes``, the outermost first.
+
+    That is evaluation, or ``staging``, the trace that stages whatever runs.
+    """
+
+    __slots__ = ("axes", "staging")
+
+    def __init__(self, axes: tuple[BatchTrace, ...], staging: JaxprTrace | None) -> None:
+        self.axes = axes
+        self.staging = staging
+
+    def down(self, x: Any) -> tuple[Any, Type] | None:
+        """The value at the bottom that ``x`` stands for, and its type; None if another interpreter lies between.
+
+        A NumPy value. Where a function is staged, a tracer of that or an array, which is a constant.
+        """
+        dims: list[int | None] | None = None
+        if type(x) is BatchTracer:
+            axes, at = self.axes, len(self.axes)
+            dims = [None] * at
+            while type(x) is BatchTracer:
+                at -= 1
+                while at >= 0 and axes[at] is not x._trace:
+                    at -= 1
+                if at < 0:
+                    return None
+                dims[at] = x.batch_dim
+                x = x.val
+        if self.staging is not None:
+            if type(x) is JaxprTracer:
+                if x._trace is not self.staging:
+                    return None
+            elif not isinstance(x, Array):
+                return None
+            return x, x.aval if dims is None else typed(x.aval, dims)
+        if isinstance(x, (Tracer, CommittedArray)):
+            return None
+        try:
+            x = as_array(x)
+        except (TypeError, ValueError, OverflowError):
+            return None  # a rule will say it
+        return x._value(), x.aval if dims is None else typed(x.aval, dims)
+
+    def up(self, value: Any, type_: Type) -> Any:
+        """A value at the bottom as operations see it."""
+        if type(type_) is not BatchedAval:
+            return Array(value, type_) if self.staging is None else value  # type: ignore[arg-type]
+        x = Array(value, type_.physical) if self.staging is None else value
+        for trace, d in zip(self.axes, type_.dims, strict=False):
+            if d is not None:
+                x = BatchTracer(trace, x, d)
+        return x
+
+    def within(self, other: Bottom | None) -> bool:
+        """Whether values under the vmaps here are under the same ones in ``other``, which may have more."""
+        return other is not None and self.staging is other.staging and self.axes == other.axes[: len(self.axes)]
+
+
+def bottom() -> Bottom | None:
+    """The bottom as it is now; None where neither evaluation nor staging is at work."""
+    dynamic = state.dynamic
+    staging = dynamic if type(dynamic) is JaxprTrace else None
+    if dynamic.level and staging is None:
+        return None
+    above = state.stack[dynamic.main.level + 1 :]
+    return Bottom(tuple([main.trace for main in above if main.trace_type is BatchTrace]), staging)  # type: ignore[misc]
+
+
+def stage_on(
+    fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str, kind: str
+) -> tuple[ClosedJaxpr, list[Type]]:
+    """The jaxpr of ``fun`` on values at the bottom of these ``types``, and the types of its results.
+
+    ``fun`` itself runs under as many vmaps as they are mapped by, on what it sees of them.
+    """
+    depth = max([len(t.dims) for t in types if type(t) is BatchedAval], default=0)
+    if not depth:
+        closed = stage(fun, types, name, kind)  # type: ignore[arg-type]
+        return closed, [*closed.out_avals]
+    dims_out: list[Sequence[int | None]] = [()] * depth
+
+    def under_vmaps(level: int, values: Sequence[Any]) -> Sequence[Any]:
+        if level == depth:
+            return fun(*values)
+        dims = [t.dims[level] if type(t) is BatchedAval and level < len(t.dims) else None for t in types]
+        size = next((get_aval(x).shape[d] for x, d in zip(values, dims, strict=True) if d is not None), None)
+        if size is None:
+            outs = under_vmaps(level + 1, values)
+            dims_out[level] = [None] * len(outs)
+            return outs
+        outs, dims_out[level] = batch(
+            lambda *xs: under_vmaps(level + 1, xs), AxisData(None, size), values, dims
+        )
+        return outs
+
+    closed = stage(lambda *xs: under_vmaps(0, xs), [*map(physical, types)], name, kind)
+    return closed, [*map(typed, closed.out_avals, zip(*dims_out, strict=True))]
