@@ -75,7 +75,7 @@ class ConfigValues(NamedTuple):
     default_matmul_precision: str | None = None
     numpy_rank_promotion: str = "allow"
     numpy_dtype_promotion: str = "standard"
-    use_direct_linearize: bool = False
+    use_direct_linearize: bool = True
     debug_infs: bool = False
     default_prng_impl: str = "threefry2x32"
     traceback_filtering: str = "auto"

@@ -150,14 +150,15 @@ def traces_of(fun: Any, use: str) -> Traces:
     found = _known.get(id(owner))
     if found is None:
         try:
-            ref = weakref.ref(owner, functools.partial(_forget, id(owner)))
+            ref = weakref.ref(owner, functools.partial(_forget, _known, id(owner)))
         except TypeError:
             return Traces()
         found = _known.setdefault(id(owner), (ref, {}))
     return found[1].setdefault((use, part), Traces())
 
 
-def _forget(key: int, ref: weakref.ref[Any]) -> None:
-    found = _known.get(key)
+def _forget(known: dict[int, tuple[weakref.ref[Any], Any]], key: int, ref: weakref.ref[Any]) -> None:
+    """``known`` is handed over: a function may die when Python has ended and this module's names are gone."""
+    found = known.get(key)
     if found is not None and found[0] is ref:
-        del _known[key]
+        del known[key]

@@ -36,6 +36,7 @@ class DualTracer(Tracer):
 
     __slots__ = ()
     primal: Any
+    tangent: Any
 
     def to_concrete_value(self) -> Any:
         primal = self.primal

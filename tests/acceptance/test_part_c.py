@@ -231,7 +231,7 @@ def test_the_microscope_tells_the_story() -> None:
     nodes = [(depth, n) for depth, n in recording.walk() if isinstance(n, BindRecord)]
     binds = [(depth, n) for depth, n in nodes if n.primitive == "multiply_add"]
     # the call at the top; what its jvp rule calls (the value, and two tangents, which are recorded); the transposes
-    assert [n.level for _, n in binds] == ["jvp:2", "eval", "partial_eval:1", "partial_eval:1", "eval", "eval"]
+    assert [n.level for _, n in binds] == ["linearize:1", "eval", "linearize:1", "linearize:1", "eval", "eval"]
     depths = [depth for depth, _ in binds]
     assert depths[1:4] == [depths[0] + 1] * 3 and depths[4] <= depths[0]
     assert [t.type for t in binds[0][1].tracers] == ["f32[]", "f32[]"]

@@ -385,7 +385,7 @@ def test_cleared_evicted_and_closed_over(monkeypatch: pytest.MonkeyPatch) -> Non
         return x
 
     grad(outer)(1.0)
-    assert str(found[0]).startswith("it closed over a jvp:2 tracer of type f32[] before")
+    assert str(found[0]).startswith("it closed over a linearize:1 tracer of type f32[] before")
     assert "Pass it as an argument" in found[0].advice
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import minijax.numpy as jnp
 from minijax import grad, jit, lax, vmap
+from minijax.config import use_direct_linearize
 from minijax.core import operands
 from minijax.core.trace import stack_depth
 from minijax.extend.core import Primitive
@@ -56,15 +57,20 @@ CASES: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "grad": (
         lambda: grad(add)(A[0], B[0]),
         "add got incompatible shapes for broadcasting: (3,), (4,).",
+        ["  a: f32[3]; linearize:1 adds a tangent", "  b: f32[4]"],
+    ),
+    "grad, the tutorial's way": (
+        lambda: use_direct_linearize(False)(grad(add))(A[0], B[0]),
+        "add got incompatible shapes for broadcasting: (3,), (4,).",
         ["  a: f32[3]; jvp:2 adds a tangent", "  b: f32[4]", "  the levels: eval ▸ partial_eval:1 ▸ jvp:2"],
     ),
     "vmap of grad": (
         lambda: vmap(grad(add), in_axes=(0, None))(A, B[0]),
         "add got incompatible shapes",
         [
-            "  a: f32[3]; jvp:3 adds a tangent; vmap:1 maps axis 0 of size 8, physically f32[8,3]",
+            "  a: f32[3]; linearize:2 adds a tangent; vmap:1 maps axis 0 of size 8, physically f32[8,3]",
             "  b: f32[4]",
-            "  the levels: eval ▸ vmap:1 ▸ partial_eval:2 ▸ jvp:3",
+            "  the levels: eval ▸ vmap:1 ▸ linearize:2",
         ],
     ),
     "jit of vmap": (

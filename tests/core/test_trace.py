@@ -363,7 +363,7 @@ def test_a_dead_tracer_says_what_made_it_and_what_to_do():
         leaked.append(lax.sin(x))
         return x
 
-    for transform, label in ((minijax.jit, "jit"), (minijax.grad, "jvp"), (minijax.make_jaxpr, "make_jaxpr")):
+    for transform, label in ((minijax.jit, "jit"), (minijax.grad, "linearize"), (minijax.make_jaxpr, "make_jaxpr")):
         leaked.clear()
         transform(f)(1.0)
         with pytest.raises(errors.UnexpectedTracerError) as caught:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,16 +12,9 @@ import pytest
 
 import minijax
 import minijax.experimental.jet
-from minijax.config import use_direct_linearize
 
 MINE: Any = minijax
 THEIRS: Any = jax
-
-
-@pytest.fixture(autouse=True)
-def directly() -> Iterator[None]:
-    with use_direct_linearize(True):
-        yield
 
 
 def custom(J: Any, f: Callable[[Any], Any]) -> Any:

@@ -148,7 +148,7 @@ def test_a_magic_returns_what_it_shows(shell):
     assert run(shell, "result = %grad f(3.0)\nfloat(result.value[0])") == pytest.approx(-2.71776, rel=1e-5)
     run(shell, "%grad f(3.0)")
     assert run(shell, "_.value[1].shape") == ()
-    assert shown.recording.stack[-1] == "jvp:2"
+    assert shown.recording.stack[-1] == "linearize:1"
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_other_objects_display_themselves(shell):
     for code, words in {
         "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),
         "jit(f).lower(3.0).compile()": ("compiled", "HloModule"),
-        "minijax.tools.record(grad(f), 3.0)[1]": ("jvp:2 sin",),
+        "minijax.tools.record(grad(f), 3.0)[1]": ("linearize:1 sin",),
         "minijax.extend.rules.rule_matrix()": ("jvp", "broadcast_in_dim"),
         "minijax.tools.programs.links.linked_programs(f, 3.0)": ("StableHLO", "optimised HLO"),
     }.items():
@@ -396,7 +396,7 @@ def test_what_a_notebook_keeps_of_a_long_program_is_bounded_and_says_so(shell):
 def test_stepping_gives_a_widget_and_an_error_comes_after_it(shell):
     shown = run(shell, "%step grad(f)(3.0)")
     bundle = shown._repr_mimebundle_()
-    assert 'data-mjw="' in bundle["text/html"] and "jvp:2 sin" in bundle["text/plain"]
+    assert 'data-mjw="' in bundle["text/html"] and "linearize:1 sin" in bundle["text/plain"]
     assert "data-mjw" not in run(shell, "%step --text grad(f)(3.0)")._repr_mimebundle_()["text/html"]
     run(shell, "def bad(x):\n    return jnp.sin(x).reshape(7)")
     with capture_output() as captured:
@@ -442,7 +442,7 @@ def test_exporting_a_session(shell, tmp_path):
 def test_nothing_extra_is_shown_unless_watching(shell):
     assert "stack" not in printed(shell, "grad(f)(3.0)")
     run(shell, "%config MinijaxMagics.watch = True")
-    assert " stack    eval ▸ partial_eval:1 ▸ jvp:2" in printed(shell, "grad(f)(3.0)")
+    assert " stack    eval ▸ linearize:1" in printed(shell, "grad(f)(3.0)")
     assert printed(shell, "2 + 2").count("\n") <= 2
     run(shell, "%config MinijaxMagics.panels = 'time'")
     said = printed(shell, "grad(f)(3.0)")

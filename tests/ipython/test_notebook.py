@@ -77,7 +77,7 @@ def test_values_and_text(notebook):
 def test_watched_cells_show_their_panels_and_the_value(notebook):
     shown = text(notebook, "grad(f)(3.0)")
     assert "Array(-2.979985" in shown
-    assert " stack    eval ▸ partial_eval:1 ▸ jvp:2" in shown
+    assert " stack    eval ▸ linearize:1" in shown
 
 
 def test_an_exception_shows_the_users_frames_and_calls_cells_by_their_names(notebook):
@@ -97,7 +97,7 @@ def test_a_stepper(notebook):
     markup = output["data"]["text/html"]
     assert markup.startswith('<div class="minijax mjw ') and not re.search(r"https?://|\bsrc=|\bhref=", markup)
     assert "Cell In[2]" in markup and "ipykernel" not in markup
-    assert len(markup) < 120_000 and "jvp:2 sin" in output["data"]["text/plain"]
+    assert len(markup) < 120_000 and "linearize:1 sin" in output["data"]["text/plain"]
 
 
 def test_html(notebook):

@@ -19,7 +19,7 @@ def test_step_opens_the_stepper_and_gives_the_value_after_it(tmp_path: Path) -> 
         terminal.wait_for("In [3]:")
         terminal.send("%step grad(f)(3.)\r")
         terminal.wait_for("q leaves")
-        assert terminal.screen.alternate and "jvp:2 begins" in terminal.text()
+        assert terminal.screen.alternate and "linearize:1 begins" in terminal.text()
         for _ in range(4):
             terminal.send("s")
         terminal.wait_for("Cell In[2], line 1")

@@ -46,7 +46,7 @@ def test_lines_are_run_and_shown():
     assert typed.inputs == ["def f(x): return sin(x) * 2. - x", "grad(f)(3.)"]
     assert typed.exit_code == 0
     assert "out[2]: Array(-2.979985, dtype=float32, weak_type=True)" in typed.printed
-    assert " stack    eval ▸ partial_eval:1 ▸ jvp:2" in typed.printed
+    assert " stack    eval ▸ linearize:1" in typed.printed
     assert " jaxpr    linear part of f · 3 equations" in typed.printed
     assert "minijax 0." in typed.printed and "Ctrl-D leaves" in typed.printed
 

@@ -30,7 +30,7 @@ def test_code_shows_values_and_panels():
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "out[2]: Array(-2.979985, dtype=float32, weak_type=True)"
-    assert lines[1].startswith(" stack    eval ▸ partial_eval:1 ▸ jvp:2")
+    assert lines[1].startswith(" stack    eval ▸ linearize:1")
     assert any(line.startswith(" jaxpr    linear part of f") for line in lines)
     assert "\x1b" not in done.stdout
 

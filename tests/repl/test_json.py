@@ -29,9 +29,9 @@ def test_a_session():
     assert definition["value"] is None and definition["panels"] is None and definition["error"] is None
     assert grad["value"] == grad["shown"] == "Array(-2.979985, dtype=float32, weak_type=True)"
     panels = grad["panels"]
-    assert panels["stack"] == ["eval", "partial_eval:1", "jvp:2"] and panels["binds"]["jvp:2"] > 0
+    assert panels["stack"] == ["eval", "linearize:1"] and panels["binds"]["linearize:1"] > 0
     assert panels["jaxprs"][0]["kind"] == "linear" and "mul" in panels["jaxprs"][0]["text"]
-    assert panels["tracers"][0]["level"] == "jvp:2" and panels["tracers"][0]["type"] == "f32[]"
+    assert panels["tracers"][0]["level"] == "linearize:1" and panels["tracers"][0]["type"] == "f32[]"
     assert panels["time"].keys() == {"linearize", "transpose"} and panels["truncated"] is False
     assert printing["printed"] == "a\nb\n" and printing["value"] == "7"
     assert error["error"] == {"type": "ZeroDivisionError", "message": "division by zero", "place": "<minijax-4>:1"}

@@ -217,8 +217,8 @@ def test_into_over_out_and_back(step: Step):
     over = pressed(step, "ss", "n", "q").cursor
     assert over.moment.kind == LEAVE and over.moment.other == 2
     assert pressed(step, "ss", DOWN, UP, "q").cursor.position == 2
-    assert pressed(step, "ssss", "u", "q").cursor.moment.kind == LEAVE
-    assert pressed(step, "ssss", "U", "q").cursor.position == 3
+    assert pressed(step, "sss", "u", "q").cursor.moment.kind == LEAVE
+    assert pressed(step, "sss", "U", "q").cursor.position == 2
     last = len(Stepper(step).cursor.moments) - 1
     assert pressed(step, "G", "q").cursor.position == last == pressed(step, END_KEY, "ss", "q").cursor.position
     assert pressed(step, "G", "g", "q").cursor.position == 0 == pressed(step, "G", HOME, "bb", "q").cursor.position
@@ -235,11 +235,11 @@ def test_to_the_end_and_back_to_the_start(step: Step):
     ("keys", "primitive", "level"),
     [
         ("Pcos\r", "cos", "eval"),
-        ("Ljvp\r", "sin", "jvp:2"),
-        ("Lpartial_eval:1\r", "mul", "partial_eval:1"),
+        ("Llinearize\r", "sin", "linearize:1"),
+        ("/tangent\r", "mul", "linearize:1"),
         ("/0.28224\r", "mul", "eval"),
-        ("Sf32[]\r", "sin", "jvp:2"),
-        ("/SUB\r", "sub", "jvp:2"),
+        ("Sf32[]\r", "sin", "linearize:1"),
+        ("/SUB\r", "sub", "linearize:1"),
         ("Pmul\r..", "mul", "eval"),
         ("Pmul\r...,", "mul", "eval"),
     ],

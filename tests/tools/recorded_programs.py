@@ -1,4 +1,4 @@
-"""Twelve programs to record, of varied transformations, and a recording as text that is the same in every run.
+"""Thirteen programs to record, of varied transformations, and a recording as text that is the same in every run.
 
 Line numbers of this file are part of the golden texts: put new programs at its end.
 """
@@ -132,6 +132,14 @@ def checkpointed() -> None:
     minijax.grad(lambda x: block(x) * x)(1.0)
 
 
+def gradient_by_two_interpreters() -> None:
+    minijax.config.update("jax_use_direct_linearize", False)
+    try:
+        minijax.grad(f)(3.0)
+    finally:
+        minijax.config.update("jax_use_direct_linearize", True)
+
+
 PROGRAMS: dict[str, Callable[[], None]] = {
     program.__name__: program
     for program in (
@@ -147,6 +155,7 @@ PROGRAMS: dict[str, Callable[[], None]] = {
         make_jaxpr_of_nested_jit,
         second_derivative,
         checkpointed,
+        gradient_by_two_interpreters,
     )
 }
 FAILING = {"error_inside_a_rule"}

@@ -108,7 +108,7 @@ def test_the_stack_row_says_which_line_it_is_of(session: Session) -> None:
     session.run_line("grad(sin)(y)")
     session.run_line("%log sin(y)")
     text = shown(session, "%stack")
-    assert "eval ▸ partial_eval:1 ▸ jvp:2" in text and "in the last line that traced" in text
+    assert "eval ▸ linearize:1" in text and "in the last line that traced" in text
 
 
 def test_a_stack_without_operations_has_no_empty_row(session: Session) -> None:

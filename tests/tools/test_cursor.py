@@ -64,18 +64,16 @@ def at(cursor: Cursor) -> tuple[str, str]:
 def test_into_over_out_and_back():
     cursor = Cursor(gradient())
     assert cursor.moment.kind == BEGIN and not cursor.back()
-    assert cursor.into() and at(cursor) == (ENTER, "partial_eval:1")
-    assert cursor.into() and at(cursor) == (ENTER, "jvp:2")
+    assert cursor.into() and at(cursor) == (ENTER, "linearize:1")
     assert cursor.into() and at(cursor) == (ENTER, "sin")
     assert cursor.over() and at(cursor) == (LEAVE, "sin")
     assert cursor.over() and at(cursor) == (ENTER, "mul")  # of a moment without an inside: to the next
-    assert cursor.into() and cursor.moment.depth == 3
-    assert cursor.out() and at(cursor) == (LEAVE, "mul") and cursor.moment.depth == 2
+    assert cursor.into() and cursor.moment.depth == 2
+    assert cursor.out() and at(cursor) == (LEAVE, "mul") and cursor.moment.depth == 1
     assert cursor.back_over() and at(cursor) == (ENTER, "mul")
     assert cursor.back() and at(cursor) == (LEAVE, "sin")
-    assert cursor.back_out() and at(cursor) == (ENTER, "jvp:2")
-    assert cursor.out() and at(cursor) == (LEAVE, "partial_eval:1")  # what encloses the one just entered
-    assert cursor.out() and cursor.moment.kind == END
+    assert cursor.back_out() and at(cursor) == (ENTER, "linearize:1")
+    assert cursor.out() and cursor.moment.kind == END  # what encloses the one just entered
     assert not cursor.into() and not cursor.over() and not cursor.out()
     assert cursor.first() and cursor.position == 0
     assert cursor.go(10_000) and cursor.moment.kind == END
@@ -95,12 +93,12 @@ def test_over_and_back_over_are_inverse_at_the_top():
 
 def test_to_a_bind_by_primitive_level_line_and_shape():
     cursor = Cursor(gradient())
-    assert cursor.to_bind("mul", level="jvp:2")
+    assert cursor.to_bind("mul", level="linearize:1", place=str(LINE_OF_PRODUCT))
     node = cursor.moment.node
-    assert isinstance(node, BindRecord) and (node.primitive, node.level) == ("mul", "jvp:2")
+    assert isinstance(node, BindRecord) and (node.primitive, node.level) == ("mul", "linearize:1")
     first = cursor.position
     assert cursor.to_bind("mul", level="eval") and cursor.position > first
-    assert cursor.to_bind(level="jvp", backwards=True) and cursor.position == first
+    assert cursor.to_bind(level="linearize", backwards=True) and cursor.position == first
     cursor.first()
     assert cursor.to_bind(place=str(LINE_OF_PRODUCT)) and cursor.position == first
     assert cursor.to_bind(place=f"{__file__}:{LINE_OF_PRODUCT}")
@@ -196,22 +194,22 @@ def test_bookmarks_find_their_moments_in_another_recording_of_the_call():
 
 def test_the_state_inside_a_rule():
     cursor = Cursor(gradient())
-    cursor.to_bind("mul", level="partial_eval")
+    cursor.to_bind("sin", level="linearize")
+    cursor.to_bind("mul")
     state = cursor.state()
-    assert state.stack == ("eval", "partial_eval:1", "jvp:2")
-    assert [type(node) for node in state.path] == [ScopeRecord, ScopeRecord, BindRecord, BindRecord]
+    assert state.stack == ("eval", "linearize:1")
+    assert [type(node) for node in state.path] == [ScopeRecord, BindRecord, BindRecord]
     assert state.bind is state.path[-1]
     assert state.place.startswith(f"{__file__}:{LINE_OF_PRODUCT - 1} ")
-    assert state.forced == "argument 0 is a partial_eval:1 tracer"
-    unknown = [life.tracer for life in state.tracers[1]]
-    assert [tracer.level for tracer in unknown] == ["partial_eval:1"]
-    (x,) = state.tracers[2]
-    assert (x.name, x.tracer.type, dict(x.tracer.fields)["primal"]) == ("x", "f32[]", "3.0")
+    assert state.forced == "argument 0 is a linearize:1 tangent"
+    x, tangent = state.tracers[1]
+    assert (x.name, x.tracer.type, dict(x.tracer.fields)) == ("x", "f32[]", {"primal": "3.0", "tangent": "a"})
+    assert (tangent.tracer.level, dict(tangent.tracer.fields)) == ("linearize:1", {"tangent": "a"})
     assert state.programs == ()
     cursor.into()
     (program,) = cursor.state().programs
-    assert program.level == "partial_eval:1" and [e.primitive for e in program.equations] == ["mul"]
-    cursor.to_bind("sub", level="partial_eval")
+    assert program.level == "linearize:1" and [e.primitive for e in program.equations] == ["mul"]
+    cursor.to_bind("sub", level="linearize")
     cursor.over()
     (program,) = cursor.state().programs
     assert [e.primitive for e in program.equations] == ["mul", "mul", "sub"]
@@ -223,7 +221,9 @@ def test_the_rule_that_is_applied():
     cursor = Cursor(gradient())
     cursor.to_bind("cos")
     assert cursor.state().rule.table == "numpy"
-    cursor.to_bind("mul", level="jvp")
+    cursor.to_bind("mul", level="linearize")  # of the tangent, by the rule of what is around it
+    assert (cursor.state().rule.table, cursor.state().rule.primitive) == ("jvp", "sin")
+    cursor.to_bind("mul", level="linearize")
     assert (cursor.state().rule.table, cursor.state().rule.primitive) == ("jvp", "mul")
     assert cursor.search("transpose", backwards=False)
     rule = cursor.moment.node
@@ -341,4 +341,4 @@ def test_a_search_stops_where_an_operation_with_others_inside_it_is_left():
     stops = []
     while cursor.search("tanh"):
         stops.append((cursor.moment.kind, getattr(cursor.moment.node, "level", "")))
-    assert (LEAVE, "jvp:2") in stops and (LEAVE, "eval") not in stops and (ENTER, "eval") in stops
+    assert (LEAVE, "linearize:1") in stops and (LEAVE, "eval") not in stops and (ENTER, "eval") in stops

@@ -37,7 +37,7 @@ def test_the_page_holds_every_input_and_what_it_showed(session: Session, tmp_pat
     for words in (
         "def f(x): return sin(x) * 2. - x",
         "Array(-2.979985",
-        "eval ▸ partial_eval:1 ▸ jvp:2",
+        "eval ▸ linearize:1",
         "ZeroDivisionError: division by zero",
         "in [5]:",
         "&lt;b&gt;&amp;amp;",
@@ -45,7 +45,7 @@ def test_the_page_holds_every_input_and_what_it_showed(session: Session, tmp_pat
         assert words in text, words
     assert page.count("<summary>panels</summary>") == 1
     assert page.count('class="minijax mjw ') == 1
-    assert "jvp:2 sin" in text
+    assert "linearize:1 sin" in text
 
 
 def test_the_page_may_run_one_script_and_load_nothing(session: Session, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_data_of_a_session(session: Session, tmp_path: Path) -> None:
     inputs = data["inputs"]
     assert [each["number"] for each in inputs] == [1, 2, 3, 4, 5]
     assert inputs[1]["source"] == "grad(f)(3.)" and inputs[1]["showed"].startswith("Array(-2.979985")
-    assert inputs[1]["panels"]["stack"] == ["eval", "partial_eval:1", "jvp:2"]
+    assert inputs[1]["panels"]["stack"] == ["eval", "linearize:1"]
     assert [each["failed"] for each in inputs] == [False, False, False, True, False]
     assert inputs[0]["panels"] is None and inputs[1]["recording"] is None
     loaded = storage.from_json(inputs[2]["recording"])
@@ -77,7 +77,7 @@ def test_the_data_of_a_session(session: Session, tmp_path: Path) -> None:
 
 def test_a_recording_as_data_can_be_stepped_through(session: Session, tmp_path: Path) -> None:
     assert "wrote the recording of grad(f)(3.) to" in said(session, f"%export {tmp_path}/it.json --recording")
-    assert "jvp:2 sin" in said(session, f"%step --file {tmp_path}/it.json --text")
+    assert "linearize:1 sin" in said(session, f"%step --file {tmp_path}/it.json --text")
     assert "wrote the recording" in said(session, f"%export {tmp_path}/it.html --recording")
     assert (tmp_path / "it.html").read_text("utf-8").count('class="minijax mjw ') == 1
 

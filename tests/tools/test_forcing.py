@@ -9,6 +9,7 @@ import pytest
 
 import minijax.numpy as jnp
 from minijax import grad, jit, jvp, lax, make_jaxpr, vmap
+from minijax.config import use_direct_linearize
 from minijax.core import observe
 from minijax.tools.recording.forcing import forced_by
 
@@ -48,7 +49,15 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[str, int, str]]] = {
         ("axis_index", -1, "the mapped axis 'i' belongs to vmap:1"),
     ),
     "jit": (lambda: jit(lambda x: lax.cos(x)).trace(1.0), ("cos", 0, "argument 0 is a jit:1 tracer")),
-    "grad": (lambda: grad(lambda x: lax.exp(x))(1.0), ("exp", 0, "argument 0 is a jvp:2 tracer")),
+    "grad": (lambda: grad(lambda x: lax.exp(x))(1.0), ("exp", 0, "argument 0 is a linearize:1 tracer")),
+    "a tangent in grad": (
+        lambda: grad(lambda x: lax.exp(x))(1.0),
+        ("mul", 0, "argument 0 is a linearize:1 tangent"),
+    ),
+    "grad, the tutorial's way": (
+        lambda: use_direct_linearize(False)(grad(lambda x: lax.exp(x)))(1.0),
+        ("exp", 0, "argument 0 is a jvp:2 tracer"),
+    ),
 }
 
 

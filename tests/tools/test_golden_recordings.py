@@ -1,4 +1,4 @@
-"""The recorded trees of twelve programs, against golden texts; stepping through them and back; storing them."""
+"""The recorded trees of thirteen programs, against golden texts; stepping through them and back; storing them."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from IPython.utils.capture import capture_output
 
 import minijax
 import minijax.numpy as jnp
+from minijax.config import use_direct_linearize
 from minijax.core.trace import Tracer, stack_depth, state
 from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
@@ -108,7 +109,7 @@ def test_jaxpr_records_line_by_line(session):
     outcome = run(session, "%push jaxpr z=f32[3] k=i32[]")
     assert "z is a" in text(outcome) and "0 equations" in text(outcome)
     shown = text(run(session, "w = sin(z) * 2."))
-    assert "JaxprTracer<jaxpr:1>(d:f32[3])" in shown
+    assert "JitTracer<jaxpr:1>(d:f32[3])" in shown
     assert "2 equations, 2 new" in shown and "# w, new" in shown
     shown = text(run(session, "v = w + k"))
     assert "4 equations, 2 new" in shown and shown.count("new\n") == 2
@@ -165,8 +166,19 @@ def test_reverse_mode_in_several_names(session):
 def test_the_linear_program_is_shown_as_it_grows(session):
     run(session, "%push grad x=3.")
     shown = text(run(session, "y = sin(x)"))
-    assert "grad:2 so far · 1 equation, 1 new · tangent of x is b" in shown and "# tangent of y, new" in shown
+    assert "grad:1 so far · 1 equation, 1 new · tangent of x is b" in shown and "# tangent of y, new" in shown
+    assert "GradTracer<linearize:1>(primal=3.0, tangent=b:f32[])" in text(run(session, "x"))
     run(session, "%pop y")
+
+
+def test_by_the_tutorials_way_two_levels_are_pushed(session):
+    with use_direct_linearize(False):
+        run(session, "%push grad x=3.")
+        shown = text(run(session, "y = sin(x)"))
+        assert "grad:2 so far · 1 equation, 1 new · tangent of x is b" in shown and "# tangent of y, new" in shown
+        assert "unknown b" in text(run(session, "%tracers")) and "partial_eval:1  " in text(run(session, "%stack"))
+    # a level is closed as it was opened
+    assert float(run(session, "%pop y").value) == pytest.approx(np.cos(3.0))
 
 
 STAGED = {
@@ -364,7 +376,7 @@ def test_closed_levels_are_not_kept(session):
     mains = [weakref.ref(main) for level in session.levels for main in level.mains]
     run(session, "%pop w", "%pop y", "del _, __, ___; Out.clear()")
     gc.collect()
-    assert [each() for each in mains] == [None, None, None]
+    assert [each() for each in mains] == [None, None]
 
 
 # --- what goes wrong
@@ -423,7 +435,7 @@ def test_exit_leaves_the_levels(session):
 def test_a_pop_that_fails_leaves_the_level_open(session):
     run(session, "%push grad x=[1., 2.]", "y = x * 2.")
     assert "scalar-output" in text(session.run_line("%pop y"))
-    assert session.prompt_label() == "grad:2"
+    assert session.prompt_label() == "grad:1"
     same(run(session, "%pop y.sum()").value, 2.0 * jnp.ones(2))
 
 
@@ -520,7 +532,8 @@ def test_tracers_are_shown_level_by_level_with_both_shapes(session):
     stack = text(run(session, "%stack"))
     assert "eval ▸ vmap:1 ▸ jvp:2" in stack and "vmap of v f32[3,2] · 3 at once" in stack and "(x, y)" in stack
     run(session, "%push linearize t=1.", "s = t * t")
-    assert "unknown" in text(run(session, "%tracers")) and "partial_eval:3" in text(run(session, "%stack"))
+    assert "s  linearize:3 f32[]  tangent d" in text(run(session, "%tracers"))
+    assert "eval ▸ vmap:1 ▸ jvp:2 ▸ linearize:3" in text(run(session, "%stack"))
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -175,7 +175,7 @@ def test_a_program_of_jaxs_gives_what_jax_gives(session: Session, line: str) -> 
         ("%nan g(-1.0)", "first NaN made by log (forward) at <minijax-1>:5:17 (g)"),
         ("%nan both(-1.0)", "first NaN made by log"),
         ("%compare both(2.0)", "value the same, to the last bit"),
-        ("%log jax.grad(g)(3.0)", "jvp:2 begins for g at <minijax-1>:5"),
+        ("%log jax.grad(g)(3.0)", "linearize:1 begins for g at <minijax-1>:5"),
         ("%step --text fast(3.0)", "jit:1 begins for <lambda> at <minijax-1>:14"),
         ("%log jnp.sin(3.0)", "eval sin(3.0)"),
         ("%jaxpr lax.linalg.cholesky(f32[2,2])", "cholesky"),

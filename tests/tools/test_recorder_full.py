@@ -60,10 +60,12 @@ def test_tracers_are_numbered_named_and_taken_apart():
     tracers = {life.tracer.id: life for life in recording.lives}
     assert list(tracers) == list(range(1, len(tracers) + 1))
     x = next(life for life in recording.lives if life.name == "x")
-    assert (x.tracer.level, x.tracer.type, x.tracer.physical) == ("jvp:3", "f32[]", "f32[3]")
-    primal, tangent = (tracers[number].tracer for number in x.tracer.holds)
+    assert (x.tracer.level, x.tracer.type, x.tracer.physical) == ("linearize:2", "f32[]", "f32[3]")
+    assert dict(x.tracer.fields) == {"primal": "vmap:1 f32[]", "tangent": "a"}
+    (primal,) = (tracers[number].tracer for number in x.tracer.holds)
     assert (primal.level, dict(primal.fields)) == ("vmap:1", {"batched": "f32[3]", "axis": "0"})
-    assert (tangent.level, tangent.physical) == ("partial_eval:2", "")
+    tangents = [life.tracer for life in recording.lives if "primal" not in dict(life.tracer.fields)]
+    assert ("linearize:2", (("tangent", "a"),), "") in [(t.level, t.fields, t.physical) for t in tangents]
     scopes = {node.at: node.level for _, node in recording.walk() if isinstance(node, ScopeRecord)}
     assert all(scopes[life.scope] == life.tracer.level for life in recording.lives)
     for bind in binds(recording):
@@ -86,9 +88,9 @@ def test_physical_types_have_the_axes_of_all_levels():
 def test_why_an_interpreter_was_chosen():
     recording = watched(lambda: minijax.grad(f)(3.0), "full")
     first = binds(recording)[0]
-    assert (first.forced_by, first.forced) == (0, "argument 0 (x) is a jvp:2 tracer")
-    product = next(bind for bind in binds(recording) if bind.primitive == "sub" and bind.level == "partial_eval:1")
-    assert product.forced_by == 0 and "partial_eval:1 tracer" in product.forced
+    assert (first.forced_by, first.forced) == (0, "argument 0 (x) is a linearize:1 tracer")
+    _, difference = (bind for bind in binds(recording) if bind.primitive == "sub" and bind.level == "linearize:1")
+    assert difference.forced_by == 0 and "linearize:1 tangent" in difference.forced
     assert binds(recording)[1].forced_by == -1
 
 
@@ -277,9 +279,9 @@ def test_an_error_outside_of_operations_is_kept_where_its_interpreter_ended():
     with pytest.raises(IndexError), recorder:
         minijax.vmap(minijax.grad(bad))(jnp.ones(2))
     inner, outer = recorder.recording.errors
-    assert (inner.where, outer.where) == ("bad in jvp:3", "the recorded call")
+    assert (inner.where, outer.where) == ("bad in linearize:2", "the recorded call")
     (scope,) = [n for _, n in recorder.recording.walk() if isinstance(n, ScopeRecord) and inner in n.children]
-    assert scope.stack == ("eval", "vmap:1", "partial_eval:2", "jvp:3")
+    assert scope.stack == ("eval", "vmap:1", "linearize:2")
 
 
 def test_an_error_that_the_program_catches_ends_nothing():
@@ -305,7 +307,7 @@ def test_an_interrupt_leaves_a_complete_recording():
         minijax.vmap(minijax.grad(stop))(jnp.ones(2))
     recording = recorder.recording
     assert recording.errors[-1].type == "KeyboardInterrupt"
-    assert [bind.primitive for bind in binds(recording) if bind.level == "jvp:3"] == ["sin"]
+    assert [bind.primitive for bind in binds(recording) if bind.level == "linearize:2"][:1] == ["sin"]
     assert stack_depth() == 0 and not observe.observers
 
 

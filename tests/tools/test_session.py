@@ -71,8 +71,8 @@ def test_a_line_that_traces_shows_panels_and_others_do_not(session):
     outcome = session.run_line("grad(f)(3.)")
     assert shown(outcome) == "Array(-2.979985, dtype=float32, weak_type=True)"
     panels = plain(outcome.summary)
-    assert " stack    eval ▸ partial_eval:1 ▸ jvp:2" in panels
-    assert " tracers  x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]" in panels
+    assert " stack    eval ▸ linearize:1" in panels
+    assert " tracers  x  linearize:1 f32[]  primal 3.0  tangent a" in panels
     assert " jaxpr    linear part of f · 3 equations" in panels
     assert " time     linearize" in panels
     assert not session.run_line("sin(3.0) + 1.0").summary

@@ -181,7 +181,7 @@ def test_moving_about():
     assert "did not expect" in page("%tour next")
     assert "2.979985" in page("%tour again") and "did not expect" not in page("%tour again")
     assert "Part 5 of 6" in page("%tour 5") and "Part 1" not in page("%tour next")
-    assert page("%tour 5.1") and "4.17" in page("%tour back")
+    assert page("%tour 5.1") and "4.18" in page("%tour back")
     page("%tour 1")
     assert "this is where the tour begins" in plain(session.run_line("%tour back").shown)
     session.run_line("%tour stop")

@@ -125,8 +125,8 @@ def test_the_log_is_cut_and_says_so():
     with recorder:
         minijax.grad(jnp.sin)(1.0)
     whole = plain(log_document(recorder.recording), 200)
-    assert whole.split("\n")[0].startswith("partial_eval:1 begins")
-    assert "    jvp:2 sin(jvp:2 f32[]) = jvp:2 f32[]" in whole
+    assert whole.split("\n")[0].startswith("linearize:1 begins")
+    assert "  linearize:1 sin(linearize:1 f32[]) = linearize:1 f32[]  derived from jvp rule nary_jvp.unary_jvp" in whole
     cut = plain(log_document(recorder.recording, most=2), 200).split("\n")
     assert len(cut) == 3 and cut[-1].startswith(f"... {len(whole.splitlines()) - 2} more records")
 

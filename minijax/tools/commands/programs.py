@@ -36,6 +36,8 @@ def run_diff(session: Session, args: Arguments) -> Result:
         raise UsageError(f"%diff --most needs a positive number, not {args['most']}")
     if (args["by"] is None) == (args["with"] is None):
         raise UsageError("%diff needs either --by grad (or another transformation), or --with and a second expression")
+    if args["tutorial"]:
+        return _both_ways(session, args)
     target = targets.traceable("diff", targets.from_expression(session, "diff", args["expr"]), args["static"])
     found = None
     if args["with"] is not None:
@@ -63,6 +65,21 @@ def run_diff(session: Session, args: Arguments) -> Result:
     if found is not None:
         blocks += _legend(found, diff.Printed(after, most))
     return Result(Document(tuple(blocks)), (before, after))
+
+
+def _both_ways(session: Session, args: Arguments) -> Result:
+    """A gradient by linearize, and by the tutorial's two interpreters."""
+    __tracebackhide__ = True
+    from minijax.tools.compare import passes, ways
+
+    by = [] if args["by"] is None else _transformations(args["by"], passes.TRANSFORMATIONS)
+    if set(by) != {"grad"}:
+        raise UsageError("%diff --tutorial puts the two ways of reverse mode beside each other: give it --by grad")
+    target = targets.traceable("diff", targets.from_expression(session, "diff", args["expr"]), args["static"])
+    argnums = args["argnums"]
+    made = passes.Transformed(target.concrete("diff"), by, (argnums,) if isinstance(argnums, int) else argnums)
+    blocks, recordings = ways.ways(lambda: made.fun(*made.args), args["most"])
+    return Result(Document(tuple(blocks)), recordings)
 
 
 def _transformations(text: str, known: tuple[str, ...]) -> list[str]:
@@ -147,11 +164,14 @@ COMMANDS: tuple[Command, ...] = (
             STATIC,
             Param("axis_size", "int", "the size of the axis that vmap adds to each argument", default=4),
             Param("most", "int", "how many equations to compare at most", default=300),
+            Param("tutorial", "flag", "what grad does by linearize, and by jvp over partial evaluation", default=False),
         ),
         "The jaxpr of a call before and after a transformation, beside each other, with what changed marked.\n\n"
         "Equations are paired by their primitive and by the line they come from. A gradient is shown in three "
         "colours: the forward pass, the residuals that it keeps, and the backward pass. --by vmap,grad is "
-        "vmap(grad(f)). vmap gives every argument a further axis in front; so write the call without it.",
+        "vmap(grad(f)). vmap gives every argument a further axis in front; so write the call without it.\n\n"
+        "--by grad --tutorial compares no jaxprs but what is done: by the one interpreter that grad is here, as in "
+        "JAX, and by the tutorial's two, jvp over partial evaluation (jax_use_direct_linearize off).",
         "%diff f(3.0) --by grad",
         run_diff,
         group="programs",

@@ -218,17 +218,17 @@ JIT = Part(
 
 REVERSE = Part(
     "linearize, vjp and grad",
-    "Reverse mode is no new rule for each operation. It is jvp, with a tangent that is not known yet, and the recorded "
-    "program run backwards.",
+    "Reverse mode is no new rule for each operation. It is the jvp rule, with a tangent that is not known yet, and the "
+    "recorded program run backwards.",
     (
         Stop(
-            "%push linearize puts two interpreters on the stack: jvp, and below it one that evaluates what it knows "
-            "and records the rest. The tangent of x is unknown.",
+            "%push linearize puts one interpreter on the stack. Its boxes hold a value, which is known, and a tangent, "
+            "which is not: a variable of a program that is being written.",
             "%push linearize x=3.",
         ),
         Stop(
-            "The jvp rule asks for sin and cos of a number, which are known and computed at once, and for a product "
-            "with the tangent, which is recorded.",
+            "How to linearize sin is derived from its jvp rule. That asks for sin and cos of a number, which are known "
+            "and computed at once, and for a product with the tangent, which is recorded.",
             "y = sin(x)",
             "One equation, in which the cosine, {cos(3.0)}, is a constant.",
         ),
@@ -267,6 +267,12 @@ REVERSE = Part(
         Stop(
             "%log shows the way forward and the way back.",
             "%log grad(sin)(3.0)",
+        ),
+        Stop(
+            "In the tutorial linearize is two interpreters: jvp, and below it partial evaluation, which evaluates what "
+            "it knows and records the rest. Each operation is dispatched twice there; the program is the same.",
+            "%diff sin(3.0) --by grad --tutorial",
+            "jax.config.update('jax_use_direct_linearize', False) has it all done that way.",
         ),
         Stop(
             "The transformations nest, with jit anywhere.",

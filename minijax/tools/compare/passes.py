@@ -97,6 +97,7 @@ class Transformed:
         fun, args = target.fun, target.args
         for name in reversed(names):
             fun, args = getattr(self, f"_{name}")(fun, args)
+        self.fun, self.args = fun, args
         self.after: ClosedJaxpr = make_jaxpr(fun)(*args)
         # of several gradients inside each other the outermost ends last
         self.passes = Passes(self.after, *self._halfway[-1]) if self._halfway else None

@@ -201,7 +201,7 @@ class EvaluationWatch(observe.Observer):
         _, _, args, params = self.open.pop()
         if trace.level or self.walk.done:
             return
-        jvps = [name for name, each, _, _ in self.open if each.main.label == "jvp"]
+        jvps = [name for name, each, _, _ in self.open if each.main.label in ("jvp", "linearize")]
         level = f"jvp rule of {jvps[-1]}" if jvps and jvps[-1] != primitive.name else "forward"
         outs = out if primitive.multiple_results else [out]
         ins = [Var(get_aval(x)) if np.ndim(x) else Literal(x, get_aval(x)) for x in args]

@@ -28,18 +28,21 @@ from minijax.api.compile import jit
 from minijax.api.flat import avals_of, to_value
 from minijax.api.pmap import pmap
 from minijax.api.staging import eval_shape
+from minijax.config import direct_linearize_enabled
 from minijax.core import dtypes, observe
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Tracer, push_main, state
-from minijax.interpreters.jvp import JVPTrace, JVPTracer
+from minijax.interpreters.jvp import DualTracer, JVPTrace, JVPTracer
+from minijax.interpreters.linearize import LinearizeTrace, LinearizeTracer
 from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
 from minijax.interpreters.stage import JaxprBuilder, JaxprTrace
+from minijax.interpreters.tape import Tape
 from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, match_axis
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.jacobians import hessian, jacfwd, jacrev
 from minijax.pytree import keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_structure, tree_unflatten
 from minijax.tools.documents.words import plural
@@ -151,41 +154,74 @@ class BatchLevel(Level):
 
 
 class ReverseLevel(Level):
-    """linearize, vjp and grad: jvp, with tangents that are not known yet (partial evaluation)."""
+    """linearize, vjp and grad: each value has a tangent that is not known yet, a variable of a linear program.
+
+    One interpreter, linearize, or without ``jax_use_direct_linearize`` two: jvp over partial evaluation.
+    """
 
     outside = "the primal"
+
+    def __init__(self, kind: str, inputs: dict[str, Any]) -> None:
+        super().__init__(kind, inputs)
+        self.unknown: list[Var] = []
+        self.avals: list[ShapedArray] = []
 
     def open(self) -> dict[str, Any]:
         if self.kind in ("grad", "value_and_grad"):
             for x in self.in_leaves:
                 check_input(self.kind, x, False, False)
         leaves = [to_value(x) for x in self.in_leaves]
+        self.avals = avals_of(leaves)
+        with_tangent = self._open_one() if direct_linearize_enabled() else self._open_two()
+        return self.named([
+            with_tangent(x, aval) if dtypes.is_inexact(aval.dtype) else x
+            for x, aval in zip(leaves, self.avals, strict=True)
+        ])
+
+    def _open_one(self) -> Callable[[Any, ShapedArray], Any]:
+        """Put linearize on the stack; returns what gives a value its tangent."""
+        self.tape = tape = Tape(self.kind)
+        main = push_main(LinearizeTrace, "linearize", (tape, False, True), self.subject)
+        self.mains = [main]
+        trace: Any = main.trace
+
+        def with_tangent(x: Any, aval: ShapedArray) -> Any:
+            place = tape.new_input(aval)
+            self.unknown.append(tape.variable(place))
+            return LinearizeTracer(trace, x, place)
+
+        return with_tangent
+
+    def _open_two(self) -> Callable[[Any, ShapedArray], Any]:
+        """Put partial evaluation and jvp on the stack; returns what gives a value its tangent."""
         pe_main = push_main(PartialEvalTrace, "partial_eval", [], self.subject)
         main = push_main(JVPTrace, "jvp", None, self.subject)
         self.mains = [pe_main, main]
         trace: Any = main.trace
         pe: Any = pe_main.trace
-        self.unknown: list[Var] = []
-        found = []
-        for x in leaves:
-            aval = get_aval(x)
-            if dtypes.is_inexact(aval.dtype):
-                tangent = pe.new_unknown(aval)
-                self.unknown.append(tangent.variable)
-                found.append(JVPTracer(trace, x, tangent))
-            else:
-                found.append(x)
-        self.avals = avals_of(leaves)
-        return self.named(found)
+
+        def with_tangent(x: Any, aval: ShapedArray) -> Any:
+            tangent = pe.new_unknown(aval)
+            self.unknown.append(tangent.variable)
+            return JVPTracer(trace, x, tangent)
+
+        return with_tangent
+
+    def _split(self, x: Any) -> tuple[Any, Any]:
+        """The primal of ``x``, and the variable of its tangent or a symbolic zero."""
+        trace: Any = self.mains[-1].trace
+        primal, tangent = trace.split(x)
+        if isinstance(trace, LinearizeTrace):
+            return primal, zero_of(get_aval(primal)) if tangent is None else self.tape.variable(tangent)
+        pe: Any = self.mains[0].trace
+        return primal, tangent if type(tangent) is Zero else pe.atom(tangent)
 
     def finish(self, value: Any) -> Callable[[], Any]:
         leaves, tree = self.outputs(value)
         if self.kind in ("grad", "value_and_grad"):
             check_output(self.kind, check_scalar(value), False)
-        pe, trace = self._traces()
-        pairs = [trace.split(x) for x in leaves]
-        outs = [t if type(t) is Zero else pe.atom(t) for _, t in pairs]
-        program = LinearProgram(self.unknown, list(pe.eqns), outs, self.kind)
+        pairs = [self._split(x) for x in leaves]
+        program = LinearProgram(self.unknown, list(self._equations()), [t for _, t in pairs], self.kind)
         primals = [p for p, _ in pairs]
 
         def result() -> Any:
@@ -203,15 +239,16 @@ class ReverseLevel(Level):
 
         return result
 
-    def _traces(self) -> tuple[Any, Any]:
-        pe, trace = (main.trace for main in self.mains)
-        return pe, trace
+    def _equations(self) -> list[JaxprEqn]:
+        trace: Any = self.mains[0].trace
+        found: list[JaxprEqn] = (trace.tangents if isinstance(trace, LinearizeTrace) else trace).eqns
+        return found
 
     def worth(self, tracer: Tracer) -> Any:
-        return tracer.primal if isinstance(tracer, JVPTracer) else GONE
+        return tracer.primal if isinstance(tracer, DualTracer) else GONE
 
     def program(self) -> ClosedJaxpr | None:
-        eqns = list(self._traces()[0].eqns)
+        eqns = list(self._equations())
         closed = LinearProgram(self.unknown, eqns, [v for eqn in eqns for v in eqn.outvars]).closed()
         jaxpr = closed.jaxpr
         return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [], jaxpr.eqns), closed.consts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.core.trace import MainTrace, Tracer, state
-from minijax.interpreters.jvp import JVPTracer
+from minijax.interpreters.jvp import DualTracer, JVPTracer
 from minijax.interpreters.partial_eval import PartialEvalTracer
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.vmap import BatchTracer
@@ -35,6 +35,10 @@ MOST_LINES = 24
 MOST_UNNAMED = 20
 
 
+# Tracers are called as they print.
+_CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTracer": "GradTracer"}
+
+
 # --- one value
 # -----------------------------------------------------------------------------------------------------
 
@@ -42,13 +46,14 @@ MOST_UNNAMED = 20
 def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> str:
     """``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, with whatever is inside it; other values in brief.
 
-    ``names`` calls the variables of jaxprs.
+    The tangent of ``GradTracer<linearize:1>(primal=0.14112, tangent=c:f32[])`` is a variable. ``names`` calls the
+    variables of jaxprs.
     """
     if not isinstance(x, Tracer):
         small = isinstance(x, Array) and x.aval.size <= preview.MOST_ELEMENTS
         return preview.value_text(np.asarray(x) if small else x)
     main = x._trace.main
-    head = f"{type(x).__name__}<{main!r}>"
+    head = f"{_CALLED.get(type(x).__name__, type(x).__name__)}<{main!r}>"
     ended = "" if main.alive else " (its level is closed)"
     if depth >= _DEEPEST:
         return f"{head} {x.aval.str_short()}{ended}"
@@ -58,9 +63,11 @@ def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> 
     if isinstance(x, BatchTracer):
         inner = tracer_text(x.val, names, depth + 1)
         return f"{head}({x.aval.str_short()} from axis {x.batch_dim} of {inner}){ended}"
-    variable = getattr(x, "variable", None)
+    variable: Any = getattr(x, "variable", None)
     name = (names or {}).get(variable, "")
-    shown = f"{name}:{x.aval.str_short()}" if name else x.aval.str_short()
+    shown = f"{name}:{variable.aval.str_short()}" if name else x.aval.str_short()
+    if isinstance(x, DualTracer):
+        return f"{head}(primal={tracer_text(x.primal, names, depth + 1)}, tangent={shown}){ended}"
     return f"{head}({'unknown ' if isinstance(x, PartialEvalTracer) else ''}{shown}){ended}"
 
 
@@ -76,6 +83,8 @@ def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
     if isinstance(x, JVPTracer):
         yield "primal", x.primal
         yield "tangent", x.tangent
+    elif isinstance(x, DualTracer):
+        yield "primal", x.primal
     elif isinstance(x, BatchTracer):
         physical = x.val.aval.str_short() if hasattr(x.val, "aval") else preview.type_text(x.val)
         yield f"physical {physical}, batch axis {x.batch_dim}", x.val
@@ -99,6 +108,8 @@ def _described(x: Tracer, names: dict[Any, str]) -> Line:
         out += [("muted", "  variable "), ("var", names.get(x.variable, "?"))]
     elif isinstance(x, PartialEvalTracer):
         out += [("muted", "  unknown "), ("var", names.get(x.variable, ""))]
+    elif isinstance(x, DualTracer) and hasattr(x, "variable"):
+        out += [("muted", "  tangent "), ("var", names.get(x.variable, "?"))]
     elif isinstance(x, BatchTracer):
         out += [("muted", "  logical")]
     return tuple(out)
@@ -141,7 +152,7 @@ def _user_names(live: Live, level: Level) -> dict[Any, str]:
     for name, value in live.namespace.items():
         if name.startswith("_"):
             continue
-        if level.owns(value) and isinstance(value, JVPTracer):
+        if level.owns(value) and isinstance(value, DualTracer):
             value, name = value.tangent, f"tangent of {name}"
         if level.owns(value) and hasattr(value, "variable"):
             found.setdefault(value.variable, name)

@@ -21,7 +21,7 @@ from minijax.tools.pages.links import linked
 from minijax.tools.pages.page import Texts, bare_element, element
 from minijax.tools.pages.track import Track
 from minijax.tools.programs.links import LinkedPrograms
-from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, Moment, moments
+from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, Moment, State, moments
 from minijax.tools.recording.log import outcome, record_line
 from minijax.tools.recording.records import (
     BindRecord,
@@ -33,7 +33,6 @@ from minijax.tools.recording.records import (
     ModuleRecord,
     Node,
     Recording,
-    RuleRecord,
     ScopeRecord,
     place_parts,
 )
@@ -181,14 +180,15 @@ class _Payload(Texts):
                 done = each is node and state.moment.kind == LEAVE
                 items.append(self.part(listed, 0, len(self.lists[listed]) - 1 if done else begun))
         self.tracks["operation"].show(position, items or [self.line(panes.NO_OPERATION)])
-        self.tracks["rule"].show(position, [self.rule(state.rule)])
+        self.tracks["rule"].show(position, [self.rule(state)])
 
-    def rule(self, rule: RuleRecord | None) -> int:
+    def rule(self, state: State) -> int:
         """The number of what the pane of rules shows."""
+        # a rule is applied to one operation, or to none
+        rule = state.rule
         if id(rule) not in self.rules:
-            lines = [panes.NO_RULE] if rule is None else panes.rule_heading(rule)
-            items = [self.line(each) for each in lines]
-            source = None if rule is None else panes.rule_source(self.recording, rule)
+            items = [self.line(each) for each in panes.rule_heading(state)]
+            source = panes.rule_source(self.recording, rule)
             if source is not None:
                 items.append(self.kept(source))
             self.rules[id(rule)] = self.views.setdefault(tuple(items), len(self.views))

@@ -473,9 +473,7 @@ class Cursor:
         """The rule that is being applied."""
         for index in (self.position, *self._open()):
             node = self.moments[index].node
-            if isinstance(node, BindRecord):
-                return node.rule
-            if rule := self._loose[index]:
+            if rule := node.rule if isinstance(node, BindRecord) else self._loose[index]:
                 return rule
         return None
 

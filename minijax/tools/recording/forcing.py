@@ -28,7 +28,8 @@ def forced_by(trace: Trace, args: Sequence[Any]) -> tuple[int, str]:
         return -1, "evaluation: no argument is traced"
     for index, x in enumerate(args):
         if isinstance(x, Tracer) and x._trace is trace:
-            return index, f"argument {index}{_named(x)} is a {main!r} tracer{_above(trace, args)}"
+            kind = "tracer" if trace is main.trace else "tangent"
+            return index, f"argument {index}{_named(x)} is a {main!r} {kind}{_above(trace, args)}"
     if main.dynamic:
         return -1, f"{main!r} stages every operation, also on constants"
     axis = getattr(main.global_data, "name", None)

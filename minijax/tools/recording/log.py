@@ -89,6 +89,11 @@ def record_line(node: Node, done: bool = True, brief: bool = True) -> Line:
     return line(("error", f"{node.type} "), f"at {node.where}: {said_first}{' ...' if more and brief else more}")
 
 
+def linearizes(bind: BindRecord) -> bool:
+    """Whether the operation is one of ``linearize``, derived from a jvp rule."""
+    return bind.rule is not None and bind.rule.table == "jvp" and bind.level.startswith("linearize:")
+
+
 def _bind_line(node: BindRecord, done: bool, brief: bool) -> Line:
     out: list[Segment] = [("level", node.level), ("", " "), ("primitive", node.primitive)]
     if node.params:
@@ -102,5 +107,6 @@ def _bind_line(node: BindRecord, done: bool, brief: bool) -> Line:
     if done:
         out += outcome(node)
     if node.rule is not None and not brief:
-        out.append(("comment", f"  by {node.rule.table} rule {node.rule.name}"))
+        by = "derived from" if linearizes(node) else "by"
+        out.append(("comment", f"  {by} {node.rule.table} rule {node.rule.name}"))
     return tuple(out)

@@ -89,11 +89,11 @@ def host_value(array: Array, fetch: bool = False) -> Any:
 
 
 def value_text(value: Any, fetch: bool = False) -> str:
-    """What a value is: ``3.0``, ``[1, 2, 3]``, ``f32[1000]``, ``jvp:2 f32[]``; at most ``LONGEST``
-    characters.
+    """What a value is: ``3.0``, ``[1, 2, 3]``, ``f32[1000]``, ``jvp:2 f32[]``, ``linearize:1 tangent f32[]``; at most
+    ``LONGEST`` characters.
     """
     if isinstance(value, Tracer):
-        return f"{level_text(value)} {aval_text(value.aval)}"
+        return f"{level_text(value)} {'tangent ' if is_tangent(value) else ''}{aval_text(value.aval)}"
     if isinstance(value, Array):
         few = value.aval.size <= MOST_ELEMENTS and not is_key(value.aval.dtype)
         held = host_value(value, fetch) if few else None
@@ -179,6 +179,12 @@ def subject_text(subject: str) -> str:
     return name if place and not errors.is_user_file(place.rpartition(":")[0]) else subject
 
 
+def is_tangent(tracer: Tracer) -> bool:
+    """Whether it is what ``linearize`` gives to jvp rules for a tangent: unknown, and recorded."""
+    trace = tracer._trace
+    return trace is not trace.main.trace
+
+
 def level_text(tracer: Tracer) -> str:
     """The interpreter a tracer belongs to: ``jvp:2``."""
     return repr(tracer._trace.main)
@@ -198,7 +204,7 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
     if isinstance(tracer, JaxprTracer):
         return (("variable", variable),) if variable else ()
     if isinstance(tracer, PartialEvalTracer):
-        return (("unknown", variable),)
+        return (("tangent" if is_tangent(tracer) else "unknown", variable),)
     return ()
 
 

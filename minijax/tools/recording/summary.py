@@ -197,6 +197,10 @@ class Summary(observe.Observer):
         label = repr(main)
         return Scope(at, main, label, self.bind_counts.setdefault(label, [0]))
 
+    def tangents_of(self, scope: Scope) -> list[int]:
+        """Where the operations on tangents are counted, which rules of ``scope``, linearize, ask for."""
+        return self.bind_counts.setdefault(f"{scope.label} tangents", [0])
+
     def foreign(self) -> bool:
         """Whether this event is another thread's; counts it, and numbers our own."""
         if get_ident() != self.thread:
@@ -232,7 +236,8 @@ class Summary(observe.Observer):
         self.events += 1
         level = trace.main.level
         scope = self.scopes[level]
-        scope.count[0] += 1
+        count = scope.count if trace.level == level else self.tangents_of(scope)
+        count[0] += 1
         if level:
             for x in out if primitive.multiple_results else (out,):
                 if isinstance(x, Tracer) and x._trace is trace:

@@ -30,7 +30,7 @@ from minijax.tools.documents.document import (
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import panels
 from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, JaxprSoFar, Moment, State
-from minijax.tools.recording.log import outcome, record_line
+from minijax.tools.recording.log import linearizes, outcome, record_line
 from minijax.tools.recording.records import (
     CALL,
     BindRecord,
@@ -275,7 +275,7 @@ def rule_pane(cursor: Cursor) -> Document:
         lines.append(NO_OPERATION)
     blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
     if state.rule is not None:
-        blocks += _rule_blocks(state.rule, cursor.recording)
+        blocks += _rule_blocks(state, cursor.recording)
     return document(*blocks)
 
 
@@ -314,27 +314,33 @@ def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
         yield line(("muted", "Python did not run again: --retrace (key R) records it traced anew"))
 
 
-def rule_heading(rule: RuleRecord) -> Iterator[Line]:
-    """What a rule is called, and where it is."""
+def rule_heading(state: State) -> Iterator[Line]:
+    """What the rule that is applied is called, and where it is."""
+    rule = state.rule
+    if rule is None:
+        yield NO_RULE
+        return
     table = rule.table.removesuffix(" rule")
     yield line(("heading", f"{table} rule"), ("muted", " of "), ("primitive", rule.primitive), f"  {rule.name}")
     if rule.file:
         yield place_line(rule.file, rule.line)
     else:
         yield line(("muted", "written in C, or its source is not known"))
+    if any(isinstance(node, BindRecord) and node.rule is rule and linearizes(node) for node in state.path):
+        yield line(("muted", "linearize is derived from it: the known part is run, the linear part recorded"))
 
 
-def _rule_blocks(rule: RuleRecord, recording: Recording) -> Iterator[Block]:
-    yield text(*rule_heading(rule), wrap=False)
-    code = rule_source(recording, rule)
+def _rule_blocks(state: State, recording: Recording) -> Iterator[Block]:
+    yield text(*rule_heading(state), wrap=False)
+    code = rule_source(recording, state.rule)
     if code is not None:
         yield code
 
 
-def rule_source(recording: Recording, rule: RuleRecord) -> Code | None:
+def rule_source(recording: Recording, rule: RuleRecord | None) -> Code | None:
     """The function that a rule is, without what stands around it in its file, not set in; None if it was not kept."""
-    kept = kept_source(recording, rule.file, rule.line) if rule.file else None
-    if kept is None:
+    kept = kept_source(recording, rule.file, rule.line) if rule is not None and rule.file else None
+    if rule is None or kept is None:
         return None
     lines = kept.text.split("\n")[rule.line - kept.first :]
     return Code(textwrap.dedent("\n".join(lines[: _function_length(lines)])), "python", rule.line)

@@ -14,13 +14,13 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%pop z * r", ("closed", "mul", "gone: worth nothing outside jaxpr:3")),
     ("%pop r * t", ("closed", "vmap of r, k", "batched")),
     ("%pop t * t", ("primal", "Array(9.", "tangent", "Array(12.")),
-    ("%push value_and_grad x", ("value_and_grad:2", "what x held comes back at %pop")),
+    ("%push value_and_grad x", ("value_and_grad:1", "what x held comes back at %pop")),
     ("%pop jnp.sin(x) * x", ("value", "gradient", "what it was before %push")),
-    ("%push linearize x=3.", ("unknown",)),
+    ("%push linearize x=3.", ("GradTracer<linearize:1>(primal=3.0, tangent=a:f32[])",)),
     ("%pop x * x", ("linear", "a function of tangents", "{ lambda")),
-    ("%push jit x=3.", ("JaxprTracer<jit:1>",)),
-    ("%push grad y=2.", ("grad:3",)),
-    ("%pop --drop", ("closed", "grad:3")),
+    ("%push jit x=3.", ("JitTracer<jit:1>",)),
+    ("%push grad y=2.", ("grad:2",)),
+    ("%pop --drop", ("closed", "grad:2")),
     ("%pop --all", ("closed", "jit:1")),
 )
 

@@ -16,7 +16,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%compare loss(params, w)", ("the same, to the last bit", "the same · 4 equations", "jax", CARRIED)),
     ("%compare jax.random.split(jax.random.key(3))", ("key<fry>", "the same, to the last bit", "random_split")),
     ("%compare jax.scipy.special.hyp1f1(1.5, 2.5, w)", ("kept whole", "jax.scipy.special.hyp1f1")),
-    ("%step jax.grad(loss)(params, w) --text", ("jvp:2 begins for loss", "transpose rule of mul", CARRIED)),
+    ("%step jax.grad(loss)(params, w) --text", ("linearize:1 begins for loss", "transpose rule of mul", CARRIED)),
     ("%log fast(3.0)", ("staging cache of <lambda>: miss: first call", "0.28224", CARRIED)),
     ("%graph loss(params, w)", ("p['w']", "dot_general", CARRIED)),
     ("%diff log(3.0) --by grad", ("backward pass", "2 equations", CARRIED)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("%log grad(f)(3.0)", ("jvp:2 sin", "by jvp rule", "linearize took")),
+    ("%log grad(f)(3.0)", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
     ("%log f(3.0) --most 2", ("more records (--most",)),
     ("%log jit(f)(3.0) --retrace", ("jit:1 begins for f", "jaxpr f staged")),
-    ("%step grad(f)(3.0) --text", ("jvp:2 sin", "by jvp rule", "linearize took")),
+    ("%step grad(f)(3.0) --text", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
     ("%step --text --most 1", ("more records (--most",)),  # the recording made just before
     ("%step jit(f)(v) --text --into f --most 1", ("jit:1 begins for f", "more records")),
-    ("%step grad(f)(3.0) --text --at 1", ("jvp:2 sin",)),
+    ("%step grad(f)(3.0) --text --at 1", ("linearize:1 sin",)),
     ("%step f(x) * v --text", ("eval sin",)),
 )
 

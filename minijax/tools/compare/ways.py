@@ -1,0 +1,100 @@
+"""The two ways of reverse mode beside each other: one interpreter, linearize, and the tutorial's two, jvp over partial
+evaluation.
+
+In: a call of a gradient. Out: its two recordings, line by line, paired by what is done: an operation on primals, one on
+tangents, an equation, a rule.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijax.config import use_direct_linearize
+from minijax.pytree import tree_leaves
+from minijax.tools.documents.document import Block, Columns, Line, Pair, Row, joined, line
+from minijax.tools.documents.words import plural
+from minijax.tools.recording.log import MOST_INDENT, record_line
+from minijax.tools.recording.panels import stack_line
+from minijax.tools.recording.recorder import record
+from minijax.tools.recording.records import (
+    BindRecord,
+    EquationRecord,
+    Node,
+    PhaseRecord,
+    Recording,
+    RuleRecord,
+    ScopeRecord,
+)
+
+# The interpreters of primals, and those of tangents, in either way.
+_OF_PRIMALS = ("linearize", "jvp")
+_OF_TANGENTS = "partial_eval"
+
+
+def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recording, Recording]]:
+    """What ``call`` does by each way, and the recordings; of each at most ``most`` records are shown."""
+    value, direct = record(use_direct_linearize(True)(call))
+    other, tutorial = record(use_direct_linearize(False)(call))
+    titles = [
+        line(("heading", title), ("muted", f" · {plural(recording.bind_count, 'bind')}"))
+        for title, recording in (("linearize", direct), ("the tutorial's way", tutorial))
+    ]
+    rows = _paired(direct, tutorial, most)
+    blocks: list[Block] = [Columns((titles[0], titles[1]), lambda width: rows)]
+    for title, recording in (("here", direct), ("tutorial", tutorial)):
+        counts = joined(" · ", [("", f"{label} {count}") for label, count in recording.binds])
+        blocks.append(Row(title, (stack_line(recording.stack), counts)))
+    programs = [[str(each.document()) for each in r.jaxprs if each.kind == "linear"] for r in (direct, tutorial)]
+    said = "the same linear program, equation for equation" if programs[0] == programs[1] else "linear programs differ"
+    values = zip(tree_leaves(value), tree_leaves(other), strict=True)
+    same = all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True) for a, b in values)
+    blocks.append(Row("both", (line(f"{said}; {'the same value' if same else 'the values differ'}"),)))
+    return blocks, (direct, tutorial)
+
+
+def _paired(direct: Recording, tutorial: Recording, most: int) -> list[Pair]:
+    """The records of both, those that do the same beside each other."""
+    left, right = ([*recording.walk()][:most] for recording in (direct, tutorial))
+    ours, theirs = ([_key(node) for _, node in each] for each in (left, right))
+    out: list[Pair] = []
+    for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if tag == "equal":
+            out += [_pair(a, b) for a, b in zip(left[i:to_i], right[j:to_j], strict=True)]
+        else:
+            out += [Pair("-", _line(*a)) for a in left[i:to_i]]
+            out += [Pair("+", (), _line(*b)) for b in right[j:to_j]]
+    return out
+
+
+def _pair(left: tuple[int, Node], right: tuple[int, Node]) -> Pair:
+    """A row, marked where the two differ in more than how far they are set in and in what they took."""
+    ours, theirs = _line(*left), _line(*right)
+    return Pair(" " if isinstance(left[1], PhaseRecord) or ours[1:] == theirs[1:] else "~", ours, theirs)
+
+
+def _line(depth: int, node: Node) -> Line:
+    return (("", "  " * min(depth, MOST_INDENT)), *record_line(node, brief=False))
+
+
+def _key(node: Node) -> tuple[Any, ...]:
+    """What a record is about, whichever interpreter it is of."""
+    if isinstance(node, BindRecord):
+        return BindRecord, node.primitive, _about(node)
+    if isinstance(node, ScopeRecord):
+        label = node.level.partition(":")[0]
+        return ScopeRecord, "primals" if label in _OF_PRIMALS else label
+    if isinstance(node, (EquationRecord, RuleRecord)):
+        return type(node), node.primitive
+    return type(node), getattr(node, "phase", "")
+
+
+def _about(bind: BindRecord) -> str:
+    """Whether an operation is one on tangents, or on primals, or of another interpreter."""
+    label = bind.level.partition(":")[0]
+    if label == _OF_TANGENTS or any(" tangent " in argument for argument in bind.args):
+        return "tangents"
+    return "primals" if label in _OF_PRIMALS else label
