@@ -55,6 +55,7 @@ WORKS: dict[str, Work] = {
     "vmap": lambda f: minijax.vmap(f)(jnp.full(8, X)),
     "make_jaxpr": lambda f: minijax.make_jaxpr(f)(X),
     "make_jaxpr of grad": lambda f: minijax.make_jaxpr(minijax.grad(f))(X),
+    "vmap of jvp": lambda f: minijax.vmap(lambda x: minijax.jvp(f, (x,), (x,)))(jnp.full(8, X)),
     "vmap of vmap of grad": lambda f: minijax.vmap(minijax.vmap(minijax.grad(f)))(jnp.full((2, 4), X)),
     "make_jaxpr of vmap of grad": lambda f: minijax.make_jaxpr(minijax.vmap(minijax.grad(f)))(jnp.full(8, X)),
 }
@@ -68,7 +69,8 @@ TUTORIAL = {
     "vmap": Cost(11.5, 0),
     "make_jaxpr": Cost(8.5, 8),
     "make_jaxpr of grad": Cost(41.5, 27),
-    "vmap of vmap of grad": Cost(188.5, 11),
+    "vmap of jvp": Cost(4, 0),
+    "vmap of vmap of grad": Cost(97.5, 11),
     "make_jaxpr of vmap of grad": Cost(75, 27.5),
 }
 DIRECT = TUTORIAL | {

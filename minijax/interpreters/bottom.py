@@ -11,11 +11,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.core import observe
 from minijax.core.array import Array, CommittedArray, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.trace import Tracer, state
 from minijax.interpreters.stage import JaxprTrace, JaxprTracer, stage
 from minijax.interpreters.vmap import AxisData, BatchTrace, BatchTracer, batch
+from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 
 _interned: weakref.WeakValueDictionary[Any, BatchedAval] = weakref.WeakValueDictionary()
@@ -127,6 +129,10 @@ class Bottom:
                 x = BatchTracer(trace, x, d)
         return x
 
+    def carries(self, xs: Sequence[Any]) -> bool:
+        """Whether those of ``xs`` that are tracers come down to here."""
+        return not any([isinstance(x, Tracer) and self.down(x) is None for x in xs])
+
     def within(self, other: Bottom | None) -> bool:
         """Whether values under the vmaps here are under the same ones in ``other``, which may have more."""
         return other is not None and self.staging is other.staging and self.axes == other.axes[: len(self.axes)]
@@ -140,6 +146,14 @@ def bottom() -> Bottom | None:
         return None
     above = state.stack[dynamic.main.level + 1 :]
     return Bottom(tuple([main.trace for main in above if main.trace_type is BatchTrace]), staging)  # type: ignore[misc]
+
+
+def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[ClosedJaxpr, Sequence[Type]]:
+    """``closed``, which is on what operations see, on values at the bottom; and the types of its results."""
+    if not any([type(t) is BatchedAval for t in types]):
+        return closed, closed.out_avals
+    with observe.unobserved():
+        return stage_on(lambda *values: eval_closed(closed, *values), types, name, "rule vmap")
 
 
 def stage_on(

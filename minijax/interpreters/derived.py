@@ -17,7 +17,7 @@ from minijax.core import observe
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
-from minijax.interpreters.bottom import BatchedAval, Type, logical, stage_on
+from minijax.interpreters.bottom import Type, logical, stage_on, staged_on
 from minijax.interpreters.flat_code import backward_function, forward_function, linear_function
 from minijax.interpreters.jvp_rules import staged_rule
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
@@ -59,14 +59,8 @@ class Derived:
         self.n_res = n_res
         self.out_aval = known.out_avals[0]
         # the known program at the bottom
-        self.known = known
-        self.out_type: Type = self.out_aval
-        self.residual_types: Sequence[Type] = known.out_avals[1:]
-        if any(type(t) is BatchedAval for t in types):
-            with observe.unobserved():
-                self.known, (self.out_type, *self.residual_types) = stage_on(
-                    lambda *values: eval_closed(known, *values), types, primitive.name, "rule known part"
-                )
+        self.known, out_types = staged_on(known, types, primitive.name)
+        self.out_type, *self.residual_types = out_types
         # which active operand's tangent the result's is, if it is one of these
         jaxpr = linear.jaxpr
         self.passes_on = next((i for i, v in enumerate(jaxpr.invars[n_res:]) if v is jaxpr.outvars[0]), None)

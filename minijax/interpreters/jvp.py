@@ -14,13 +14,13 @@ from typing import Any
 
 from minijax.config import debug_nans_enabled
 from minijax.core import observe
-from minijax.core.array import Array, CommittedArray, as_array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive
 from minijax.core.rules import bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
+from minijax.interpreters.bottom import Bottom, Type, bottom
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp_rules import jvp_rules, pushforward
 from minijax.interpreters.stage import stage
@@ -51,11 +51,19 @@ class DualTracer(Tracer):
 
 
 class JVPTracer(DualTracer):
-    """A primal value with its tangent."""
+    """A primal value with its tangent.
 
-    __slots__ = ("primal", "tangent", "aval")
+    ``raw`` and ``moved`` are what these come down to, of types ``raw_type`` and ``moved_type``, where that has been
+    asked for, or where an operation gave them so.
+    """
+
+    __slots__ = ("raw", "raw_type", "moved", "moved_type", "aval", "primal", "tangent")
 
     aval: Any  # type: ignore[misc]
+    raw: Any
+    raw_type: Type
+    moved: Any
+    moved_type: Type
 
     def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
         self._trace = trace
@@ -65,6 +73,17 @@ class JVPTracer(DualTracer):
             self.aval = primal.aval
         except AttributeError:
             self.aval = get_aval(primal)
+
+    def __getattr__(self, name: str) -> Any:
+        """The primal and the tangent, where an operation has left them at the bottom."""
+        trace: Any = self._trace
+        if name == "primal":
+            self.primal = found = trace.bottom.up(self.raw, self.raw_type)
+        elif name == "tangent":
+            self.tangent = found = trace.bottom.up(self.moved, self.moved_type)
+        else:
+            return self.__getattribute__(name)  # which says that there is none
+        return found
 
     def _birth(self) -> Any:
         # no line is noted here, which every operation would pay for; in a gradient the tangent is a variable, and its
@@ -129,9 +148,16 @@ class JVPTrace(Trace):
 
 
 class NumPyJVPTrace(JVPTrace):
-    """Applies what is kept of jvp rules, where values are NumPy's: nothing is staged, and no input is a tracer."""
+    """Applies what is kept of jvp rules, where values come down to NumPy's.
 
-    __slots__ = ()
+    Then nothing is staged, and no input is a tracer of another interpreter than vmap.
+    """
+
+    __slots__ = ("bottom",)
+
+    def __init__(self, main: Any) -> None:
+        super().__init__(main)
+        self.bottom: Bottom = main.global_data
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if not _observers and not (nan_checks and debug_nans_enabled()):
@@ -140,35 +166,34 @@ class NumPyJVPTrace(JVPTrace):
                 known: Any = primitive.pushforwards
                 if len(args) == 1:
                     (x,) = args
-                    p, m = x.primal, x.tangent
-                    push = known[(p.aval, m.aval, *params.items()) if params else (p.aval, m.aval)]
-                    out, tangent = push.function(p._np, m._np)
+                    push = known[(x.raw_type, x.moved_type, *params.items()) if params else (x.raw_type, x.moved_type)]
+                    out, tangent = push.function(x.raw, x.moved)
                 else:
-                    p, q = args
+                    x, y = args
                     s: Any = None
                     t: Any = None
-                    if type(p) is JVPTracer and p._trace is self:
-                        p, s = p.primal, p.tangent
-                    if type(q) is JVPTracer and q._trace is self:
-                        q, t = q.primal, q.tangent
-                    if t is None:
-                        push = known[(p.aval, s.aval, q.aval, None, *params.items())]
-                        out, tangent = push.function(p._np, q._np, s._np)
-                    elif s is None:
-                        push = known[(p.aval, None, q.aval, t.aval, *params.items())]
-                        out, tangent = push.function(p._np, q._np, t._np)
+                    if type(x) is JVPTracer and x._trace is self:
+                        a, a_type, s, s_type = x.raw, x.raw_type, x.moved, x.moved_type
                     else:
-                        push = known[(p.aval, s.aval, q.aval, t.aval, *params.items())]
-                        out, tangent = push.function(p._np, q._np, s._np, t._np)
-                # what JVPTracer(self, Array(..), Array(..)) does, in a third of the time
+                        a, a_type, s_type = x._np, x.aval, None
+                    if type(y) is JVPTracer and y._trace is self:
+                        b, b_type, t, t_type = y.raw, y.raw_type, y.moved, y.moved_type
+                    else:
+                        b, b_type, t_type = y._np, y.aval, None
+                    push = known[(a_type, s_type, b_type, t_type, *params.items())]
+                    if t_type is None:
+                        out, tangent = push.function(a, b, s)
+                    elif s_type is None:
+                        out, tangent = push.function(a, b, t)
+                    else:
+                        out, tangent = push.function(a, b, s, t)
                 tracer = _new(JVPTracer)
                 tracer._trace = self
-                tracer.primal = primal = _new(Array)
-                primal._np = out
-                primal.aval = tracer.aval = push.out_aval
-                tracer.tangent = moved = _new(Array)
-                moved._np = tangent
-                moved.aval = push.tangent_aval
+                tracer.raw = out
+                tracer.raw_type = push.out_type
+                tracer.aval = push.out_aval
+                tracer.moved = tangent
+                tracer.moved_type = push.tangent_type
                 return tracer
             except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeWarning, MemoryError):
                 pass
@@ -181,33 +206,42 @@ class NumPyJVPTrace(JVPTrace):
         """The result, where all is on NumPy values and a pushforward is kept or worth making; else None."""
         values: list[Any] = []
         moved: list[Any] = []  # the tangents' values, without those that are zero
-        avals: list[ShapedArray] = []
-        tangent_avals: list[ShapedArray | None] = []
+        types: list[Type] = []
+        tangent_types: list[Type | None] = []
         for x in args:
-            primal, tangent = self.split(x)
-            for part in (primal, tangent):
-                if isinstance(part, (Tracer, CommittedArray)):
+            if type(x) is JVPTracer and x._trace is self:
+                if not hasattr(x, "moved") and not self.bring_down(x):
                     return None
-            try:
-                primal = as_array(primal)
-                values.append(primal._value())
-                avals.append(primal.aval)
-                if type(tangent) is Zero:
-                    tangent_avals.append(None)
-                else:
-                    tangent = as_array(tangent)
-                    moved.append(tangent._value())
-                    tangent_avals.append(tangent.aval)
-            except (TypeError, ValueError, OverflowError):
-                return None  # the rule will say it
-        push = pushforward(primitive, avals, tangent_avals, params)
+                value, type_, tangent_type = x.raw, x.raw_type, x.moved_type
+                moved.append(x.moved)
+            else:
+                found = self.bottom.down(x)
+                if found is None:
+                    return None
+                (value, type_), tangent_type = found, None
+            values.append(value)
+            types.append(type_)
+            tangent_types.append(tangent_type)
+        push = pushforward(primitive, types, tangent_types, params)
         if push is None:
             return None
         try:
             out, tangent = push.function(*values, *moved)
         except (ArithmeticError, RuntimeWarning, MemoryError):
             return None
-        return JVPTracer(self, Array(out, push.out_aval), Array(tangent, push.tangent_aval))
+        tracer = JVPTracer(self, self.bottom.up(out, push.out_type), self.bottom.up(tangent, push.tangent_type))
+        tracer.raw, tracer.raw_type, tracer.moved, tracer.moved_type = out, push.out_type, tangent, push.tangent_type
+        return tracer
+
+    def bring_down(self, x: JVPTracer) -> bool:
+        """Note on ``x`` what its primal and its tangent come down to, if they do."""
+        if type(x.tangent) is Zero:
+            return False
+        primal, tangent = self.bottom.down(x.primal), self.bottom.down(x.tangent)
+        if primal is None or tangent is None:
+            return False
+        (x.raw, x.raw_type), (x.moved, x.moved_type) = primal, tangent
+        return True
 
 
 def jvp(
@@ -220,10 +254,12 @@ def jvp(
         outs = fun(*[trace.join(p, t) for p, t in zip(primals, tangents, strict=True)])
         return [trace.split(out) for out in outs]
 
-    on_numpy = state.dynamic.level == 0 and not any(isinstance(x, Tracer) for x in (*primals, *tangents))
-    if on_numpy:
+    found = bottom()
+    if found is not None and found.staging is None and found.carries((*primals, *tangents)):
         quiet_numpy()
-    pairs = under(NumPyJVPTrace if on_numpy else JVPTrace, "jvp", push_forward, None, name)
+        pairs = under(NumPyJVPTrace, "jvp", push_forward, found, name)
+    else:
+        pairs = under(JVPTrace, "jvp", push_forward, None, name)
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 

@@ -23,6 +23,7 @@ from minijax.core.rules import ReplaceableRules
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import state
 from minijax.errors import is_user_file
+from minijax.interpreters.bottom import Type, logical, staged_on
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr
 
@@ -140,32 +141,34 @@ class Pushforward(NamedTuple):
 
     function: Callable[..., Any]
     out_aval: ShapedArray
-    tangent_aval: ShapedArray
+    out_type: Type
+    tangent_type: Type
 
 
 def pushforward(
-    primitive: Primitive,
-    avals: Sequence[ShapedArray],
-    tangent_avals: Sequence[ShapedArray | None],
-    params: dict[str, Any],
+    primitive: Primitive, types: Sequence[Type], tangent_types: Sequence[Type | None], params: dict[str, Any]
 ) -> Pushforward | None:
     """The pushforward of ``primitive`` at a signature (None for a tangent that is zero), if it is kept; else None.
 
-    The key of its table has of each operand the type and its tangent's, and the parameters.
+    The types are those at the bottom of the stack. The key of its table has of each operand the type and its
+    tangent's, and the parameters.
     """
     table = table_of(primitive, "pushforwards")
     if table is None:
         return None
-    types = [aval for pair in zip(avals, tangent_avals, strict=True) for aval in pair]
+    key = [type_ for pair in zip(types, tangent_types, strict=True) for type_ in pair]
 
     def derive() -> Pushforward | None:
-        staged = staged_rule(primitive, avals, tangent_avals, params)
+        tangent_avals = [None if t is None else logical(t) for t in tangent_types]
+        staged = staged_rule(primitive, [*map(logical, types)], tangent_avals, params)
         if staged is None:
             return None
-        function = late.public("minijax.interpreters.flat_code", "forward_function")(staged.closed)
-        return Pushforward(function, *staged.closed.out_avals)
+        given = [*types, *[t for t in tangent_types if t is not None]]
+        closed, out_types = staged_on(staged.closed, given, primitive.name)
+        function = late.public("minijax.interpreters.flat_code", "forward_function")(closed)
+        return Pushforward(function, staged.closed.out_avals[0], *out_types)
 
-    return derived_once(table, (*types, *params.items()), derive)  # type: ignore[no-any-return]
+    return derived_once(table, (*key, *params.items()), derive)  # type: ignore[no-any-return]
 
 
 def _forget() -> None:

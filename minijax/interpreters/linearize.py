@@ -22,7 +22,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
-from minijax.core.trace import HALF_LEVEL, Trace, Tracer, state, under
+from minijax.core.trace import HALF_LEVEL, Trace, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
 from minijax.interpreters.derived import PASSED_ON, Derived, derive
@@ -442,7 +442,7 @@ def linearize(
         return [x for x, _ in pairs]
 
     found = bottom()
-    if found is not None and not any(isinstance(x, Tracer) and found.down(x) is None for x in primals):
+    if found is not None and found.carries(primals):
         tape.bottom = found
     on_numpy = tape.bottom is not None and tape.bottom.staging is None
     if on_numpy:

@@ -24,7 +24,7 @@ from minijax.core import observe
 from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
 from minijax.core.structural import Zero, add_any_p, zero_of
-from minijax.core.trace import Tracer, state
+from minijax.core.trace import state
 from minijax.interpreters.bottom import Bottom, Type, bottom
 from minijax.interpreters.derived import Derived
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
@@ -268,7 +268,7 @@ class Tape:
             return transpose_program(self.program(), cts)
         if now.staging is not None:
             # equations without linear operands come first, in the order of the program
-            if self.mixed or any([isinstance(ct, Tracer) and now.down(ct) is None for ct in cts]):
+            if self.mixed or not now.carries(cts):
                 return transpose_program(self.program(), cts)
             return _StagedBackwardRun(self, now).run(cts)
         quiet_numpy()

@@ -45,21 +45,25 @@ class AxisData(NamedTuple):
 
 
 class BatchTracer(Tracer):
-    """``val`` with its batch axis ``batch_dim``."""
+    """``val`` with its batch axis ``batch_dim``. ``aval`` is made when it is first asked for."""
 
-    __slots__ = ("val", "batch_dim")
+    __slots__ = ("val", "batch_dim", "aval")
+
+    aval: ShapedArray  # type: ignore[misc]
 
     def __init__(self, trace: Trace, val: Any, batch_dim: int) -> None:
         self._trace = trace
         self.val = val
         self.batch_dim = batch_dim
 
-    @property
-    def aval(self) -> ShapedArray:
+    def __getattr__(self, name: str) -> Any:
+        if name != "aval":
+            return self.__getattribute__(name)  # which says that there is none
         aval = get_aval(self.val)
         d = self.batch_dim
         # of an array or of a reference: their types are made alike
-        return type(aval)(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
+        self.aval = found = type(aval)(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
+        return found
 
     def _inside(self) -> Tracer | None:
         return self.val if isinstance(self.val, Tracer) else None

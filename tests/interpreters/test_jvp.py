@@ -73,6 +73,29 @@ def test_the_table(name: str, both: Any) -> None:
     assert_equal(*both(run))
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table_mapped(name: str, both: Any) -> None:
+    """Under a vmap of every argument along its last axis, which tangents do not have."""
+    case = TABLE[name]
+
+    def run() -> Any:
+        moving = case.argnums()
+
+        def push(*args: Any) -> Any:
+            def of_moving(*some: Any) -> Any:
+                given = dict(zip(moving, some, strict=True))
+                return case.function(minijax, *[given.get(i, x) for i, x in enumerate(args)])
+
+            primals = [args[i] for i in moving]
+            tangents = minijax.tree.map(lambda x: jnp.full(jnp.shape(x), 0.5, jnp.result_type(x)), primals)
+            return minijax.jvp(of_moving, primals, tangents)
+
+        args = minijax.tree.map(lambda x: np.stack([x, x], axis=-1), case.args)
+        return minijax.vmap(push, in_axes=-1)(*args)
+
+    assert_equal(*both(run))
+
+
 def chain(x: Any) -> Any:
     for _ in range(3):
         x = jnp.sin(x) * x - jnp.where(x > 0, x, 2.0)
@@ -85,6 +108,13 @@ NESTED: dict[str, Callable[[], Any]] = {
     "jvp of grad": lambda: minijax.jvp(minijax.grad(chain), (0.7,), (1.0,)),
     "grad of jvp": lambda: minijax.grad(lambda x: minijax.jvp(chain, (x,), (x,))[1])(0.7),
     "in vmap": lambda: minijax.vmap(lambda x: minijax.jvp(chain, (x,), (1.0,))[1])(jnp.arange(3.0)),
+    "in vmap, of the tangent": lambda: minijax.vmap(lambda t: minijax.jvp(chain, (0.7,), (t,))[1])(jnp.arange(3.0)),
+    "in two vmaps": lambda: minijax.vmap(
+        lambda x: minijax.vmap(lambda t: minijax.jvp(lambda x: chain(x) * t, (x,), (t,)))(jnp.arange(3.0))
+    )(jnp.arange(2.0)),
+    "jvp of jvp in vmap": lambda: minijax.vmap(
+        lambda x: minijax.jvp(lambda x: minijax.jvp(chain, (x,), (1.0,))[1], (x,), (1.0,))
+    )(jnp.arange(3.0)),
     "of vmap": lambda: minijax.jvp(minijax.vmap(chain), (jnp.arange(3.0),), (jnp.ones(3),)),
     "in jit": lambda: minijax.jit(lambda x: minijax.jvp(chain, (x,), (1.0,))[1])(0.7),
     "constants staged": lambda: minijax.make_jaxpr(lambda: minijax.jvp(chain, (0.7,), (1.0,)))().eqns != [],
