@@ -3,17 +3,21 @@
     python -m tests.oracle.random_samples                 every function x dtype x shape x way x kind of key
     python -m tests.oracle.random_samples gamma beta      of these functions
     python -m tests.oracle.random_samples --each 7        every seventh combination
+    python -m tests.oracle.random_samples --kinds key rbg
+    python -m tests.oracle.random_samples --optimised     compiled as users' programs are, which takes five times as long
 
 A combination is a function of ``random`` that minijax has itself, an element type, a shape (of no axes, empty, of one
-element, of one and of two axes) and keys of either kind (``key``, ``PRNGKey``). Each is drawn in four ways: evaluated,
-under ``jit``, by ``vmap`` over three keys, and differentiated under ``jit`` (jvp and vjp along every parameter that is
-a floating-point array). Results must have the same bits. Derivatives that differ in their last bits, which are the
-compiler's, are counted apart. The exit status is 1 if something else differs.
+element, of one and of two axes) and a kind of key (``key``, the words of ``PRNGKey``, keys for ``rbg`` and
+``unsafe_rbg``). Each is drawn in four ways: evaluated, under ``jit``, by ``vmap`` over three keys, and differentiated
+under ``jit`` (jvp and vjp along every parameter that is a floating-point array). Results must have the same bits.
+Derivatives that differ in their last bits, which are the compiler's, are counted apart. Unless ``--optimised``, both
+libraries' programs are compiled without optimisations. The exit status is 1 if something else differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 import warnings
@@ -27,13 +31,14 @@ import numpy as np
 
 import minijax
 from minijax.core.lacking import public_names
-from tests.oracle.subject import as_numpy, assert_same, x64_mode
+from tests.oracle.subject import as_numpy, assert_same, compiled_quickly, x64_mode
 
 Shape = tuple[int, ...]
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = ("int32", "int8", "int16", "uint8", "uint16", "uint32", "int64", "uint64")
 SHAPES: tuple[Shape, ...] = ((), (0,), (1,), (3,), (2, 3))
 WAYS = ("evaluated", "jit", "vmap", "derivatives")
+KINDS = ("key", "PRNGKey", "rbg", "unsafe_rbg")
 # They make no numbers, or have no array as result.
 LEFT_OUT = ("key_impl", "key_dtype")
 
@@ -170,32 +175,40 @@ ROWS: dict[str, Row] = {
     "fold_in": Row(lambda r, k, s, d, i: _words(r, r.fold_in(k, i)), ("uint32",), lambda s, d: (np.uint32(77),), ((),)),
     "clone": Row(lambda r, k, s, d: _words(r, r.clone(k)), ("uint32",), shapes=((),)),
     "key_data": Row(lambda r, k, s, d: r.key_data(k), ("uint32",), shapes=((),)),
-    "wrap_key_data": Row(lambda r, k, s, d: r.bits(r.wrap_key_data(_words(r, k))), ("uint32",), shapes=((),)),
-    "key": Row(lambda r, k, s, d, i: _words(r, r.key(i)), INTEGERS, lambda s, d: (np.asarray(77, d),), ((),)),
-    "PRNGKey": Row(lambda r, k, s, d, i: r.PRNGKey(i), INTEGERS, lambda s, d: (np.asarray(77, d),), ((),)),
+    "wrap_key_data": Row(lambda r, k, s, d: r.bits(r.wrap_key_data(_words(r, k), impl=_impl(r, k))), ("uint32",), shapes=((),)),
+    "key": Row(lambda r, k, s, d, i: _words(r, r.key(i, impl=_impl(r, k))), INTEGERS, lambda s, d: (np.asarray(77, d),), ((),)),
+    "PRNGKey": Row(lambda r, k, s, d, i: r.PRNGKey(i, impl=_impl(r, k)), INTEGERS, lambda s, d: (np.asarray(77, d),), ((),)),
 }
 
 
+def typed(keys: Any) -> bool:
+    return str(keys.dtype).startswith("key")
+
+
 def _words(r: Any, keys: Any) -> Any:
-    return r.key_data(keys) if str(keys.dtype).startswith("key") else keys
+    return r.key_data(keys) if typed(keys) else keys
+
+
+def _impl(r: Any, keys: Any) -> str | None:
+    return {"key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}.get(str(keys.dtype))
 
 
 class Combination(NamedTuple):
     name: str
     dtype: str
     shape: Shape
-    typed: bool
+    kind: str
 
     def __str__(self) -> str:
-        return f"{self.name} {self.dtype} {self.shape} of {'key' if self.typed else 'PRNGKey'}"
+        return f"{self.name} {self.dtype} {self.shape} of {self.kind}"
 
 
 def combinations() -> Iterator[Combination]:
     for name, row in ROWS.items():
         for dtype in row.dtypes:
             for shape in row.shapes:
-                for typed in (True, False):
-                    yield Combination(name, dtype, shape, typed)
+                for kind in KINDS:
+                    yield Combination(name, dtype, shape, kind)
 
 
 def native() -> set[str]:
@@ -212,7 +225,7 @@ def ways(ns: Any, c: Combination) -> Iterator[tuple[str, Callable[[], Any]]]:
     """The ways to draw, each as a function that gives the result."""
     row, dtype = ROWS[c.name], dtype_of(c.dtype)
     given = row.parameters(c.shape, dtype)
-    key = ns.random.key(42) if c.typed else ns.random.PRNGKey(42)
+    key = ns.random.PRNGKey(42) if c.kind == "PRNGKey" else ns.random.key(42, impl=None if c.kind == "key" else c.kind)
 
     def draw(key: Any, *parameters: Any) -> Any:
         return row.call(ns.random, key, c.shape, dtype, *parameters)
@@ -289,13 +302,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.random_samples")
     parser.add_argument("names", nargs="*", help="functions; all if none")
     parser.add_argument("--each", type=int, default=1, help="every so manieth combination")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds of keys; all if none")
+    parser.add_argument("--optimised", action="store_true", help="compile with XLA's usual optimisations")
     asked = parser.parse_args(argv)
+    # to shorten a traceback takes most of the time of an error
+    jax.config.update("jax_traceback_filtering", "off")
     began, count, wrong = time.time(), Counter[str](), 0
-    chosen = [c for c in combinations() if not asked.names or c.name.split(",")[0] in asked.names][:: asked.each]
-    for c in chosen:
-        for said in compare(c, count):
-            wrong += 1
-            print(f"{c}, {said}", flush=True)
+    chosen = [c for c in combinations() if not asked.names or c.name.split(",")[0] in asked.names]
+    chosen = [c for c in chosen if c.kind in asked.kinds][:: asked.each]
+    with contextlib.nullcontext() if asked.optimised else compiled_quickly():
+        for number, c in enumerate(chosen):
+            if number % 100 == 0:
+                print(f"{number} of {len(chosen)}, {time.time() - began:.0f} s", file=sys.stderr, flush=True)
+                jax.clear_caches()
+            for said in compare(c, count):
+                wrong += 1
+                print(f"{c}, {said}", flush=True)
     absent = native() - {name.split(",")[0] for name in ROWS}
     if absent:
         print("in no row:", *sorted(absent))
