@@ -43,8 +43,14 @@ def staged(fun: Callable[..., Any]) -> Any:
     return inner_jit(fun, static_argnames=known, compiled=True)
 
 
+def inlined(fun: Callable[..., Any]) -> Any:
+    """``fun``, whose equations are recorded where a function is staged; one compiled program when it is evaluated."""
+    known = [name for name in _KNOWN if name in inspect.signature(fun).parameters]
+    return jit(fun, static_argnames=known, inline=True)
+
+
 # Compiled when evaluated, as NumPy rounds otherwise than XLA.
-exp, log, cumsum = (jit(f, inline=True) for f in (lax.exp, lax.log, reductions.cumsum))
+log, cumsum = inlined(lax.log), inlined(reductions.cumsum)
 
 
 def one_key(name: str, key: Any) -> Any:

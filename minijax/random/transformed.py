@@ -20,10 +20,10 @@ from minijax.random.arguments import (
     check_safe,
     checked,
     constant,
-    exp,
     float_dtype,
     halves,
     inexact_dtype,
+    inlined,
     one_key,
     shape_of_samples,
     staged,
@@ -170,7 +170,12 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Sequence[int] | None = None, d
     found = inexact_dtype("lognormal", dtype)
     shape = shape_of_samples("lognormal", shape, sigma)
     check_safe("lognormal", found, sigma)
-    return exp(normal(key, shape, found) * astype(sigma, found))
+    return _lognormal(key, sigma, shape, found)
+
+
+@inlined
+def _lognormal(key: Any, sigma: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    return lax.exp(normal(key, shape, dtype) * astype(sigma, dtype))
 
 
 def rayleigh(key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
@@ -227,13 +232,18 @@ def triangular(
 
     The three broadcast to ``shape``. ValueError if they do not, or for a type that is not floating.
     """
-    key, left, mode, right, of_samples, found = checked("triangular", key, shape, dtype, left, mode, right)
-    left, right, mode = (broadcast_to(asarray(astype(x, found)), of_samples) for x in (left, right, mode))
-    at_mode = lax.div(lax.sub(mode, left), lax.sub(right, left))
-    level = uniform(key, of_samples, found)
-    rising = lax.mul(lax.mul(level, lax.sub(right, left)), lax.sub(mode, left))
+    key, *limits, of_samples, found = checked("triangular", key, shape, dtype, left, mode, right)
+    return _triangular(key, *limits, of_samples, found)
+
+
+@inlined
+def _triangular(key: Any, left: Any, top: Any, right: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    left, right, top = (broadcast_to(asarray(astype(x, dtype)), shape) for x in (left, right, top))
+    at_mode = lax.div(lax.sub(top, left), lax.sub(right, left))
+    level = uniform(key, shape, dtype)
+    rising = lax.mul(lax.mul(level, lax.sub(right, left)), lax.sub(top, left))
     below = lax.add(left, lax.sqrt(rising))
-    falling = lax.mul(lax.mul(lax.sub(constant(1, found), level), lax.sub(right, left)), lax.sub(right, mode))
+    falling = lax.mul(lax.mul(lax.sub(constant(1, dtype), level), lax.sub(right, left)), lax.sub(right, top))
     above = lax.sub(right, lax.sqrt(falling))
     return lax.select(lax.lt(level, at_mode), below, above)
 
