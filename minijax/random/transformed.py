@@ -170,12 +170,12 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Sequence[int] | None = None, d
     found = inexact_dtype("lognormal", dtype)
     shape = shape_of_samples("lognormal", shape, sigma)
     check_safe("lognormal", found, sigma)
-    return _lognormal(key, sigma, shape, found)
+    return _lognormal(key, astype(sigma, found), shape, found)
 
 
 @inlined
 def _lognormal(key: Any, sigma: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    return lax.exp(normal(key, shape, dtype) * astype(sigma, dtype))
+    return lax.exp(normal(key, shape, dtype) * sigma)
 
 
 def rayleigh(key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
@@ -233,12 +233,12 @@ def triangular(
     The three broadcast to ``shape``. ValueError if they do not, or for a type that is not floating.
     """
     key, *limits, of_samples, found = checked("triangular", key, shape, dtype, left, mode, right)
-    return _triangular(key, *limits, of_samples, found)
+    return _triangular(key, *(asarray(astype(x, found)) for x in limits), of_samples, found)
 
 
 @inlined
 def _triangular(key: Any, left: Any, top: Any, right: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    left, right, top = (broadcast_to(asarray(astype(x, dtype)), shape) for x in (left, right, top))
+    left, right, top = (broadcast_to(x, shape) for x in (left, right, top))
     at_mode = lax.div(lax.sub(top, left), lax.sub(right, left))
     level = uniform(key, shape, dtype)
     rising = lax.mul(lax.mul(level, lax.sub(right, left)), lax.sub(top, left))
