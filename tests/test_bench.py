@@ -111,7 +111,7 @@ def test_row_names_are_unique_and_listed(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_seam_is_taken_out_of_a_module() -> None:
     source = """
 def bind(x):
-    if _bind_watched:
+    if bind_watched:
         return observed(x)
     if observe.on_rule and rule is not None:
         announce()

@@ -117,12 +117,20 @@ HOOKS: dict[str, Hook] = {
 # Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.
 observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
 _lock = threading.Lock()
-_busy = threading.local()
+
+
+class _Busy(threading.local):
+    """Whether an observer is at work on this thread, or nobody is to watch: then hooks are not called."""
+
+    on = False
+
+
+_busy = _Busy()
 
 
 def _guarded(observer: Observer, method: Callable[..., None]) -> Callable[..., None]:
     def call(*args: Any) -> None:
-        if getattr(_busy, "on", False):
+        if _busy.on:
             return
         _busy.on = True
         try:
@@ -184,7 +192,7 @@ class unobserved:
     """Context manager: what this thread does in the block is nobody's to watch: the engine prepares its own rule."""
 
     def __enter__(self) -> None:
-        self.outer, _busy.on = getattr(_busy, "on", False), True
+        self.outer, _busy.on = _busy.on, True
 
     def __exit__(self, *exc: object) -> None:
         _busy.on = self.outer

@@ -12,13 +12,11 @@ from types import CodeType
 from typing import Any
 
 from minijax import errors
-from minijax.core import observe
 from minijax.core.keys import is_key
+from minijax.core.observe import bind_watched, emit, on_bind_enter, on_bind_exit, on_bind_raise, on_rule
 from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, raise_dead, set_current_trace, state
-
-_bind_watched = observe.bind_watched
 
 # Beyond this many signatures of one primitive, its table of output types starts afresh.
 MAX_SIGNATURES = 8192
@@ -109,7 +107,7 @@ class Primitive:
                 level = top.level
         if top is not dynamic and top.stack is not dynamic.stack:
             raise_dead(args, self)
-        if _bind_watched:
+        if bind_watched:
             return _observed_bind(self, top, args, params)
         try:
             return top.process_primitive(self, args, params)
@@ -164,7 +162,7 @@ def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dic
     """Apply the primitive at ``top``, for those whose interpreter is not found from their operands alone."""
     if top.stack is not state.dynamic.stack:
         raise_dead(args, primitive)
-    if _bind_watched:
+    if bind_watched:
         return _observed_bind(primitive, top, args, params)
     try:
         return top.process_primitive(primitive, args, params)
@@ -191,24 +189,24 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
 
 
 def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    if observe.on_bind_enter:
-        observe.emit(observe.on_bind_enter, primitive, top, args, params)
+    if on_bind_enter:
+        emit(on_bind_enter, primitive, top, args, params)
     try:
-        if observe.on_rule:
+        if on_rule:
             rule = top.rule_of(primitive)
             if rule is not None:
-                observe.emit(observe.on_rule, top.table_of(primitive), primitive, rule)
+                emit(on_rule, top.table_of(primitive), primitive, rule)
         try:
             out = top.process_primitive(primitive, args, params)
         except TypeError as error:
             name_operand(primitive, args, error)
             raise
     except BaseException as error:
-        if observe.on_bind_raise:
-            observe.emit(observe.on_bind_raise, primitive, top, error)
+        if on_bind_raise:
+            emit(on_bind_raise, primitive, top, error)
         raise
-    if observe.on_bind_exit:
-        observe.emit(observe.on_bind_exit, primitive, top, out)
+    for method in tuple(on_bind_exit):  # ``emit``, written out: a summary listens to this alone
+        method(primitive, top, out)
     return out
 
 

@@ -111,7 +111,7 @@ class TangentTrace(PartialEvalTrace):
         if self.linear:
             self.mixed = self.mixed or not any(map(self.is_unknown, args))
             return self.record(primitive, args, params)
-        return super().process_primitive(primitive, args, params)
+        return PartialEvalTrace.process_primitive(self, primitive, args, params)
 
     @property
     def stack(self) -> Any:  # type: ignore[override]
@@ -441,7 +441,8 @@ def linearize(
         tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs], trace.tangents.mixed)
         return [x for x, _ in pairs]
 
-    found = bottom()
+    # Where somebody watches, rules are run, and equations are all that there is to write.
+    found = None if _observers else bottom()
     if found is not None and found.carries(primals):
         tape.bottom = found
     on_numpy = tape.bottom is not None and tape.bottom.staging is None

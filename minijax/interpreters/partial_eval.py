@@ -234,9 +234,9 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
     needed = {v for v in outs if isinstance(v, Var)}
     kept = []
     for eqn in reversed(eqns):
-        if any(v in needed for v in eqn.outvars) or is_effectful(eqn):
+        if not needed.isdisjoint(eqn.outvars) or is_effectful(eqn):
             kept.append(eqn)
-            needed.update(v for v in eqn.invars if type(v) is not Literal)
+            needed.update(eqn.invars)  # literals with them, which no equation computes
     kept.reverse()
     return kept
 

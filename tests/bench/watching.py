@@ -183,7 +183,7 @@ class Engine:
 def is_seam(node: ast.expr) -> bool:
     """Whether an expression is false as long as nobody watches: a hook list, or a conjunction with one."""
     match node:
-        case ast.Name(id="_bind_watched" | "observers"):
+        case ast.Name(id="bind_watched" | "observers"):
             return True
         case ast.Attribute(value=ast.Name(id="observe"), attr=name):
             return name.startswith("on_") or name in ("observers", "bind_watched")

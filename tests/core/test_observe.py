@@ -152,7 +152,7 @@ def test_nobody_listening_costs_nothing_measurable(monkeypatch):
     import textwrap
 
     source = textwrap.dedent(inspect.getsource(Primitive.bind))
-    test = "    if _bind_watched:\n        return _observed_bind(self, top, args, params)\n"
+    test = "    if bind_watched:\n        return _observed_bind(self, top, args, params)\n"
     assert test in source
     namespace = dict(vars(primitive))
     exec(source.replace(test, ""), namespace)

@@ -85,13 +85,15 @@ def miss_record(at: int, cache: str, name: str, reason: str, place: str) -> Cach
 class Scope:
     """An interpreter on the stack while it is watched; ``at`` is what records say of it (see ``EquationRecord``)."""
 
-    __slots__ = ("at", "label", "count", "main", "names")
+    __slots__ = ("at", "label", "count", "tangents", "main", "names")
 
     def __init__(self, at: int, main: Any, label: str, count: list[int]) -> None:
         self.at = at
         self.label = label
         # one-element list shared by all interpreters of this label: its binds
         self.count = count
+        # the same of the operations on tangents that rules of linearize ask for, once there are any
+        self.tangents: list[int] | None = None
         # until its variables are named
         self.main = main
         # id of a variable -> what it is called
@@ -199,7 +201,9 @@ class Summary(observe.Observer):
 
     def tangents_of(self, scope: Scope) -> list[int]:
         """Where the operations on tangents are counted, which rules of ``scope``, linearize, ask for."""
-        return self.bind_counts.setdefault(f"{scope.label} tangents", [0])
+        if scope.tangents is None:
+            scope.tangents = self.bind_counts.setdefault(f"{scope.label} tangents", [0])
+        return scope.tangents
 
     def foreign(self) -> bool:
         """Whether this event is another thread's; counts it, and numbers our own."""
@@ -239,9 +243,11 @@ class Summary(observe.Observer):
         count = scope.count if trace.level == level else self.tangents_of(scope)
         count[0] += 1
         if level:
-            for x in out if primitive.multiple_results else (out,):
-                if isinstance(x, Tracer) and x._trace is trace:
-                    self.tracers_made += 1
+            if not primitive.multiple_results:
+                self.tracers_made += isinstance(out, Tracer) and out._trace is trace
+            else:
+                for x in out:
+                    self.tracers_made += isinstance(x, Tracer) and x._trace is trace
             if self.samples_left:
                 self.sample(trace, out if primitive.multiple_results else (out,))
 
