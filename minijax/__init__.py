@@ -27,8 +27,10 @@ if TYPE_CHECKING:  # see _LATE
     from minijax.api.callbacks import effects_barrier, pure_callback
     from minijax.api.checkpoint import checkpoint, checkpoint_policies, remat
     from minijax.api.closures import closure_convert, custom_gradient
+    from minijax.api.custom_jvp import custom_jvp
     from minijax.api.custom_vjp import custom_vjp
     from minijax.api.pmap import pmap
+    from minijax.jacobians import hessian, jacfwd, jacobian, jacrev
 
 from minijax import lax, numpy, tree, tree_util
 from minijax.api import (
@@ -46,7 +48,6 @@ from minijax.api import (
     vjp,
     vmap,
 )
-from minijax.api.custom_jvp import custom_jvp
 from minijax.api.devices import (
     default_backend,
     device_count,
@@ -84,7 +85,6 @@ from minijax.core.late import defined_later as _defined_later
 from minijax.core.names import named_call, named_scope
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import ensure_compile_time_eval
-from minijax.jacobians import hessian, jacfwd, jacobian, jacrev
 from minijax.lax import stop_gradient
 from minijax.version import __version__ as __version__
 from minijax.version import __version_info__ as __version_info__
@@ -211,9 +211,11 @@ _LATE_FUNCTIONS = {
         ),
         "minijax.api.placed_arrays",
     ),
+    **dict.fromkeys(("hessian", "jacfwd", "jacobian", "jacrev"), "minijax.jacobians"),
     **dict.fromkeys(("checkpoint", "checkpoint_policies", "remat"), "minijax.api.checkpoint"),
     "closure_convert": "minijax.api.closures",
     "custom_gradient": "minijax.api.closures",
+    "custom_jvp": "minijax.api.custom_jvp",
     "custom_vjp": "minijax.api.custom_vjp",
     "effects_barrier": "minijax.api.callbacks",
     "live_arrays": "minijax.api.devices",
@@ -223,6 +225,7 @@ _LATE_FUNCTIONS = {
 _defined_later(
     "minijax.api.callbacks",
     "minijax.api.checkpoint",
+    "minijax.api.custom_jvp",
     "minijax.api.custom_vjp",
     "minijax.api.pmap",
     "minijax.api.refs",

@@ -40,7 +40,7 @@ def borrowing(
         if names_of(f"{module}.{name}"):
             return _module(f"{module}.{name}")
         if late.is_late(module) and (name == "__all__" or not name.startswith("_")):
-            late.load(module, namespace)
+            late.load(module, namespace, None if name == "__all__" else name)
             if name in namespace:
                 return namespace[name]
         if late_modules and name == "__all__":  # import * asks for it

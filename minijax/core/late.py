@@ -38,10 +38,15 @@ def is_late(package: str) -> bool:
     return package in _late and package not in _loaded
 
 
-def load(package: str, namespace: dict[str, Any]) -> None:
-    """Import the late modules of ``package``, whose globals are ``namespace``, and give it the names they export."""
+def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> None:
+    """Import the late modules of ``package``, whose globals are ``namespace``, and give it the names they export.
+
+    One after another, and no more of them once there is the name ``wanted``.
+    """
     complete = True
     for name in late_modules(package):
+        if wanted in namespace:
+            return
         module = importlib.import_module(name)
         if getattr(module.__spec__, "_initializing", False):  # it is being imported, and asks for another's name
             complete = False

@@ -1,34 +1,36 @@
 """JAX's ``lax`` names: thin functions over the primitives, without ``minijax.numpy``'s conversions.
 
-Each module says in its ``__all__`` what it gives.
+Each module says in its ``__all__`` what it gives. The late ones, those used most first, are imported one after another
+until one has the name that is asked for.
 """
 
 from minijax.core.lacking import borrowing as _borrowing
-from minijax.lax.cond import *
 from minijax.lax.general import *
-from minijax.lax.scan import *
-from minijax.lax.while_loop import *
 from minijax.ops.clamp import *
-from minijax.ops.cond import *
 from minijax.ops.convert import *
-from minijax.ops.cumulative import *
 from minijax.ops.dot import *
 from minijax.ops.dynamic import *
 from minijax.ops.elementwise import *
 from minijax.ops.index import *
 from minijax.ops.products import *
 from minijax.ops.reduce import *
-from minijax.ops.reducer import *
-from minijax.ops.scan import *
 from minijax.ops.scatter import *
 from minijax.ops.select import *
 from minijax.ops.shape import *
 from minijax.ops.slicing import *
-from minijax.ops.sort import *
-from minijax.ops.while_loop import *
 
 __getattr__, __dir__ = _borrowing(
     globals(),
+    "minijax.ops.cumulative",
+    "minijax.ops.sort",
+    "minijax.lax.conditionals",
+    "minijax.lax.scanning",
+    "minijax.lax.loops",
+    "minijax.lax.reductions",
+    "minijax.ops.cond",
+    "minijax.ops.reducer",
+    "minijax.ops.scan",
+    "minijax.ops.while_loop",
     "minijax.lax.convolution",
     "minijax.lax.fourier",
     "minijax.lax.parallel",

@@ -11,7 +11,7 @@ from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Tracer
-from minijax.lax.general import stage_reduction
+from minijax.lax.reductions import stage_reduction
 from minijax.ops.elementwise import add, max, min
 from minijax.ops.shape import shape_of
 from minijax.ops.windows.reduce_window import reduce_window_max_p, reduce_window_min_p, reduce_window_sum_p

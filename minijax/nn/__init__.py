@@ -1,6 +1,5 @@
 """``minijax.nn``: the functions that neural networks are written with; what is not here is borrowed from JAX."""
 
 from minijax.core.lacking import borrowing as _borrowing
-from minijax.nn.functions import *
 
-__getattr__, __dir__ = _borrowing(globals(), "minijax.nn.attention")
+__getattr__, __dir__ = _borrowing(globals(), "minijax.nn.functions", "minijax.nn.attention")

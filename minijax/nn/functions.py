@@ -13,7 +13,7 @@ from minijax.api.custom_jvp import custom_jvp
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs
+from minijax.numpy import creation, manipulation, mathematics, reductions, smooth, ufuncs
 from minijax.numpy import operators as _operators  # noqa: F401  (arrays need their operators here)
 from minijax.numpy.promotion import canonical_axis, choose, const, convert, ensure, promote, typed_scalar
 from minijax.numpy.ufuncs import INEXACT
@@ -99,7 +99,7 @@ def sigmoid(x: Any) -> Any:
 @inner_jit
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
-    return mathematics.logaddexp(x, 0)
+    return smooth.logaddexp(x, 0)
 
 
 @inner_jit

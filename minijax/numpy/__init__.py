@@ -49,6 +49,8 @@ from minijax.numpy.ufuncs import *
 
 _borrowed, __dir__ = _borrowing(
     globals(),
+    "minijax.numpy.smooth",
+    "minijax.numpy.statistics",
     "minijax.numpy.calculus",
     "minijax.numpy.convolutions",
     "minijax.numpy.diagonals",
@@ -62,7 +64,6 @@ _borrowed, __dir__ = _borrowing(
     "minijax.numpy.replacing",
     "minijax.numpy.searching",
     "minijax.numpy.sets",
-    "minijax.numpy.statistics",
     "minijax.numpy.universal",
     "minijax.numpy.windows",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from minijax import lax
-from minijax.api.custom_jvp import custom_jvp
 from minijax.api.inner import inner_jit
 from minijax.config import x64_enabled
 from minijax.core import dtypes, late
@@ -38,7 +36,6 @@ from minijax.numpy.ufuncs import (
     INEXACT,
     NUMERIC,
     add,
-    as_ufunc,
     bitwise_and,
     bitwise_or,
     ceil,
@@ -62,7 +59,6 @@ from minijax.numpy.ufuncs import (
     subtract,
 )
 from minijax.ops import elementwise as ew
-from minijax.ops import logaddexp as ops_logaddexp
 
 __all__ = [
     "allclose",
@@ -82,8 +78,6 @@ __all__ = [
     "isclose",
     "iscomplex",
     "isreal",
-    "logaddexp",
-    "logaddexp2",
     "mod",
     "modf",
     "nan_to_num",
@@ -94,7 +88,6 @@ __all__ = [
     "round",
     "select",
     "signbit",
-    "sinc",
     "trunc",
     "where",
 ]
@@ -356,29 +349,6 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     return choose(infinite, weak_const(out, np.inf), out)
 
 
-@inner_jit
-def sinc(x: Any, /) -> Any:
-    """sin(pi x) / (pi x), and 1 at 0."""
-    (x,) = promote("sinc", x, to=INEXACT)
-    at_zero = lax.eq(x, weak_const(x, 0))
-    scaled = lax.mul(weak_const(x, np.pi), x)
-    safe = choose(at_zero, weak_const(x, 1), scaled)
-    return choose(at_zero, _sinc_maclaurin(0, scaled), lax.div(lax.sin(safe), safe))
-
-
-@functools.partial(custom_jvp, nondiff_argnums=(0,))
-def _sinc_maclaurin(k: int, x: Any) -> Any:
-    """The ``k``-th derivative of sin(x) / x at 0, for an ``x`` that is 0 where the result is used."""
-    zero = multiply(x, 0)
-    return zero if k % 2 else add(zero, weak_const(x, (-1) ** (k // 2) / (k + 1)))
-
-
-@_sinc_maclaurin.defjvp
-def _sinc_maclaurin_jvp(k: int, primals: Any, tangents: Any) -> Any:
-    (x,), (t,) = primals, tangents
-    return _sinc_maclaurin(k, x), multiply(_sinc_maclaurin(k + 1, x), t)
-
-
 @inner_jit(static_argnames="deg")
 def angle(z: Any, deg: bool = False) -> Any:
     """The argument of each complex number, in radians or degrees."""
@@ -404,21 +374,6 @@ def isreal(x: Any) -> Any:
     """Whether the imaginary part of each element is 0."""
     part = imag(x)
     return lax.eq(part, weak_const(part, 0))
-
-
-# ------------------------------------------------------------------------------------ sums of exponentials
-
-
-@functools.partial(as_ufunc, identity=-np.inf)
-def logaddexp(x1: Any, x2: Any, /) -> Any:
-    """log(exp(x1) + exp(x2)) without overflow."""
-    return ops_logaddexp.logaddexp(*promote("logaddexp", x1, x2, to=INEXACT))
-
-
-@functools.partial(as_ufunc, identity=-np.inf)
-def logaddexp2(x1: Any, x2: Any, /) -> Any:
-    """log2(2**x1 + 2**x2) without overflow."""
-    return ops_logaddexp.logaddexp2(*promote("logaddexp2", x1, x2, to=INEXACT))
 
 
 # ------------------------------------------------------------------------------------ choices

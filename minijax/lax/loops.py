@@ -16,7 +16,7 @@ from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
 from minijax.errors import ConcretizationTypeError
-from minijax.lax.scan import check_carry, promote_weak, scan
+from minijax.lax.scanning import check_carry, promote_weak, scan
 from minijax.ops.convert import convert
 from minijax.ops.elementwise import add_p, lt_p
 from minijax.ops.subjaxprs import hoist_consts

@@ -1,0 +1,103 @@
+"""``lax.reduce``: by a primitive of its own where there is one, else by the program of the computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.api.bodies import stage_body
+from minijax.api.flat import describe
+from minijax.core import dtypes
+from minijax.core.array import get_aval
+from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ops.convert import convert
+from minijax.ops.elementwise import add, bitwise_and, bitwise_or, bitwise_xor, max, min
+from minijax.ops.products import mul
+from minijax.ops.reduce import (
+    reduce_and,
+    reduce_max,
+    reduce_min,
+    reduce_or,
+    reduce_prod,
+    reduce_sum,
+    reduce_xor,
+)
+from minijax.ops.reducer import reduce_p
+from minijax.pytree import tree_flatten, tree_structure, tree_unflatten
+
+__all__ = ["reduce"]
+
+
+# computation -> the reduction by it, its identity, and whether it is for booleans and integers only
+_MONOIDS: dict[Callable[..., Any], tuple[Callable[..., Any], Callable[[np.dtype], Any], bool]] = {
+    add: (reduce_sum, lambda dtype: 0, False),
+    mul: (reduce_prod, lambda dtype: 1, False),
+    max: (reduce_max, dtypes.min_value, False),
+    min: (reduce_min, dtypes.max_value, False),
+    bitwise_and: (reduce_and, dtypes.all_bits, True),
+    bitwise_or: (reduce_or, lambda dtype: 0, True),
+    bitwise_xor: (reduce_xor, lambda dtype: 0, True),
+}
+
+
+def reduce(
+    operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]
+) -> Any:
+    """``operands``, a tree of arrays, combined over ``dimensions`` by ``computation``, from ``init_values``.
+
+    ``computation(a, b)`` takes and gives trees of scalars; it must be associative and commutative, as it is applied in
+    whatever order XLA chooses. Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if it
+    closes over tracers.
+    """
+    flat, tree = tree_flatten(operands)
+    inits, init_tree = tree_flatten(init_values)
+    if tree != init_tree:
+        raise ValueError(f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}")
+    if not flat:
+        raise ValueError("reduce: there are no operands")
+    init_avals = [get_aval(x) for x in inits]
+    if any(a.shape for a in init_avals):
+        raise ValueError(f"reduce found non-scalar initial value: {[a.shape for a in init_avals]}")
+    if len(flat) == 1:
+        reduction = _monoid_reduction(computation, inits[0])
+        if reduction is not None:
+            weak = get_aval(flat[0]).weak_type and init_avals[0].weak_type
+            return tree_unflatten(tree, [convert(reduction(flat[0], dimensions), None, weak)])
+    closed = stage_reduction("reduce", computation, tree, init_avals)
+    params = {"computation": computation, "jaxpr": closed, "dimensions": tuple(dimensions)}
+    return tree_unflatten(tree, reduce_p.bind(*flat, *inits, **params))
+
+
+def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..., Any] | None:
+    """The reduction by a primitive of its own that starts from ``init``; None if there is none."""
+    monoid = _MONOIDS.get(computation)
+    if monoid is None or isinstance(init, Tracer):
+        return None
+    reduction, identity, bits_only = monoid
+    dtype = get_aval(init).dtype
+    same = np.asarray(init) == identity(dtype) and (not bits_only or _is_discrete(dtype))
+    return reduction if same else None
+
+
+def stage_reduction(name: str, computation: Callable[..., Any], tree: Any, avals: Sequence[Any]) -> ClosedJaxpr:
+    """The program of ``computation`` on scalars of ``avals``, for accumulators and elements; ``name`` is for errors."""
+    scalars = tree_unflatten(tree, avals)
+    in_tree = tree_structure(((scalars, scalars), {}))
+    closed, out_tree = stage_body(computation, in_tree, [*avals, *avals], name)
+    if out_tree != tree:
+        raise ValueError(
+            f"{name}: the computation's output must have the same tree structure as the operands: {out_tree} vs. {tree}"
+        )
+    if any(isinstance(c, Tracer) for c in closed.consts):
+        raise NotImplementedError(
+            f"Reduction computations can't close over Tracers: {describe(computation)} does. Make what it closes over "
+            "one of the operands."
+        )
+    return closed
+
+
+def _is_discrete(dtype: np.dtype) -> bool:
+    return dtypes.is_bool(dtype) or dtypes.is_integer(dtype)
