@@ -11,7 +11,7 @@ from typing import Any
 
 from minijax.api.autodiff import as_weak_as, check_input, check_output, jvp, on_leaves, vjp
 from minijax.api.batching import vmap
-from minijax.api.flat import avals_of, check_callable
+from minijax.api.flat import avals_of, check_callable, fun_name
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
@@ -66,6 +66,15 @@ def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArr
     return blocks
 
 
+def _on_leaves(
+    fun: Callable[..., Any], argnums: int | Sequence[int], args: Any, kwargs: Any, transform: str
+) -> tuple[Callable[..., Any], list[Any], Any]:
+    """``on_leaves``, with a function that is called as the user's."""
+    fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, transform)
+    fun_of_leaves.__name__ = fun_name(fun)
+    return fun_of_leaves, leaves, tree
+
+
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -78,7 +87,7 @@ def jacfwd(
 
     @functools.wraps(fun)
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, "jacfwd")
+        fun_of_leaves, leaves, tree = _on_leaves(fun, argnums, args, kwargs, "jacfwd")
         for x in leaves:
             check_input("jacfwd", x, holomorphic, False)
         avals = avals_of(leaves)
@@ -112,7 +121,7 @@ def jacrev(
 
     @functools.wraps(fun)
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, "jacrev")
+        fun_of_leaves, leaves, tree = _on_leaves(fun, argnums, args, kwargs, "jacrev")
         for x in leaves:
             check_input("jacrev", x, holomorphic, allow_int)
         value, pullback, *aux = vjp(fun_of_leaves, *leaves, has_aux=has_aux)

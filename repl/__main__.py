@@ -95,6 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments().error("--as-jax takes one file and its arguments, and no other file and no code is run then")
         if "\n" in "".join(options.as_jax):
             arguments().error("--as-jax cannot pass on a line break in an argument")
+        if not os.path.exists(os.path.expanduser(options.as_jax[0])):
+            batch.write(sys.stderr, f"minijax-repl: cannot read {options.as_jax[0]}: no such file\n")
+            return 2
         options.code = f"%run --as-jax {shlex.join(options.as_jax)}"
     try:
         return _main(options)

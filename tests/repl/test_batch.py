@@ -70,6 +70,8 @@ def test_a_file(tmp_path: Path):
     assert "1.0" in done.stdout
     missing = repl(str(tmp_path / "missing.py"))
     assert missing.returncode == 2 and "cannot read" in missing.stderr and "Traceback" not in missing.stderr
+    missing = repl("--as-jax", str(tmp_path / "missing.py"))
+    assert missing.returncode == 2 and "minijax-repl: cannot read" in missing.stderr
     assert repl("-", given="6*7").stdout == "out[1]: 42\n"
 
 

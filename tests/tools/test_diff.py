@@ -52,7 +52,11 @@ def test_a_gradient_beside_its_function_at_200_columns_and_at_40(session: Sessio
     assert all(len(each) <= 40 for each in narrow)
 
 
-@pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)"])
+# The first and the last argument have the same name on the other side, if nobody takes care.
+UNEQUAL = "%diff (lambda u, v, w: g(w) * u.sum())(v, v, v) --with g(v)"
+
+
+@pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)", UNEQUAL])
 def test_every_name_in_one_column_is_bound(session: Session, line: str) -> None:
     """Each program, read off its own lines and those common to both, defines what it reads, and nothing twice."""
     session.run_line("from minijax import *")
@@ -68,6 +72,8 @@ def test_every_name_in_one_column_is_bound(session: Session, line: str) -> None:
             text = "".join(piece for _, piece in shown)
             names = [piece for role, piece in shown if role == "var"]
             defines = re.match(r"\s*[\w']+:", text) is not None or "lambda" in text
+            parameters = re.findall(r"([\w']+):", text) if "lambda" in text else []
+            assert len(set(parameters)) == len(parameters), (side, text)
             for name in names:
                 found += 1
                 if not (defines and f"{name}:" in text) and f"let {name} =" not in text:

@@ -28,6 +28,26 @@ def session() -> Session:
     return made
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("%nan  jnp.log(x - 3.0)", "1:6 (<module>)"),
+        ("%nan (lambda y: jnp.log(y))(0.0)", "1:16 (<lambda>)"),
+        ("%nan v + jnp.ones(2)", "The operands of `v + jnp.ones(2)` at "),
+        ("%log jit(lambda y: y + v)(v[1:])", "The operands of `y + v` at "),
+        ("%jaxpr --source (lambda y: sin(y))(x)", ":1:27 (<lambda>)"),
+    ],
+)
+def test_places_are_those_in_the_command_line(session: Session, line: str, told: str) -> None:
+    assert told in plain(session.run_line(line).shown, 400)
+
+
+def test_what_the_log_says_of_an_error_is_its_message_with_spaces_for_line_breaks(session: Session) -> None:
+    session.run_line("def loop(x): return lax.while_loop(lambda c: c < 3.0, lambda c: c * 2.0, x)")
+    outcome = session.run_line("%log grad(loop)(1.0)")
+    assert f"recorded call: {' '.join(str(outcome.error).split())}\n" in plain(outcome.shown, 400)
+
+
 def staged(session: Session, text: str, static: object = None) -> str:
     target = targets.from_expression(session, "jaxpr", text)
     return str(targets.stage(targets.traceable("jaxpr", target, static)))  # type: ignore[arg-type]

@@ -232,9 +232,7 @@ def _whole(session: Session, command: str, text: str) -> targets.Target:
             continue
         if each.id in specs.SPECS or each in bools:
             raise UsageError(f"%{command} needs values to run with: {text.strip()} has an argument that is only a type")
-    parameters = ast.arguments([], [], None, [], [], None, [])
-    fun = session.evaluate(ast.copy_location(ast.Lambda(parameters, node), node), {})
-    fun.__name__ = "expression"
+    fun = targets.function_of(session, node)
     title = text.strip()
     fun, _, _ = session.watchable(command, title, fun)
     return targets.Target(fun, (), {}, (), title, loose=True)

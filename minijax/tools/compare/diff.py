@@ -84,6 +84,7 @@ class Renaming:
     """Whether lines are alike but for the names of variables, learnt from the lines paired before them."""
 
     def __init__(self) -> None:
+        # no two have the same name on the right: what they are called there would be one variable, not two
         self.right_of: dict[str, str] = {}
         # names of one side that stand for nothing on the other
         self.alone: tuple[set[str], set[str]] = (set(), set())
@@ -97,10 +98,13 @@ class Renaming:
         ours, theirs = ([each for each in line if each[1].strip()] for line in (left, right))
         same = len(ours) == len(theirs)
         fresh: dict[str, str] = {}
+        taken = set(self.right_of.values())
         for (role, a), (other, b) in zip(ours, theirs, strict=False):
             if role == other == "var" and "_" not in (a, b):  # nobody reads what is called _
-                if a not in self.right_of and a not in self.alone[0] and b not in self.alone[1]:
-                    fresh.setdefault(a, b)
+                known = a in self.right_of or a in fresh
+                if not known and b not in taken and a not in self.alone[0] and b not in self.alone[1]:
+                    fresh[a] = b
+                    taken.add(b)
                 same &= self.right_of.get(a, fresh.get(a)) == b
             elif role == other == "var":
                 same &= a == b

@@ -299,7 +299,7 @@ def _miss_rows(phases: Sequence[PhaseRecord], records: Sequence[CacheRecord]) ->
     elif record.earlier > 1:
         right = line(("muted", f"nearest of {record.earlier} earlier signatures"))
     yield Row("why", lines, right if times == 1 else ())
-    if record.place:
+    if record.place not in ("", "<unknown>"):  # what a command traces comes from no line of the user's
         yield Row("at", (line(("place", record.place)),), line(("muted", "the last")) if times > 1 else ())
     if phases:
         yield Row("cost", (_cost_line(phases, times > 1),))

@@ -15,7 +15,7 @@ from minijax.interpreters.partial_eval import PartialEvalTracer
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir import doc as pp
-from minijax.ir.jaxpr import Jaxpr, JaxprEqn
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal
 from minijax.ir.pretty import Printer
 from minijax.tools.documents.document import Block, Document, Indent, Line, Printout, Row, Segment, Text, document, line
 from minijax.tools.documents.words import plural
@@ -120,12 +120,22 @@ def _described(x: Tracer, names: dict[Any, str]) -> Line:
 
 
 class _Growing(Printer):
-    """Prints an unfinished jaxpr: results that nobody reads yet have names, and equations notes."""
+    """Prints an unfinished jaxpr: results that nobody reads yet have names, and equations notes.
+
+    Names are allotted in the order of recording, as in a log, and not in that of the page, on which the constants stand
+    first: so a variable keeps its name while more is recorded.
+    """
 
     def __init__(self, jaxpr: Jaxpr, notes: dict[int, str]) -> None:
         super().__init__(jaxpr)
         self.names = {}
         self.said = notes
+        for var in jaxpr.invars:
+            self.name(var)
+        for eqn in jaxpr.eqns:
+            for atom in (*eqn.invars, *eqn.outvars):
+                if type(atom) is not Literal:
+                    self.name(atom)
 
     def equation(self, eqn: JaxprEqn) -> pp.Doc:
         """The equation, with its note."""

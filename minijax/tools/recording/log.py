@@ -85,8 +85,9 @@ def record_line(node: Node, done: bool = True, brief: bool = True) -> Line:
     if isinstance(node, ExecutableRecord):
         return line(("muted", f"compiled {node.name}: "), hlo.optimized_text(Counter(dict(node.counts))))
     assert isinstance(node, ErrorRecord)
-    said_first, _, more = node.message.strip().partition("\n")
-    return line(("error", f"{node.type} "), f"at {node.where}: {said_first}{' ...' if more and brief else more}")
+    first, _, more = node.message.strip().partition("\n")
+    message = f"{first} ..." if more and brief else " ".join(node.message.split())
+    return line(("error", f"{node.type} "), f"at {node.where}: {message}")
 
 
 def linearizes(bind: BindRecord) -> bool:

@@ -204,16 +204,12 @@ class Session:
         """
         __tracebackhide__ = True
         specs = {name: value for name, value in SPECS.items() if name not in self.namespace}
-        bools = [] if self.has("bool") else subscribed_bools(node)
-        expression = ast.fix_missing_locations(ast.Expression(node))
-        for name in bools:
+        node = source.placed(node, self._filename)  # a copy: the caller may go on with its tree
+        for name in [] if self.has("bool") else subscribed_bools(node):
             name.id = BOOL
             specs[BOOL] = SpecType("bool")
-        try:
-            code = compile(expression, self._filename, "eval", dont_inherit=True)
-        finally:  # the caller may go on with its tree
-            for name in bools:
-                name.id = "bool"
+        expression = ast.fix_missing_locations(ast.Expression(node))
+        code = compile(expression, self._filename, "eval", dont_inherit=True)
         return eval(code, self.namespace, {**specs, **self.local_names, **extra})
 
     def watchable(

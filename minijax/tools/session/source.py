@@ -9,9 +9,11 @@ import __future__
 
 import ast
 import codeop
+import copy
 import functools
 import linecache
 import operator
+import re
 import warnings
 from collections.abc import Iterator
 from types import CodeType
@@ -198,6 +200,27 @@ def compiled(source: str, filename: str, flags: int = 0) -> tuple[CodeType | Non
         return None, expression
     module = ast.Module(body, getattr(tree, "type_ignores", []))
     return compile(module, filename, "exec", flags, dont_inherit=True), expression
+
+
+def placed(node: ast.expr, filename: str) -> ast.expr:
+    """A copy of an expression, with its columns counted in the command line that it was taken out of.
+
+    That is the first line of ``filename``. If the expression's names do not stand there the columns stay as they are.
+    """
+    node = copy.deepcopy(node)
+    command = re.match(rb"\s*%*\w*\s*", line := linecache.getline(filename, 1).encode())
+    first = [each for each in ast.walk(node) if isinstance(each, ast.expr) and getattr(each, "lineno", 0) == 1]
+    names = [(each.col_offset, each.id.encode()) for each in first if isinstance(each, ast.Name)]
+    if command is None or not names:
+        return node
+    for by in range(command.end(), len(line)):
+        if all(line.startswith(name, by + column) for column, name in names):
+            for each in first:
+                each.col_offset += by
+                if each.end_lineno == 1 and each.end_col_offset is not None:
+                    each.end_col_offset += by
+            break
+    return node
 
 
 def parse_expression(name: str, text: str, what: str = "an expression") -> ast.expr:

@@ -15,6 +15,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Sequence
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -332,12 +333,30 @@ def free_names(text: str) -> list[str]:
     return list(dict.fromkeys(node.id for node in nodes if node.id in found))
 
 
+def function_of(session: Session, node: ast.expr, names: Sequence[str] = ()) -> Callable[..., Any]:
+    """An expression as a function of the variables ``names``.
+
+    It is called ``<module>`` in tracebacks and places, for its user wrote no function; nor stand the functions that
+    are written in it within one.
+    """
+    __tracebackhide__ = True
+    parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+    fun: FunctionType = session.evaluate(ast.copy_location(ast.Lambda(parameters, node), node), {})
+    fun.__name__ = "expression"
+    fun.__code__ = _unwrapped(fun.__code__).replace(co_name="<module>", co_qualname="<module>")
+    return fun
+
+
+def _unwrapped(code: CodeType) -> CodeType:
+    """``code`` of what is written within a lambda, with the names that it has without that."""
+    inner = tuple(_unwrapped(each) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_consts=inner, co_qualname=code.co_qualname.removeprefix("<lambda>.<locals>."))
+
+
 def _from_variables(session: Session, command: str, node: ast.expr, text: str) -> Target:
     __tracebackhide__ = True
     names = [name for name in free_names(text) if is_value(session.lookup(name))]
-    parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
-    fun = session.evaluate(ast.Lambda(parameters, node), {})
-    fun.__name__ = "expression"
+    fun = function_of(session, node, names)
     title, args = text.strip(), tuple(session.lookup(n) for n in names)
     fun, args, _ = session.watchable(command, title, fun, args)
     return Target(fun, args, {}, tuple(names), title, loose=True)
