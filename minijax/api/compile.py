@@ -33,7 +33,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
 from minijax.core.stand_ins import stood_in
-from minijax.core.trace import Tracer, state
+from minijax.core.trace import Tracer, reaching, state
 from minijax.interpreters.evaluate import key_checks
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -51,6 +51,9 @@ MAX_SIGNATURES = 4096
 
 class JitFunction:
     """What ``jit`` returns: call it like the function; ``lower``, ``trace`` and ``eval_shape`` look inside."""
+
+    # a call reads the first two; where an object has more than a handful of attributes, a slot is found sooner
+    __slots__ = ("known", "takes_static", "__dict__", "__weakref__")
 
     def __init__(
         self,
@@ -95,12 +98,12 @@ class JitFunction:
         else:
             known = self.known.get(trace_key())
         # calls are repeated under ordinary circumstances only: see api.repeated
-        if known is None or len(state.stack) > 1 or observers or pjrt.others_in_use:
+        if known is None or (reaching and len(state.stack) > 1) or observers or pjrt.others_in_use:
             return self.call(args, kwargs, static)[0]
         if known.arrays and not kwargs:
             try:
                 if len(args) == 1:  # a comprehension for one argument would take a twentieth of the call
-                    (x,) = args
+                    x = args[0]
                     buffers = [x._buffer]
                     repeat = known.arrays[x.aval]
                 else:

@@ -71,7 +71,10 @@ def block_until_ready(x: Any) -> Any:
     """Wait until every array in ``x`` has been computed; returns ``x``."""
     buffers = []
     for leaf in (x,) if type(x) is Array else fastcall.leaves(x):
-        if isinstance(leaf, ShardedArray):
+        if type(leaf) is Array:  # nearly always, and then this is quicker than to ask further
+            if hasattr(leaf, "_buffer"):
+                buffers.append(leaf._buffer)
+        elif isinstance(leaf, ShardedArray):
             leaf.block_until_ready()
         elif isinstance(leaf, Array) and leaf.on_device:
             buffers.append(leaf._buffer)

@@ -8,8 +8,8 @@ remembered here. Another call of this kind then finds the program with as little
 - anything with NumPy values in it is left to jaxlib's dispatch altogether, which takes them in half the time.
 
 A call that none of these can make is made the ordinary way, which also raises the errors. All are for calls under
-ordinary circumstances, where a call is nothing but running its program: no interpreter is on the stack, nobody
-observes, and all arrays are on one device.
+ordinary circumstances, where a call is nothing but running its program: no interpreter that has a say in it is on the
+stack, nobody observes, and all arrays are on one device.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from minijax.core.array import Array, device_array
 from minijax.ops.call import Compiled
 from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten
 
+_new = object.__new__
+
 # What ``Known.tree_call`` returns if it cannot make a call.
 MISSED: Any = object()
 
@@ -32,32 +34,78 @@ MAX_KINDS = 4096
 
 
 class Repeat:
-    """A program of a jitted function and what makes a call's value of its results."""
+    """A program of a jitted function and what makes a call's value of its results.
 
-    __slots__ = ("aval", "avals", "build", "consts", "donated", "execute", "kept", "program")
+    ``run(buffers, leaves)`` gives the value of a call with arguments ``leaves``, which are in the list ``buffers``.
+    """
+
+    __slots__ = ("aval", "avals", "build", "consts", "donated", "program", "run")
 
     def __init__(self, program: Compiled, out_tree: Any, one_leaf: bool) -> None:
         self.program = program
-        self.execute = program.executable.execute
         self.consts = program.const_buffers
         self.donated = program.donated
-        self.kept = program.kept
         self.avals = program.out_avals
         # the type of the result, if it is a single array
         self.aval = self.avals[0] if one_leaf else None
         self.build = _builder(out_tree)
-
-    def run(self, buffers: list[Any], leaves: Sequence[Any]) -> Any:
-        """The value of a call with arguments ``leaves``, which are in ``buffers``."""
-        if self.kept is not None:
-            buffers, leaves = [buffers[i] for i in self.kept], [leaves[i] for i in self.kept]
-        outs = self.execute([*self.consts, *buffers] if self.consts else buffers)
+        execute = program.executable.execute
+        if self.consts or program.kept is not None:
+            execute = _taking(execute, self.consts, program.kept)
+        self.run = _one_array(execute, self.aval) if one_leaf else _tree(execute, self.avals, self.build)
         if self.donated:
-            for i in self.donated:
-                leaves[i].forget_host_copy()
-        if self.aval is not None:
-            return device_array(outs[0], self.aval)
-        return self.build(map(device_array, outs, self.avals))
+            self.run = _donating(self.run, self.donated, program.kept)
+
+
+# Functions that have at hand what they need, one inside the other where a program needs more: what a small call costs
+# beside its program are attributes to look up, questions to ask and calls to make.
+
+_Execute = Callable[[list[Any]], list[Any]]
+_Run = Callable[[list[Any], Sequence[Any]], Any]
+
+
+def _one_array(execute: _Execute, aval: Any) -> _Run:
+    """``Repeat.run`` for a single array. What it does is ``device_array``, without another call."""
+
+    def run(buffers: list[Any], leaves: Sequence[Any]) -> Any:
+        (buffer,) = execute(buffers)
+        out: Array = _new(Array)
+        out._buffer = buffer
+        out.aval = aval
+        return out
+
+    return run
+
+
+def _tree(execute: _Execute, avals: Sequence[Any], build: Callable[[Any], Any]) -> _Run:
+    """``Repeat.run`` for a tree of arrays."""
+
+    def run(buffers: list[Any], leaves: Sequence[Any]) -> Any:
+        return build(map(device_array, execute(buffers), avals))
+
+    return run
+
+
+def _taking(execute: _Execute, consts: list[Any], kept: Sequence[int] | None) -> _Execute:
+    """``execute`` of a program that takes constants first, and of the arguments those at the positions ``kept``."""
+
+    def execute_on_taken(buffers: list[Any]) -> list[Any]:
+        return execute([*consts, *(buffers if kept is None else [buffers[i] for i in kept])])
+
+    return execute_on_taken
+
+
+def _donating(run: _Run, donated: Sequence[int], kept: Sequence[int] | None) -> _Run:
+    """``run`` of a program that makes use of the memory of arguments: which of those it takes."""
+    places = donated if kept is None else [kept[i] for i in donated]
+
+    def run_and_forget(buffers: list[Any], leaves: Sequence[Any]) -> Any:
+        value = run(buffers, leaves)
+        for i in places:
+            leaves[i].forget_host_copy()
+        return value
+
+    return run_and_forget
 
 
 def _builder(out_tree: Any) -> Callable[[Any], Any]:

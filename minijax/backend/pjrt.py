@@ -391,7 +391,19 @@ def delete(buffer: Buffer) -> None:
 
 
 class Executable:
-    """A compiled program, loaded on its devices."""
+    """A compiled program, loaded on its devices.
+
+    ``execute(buffers)`` runs the program on buffers that lie on its devices; it returns at once, with a list of buffers
+    that may not be ready.
+
+    Args:
+      buffers: a list with one for each argument of ``@main``, of its shape and dtype (from :func:`put`, or from
+        :func:`put_shards` if the program has replicas). Their number and sizes are checked by PJRT;
+        dtypes of equal size are not told apart, so the caller must hand over what it compiled for.
+
+    Raises:
+      ExecutionError: wrong number or size of arguments, or a failure on the device. DeletedArgumentError.
+    """
 
     __slots__ = (
         "name",
@@ -399,10 +411,10 @@ class Executable:
         "loaded",
         "device",
         "origin",
-        "n_consts",
         "kept",
-        "_run",
+        "execute",
         "_handlers",
+        "_explain",
         "_error",
         "__weakref__",
     )
@@ -415,6 +427,8 @@ class Executable:
         out_avals: Sequence[Any],
         sharding: Any,
         device: Device | None,
+        n_consts: int = 0,
+        kept: Sequence[int] | None = None,
     ) -> None:
         self.name = name
         self.out_avals = tuple(out_avals)
@@ -422,41 +436,22 @@ class Executable:
         self.device = device
         # gives the jaxpr that it was compiled from, and which equation each line of the module comes from; for tools
         self.origin: Callable[[], Any] | None = None
-        # how many of its arguments are what the function closes over; they come first
-        self.n_consts = 0
-        # the positions of the function's arguments that it takes; None for all
-        self.kept: Sequence[int] | None = None
-        self._run = loaded.execute_sharded
+        self.kept = kept
         self._handlers = [rt.xla.array_result_handler(aval, sharding, True, True) for aval in self.out_avals]
         self._error = rt.error
+        self._explain = _explainer(name, n_consts, kept)
+        self.execute = _executor(loaded.execute_sharded, self._handlers, rt.error, self._explain)
+        if device is None:
+            self.execute = _refusing_deleted(self.execute, self._explain)
 
     def __repr__(self) -> str:
         outs = ", ".join(aval.str_short() for aval in self.out_avals)
         return f"<Executable {self.name} -> ({outs})>"
 
-    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Run the program on buffers that lie on its devices; returns at once, with buffers that may not be
-        ready.
-
-        Args:
-          buffers: one for each argument of ``@main``, of its shape and dtype (from :func:`put`, or from
-            :func:`put_shards` if the program has replicas). Their number and sizes are checked by PJRT;
-            dtypes of equal size are not told apart, so the caller must hand over what it compiled for.
-
-        Raises:
-          ExecutionError: wrong number or size of arguments, or a failure on the device. DeletedArgumentError.
-        """
-        if self.device is None:
-            self._refuse_deleted(buffers)
-        try:
-            return self._run(buffers).consume_with_handlers(self._handlers)
-        except self._error as error:
-            raise self._explain(error, buffers) from None
-
     def execute_and_wait(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Like :meth:`execute`, but returns when the program has ended, also one without results."""
+        """Like ``execute``, but returns when the program has ended, also one without results."""
         if self.device is None:
-            self._refuse_deleted(buffers)
+            _refuse_deleted(buffers, self._explain)
         try:
             results = self.loaded.execute_sharded(buffers, with_tokens=True)
             ended = results.consume_token()
@@ -465,14 +460,6 @@ class Executable:
             return buffers_out
         except self._error as error:
             raise self._explain(error, buffers) from None
-
-    def _refuse_deleted(self, buffers: Sequence[Buffer]) -> None:
-        """Given a deleted buffer over several devices, jaxlib does not report an error: it crashes."""
-        if any(buffer.is_deleted() for buffer in buffers):
-            raise self._explain(RuntimeError("deleted argument"), buffers)
-
-    def _explain(self, error: Exception, buffers: Sequence[Buffer]) -> BaseException:
-        return run_error(error, self.name, buffers, self.n_consts, self.kept)
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimate: ``flops``, ``transcendentals``, ``bytes accessed`` and others, as numbers."""
@@ -495,6 +482,44 @@ class Executable:
         return "\n\n".join(module.to_string() for module in self.loaded.hlo_modules())
 
 
+# What to raise for an error with which a program was refused or failed on buffers.
+_Explain = Callable[[Exception, Sequence[Buffer]], BaseException]
+_Execute = Callable[[Sequence[Buffer]], list[Buffer]]
+
+
+def _explainer(name: str, n_consts: int, kept: Sequence[int] | None) -> _Explain:
+    def explain(error: Exception, buffers: Sequence[Buffer]) -> BaseException:
+        return run_error(error, name, buffers, n_consts, kept)
+
+    return explain
+
+
+def _executor(run: Any, handlers: list[Any], error: Any, explain: _Explain) -> _Execute:
+    """``Executable.execute``: a function that has at hand what it needs, since small calls feel every attribute."""
+
+    def execute(buffers: Sequence[Buffer]) -> list[Buffer]:
+        try:
+            return run(buffers).consume_with_handlers(handlers)  # type: ignore[no-any-return]
+        except error as failure:
+            raise explain(failure, buffers) from None
+
+    return execute
+
+
+def _refusing_deleted(execute: _Execute, explain: _Explain) -> _Execute:
+    def execute_on_several(buffers: Sequence[Buffer]) -> list[Buffer]:
+        _refuse_deleted(buffers, explain)
+        return execute(buffers)
+
+    return execute_on_several
+
+
+def _refuse_deleted(buffers: Sequence[Buffer], explain: _Explain) -> None:
+    """Given a deleted buffer over several devices, jaxlib does not report an error: it crashes."""
+    if any(buffer.is_deleted() for buffer in buffers):
+        raise explain(RuntimeError("deleted argument"), buffers)
+
+
 # A front end puts here what calls a function on another thread and waits for it in a way that signals can interrupt:
 # XLA itself looks at no signal for as long as it compiles.
 run_elsewhere: Callable[[Callable[[], Any]], Any] | None = None
@@ -509,6 +534,8 @@ def compile(
     num_replicas: int = 1,
     device_assignment: Sequence[Any] | None = None,
     host_callbacks: Sequence[Callable[..., Any]] = (),
+    n_consts: int = 0,
+    kept: Sequence[int] | None = None,
 ) -> Executable:
     """Compile a StableHLO module with a public ``@main`` and load it.
 
@@ -522,6 +549,8 @@ def compile(
         ``mhlo.num_replicas`` itself only for other readers; this number decides.
       device_assignment: one device, or global device id, for each replica; the first devices if None.
       host_callbacks: Python functions that custom calls of the module refer to by their index.
+      n_consts: how many of the arguments are what the function closes over; they come first. For error messages, like
+      kept: the positions of the function's arguments that the others are; None for all.
 
     Raises:
       CompileError: XLA does not accept the program.
@@ -546,7 +575,8 @@ def compile(
         raise compile_error(error, name) from None
     out_avals = _read_out_avals(rt, loaded) if out_avals is None else [*map(physical_aval, out_avals)]
     sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
-    return Executable(rt, loaded, name, out_avals, sharding, assigned[0] if num_replicas == 1 else None)
+    place = assigned[0] if num_replicas == 1 else None
+    return Executable(rt, loaded, name, out_avals, sharding, place, n_consts, kept)
 
 
 def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Trace:
 
     # Whether a tracer of it that outlives it is an error where ``checking_leaks`` is set.
     checks_leaks = False
+    # Whether it has a say in calls with which none of its tracers has to do: it records them, or names an axis.
+    reaches_all = True
     # Whether this interpreter records equations; then those above it note the user's line.
     records = False
     # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
@@ -210,6 +212,10 @@ class _ThreadState(threading.local):
 
 state = _ThreadState()
 
+# The interpreters above evaluation that have a say in every call, of all threads. While there are none, who has no
+# tracers in his hands need not look at his own stack.
+reaching: dict[MainTrace, None] = {}
+
 
 def set_base_trace(trace_type: type[Trace]) -> None:
     """Install evaluation at level 0, on every thread that starts from now on and on this one."""
@@ -237,6 +243,8 @@ def under(
     stack, outer = state.stack, state.dynamic
     main = MainTrace(len(stack), trace_type, global_data, label, subject, dynamic)
     try:
+        if trace_type.reaches_all:
+            reaching[main] = None
         stack.append(main)
         main.trace.stack = stack
         if dynamic:
@@ -252,6 +260,8 @@ def under(
         del stack[main.level :]
         main.trace.stack = None
         state.dynamic = outer
+        if main in reaching:
+            del reaching[main]
         if left != [main] or observe.on_main_pop:
             bury(left)
 
@@ -403,6 +413,8 @@ def bury(left: list[MainTrace]) -> None:
     """Say that the interpreters in ``left`` have left the stack, the innermost first."""
     for main in reversed(left):
         main.trace.stack = None
+        if main in reaching:
+            del reaching[main]
         if observe.on_main_pop:
             observe.emit(observe.on_main_pop, main)
 
@@ -428,6 +440,7 @@ def push_again(main: MainTrace) -> None:
     stack, outer = state.stack, state.dynamic
     assert main.level == len(stack), "the interpreters above it are still on the stack"
     try:
+        reaching[main] = None
         stack.append(main)
         main.trace.stack = stack
         if main.dynamic:
@@ -438,6 +451,8 @@ def push_again(main: MainTrace) -> None:
         del stack[main.level :]
         main.trace.stack = None
         state.dynamic = outer
+        if main in reaching:
+            del reaching[main]
         raise
 
 

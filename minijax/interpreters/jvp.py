@@ -98,6 +98,7 @@ class JVPTrace(Trace):
     """Applies jvp rules."""
 
     __slots__ = ("recorded",)
+    reaches_all = False
     rules = jvp_rules
 
     def __init__(self, main: Any) -> None:

@@ -22,7 +22,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
-from minijax.core.trace import HALF_LEVEL, Trace, state, under
+from minijax.core.trace import HALF_LEVEL, Trace, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
 from minijax.interpreters.derived import PASSED_ON, Derived, derive
@@ -127,6 +127,7 @@ class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
     __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering")
+    reaches_all = False
     rules = jvp_rules
     records = True
 
@@ -383,12 +384,15 @@ class LinearizeTrace(Trace):
         if own is not None:
             nonzero = [type(t) is not Zero for t in tangents]
             out, nonzero_out, residuals, linear = own(True, nonzero, *primals, **params)
-            outer = state.dynamic
+            outer, reaches = state.dynamic, self.main in reaching
             try:
+                reaching[self.main] = None
                 state.dynamic, self.tangents.linear = self.tangents, True
                 found = linear(residuals, *tangents)
             finally:
                 state.dynamic, self.tangents.linear = outer, False
+                if not reaches:
+                    del reaching[self.main]
             if not primitive.multiple_results:
                 return out, found if nonzero_out else zero_of(get_aval(out))
             return out, [t if nz else zero_of(get_aval(x)) for x, t, nz in zip(out, found, nonzero_out, strict=True)]

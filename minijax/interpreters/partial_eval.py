@@ -76,6 +76,7 @@ class PartialEvalTrace(Trace):
     """Records the equations of unknown values, in program order."""
 
     __slots__ = ("eqns",)
+    reaches_all = False
     rules = partial_eval_rules
     records = True
 

@@ -123,17 +123,24 @@ class Compiled:
         self.float0s = [i for i, aval in enumerate(self.out_avals) if aval.dtype == dtypes.float0]
         # whether running it again is nothing but handing buffers to the executable and wrapping the results
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
+        passed = [*itertools.compress(closed.consts, passed_consts(closed))]
         with observe.timed("compile", name, closed.memo.get("missed")):
-            self.executable = self._compile(closed, text, host_callbacks)
+            self.executable = self._compile(
+                closed,
+                text,
+                name=name,
+                out_avals=self.out_avals,
+                host_callbacks=host_callbacks,
+                n_consts=len(passed),
+                kept=self.kept,
+            )
         self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated, keep_unused)
-        passed = itertools.compress(closed.consts, passed_consts(closed))
         self.const_buffers = [to_buffer(uncommitted(c)) for c in passed]
-        self.executable.n_consts, self.executable.kept = len(self.const_buffers), self.kept
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
 
-    def _compile(self, closed: ClosedJaxpr, text: str, host_callbacks: Sequence[Any]) -> Any:
-        return pjrt.compile(text, name=self.name, out_avals=self.out_avals, host_callbacks=host_callbacks)
+    def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
+        return pjrt.compile(text, **options)
 
     def _taken(self, args: Sequence[Any]) -> Sequence[Any]:
         """What belongs to the inputs that the program takes, of one thing for each."""
@@ -252,9 +259,8 @@ class OnDevice(Compiled):
         super().__init__(*made_of)
         self.const_buffers = [pjrt.transfer(buffer, device) for buffer in self.const_buffers]
 
-    def _compile(self, closed: ClosedJaxpr, text: str, host_callbacks: Sequence[Any]) -> Any:
-        options = {"out_avals": self.out_avals, "device": self.device, "host_callbacks": host_callbacks}
-        return pjrt.compile(text, name=self.name, **options)
+    def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
+        return pjrt.compile(text, device=self.device, **options)
 
     def __call__(self, *args: Any) -> list[Array]:
         args = tuple(self._taken(args))
@@ -287,16 +293,9 @@ class Replicated(Compiled):
 
     __slots__ = ("devices",)
 
-    def _compile(self, closed: ClosedJaxpr, text: str, host_callbacks: Sequence[Any]) -> Any:
+    def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         self.devices = pjrt.program_devices(replicas_needed(closed))
-        return pjrt.compile(
-            text,
-            name=self.name,
-            out_avals=self.out_avals,
-            num_replicas=len(self.devices),
-            device_assignment=self.devices,
-            host_callbacks=host_callbacks,
-        )
+        return pjrt.compile(text, num_replicas=len(self.devices), device_assignment=self.devices, **options)
 
     def device_of(self, args: Sequence[Any]) -> Any:
         return None  # it runs on several anyway

@@ -22,7 +22,18 @@ from minijax.core.array import as_value, get_aval
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive, bind_at
 from minijax.core.structural import Zero, instantiate_zeros
-from minijax.core.trace import HALF_LEVEL, MainTrace, Result, Trace, Tracer, bury, check_alive, push_again, state
+from minijax.core.trace import (
+    HALF_LEVEL,
+    MainTrace,
+    Result,
+    Trace,
+    Tracer,
+    bury,
+    check_alive,
+    push_again,
+    reaching,
+    state,
+)
 from minijax.errors import UnexpectedTracerError
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import dce_jaxpr, partial_eval_rules
@@ -313,6 +324,8 @@ def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
             del stack[level:]
             main.trace.stack = None
             state.dynamic, state.axis_env = outer, env
+            if main in reaching:
+                del reaching[main]
             bury(left)
 
 
