@@ -15,7 +15,7 @@ import numpy as np
 
 from minijax.config import use_direct_linearize
 from minijax.pytree import tree_leaves
-from minijax.tools.documents.document import Block, Columns, Line, Pair, Row, joined, line
+from minijax.tools.documents.document import Block, Columns, Line, Pair, Row, joined, line, text
 from minijax.tools.documents.words import plural
 from minijax.tools.recording.log import MOST_INDENT, record_line
 from minijax.tools.recording.panels import stack_line
@@ -36,15 +36,21 @@ _OF_TANGENTS = "partial_eval"
 
 
 def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recording, Recording]]:
-    """What ``call`` does by each way, and the recordings; of each at most ``most`` records are shown."""
-    value, direct = record(use_direct_linearize(True)(call))
-    other, tutorial = record(use_direct_linearize(False)(call))
+    """What ``call`` does by each way, and the recordings; of each at most ``most`` records are shown.
+
+    What was traced before is traced again, so that neither way has less to do than the other.
+    """
+    value, direct = record(use_direct_linearize(True)(call), retrace=True)
+    other, tutorial = record(use_direct_linearize(False)(call), retrace=True)
     titles = [
         line(("heading", title), ("muted", f" · {plural(recording.bind_count, 'bind')}"))
         for title, recording in (("linearize", direct), ("the tutorial's way", tutorial))
     ]
     rows = _paired(direct, tutorial, most)
     blocks: list[Block] = [Columns((titles[0], titles[1]), lambda width: rows)]
+    longest = max(sum(1 for _ in recording.walk()) for recording in (direct, tutorial))
+    if longest > most:
+        blocks.append(text(f"the first {most} records of each (--most {longest} shows all)", role="muted"))
     for title, recording in (("here", direct), ("tutorial", tutorial)):
         counts = joined(" · ", [("", f"{label} {count}") for label, count in recording.binds])
         blocks.append(Row(title, (stack_line(recording.stack), counts)))
