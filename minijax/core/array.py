@@ -418,8 +418,8 @@ def _canonical(dtype: np.dtype) -> np.dtype:
 
 def _from_numpy(x: Any) -> Array:
     aval = numpy_aval(x)
-    if isinstance(x, np.generic):
-        return LiteralArray(x.astype(aval.dtype), aval)
+    if not x.ndim and type(x) is not np.ma.MaskedArray:  # a NumPy scalar, or an array that is one
+        return LiteralArray(x.astype(aval.dtype)[()], aval)
     if type(x) is not np.ndarray:
         _refuse_masked(x)
     # A copy, always: the caller may write to ``x`` afterwards, and results may be views of their operands.

@@ -93,9 +93,7 @@ def _convert_transpose(ct: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool)
     return [convert(ct, aval.dtype, aval.weak_type)]
 
 
-def _convert_lower(
-    ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: np.dtype, weak_type: bool
-) -> str:
+def _convert_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: np.dtype, weak_type: bool) -> str:
     aval = avals[0]
     if aval.dtype == new_dtype:  # only the weak type changes; JAX writes this as a conversion, too
         return ctx.emit(f"stablehlo.convert {x} : {mlir_type(aval)}")
@@ -112,13 +110,7 @@ def convert_text(ctx: Any, x: str, aval: ShapedArray, new_dtype: np.dtype) -> st
         return x
     ty, out = mlir_type(aval), mlir_type(aval.update(dtype=new_dtype))
     if dtypes.is_bool(new_dtype):
-        kind = (
-            "FLOAT"
-            if dtypes.is_float(aval.dtype)
-            else "SIGNED"
-            if dtypes.is_signed(aval.dtype)
-            else "UNSIGNED"
-        )
+        kind = "FLOAT" if dtypes.is_float(aval.dtype) else "SIGNED" if dtypes.is_signed(aval.dtype) else "UNSIGNED"
         x = ctx.emit(f"stablehlo.compare NE, {x}, {ctx.full(0, aval, scalars=True)}, {kind} : ({ty}, {ty}) -> {out}")
         ty = out
     return ctx.emit(f"stablehlo.convert {x} : ({ty}) -> {out}")
@@ -177,7 +169,10 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
             value = convert_numpy(np.asarray(operand._value()), new_dtype)
             return LiteralArray(value[()], ShapedArray((), new_dtype, weak_type))
     elif (
-        isinstance(operand, (bool, int, float, complex, np.generic))
+        (
+            isinstance(operand, (bool, int, float, complex, np.generic))
+            or (type(operand) is np.ndarray and not operand.ndim)
+        )
         and new_dtype != dtypes.float0
         and not is_key(new_dtype)
     ):
