@@ -127,11 +127,19 @@ convert_element_type_p = declare(
 )
 
 
+def is_number(x: Any) -> bool:
+    """Whether ``x`` is written into a program as a number."""
+    kinds = (LiteralArray, bool, int, float, complex, np.generic)
+    return isinstance(x, kinds) or type(x) is np.ndarray and not x.ndim
+
+
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool) -> Any:
     """No equation, as in JAX, where a jaxpr staged anew converts what now has the type already."""
     aval = getattr(x, "aval", None)
     if aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x
+    if is_number(x) and not is_key(new_dtype) and new_dtype != dtypes.float0:
+        return convert(x, new_dtype, weak_type)  # a number is converted at once
     return trace.record(convert_element_type_p, (x,), {"new_dtype": new_dtype, "weak_type": weak_type})
 
 
@@ -168,18 +176,19 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
         if isinstance(operand, LiteralArray) and new_dtype != dtypes.float0 and not is_key(new_dtype):
             value = convert_numpy(np.asarray(operand._value()), new_dtype)
             return LiteralArray(value[()], ShapedArray((), new_dtype, weak_type))
-    elif (
-        (
-            isinstance(operand, (bool, int, float, complex, np.generic))
-            or (type(operand) is np.ndarray and not operand.ndim)
-        )
-        and new_dtype != dtypes.float0
-        and not is_key(new_dtype)
-    ):
+    elif is_number(operand) and new_dtype != dtypes.float0 and not is_key(new_dtype):
         value = np.asarray(operand)
         converted = convert_numpy(value, new_dtype) if value.dtype.kind != "O" else value.astype(new_dtype)
         return LiteralArray(converted[()], ShapedArray((), new_dtype, weak_type))
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type)
+
+
+def alike(x: Any, y: Any) -> tuple[Any, Any]:
+    """``x`` and ``y``, of one dtype: both are strongly typed if one is, as the operators of ``numpy`` make them."""
+    avals = get_aval(x), get_aval(y)
+    if avals[0].weak_type == avals[1].weak_type:
+        return x, y
+    return convert(x, avals[0].dtype), convert(y, avals[1].dtype)
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:

@@ -31,6 +31,7 @@ from minijax.interpreters.vmap import batching_rules
 from minijax.ir.pretty import parse_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
+from minijax.ops.convert import alike
 from minijax.ops.convert import convert_element_type_p as convert_p
 from minijax.ops.elementwise_numpy import (
     abs_numpy,
@@ -848,7 +849,7 @@ def _polygamma_by_order(g: Any, ans: Any, m: Any, x: Any) -> Any:
 
 polygamma, polygamma_p = binary(
     "polygamma", FLOAT, polygamma_numpy, "chlo.polygamma",
-    [_polygamma_by_order, lambda g, ans, m, x: _mul(g, _polygamma(_add(m, const(m, 1)), x))],
+    [_polygamma_by_order, lambda g, ans, m, x: _mul(*alike(g, _polygamma(_add(m, const(m, 1)), x)))],
     "The derivative of order ``x`` of the digamma function, at ``y``.",
 )
 _digamma: Callable[..., Any] = digamma_p.bind

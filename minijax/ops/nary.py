@@ -119,7 +119,10 @@ def maybe_broadcast(shape: tuple[int, ...], x: Any) -> Any:
     own = get_aval(x).shape
     if own == shape:
         return x
-    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(len(own))))
+    kept = tuple(i for i, (a, b) in enumerate(zip(own, shape, strict=False)) if a == b)
+    if len(kept) < len(own):  # dimensions of one that are more there
+        x = reshape_p.bind(x, new_sizes=tuple(own[i] for i in kept), dimensions=None)
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept)
 
 
 # Their rules stand in ops.reduce, ops.shape and ops.elementwise; transposes of elementwise primitives and of select_n

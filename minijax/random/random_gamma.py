@@ -151,9 +151,10 @@ def _gamma_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, log_space: bo
     out = random_gamma_p.bind(keys, a, log_space=log_space)
     if type(t) is Zero:
         return out, zero_tangent(out)
-    found = out
+    shape, size = get_aval(a).shape, (get_aval(a).size,)
+    found, flat_a = lax.reshape(out, size), lax.reshape(a, size)
     if log_space:
-        found = lax.exp(out)
+        found = lax.exp(found)
         tiny = lax.full_like(found, dtypes.finfo(get_aval(found).dtype).tiny)
         found = lax.select(found == 0, tiny, found)
 
@@ -161,8 +162,7 @@ def _gamma_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, log_space: bo
         by_a = lax.random_gamma_grad(*at)
         return by_a / at[1] if log_space else by_a
 
-    shape, size = get_aval(a).shape, (get_aval(a).size,)
-    factor = lax.map(derivative, (lax.reshape(a, size), lax.reshape(found, size)))
+    factor = lax.map(derivative, (flat_a, found))
     return out, lax.mul(t, lax.reshape(factor, shape))
 
 

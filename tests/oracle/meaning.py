@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from .normalise import CALLS, SHARDING_PARAMS, show_param, show_type, show_value
+from .normalise import CALLS, acts, show_params, show_type, show_value
 
 Term = tuple[str, ...]  # a sum of summands; one for all but ``add_any``
 
@@ -49,8 +49,10 @@ def results(jaxpr: Any, arguments: list[Term]) -> list[Term]:
 def equation(eqn: Any, operands: list[Term]) -> list[Term]:
     """The terms of an equation's results."""
     name, params = eqn.primitive.name, eqn.params
-    if name in CALLS:
-        return results(params[CALLS[name]], operands)
+    if name in CALLS or name == "call":
+        return results(params[CALLS.get(name, "call_jaxpr")], operands)
+    if acts(name) or name == "get":
+        raise NotImplementedError(f"{name}: what a program does in what order is not told by terms")
     if name == "add_any":
         return [tuple(sorted(operands[0] + operands[1]))]
     if name == "empty2":  # nobody reads it; where a derivative goes through it, JAX writes the zero that it stands for
@@ -64,8 +66,7 @@ def equation(eqn: Any, operands: list[Term]) -> list[Term]:
     if name in ("checkpoint", "remat2", "custom_jvp_call", "custom_vjp_call"):
         inner = params.get("jaxpr") or params.get("call_jaxpr")
         return [(digest(name, term),) for term in results(inner, operands)]
-    shown = [(k, show_param(v)) for k, v in sorted(params.items()) if v is not None and k not in SHARDING_PARAMS]
-    whole = digest(name, shown, operands)
+    whole = digest(name, show_params(params), operands)
     return [(digest(whole, i, show_type(v.aval)),) for i, v in enumerate(eqn.outvars)]
 
 

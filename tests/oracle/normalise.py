@@ -15,7 +15,9 @@ every variable. Only attributes are used (``.eqns``, ``.invars``, ``.aval``, ``.
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +27,16 @@ import numpy as np
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 SHARDING_PARAMS = {"memory_space", "out_sharding", "sharding", "unreduced", "reduced", "accuracy", "out_type"}
 # bookkeeping of JAX's that has no counterpart
-INTERNAL_PARAMS = {"out_trees"}
+INTERNAL_PARAMS = {"out_trees", "out_avals", "partitioned"}
+
+
+# they act on references or on the world
+ACTING = ("swap", "addupdate", "freeze", "free_ref", "io_callback", "debug_callback", "debug_print")
+
+
+def acts(head: str) -> bool:
+    """Whether the equation of this head does more than compute its results."""
+    return head.partition("[")[0] in ACTING
 
 
 def show_type(aval: Any) -> str:
@@ -43,10 +54,29 @@ def show_value(value: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
 
 
+def show_index(tree: Any) -> Any:
+    """What a reference is indexed with, of JAX's tree of it, as ours shows it: (start, size, step), None for arrays."""
+    found = re.search(r"NDIndexer\[\(PyTreeDef\((.*)\), \(", str(tree))
+    items = re.findall(r"Slice\[(\(.*?\))\]|(\*)", found[1]) if found else []
+    return tuple(None if star else ast.literal_eval(of) for of, star in items)
+
+
+def show_params(params: dict[str, Any]) -> list[tuple[str, str]]:
+    """The parameters of an equation that are compared."""
+    shown = {k: v for k, v in params.items() if v is not None and k not in SHARDING_PARAMS | INTERNAL_PARAMS}
+    if "tree" in shown:
+        shown["index"] = show_index(shown.pop("tree"))
+    if shown.get("index") == ():
+        del shown["index"]
+    return [(k, show_param(v)) for k, v in sorted(shown.items())]
+
+
 def show_param(value: Any) -> str:
     """A parameter: dtypes by name, subjaxprs normalised, NumPy integers as integers."""
     if hasattr(value, "debug_info") and not hasattr(value, "eqns") and not hasattr(value, "jaxpr"):
         return value.debug_info.func_name  # a rule of a custom derivative
+    if isinstance(value, tuple) and value and hasattr(value[0], "debug_info") and not hasattr(value[0], "jaxpr"):
+        return show_param(value[0])  # such a rule, and what it is called with
     if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
         return "{" + "; ".join(normalise(value).lines) + "}"
     if hasattr(value, "key_shape"):
@@ -101,8 +131,9 @@ class Program:
         return lines
 
     def without_dead_code(self) -> Program:
-        """The same program without equations whose results nobody reads."""
+        """The same program without equations whose results nobody reads and that do not act on anything."""
         live, todo = set(), [o[0] for o in self.results if not isinstance(o, str)]
+        todo += [index for index, op in enumerate(self.ops) if acts(op.head)]
         while todo:
             index = todo.pop()
             if index >= 0 and index not in live:
@@ -201,11 +232,7 @@ def _inline(opened: Any, environment: dict[Any, Any], program: Program) -> list[
             results = _inline(inner_opened, inner_environment, program)
             environment.update(zip(eqn.outvars, results, strict=True))
             continue
-        params = [
-            f"{k}={show_param(v)}"
-            for k, v in sorted(eqn.params.items())
-            if v is not None and k not in SHARDING_PARAMS | INTERNAL_PARAMS
-        ]
+        params = [f"{k}={v}" for k, v in show_params(eqn.params)]
         head = name + (f"[{' '.join(params)}]" if params else "")
         types = tuple(show_type(v.aval) for v in eqn.outvars)
         index = len(program.ops)

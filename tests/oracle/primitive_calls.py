@@ -248,7 +248,8 @@ def incomplete_beta(draw: Draw, name: str) -> Call:
     """Its derivative by the last operand is all that JAX has."""
     a, b, x = together(draw, "f", 3, positive=True)
     x = draw.array(np.shape(x), str(np.asarray(x).dtype), low=0.0, high=1.0) if isinstance(x, np.ndarray) else x
-    return of(lambda ns, x: ns.lax.betainc(a, b, x), x, text=f"{np.shape(a)} {np.shape(b)}")
+    # made arrays: JAX leaves what its rule computes of NumPy's to NumPy
+    return of(lambda ns, x: ns.lax.betainc(*map(ns.numpy.asarray, (a, b)), x), x, text=f"{np.shape(a)} {np.shape(b)}")
 
 
 @row("integer_pow")

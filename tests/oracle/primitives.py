@@ -17,6 +17,7 @@ minijax has, with the number of comparisons of each kind, the dtypes and the sha
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import sys
@@ -39,7 +40,7 @@ from minijax.ir.typecheck import typecheck_jaxpr
 
 from . import primitive_programs  # noqa: F401  (adds rows)
 from .meaning import meaning
-from .normalise import normalise, show_type
+from .normalise import acts, normalise, show_type
 from .primitive_calls import ROWS, Call, Draw, draw_call
 from .random_calls import BREAKS, UNKNOWN
 from .subject import as_numpy, assert_same, compiled_quickly, describe, x64_mode
@@ -81,6 +82,28 @@ REASONS: dict[tuple[str, str], str] = {
 }
 
 
+VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "other")
+
+# Pattern of primitives, pattern of what is said of two programs -> why they may differ. Their values are compared.
+PROGRAM_REASONS: dict[tuple[str, str], str] = {
+    ("pmap", "alone has .*shard_map"): "JAX's pmap is a shard_map",
+    (
+        "new_ref|get|swap|addupdate|freeze|free_ref",
+        "^(jvp|vjp|vmap)",
+    ): "references are read and written at once under a transformation, where JAX keeps some",
+    ("new_ref|get|swap|addupdate|freeze|free_ref", "alone has 1 broadcast_to;"): "of an index that is a number",
+    ("ppermute", "alone has 1 add, 1 broadcast_in_dim, 1 lt, 1 select_n;"): "JAX's vmap takes places from the end too",
+    ("eig", "alone has .*1 custom_linear_solve"): "eigenvectors are factored at once, JAX solves by a call of its own",
+    ("select_n", "another program: JAX alone has .*1 eq, 1 select_n;"): "of one case nothing is selected",
+    (
+        "dynamic_(update_)?slice",
+        "another program: minijax alone has [12] lt;",
+    ): "JAX has NumPy compare an index of NumPy's",
+    ("svd", r"minijax alone has .*1 scatter,.* where JAX has \S+\[(0|\d+,0)"): "JAX sets no diagonal of nothing",
+    ("reduce_(max|min)", "^vmap .* of vjp: another program: JAX alone has 1 transpose;"): "of no axes nothing is moved",
+}
+
+
 class Variation(NamedTuple):
     """One transformation of a call: which check it belongs to, its name, the function of a library, arguments."""
 
@@ -101,7 +124,7 @@ class Report:
     shapes: Counter[str] = field(default_factory=Counter)
     programs: Counter[str] = field(default_factory=Counter)
     differences: list[tuple[Call, int, str]] = field(default_factory=list)
-    others: list[tuple[Call, int, str]] = field(default_factory=list)
+    others: list[tuple[Call, int, str, str]] = field(default_factory=list)
 
 
 def inexact(x: Any) -> bool:
@@ -291,14 +314,33 @@ def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, r
     if types[0] != types[1]:
         yield f"{each.label}: the results are {types[0]}, JAX's are {types[1]}"
         return
-    x, y = normalise(ours), normalise(theirs)
-    if x.lines == y.lines or x.without_dead_code().lines == y.without_dead_code().lines:
-        report.programs["equal"] += 1
-    elif attempt(lambda: meaning(ours) == meaning(theirs))[0]:
-        report.programs["of one meaning"] += 1
-    else:
-        report.programs["other"] += 1
-        report.others.append((call, number, each.label))
+    verdict, said = how_alike(ours, theirs)
+    if verdict == "other":
+        why = reason(call, f"{each.label}: {said}", PROGRAM_REASONS)
+        verdict = "with a reason" if why else verdict
+        report.others.append((call, number, f"{each.label}: {said}", why))
+        if not why:
+            yield f"{each.label}: {said}"
+    report.programs[verdict] += 1
+
+
+def how_alike(ours: Any, theirs: Any) -> tuple[str, str]:
+    """In what two programs are alike, and what differs if in nothing."""
+    if str(ours) == str(theirs):
+        return "equal", ""
+    x, y = (normalise(program).without_dead_code() for program in (ours, theirs))
+    if x.lines == y.lines:
+        return "equal", ""
+    acting = [[op for op in program.ops if acts(op.head)] for program in (x, y)]
+    if not any(acting) and x.graph() == y.graph():
+        return "in another order", ""
+    if attempt(lambda: meaning(ours) == meaning(theirs))[0]:
+        return "of one meaning", ""
+    counts = [Counter(op.head.partition("[")[0] for op in program.ops) for program in (x, y)]
+    more = [", ".join(f"{n} {name}" for name, n in sorted((a - b).items())) for a, b in (counts, counts[::-1])]
+    first = next(pair for pair in itertools.zip_longest(x.lines, y.lines, fillvalue="") if pair[0] != pair[1])
+    alone = " ".join(f"{who} alone has {names};" for who, names in zip(("minijax", "JAX"), more, strict=True) if names)
+    return "other", f"another program: {alone} first {' where JAX has '.join(line[:150] for line in first)}"
 
 
 class Seen(Observer):
@@ -368,9 +410,9 @@ def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
     return ""
 
 
-def reason(call: Call, said: str) -> str:
+def reason(call: Call, said: str, reasons: dict[tuple[str, str], str] = REASONS) -> str:
     """Why this may differ, '' if nobody knows."""
-    for (name, pattern), why in REASONS.items():
+    for (name, pattern), why in reasons.items():
         if re.fullmatch(name or ".*", call.primitive) and re.search(pattern, said):
             return why
     return ""
@@ -427,8 +469,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("\n".join(table(reports)))
     if asked.programs:
         for report in reports.values():
-            for call, number, label in report.others:
-                print(f"another program: {label} of call {number}: {call}")
+            for call, number, said, why in report.others:
+                print(f"{said}; call {number}: {call}; {why or 'nobody knows why'}")
     found = [reason(call, said) for report in reports.values() for call, _, said in report.differences]
     for why, n in Counter(filter(None, found)).most_common():
         print(f"{n} differ: {why}")
@@ -439,7 +481,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     counts = ", ".join(f"{total[c]} {c}" for c in (*CHECKS, "jit"))
     print(
         f"{len(names)} primitives, {sum(r.calls for r in reports.values())} calls of seed {asked.seed}: {counts}; "
-        f"programs {total['equal']} equal, {total['of one meaning']} of one meaning, {total['other']} other; "
+        f"programs {', '.join(f'{total[verdict]} {verdict}' for verdict in VERDICTS)}; "
         f"{sum(r.refused for r in reports.values())} refused alike; {found.count('')} differ without a reason; "
         f"{time.time() - began:.0f} s"
     )

@@ -20,7 +20,7 @@ from minijax.ops.call import named_call
 from minijax.ops.declare import declare
 from minijax.ops.dynamic import dynamic_index_in_dim, dynamic_update_index_in_dim, wrap_negative
 from minijax.ops.elementwise import add_p, lt_p
-from minijax.ops.index import GatherDimensionNumbers, gather
+from minijax.ops.index import GatherDimensionNumbers
 from minijax.ops.linalg.lapack import (
     INT32,
     batch_in_front,
@@ -30,7 +30,7 @@ from minijax.ops.linalg.lapack import (
     or_nan,
     succeeded,
 )
-from minijax.ops.linalg.parts import dtype_of, eye, matmul, over_batch, tril, triu
+from minijax.ops.linalg.parts import dtype_of, eye, matmul, over_batch, taken, tril, triu
 from minijax.ops.linalg.triangular_solve import triangular_solve_p
 from minijax.ops.nary import NO_DERIVATIVE
 from minijax.ops.shape import expand_dims, iota, shape_of, squeeze
@@ -161,7 +161,7 @@ def _lu_tangent(a: Any, t: Any, factors: Any, permutation: Any) -> list[Any]:
     right = _padded(triu(slice(factors, (0, 0), (k, n)) if k < m else factors), (0, n - k, 0), (0, 0, 0))
     right = add_p.bind(right, corner)
     places = expand_dims(wrap_negative(permutation, m), (1,))
-    rows = gather(t, places, GatherDimensionNumbers((1,), (0,), (0,)), (1, n))
+    rows = taken(t, places, GatherDimensionNumbers((1,), (0,), (0,)), (1, n))
     params = {"transpose_a": False, "conjugate_a": False}
     inner = triangular_solve_p.bind(left, rows, left_side=True, lower=True, unit_diagonal=True, **params)
     both = triangular_solve_p.bind(right, inner, left_side=False, lower=False, unit_diagonal=False, **params)
@@ -224,12 +224,12 @@ def _lu_solve(factors: Any, permutation: Any, b: Any, trans: int) -> list[Any]:
         )
 
     if trans == 0:
-        x = gather(x, expand_dims(wrap_negative(permutation, rows), (1,)), numbers, sizes)
+        x = taken(x, expand_dims(wrap_negative(permutation, rows), (1,)), numbers, sizes)
         x = solved(solved(x, True, False), False, False)
     else:
         x = solved(solved(x, False, True), True, True)
         _, back = sort([permutation, iota(INT32, rows)], num_keys=1)
-        x = gather(x, expand_dims(wrap_negative(back, rows), (1,)), numbers, sizes)
+        x = taken(x, expand_dims(wrap_negative(back, rows), (1,)), numbers, sizes)
     return [squeeze(x, (1,)) if is_vector else x]
 
 

@@ -21,7 +21,7 @@ from minijax.ops.dynamic import wrap_negative
 from minijax.ops.elementwise import add_p, conj, const, div_p, eq_p, ge_p, or_p
 from minijax.ops.index import GatherDimensionNumbers, gather
 from minijax.ops.select import select
-from minijax.ops.shape import broadcast_in_dim, broadcasted_iota, expand_dims, iota, shape_of, transpose
+from minijax.ops.shape import broadcast_in_dim, broadcasted_iota, expand_dims, iota, shape_of, squeeze, transpose
 from minijax.ops.slicing import concatenate
 
 INT32 = np.dtype(np.int32)
@@ -85,7 +85,10 @@ def symmetrized(x: Any) -> Any:
 
 
 def matmul(x: Any, y: Any, precision: Any = HIGHEST, typed: bool = False) -> Any:
-    """Products of matrices; ``typed``: the result's type is said."""
+    """Products of matrices; ``typed``: as ``numpy`` writes them, with the result's type and without batches of one."""
+    ones = tuple(i for i, n in enumerate(shape_of(x)[:-2]) if n == 1)
+    if typed and ones:
+        return expand_dims(matmul(squeeze(x, ones), squeeze(y, ones), precision, typed), ones)
     rank = len(shape_of(x))
     lead = tuple(range(rank - 2))
     preferred = dtype_of(x) if typed else None
@@ -114,13 +117,22 @@ def diagonal_places(n: int, i: Any) -> Any:
     return concatenate([expand_dims(each, (1,)) for each in wrapped], 1)
 
 
+def taken(x: Any, places: Any, numbers: GatherDimensionNumbers, sizes: tuple[int, ...]) -> Any:
+    """What ``gather`` gives, but where that is nothing no equation: so indexing is written."""
+    batch = iter(shape_of(places)[:-1])
+    slices = iter(n for i, n in enumerate(sizes) if i not in numbers.collapsed_slice_dims)
+    rank = len(shape_of(places)) - 1 + len(numbers.offset_dims)
+    shape = tuple(next(slices if i in numbers.offset_dims else batch) for i in range(rank))
+    return gather(x, places, numbers, sizes) if 0 not in shape else full(shape, 0, dtype_of(x))
+
+
 def diagonal(x: Any) -> Any:
     """The diagonals of square matrices."""
     shape = shape_of(x)
     rank = len(shape)
     lead, last = tuple(range(rank - 2)), (rank - 2, rank - 1)
     numbers = GatherDimensionNumbers(lead, last, last)
-    return gather(x, diagonal_places(shape[-1], iota(INT32, shape[-1])), numbers, (*shape[:-2], 1, 1))
+    return taken(x, diagonal_places(shape[-1], iota(INT32, shape[-1])), numbers, (*shape[:-2], 1, 1))
 
 
 def over_batch(fun: Callable[..., Sequence[Any]], values: Sequence[Any], ranks: Sequence[int]) -> list[Any]:

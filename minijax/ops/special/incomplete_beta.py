@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import get_aval
-from minijax.ops.convert import convert
+from minijax.ops.convert import alike, convert
 from minijax.ops.elementwise import (
     abs_p,
     add_p,
@@ -140,9 +140,9 @@ def _by_shape(g: Any, ans: Any, a: Any, b: Any, x: Any) -> Any:
 def _by_x(g: Any, ans: Any, a: Any, b: Any, x: Any) -> Any:
     """The integrand."""
     log_beta = sub(add(lgamma_p.bind(a), lgamma_p.bind(b)), lgamma_p.bind(add(a, b)))
-    upper = mul(sub(b, const(b, 1)), log1p_p.bind(neg(x)))
-    lower = mul(sub(a, const(a, 1)), log_p.bind(x))
-    return mul(exp_p.bind(sub(add(upper, lower), log_beta)), g)
+    upper = mul(*alike(sub(b, const(b, 1)), log1p_p.bind(neg(x))))
+    lower = mul(*alike(sub(a, const(a, 1)), log_p.bind(x)))
+    return mul(*alike(exp_p.bind(sub(*alike(add(*alike(upper, lower)), log_beta))), g))
 
 
 regularized_incomplete_beta_p = computed(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.array import get_aval
-from minijax.ops.convert import convert
+from minijax.ops.convert import alike, convert
 from minijax.ops.elementwise import (
     abs_p,
     add_p,
@@ -279,8 +279,8 @@ def _by_a(g: Any, ans: Any, a: Any, x: Any) -> Any:
 
 def _by_x(g: Any, ans: Any, a: Any, x: Any) -> Any:
     """The integrand."""
-    exponent = sub(add(neg(x), mul(sub(a, filled(a, 1)), log_p.bind(x))), lgamma_p.bind(a))
-    return mul(g, exp_p.bind(exponent))
+    exponent = add(*alike(neg(x), mul(*alike(sub(a, filled(a, 1)), log_p.bind(x)))))
+    return mul(*alike(g, exp_p.bind(sub(*alike(exponent, lgamma_p.bind(a))))))
 
 
 igamma_p = computed("igamma", 2, _igamma, [_by_a, _by_x])
