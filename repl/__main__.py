@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import shlex
 import sys
 import types
 import warnings
@@ -98,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not os.path.exists(os.path.expanduser(options.as_jax[0])):
             batch.write(sys.stderr, f"minijax-repl: cannot read {options.as_jax[0]}: no such file\n")
             return 2
+        import shlex
+
         options.code = f"%run --as-jax {shlex.join(options.as_jax)}"
     try:
         return _main(options)

@@ -113,6 +113,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.repl.*", "minijax.tools.documents.lexer"): "Pygments is loaded only where output is coloured",
     ("minijax.repl.app", "minijax.tools.commands.completion"): "brings the commands; the first prompt does not wait",
     ("minijax.repl.app", "minijax.repl.stepper"): "a prompt starts without the stepper",
+    ("minijax.tools", "minijax.tools.explain.caches"): "only who asks why something was traced needs it",
     ("minijax.tools.commands", "minijax.tools.commands.table"): "a dozen modules, which the first command brings",
     ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "every session records summaries, few a tree",
     ("minijax.tools.commands.*", "minijax.tools"): "what one command alone needs; every session starts, few run it",

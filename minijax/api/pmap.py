@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minijax.api import misses
 from minijax.api.batching import check_axes, describe_sizes
@@ -14,16 +14,20 @@ from minijax.api.differences import CallSignature, Miss
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, int_or_ints, named_like
 from minijax.backend import pjrt
 from minijax.config import trace_key
-from minijax.core import observe
+from minijax.core import late, observe
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.trace import state
 from minijax.interpreters.named_axes import bound_axes
 from minijax.interpreters.stage import stage
-from minijax.ops.pmap import PmapProgram, pmap_p, pmap_program, removed
 from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
 
+if TYPE_CHECKING:
+    from minijax.ops.pmap import PmapProgram
+
+# The primitive's module, with those of the collectives, which the first call of a mapped function brings.
+_of_primitive = functools.partial(late.public, "minijax.ops.pmap")
 # What the axis is called where the user does not name it.
 UNNAMED = "_internal_pmap_axis_name"
 
@@ -80,10 +84,10 @@ class PmapFunction:
         if staged.program is not None and len(state.stack) == 1 and not observe.bind_watched:
             outs = staged.program(*leaves)
         else:
-            outs = pmap_p.bind(*staged.outer, *leaves, **staged.params)
+            outs = _of_primitive("pmap_p").bind(*staged.outer, *leaves, **staged.params)
             if len(state.stack) == 1:
                 # made by now; with nothing on the stack there is nothing to ask bind for
-                staged.program = pmap_program(staged.params)
+                staged.program = _of_primitive("pmap_program")(staged.params)
         return tree_unflatten(staged.out_tree, outs)
 
     def __repr__(self) -> str:
@@ -164,7 +168,7 @@ class PmapFunction:
         options, name = self.options, fun_name(self.fun)
         flat = FlatFun(self._with_static(static), in_tree, "pmap", subject=self.subject)
         with observe.timed("trace", name), bound_axes([(options.axis_name, total)]):
-            inner = [removed(aval, axis) for aval, axis in zip(avals, axes, strict=True)]
+            inner = [_of_primitive("removed")(aval, axis) for aval, axis in zip(avals, axes, strict=True)]
             closed, outer = open_over_tracers(stage(flat, inner, self.subject, label="pmap"))
         params = {
             "axis_name": options.axis_name,
@@ -297,7 +301,7 @@ class PmapLowered:
         """The module, for one replica, as MLIR text. ValueError for a dialect other than 'stablehlo'."""
         if dialect not in (None, "stablehlo"):
             raise ValueError(f"unknown dialect {dialect!r}: minijax lowers to 'stablehlo'")
-        return pmap_program(self.params).text
+        return _of_primitive("pmap_program")(self.params).text
 
     def compile(self) -> PmapCompiled:
         """The program compiled by XLA."""
@@ -308,7 +312,7 @@ class PmapCompiled:
     """A compiled pmapped program; shows its HLO, costs and memory, all of one replica."""
 
     def __init__(self, lowered: PmapLowered) -> None:
-        self._executable = pmap_program(lowered.params).executable
+        self._executable = _of_primitive("pmap_program")(lowered.params).executable
 
     def as_text(self) -> str:
         """The optimised HLO."""

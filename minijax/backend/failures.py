@@ -65,7 +65,7 @@ def compile_error(error: Exception, name: str) -> JaxRuntimeError:
 # waits here for whoever is told of the failure, under a number that stands in that text.
 _interrupts: dict[int, BaseException] = {}
 _numbers = itertools.count(1)
-_INTERRUPT = re.compile(r"callback interrupted \(number (\d+)\)")
+_INTERRUPT = r"callback interrupted \(number (\d+)\)"
 _MOST_INTERRUPTS = 100
 
 
@@ -89,7 +89,7 @@ def interruptible(callback: Callable[..., Any]) -> Callable[..., Any]:
 def runtime_error(error: Exception, doing: str) -> BaseException:
     """What to raise when ``doing`` something on a device failed."""
     text = str(error)
-    for number in _INTERRUPT.findall(text):
+    for number in re.findall(_INTERRUPT, text):
         interrupt = _interrupts.pop(int(number), None)
         if interrupt is not None:  # else it has been raised, and who asks again for the results gets an error
             return interrupt

@@ -153,12 +153,12 @@ def host_call(
 
 
 # How XLA's own failures begin; what jaxlib's dispatch cannot take, it refuses in other words, and runs nothing.
-_STATUS = re.compile(r"[A-Z_]+: ")
+_STATUS = r"[A-Z_]+: "
 
 
 def is_status(error: Exception) -> bool:
     """Whether ``error``, which :func:`host_call`'s callable raised itself, is a failure of XLA's."""
-    return _STATUS.match(str(error)) is not None
+    return re.match(_STATUS, str(error)) is not None
 
 
 def _place(leaf: Any, sharding: Any, layout: Any) -> Any:

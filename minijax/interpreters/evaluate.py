@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import re
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -55,17 +54,21 @@ numpy_rules = _NumPyRules(
     "give its value with: primitive.def_impl(rule)   # rule(*arrays, **params) -> array",
 )
 
+
+class _Evaluating:
+    """The names of the modules that compute: what ``warnings`` asks of a pattern, which would have to be compiled."""
+
+    _packages = "minijax.interpreters.", "minijax.ops.", "minijax.core.", "minijax.numpy."
+
+    def match(self, module: str) -> bool:
+        return module.startswith(self._packages) and module != "minijax.ops.callback"  # a callback is the user's
+
+
 # An overflow or a log of zero gives inf or nan, silently, as on a device. NumPy attributes its warning to the caller
 # of the ufunc, which is this package; to enter NumPy's error state instead would cost a tenth of a small operation.
 # Whoever resets warnings, or puts back those of an earlier time (pytest, for every test), loses this filter: each
 # operation looks whether it still comes first, which costs a fiftieth. The user's own NumPy warns as ever.
-_QUIET = (
-    "ignore",
-    None,
-    RuntimeWarning,
-    re.compile(r"minijax\.(interpreters|ops(?!\.callback\b)|core|numpy)\b"),  # a callback is the user's
-    0,
-)
+_QUIET = "ignore", None, RuntimeWarning, _Evaluating(), 0
 
 
 def _hush() -> None:

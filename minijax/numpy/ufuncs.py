@@ -109,21 +109,27 @@ def _named(function: Any, name: str, doc: str) -> Any:
     return function
 
 
+class _Method:
+    """A method of NumPy's ufuncs by one of the functions here, as of ``jnp.ufunc``: made when it is first called."""
+
+    def __init__(self, function: Any, name: str) -> None:
+        self.function = function
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        function = self.function
+        made = late.public("minijax.numpy.library_ufuncs", "library_ufunc")(function, function.nin, function.identity)
+        return getattr(made, self.__name__)(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<method {self.__name__} of jnp.{self.function.__name__}>"
+
+
 def as_ufunc(function: Any, identity: Any = None, nin: int = 2) -> Any:
-    """``function`` with what ufuncs have besides; ``numpy.library_ufuncs`` makes the methods when they are used."""
-
-    def method(name: str) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            made = late.public("minijax.numpy.library_ufuncs", "library_ufunc")(function, nin, identity)
-            return getattr(made, name)(*args, **kwargs)
-
-        called.__name__, called.__qualname__ = name, f"{function.__name__}.{name}"
-        called.__doc__ = f"``{name}`` of NumPy's ufuncs by this function: see ``jnp.ufunc.{name}``."
-        return called
-
+    """``function`` with what ufuncs have besides."""
     function.nin, function.nout, function.nargs, function.identity = nin, 1, nin, identity
     for name in ("reduce", "accumulate", "reduceat", "at", "outer"):
-        setattr(function, name, method(name))
+        setattr(function, name, _Method(function, name))
     return function
 
 

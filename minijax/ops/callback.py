@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijax.config import x64_enabled
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
@@ -32,7 +32,6 @@ from minijax.interpreters.vmap import AxisData, axis_rules, batched_aval
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import mlir_type
-from minijax.ops.scan import scan_p
 from minijax.ops.shape import squeeze
 from minijax.ops.slicing import slice_in_dim
 from minijax.ops.subjaxprs import hoist_consts
@@ -255,7 +254,7 @@ def _one_by_one(
 
     element_avals = [ShapedArray(a.shape[1:], a.dtype, a.weak_type) for a in map(get_aval, xs)]
     closed, consts = hoist_consts(stage(cell, [*map(get_aval, shared), *element_avals], p.name, "vmap"))
-    outs = scan_p.bind(
+    outs = late.public("minijax.ops.scan", "scan_p").bind(
         *consts,
         *shared,
         *xs,

@@ -9,7 +9,6 @@ import math
 import operator
 import time
 import weakref
-from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -189,8 +188,8 @@ class Summary(observe.Observer):
         self.own_when: list[float] = [-math.inf]
         self.own_total: list[float] = [0.0]
         # beginning and seconds of the phases that no other phase contains so far
-        self.outermost_began = array("d")
-        self.outermost_took = array("d")
+        self.outermost_began: list[float] = []
+        self.outermost_took: list[float] = []
         self.scopes: list[Scope] = [self.scope(main, -main.level) for main in state.stack]
         self.base = self.deepest = tuple(scope.label for scope in self.scopes)
 

@@ -13,7 +13,6 @@ import numpy as np
 from minijax.core.avals import AnyArray
 from minijax.core.primitive import Primitive
 from minijax.core.stand_ins import ShapeDtypeStruct
-from minijax.interop.uses import jax_use
 from minijax.pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from minijax.tools.documents.document import document, text
 from minijax.tools.session.result import NOTHING, Result
@@ -30,6 +29,10 @@ def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: d
       UsageError: it cannot be watched.
     """
     __tracebackhide__ = True
+    if "jax" not in sys.modules:
+        return None
+    from minijax.interop.uses import jax_use
+
     if not jax_use(fun, args, kwargs):
         return None
     from minijax.interop import watch
@@ -42,6 +45,10 @@ def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: d
 
 def counterpart(x: Any) -> Any:
     """What minijax has in place of ``x``, if that is JAX's; else ``x``."""
+    if "jax" not in sys.modules:
+        return x
+    from minijax.interop.uses import jax_use
+
     if not jax_use(x):
         return x
     from minijax.interop import watch
