@@ -6,19 +6,21 @@ Above ``api/``, since the basis and its blocks are made with ``minijax.numpy``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from minijax.api.autodiff import as_weak_as, check_input, check_output, jvp, on_leaves, vjp
+from minijax.api.autodiff import check_input, check_output, jvp, on_leaves, vjp
 from minijax.api.batching import vmap
 from minijax.api.flat import avals_of, check_callable, fun_name
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.structural import zeros
+from minijax.interpreters.stage import JaxprTracer
 from minijax.numpy import eye
 from minijax.ops.convert import convert_element_type_p
 from minijax.ops.nary import reshape_p
+from minijax.ops.slicing import split_p
 from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 
 
@@ -26,17 +28,29 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
     return x if get_aval(x).shape == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None)
 
 
+def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
+    """``array``, whose ``axis`` runs over all elements of arrays of these types, cut into one block for each."""
+    shape = get_aval(array).shape
+    parts = split_p.bind(array, sizes=tuple(a.size for a in avals), axis=axis)
+    for part, aval in zip(parts, avals, strict=True):
+        yield _reshape(part, (*shape[:axis], *aval.shape, *shape[axis + 1 :]))
+
+
 def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
     """The standard basis of the space of arrays of these types: for each, (total size, *shape)."""
-    total = sum(a.size for a in avals)
-    out, start = [], 0
-    for aval in avals:
-        columns = eye(total, dtype=aval.dtype)
-        if len(avals) > 1:
-            columns = columns[:, start : start + aval.size]
-        out.append(_reshape(columns, (total, *aval.shape)))
-        start += aval.size
-    return out
+    if not avals:
+        return []
+    columns = eye(sum(a.size for a in avals), dtype=dtypes.result_type(*[(a.dtype, a.weak_type) for a in avals])[0])
+    return [_converted(x, a) for x, a in zip(_cut(columns, 1, avals), avals, strict=True)]
+
+
+def _converted(x: Any, aval: ShapedArray) -> Any:
+    """``x`` converted to the type of ``aval``: an equation also where that changes nothing, since JAX has one."""
+    params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type}
+    if isinstance(x, JaxprTracer):
+        trace: Any = x._trace
+        return trace.record(convert_element_type_p, (x,), params)
+    return convert_element_type_p.bind(x, **params)
 
 
 def _of_type(x: Any, aval: ShapedArray) -> Any:
@@ -50,20 +64,10 @@ def _of_type(x: Any, aval: ShapedArray) -> Any:
 
 
 def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArray) -> list[Any]:
-    """``array``, whose ``axis`` runs over all elements of arrays of these types, cut into one block for each.
-
-    The blocks have the dtype and weak type of ``like``.
-    """
-    array = _of_type(array, like)
-    shape = get_aval(array).shape
-    axis %= len(shape)
-    blocks, start = [], 0
-    for aval in avals:
-        at = (slice(None),) * axis + (slice(start, start + aval.size),)
-        block = array if len(avals) == 1 else array[at]
-        blocks.append(_reshape(block, (*shape[:axis], *aval.shape, *shape[axis + 1 :])))
-        start += aval.size
-    return blocks
+    """The blocks of ``array`` along ``axis`` (see ``_cut``), of the dtype and weak type of ``like``."""
+    if get_aval(array).dtype == dtypes.float0:
+        array = _of_type(array, like)
+    return [_of_type(x, like) for x in _cut(array, axis % get_aval(array).ndim, avals)] if avals else []
 
 
 def _on_leaves(
@@ -96,7 +100,7 @@ def jacfwd(
             return jvp(fun_of_leaves, tuple(leaves), tangents, has_aux)
 
         out_axes = (None, -1, None) if has_aux else (None, -1)
-        value, columns, *aux = vmap(push, out_axes=out_axes)(*map(as_weak_as, avals, _basis(avals)))
+        value, columns, *aux = vmap(push, out_axes=out_axes)(*_basis(avals))
         for y in tree_flatten(value)[0]:
             if holomorphic:
                 check_output("jacfwd", get_aval(y), holomorphic)

@@ -62,3 +62,24 @@ def check_same_equations(case: Case, transformation: str) -> None:
             if ours.graph() == program(oracle, case, transformation).graph():
                 return
     pytest.fail("jaxprs differ\n" + difference(ours.lines, theirs.lines), pytrace=False)
+
+
+@pytest.mark.parametrize(
+    ("transformation", "argnums"),
+    [("jacfwd", 0), ("jacfwd", (0, 1, 2)), ("jacrev", 0), ("jacrev", (0, 1, 2)), ("hessian", 0), ("hessian", 1)],
+)
+def test_same_equations_of_jacobians(transformation: str, argnums: Any) -> None:
+    """Of a function of leaves of three types, to leaves of two; the second derivatives of the first of these."""
+
+    def lines(ns: Any) -> list[str]:
+        jnp = ns.numpy
+
+        def fun(a: Any, b: Any, c: Any) -> Any:
+            first = jnp.sin(a).sum() * b * b
+            return first if transformation == "hessian" else (first, c * a.astype(c.dtype))
+
+        args = (jnp.ones(2), 3.0, jnp.ones((1, 2), jnp.bfloat16))
+        return normalise(ns.make_jaxpr(getattr(ns, transformation)(fun, argnums))(*args)).lines
+
+    ours, theirs = lines(subject), lines(oracle)
+    assert ours == theirs, difference(ours, theirs)
