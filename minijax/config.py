@@ -201,6 +201,8 @@ _values = ConfigValues()
 _key = _intern_key(tuple(_values[:_TRACED]))
 # How many overrides are in force in all threads together. While it is 0 nobody has to look at thread state.
 _override_count = 0
+# ``trace_key()`` for who cannot afford to call it: the key as long as it is every thread's, else None.
+common_key: list[TraceKey | None] = [_key]
 _thread = _ThreadOverrides()
 
 
@@ -410,12 +412,14 @@ class _Override(contextlib.ContextDecorator):
         _refresh(_thread)
         with _lock:
             _override_count += 1
+            common_key[0] = None
             _note(self.name, self.new_value, 1)
 
     def __exit__(self, *_exc_info: object) -> None:
         global _override_count
         with _lock:
             _override_count -= 1
+            common_key[0] = None if _override_count else _key
             _note(self.name, self.new_value, -1)
         before = self.saved.pop()
         if before is self._ABSENT:
@@ -669,6 +673,7 @@ class Config:
             _note(setting.name, value, 1)
             _note(setting.name, before, -1)
             _key = _intern_key(tuple(_values[:_TRACED]))
+            common_key[0] = None if _override_count else _key
 
     def read(self, name: str) -> Any:
         """The value of ``name`` in force in the current thread."""

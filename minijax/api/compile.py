@@ -26,7 +26,7 @@ from minijax.api.flat import (
 from minijax.api.repeated import MISSED, Known, Repeat
 from minijax.api.stages import Lowered, StagedCall, Traced
 from minijax.backend import failures, fastcall, pjrt
-from minijax.config import jit_disabled, trace_key, while_on, x64_enabled
+from minijax.config import common_key, jit_disabled, trace_key, while_on, x64_enabled
 from minijax.core import observe
 from minijax.core.array import common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
@@ -96,7 +96,7 @@ class JitFunction:
             args, kwargs, static = self._split(args, kwargs)
             known = self._known_with(static)
         else:
-            known = self.known.get(trace_key())
+            known = self.known.get(common_key[0] or trace_key())
         # calls are repeated under ordinary circumstances only: see api.repeated
         if known is None or (reaching and len(state.stack) > 1) or observers or pjrt.others_in_use:
             return self.call(args, kwargs, static)[0]
