@@ -87,10 +87,11 @@ class Bottom:
         self.axes = axes
         self.staging = staging
 
-    def down(self, x: Any) -> tuple[Any, Type] | None:
+    def down(self, x: Any, fetch: bool = True) -> tuple[Any, Type] | None:
         """The value at the bottom that ``x`` stands for, and its type; None if another interpreter lies between.
 
-        A NumPy value. Where a function is staged, a tracer of that or an array, which is a constant.
+        A NumPy value, which without ``fetch`` is not got from a device, but given up. Where a function is staged, a
+        tracer of that or an array, which is a constant.
         """
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
@@ -117,6 +118,8 @@ class Bottom:
             x = as_array(x)
         except (TypeError, ValueError, OverflowError):
             return None  # a rule will say it
+        if not fetch and not x.on_host:
+            return None
         return x._value(), x.aval if dims is None else typed(x.aval, dims)
 
     def up(self, value: Any, type_: Type) -> Any:

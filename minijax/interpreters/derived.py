@@ -16,10 +16,13 @@ from typing import Any
 from minijax.core import observe
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.structural import add_tangents
 from minijax.core.trace import state
 from minijax.interpreters.bottom import Type, logical, stage_on, staged_on
-from minijax.interpreters.flat_code import backward_function, forward_function, linear_function
+from minijax.interpreters.flat_code import backward_function, forward_function, linear_function, results_function
 from minijax.interpreters.jvp_rules import staged_rule
+from minijax.interpreters.kept import KeptProgram
+from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr
 from minijax.interpreters.partial_eval import partial_eval_jaxpr
 from minijax.interpreters.recording_code import recording_backward, recording_function
 from minijax.interpreters.transpose import Arrivals, transpose_eqn
@@ -28,46 +31,114 @@ from minijax.ir.jaxpr import ClosedJaxpr, Literal
 
 
 class BackwardProgram(NamedTuple):
-    """A backward program on NumPy values.
+    """A backward program.
 
-    ``function(ct, residuals)`` gives what arrives at the operands, one value as it is, several as a tuple; ``slots``
-    says at which of the active operands, in the order in which it arrives; ``types`` are the types.
+    ``function(*cts, residuals packed)`` gives what arrives at the operands, on NumPy values: one value as it is,
+    several as a tuple. ``slots`` says at which of the active operands, in the order in which it arrives; ``types`` are
+    the types. ``program(*residuals, *cts)`` is the same on any values.
     """
 
     function: Callable[..., Any]
     slots: tuple[int, ...]
     types: tuple[Type, ...]
+    program: KeptProgram
 
 
 # What ``Derived.forward`` gives in place of residuals where the result's tangent is an operand's own.
 PASSED_ON = object()
 
 
-class Derived:
-    """How a primitive of one result is linearized at one signature, of types ``types``.
+class Linearization:
+    """What is linearized, at one signature: the known program, and the linear one with its transposes.
 
-    ``forward(*values)`` gives the result and the residuals packed, on NumPy values; ``backward`` has the program for
-    each type of cotangent.
+    ``known`` computes the ``n_out`` results and the residuals, ``linear`` the tangents ``tangents`` of results, from
+    residuals and the tangents of operands. ``types`` are those of the operands at the bottom of the stack.
     """
 
     def __init__(
-        self, primitive: Primitive, known: ClosedJaxpr, linear: ClosedJaxpr, n_res: int, types: Sequence[Type]
+        self, name: str, known: ClosedJaxpr, linear: ClosedJaxpr, n_out: int, types: Sequence[Type]
     ) -> None:
-        self.primitive = primitive
-        # residuals and tangents -> the tangent, as operations see them
+        self.name = name
+        # residuals and tangents -> the tangents, as operations see them
         self.linear = linear
-        self.n_res = n_res
-        self.out_aval = known.out_avals[0]
+        # the variables of the tangents that it computes
+        self.tangents: Sequence[Any] = linear.jaxpr.outvars
+        self.n_out = n_out
+        self.n_res = len(known.out_avals) - n_out
+        self.out_avals = known.out_avals[:n_out]
         # the known program at the bottom
-        self.known, out_types = staged_on(known, types, primitive.name)
-        self.out_type, *self.residual_types = out_types
+        self.known, out_types = staged_on(known, types, name)
+        self.out_types, self.residual_types = out_types[:n_out], out_types[n_out:]
+        # for each type of cotangent, or the types of several, the program on NumPy values
+        self.backward: dict[Any, BackwardProgram] = {}
+
+    @functools.cached_property
+    def program(self) -> KeptProgram:
+        """The known program on any values."""
+        return KeptProgram(self.known)
+
+    def transposed(self, ct_types: Any) -> BackwardProgram:
+        """The backward program for a cotangent of this type; or for several of these, None for one that is zero.
+
+        They may differ from those of the results in weakness, and in what is mapped.
+        """
+        closed, slots, types, _ = self._transposed(ct_types if type(ct_types) is tuple else (ct_types,))
+        function = backward_function(closed, self.n_res)
+        made = self.backward[ct_types] = BackwardProgram(function, tuple(slots), tuple(types), KeptProgram(closed))
+        return made
+
+    def _transposed(
+        self, ct_types: Sequence[Type | None]
+    ) -> tuple[ClosedJaxpr, list[int], list[Type], list[int]]:
+        """The transposed linear program.
+
+        For each result the slot, the type, and after how many equations it arrives there.
+        """
+        jaxpr, n_res = self.linear.jaxpr, self.n_res
+        slot_of = {v: i for i, v in enumerate(jaxpr.invars[n_res:])}
+        given = [v for v, t in zip(self.tangents, ct_types, strict=True) if t is not None]
+        slots: list[int] = []
+        arrivals: list[int] = []
+
+        def transpose(*values: Any) -> list[Any]:
+            known = dict(zip(jaxpr.constvars, self.linear.consts, strict=True))
+            known.update(zip(jaxpr.invars, values[:n_res], strict=False))
+            arrived: list[Any] = []
+            staging: Any = state.dynamic
+
+            def arrive(slot: int, ct: Any) -> None:
+                slots.append(slot)
+                arrivals.append(len(staging.builder.eqns))
+                arrived.append(ct)
+
+            ct_of = Arrivals(slot_of, arrive)
+            for v, ct in zip(given, values[n_res:], strict=True):
+                ct_of[v] = add_tangents(ct_of[v], ct) if v in ct_of else ct
+            for eqn in reversed(jaxpr.eqns):
+                transpose_eqn(eqn, known, ct_of)
+            return arrived
+
+        in_types = [*self.residual_types, *[t for t in ct_types if t is not None]]
+        with observe.unobserved():
+            closed, types = stage_on(transpose, in_types, self.name, "rule transpose")
+        return closed, slots, types, arrivals
+
+
+class Derived(Linearization):
+    """How a primitive of one result is linearized at one signature.
+
+    ``forward(*values)`` gives the result and the residuals packed, on NumPy values.
+    """
+
+    def __init__(self, primitive: Primitive, known: ClosedJaxpr, linear: ClosedJaxpr, types: Sequence[Type]) -> None:
+        super().__init__(primitive.name, known, linear, 1, types)
+        (self.out_aval,), (self.out_type,) = self.out_avals, self.out_types
         # which active operand's tangent the result's is, if it is one of these
-        jaxpr = linear.jaxpr
-        self.passes_on = next((i for i, v in enumerate(jaxpr.invars[n_res:]) if v is jaxpr.outvars[0]), None)
+        inputs = linear.jaxpr.invars[self.n_res :]
+        self.passes_on = next((i for i, v in enumerate(inputs) if v is linear.jaxpr.outvars[0]), None)
         self.forward = forward_function(self.known, None if self.passes_on is None else PASSED_ON)
         # the tangent's type, or types, as a tuple -> the linear program on NumPy values, and the result's type
         self.pushes: dict[Any, tuple[Callable[..., Any], Type]] = {}
-        self.backward: dict[Any, BackwardProgram | None] = {}
         # for each type of cotangent what records the backward program
         self.recorded: dict[Any, Callable[..., Any] | None] = {}
 
@@ -86,20 +157,10 @@ class Derived:
             closed, (out_type,) = stage_on(
                 lambda *values: eval_closed(self.linear, *values),
                 [*self.residual_types, *tangent_types],
-                self.primitive.name,
+                self.name,
                 "rule linear part",
             )
         made = self.pushes[key] = linear_function(closed, self.n_res), out_type
-        return made
-
-    def transposed(self, ct_type: Type) -> BackwardProgram:
-        """The backward program for a cotangent of this type.
-
-        It may differ from the result's in weakness, and in what is mapped.
-        """
-        closed, slots, types, _ = self._transposed(ct_type)
-        made = BackwardProgram(backward_function(closed, self.n_res), tuple(slots), tuple(types))
-        self.backward[ct_type] = made
         return made
 
     def recording_backward(self, ct_type: Type) -> Callable[..., Any] | None:
@@ -107,42 +168,28 @@ class Derived:
         made = None
         if self.record is not None:
             single = len(self.linear.in_avals) == self.n_res + 1
-            made = recording_backward(*self._transposed(ct_type), self.n_res, single)
+            made = recording_backward(*self._transposed((ct_type,)), self.n_res, single)
         self.recorded[ct_type] = made
         return made
 
-    def _transposed(self, ct_type: Type) -> tuple[ClosedJaxpr, list[int], list[Type], list[int]]:
-        """The transposed linear program.
 
-        For each result the slot, the type, and after how many equations it arrives there.
-        """
-        jaxpr, n_res = self.linear.jaxpr, self.n_res
-        slot_of = {v: i for i, v in enumerate(jaxpr.invars[n_res:])}
-        slots: list[int] = []
-        arrivals: list[int] = []
+class DerivedProgram(Linearization):
+    """How a kept program is linearized at one signature.
 
-        def transpose(*values: Any) -> list[Any]:
-            known = dict(zip(jaxpr.constvars, self.linear.consts, strict=True))
-            known.update(zip(jaxpr.invars, values[:-1], strict=False))
-            arrived: list[Any] = []
-            staging: Any = state.dynamic
+    ``forward(*values)`` gives the results as a tuple and the residuals packed, on NumPy values. ``places`` says where
+    the tangent of each result is: the ``i``-th that it computes (``i``), that of the ``i``-th active operand
+    (``-1 - i``), or None if it has none.
+    """
 
-            def arrive(slot: int, ct: Any) -> None:
-                slots.append(slot)
-                arrivals.append(len(staging.builder.eqns))
-                arrived.append(ct)
-
-            ct_of = Arrivals(slot_of, arrive)
-            ct_of[jaxpr.outvars[0]] = values[-1]
-            for eqn in reversed(jaxpr.eqns):
-                transpose_eqn(eqn, known, ct_of)
-            return arrived
-
-        with observe.unobserved():
-            closed, types = stage_on(
-                transpose, [*self.residual_types, ct_type], self.primitive.name, "rule transpose"
-            )
-        return closed, slots, types, arrivals
+    def __init__(self, linearized: LinearizedJaxpr, types: Sequence[Type]) -> None:
+        known, linear, nonzero_out, n_res = linearized
+        super().__init__("program", known, linear, len(known.out_avals) - n_res, types)
+        self.forward = results_function(self.known, self.n_out)
+        inputs = {v: -1 - i for i, v in enumerate(linear.jaxpr.invars[n_res:])}
+        self.tangents = [*dict.fromkeys(v for v in linear.jaxpr.outvars if v not in inputs)]
+        place_of = inputs | {v: i for i, v in enumerate(self.tangents)}
+        tangents = iter(linear.jaxpr.outvars)
+        self.places = [place_of[next(tangents)] if nonzero else None for nonzero in nonzero_out]
 
 
 def derive(
@@ -166,7 +213,26 @@ def derive(
     tangent_out = jaxpr.outvars[0]
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
-    made = Derived(primitive, known, linear, n_res, types)
+    made = Derived(primitive, known, linear, types)
     if staged.stages_values:  # which are residuals where the rule is run
         made.record = None
     return made
+
+
+def derive_program(program: KeptProgram, types: Sequence[Type], kind: int) -> DerivedProgram | None:
+    """The linearization of a program on operands of these types; those have tangents whose bit in ``kind`` is set.
+
+    None where some of the linear part depends on no tangent.
+    """
+    active = [bool(kind >> i & 1) for i in range(len(types))]
+    with observe.unobserved():
+        linearized = linearize_jaxpr(program.closed, active)
+    jaxpr = linearized.linear.jaxpr
+    linear = set(jaxpr.invars[linearized.n_res :])
+    for eqn in jaxpr.eqns:
+        if linear.isdisjoint([v for v in eqn.invars if type(v) is not Literal]):
+            return None
+        linear.update(eqn.outvars)
+    if any(type(v) is Literal or v not in linear for v in jaxpr.outvars):
+        return None
+    return DerivedProgram(linearized, types)

@@ -95,8 +95,17 @@ def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., 
     return writer.function(parameters, f"{first}, {packed(others) if others else writer.name(instead)}")
 
 
+def results_function(closed: ClosedJaxpr, n: int | None = None) -> Callable[..., Any]:
+    """``(*values) -> results``, a tuple; with ``n``, the first ``n`` results as a tuple, and the others packed."""
+    writer = _Writer()
+    parameters = [f"x{i}" for i in range(len(closed.jaxpr.invars))]
+    results = writer.program(closed, parameters)
+    whole = f"({''.join(f'{name}, ' for name in results[:n])})"
+    return writer.function(parameters, whole if n is None else f"{whole}, {packed(results[n:])}")
+
+
 def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
-    """``(ct, packed) -> results``, of a jaxpr whose first ``n_packed`` inputs are packed and whose last one is ``ct``.
+    """``(*cts, packed) -> results``, of a jaxpr whose first ``n_packed`` inputs are packed and whose others are cts.
 
     A single result is returned as it is, several as a tuple.
     """
@@ -106,7 +115,8 @@ def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
         writer.lines.append(f"{', '.join(inner)} = packed")
     elif inner:
         inner = ["packed"]
-    return writer.function(["ct", "packed"], packed(writer.program(closed, [*inner, "ct"])))
+    cts = [f"ct{i}" for i in range(len(closed.jaxpr.invars) - n_packed)]
+    return writer.function([*cts, "packed"], packed(writer.program(closed, [*inner, *cts])))
 
 
 def linear_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:

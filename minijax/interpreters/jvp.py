@@ -13,14 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.config import debug_nans_enabled
-from minijax.core import observe
+from minijax.core import late, observe
 from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
 from minijax.core.rules import bad_result
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import Trace, Tracer, records_below, state, under
 from minijax.errors import source_info
-from minijax.interpreters.bottom import Bottom, Type, bottom
+from minijax.interpreters.bottom import Bottom, Type, bottom, stage_on
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp_rules import jvp_rules, pushforward
 from minijax.interpreters.stage import stage
@@ -205,6 +207,28 @@ class NumPyJVPTrace(JVPTrace):
 
     def on_values(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> JVPTracer | None:
         """The result, where all is on NumPy values and a pushforward is kept or worth making; else None."""
+        operands = self.operands(args)
+        if operands is None:
+            return None
+        values, moved, types, tangent_types = operands
+        push = pushforward(primitive, types, tangent_types, params)
+        if push is None:
+            return None
+        try:
+            out, tangent = push.function(*values, *moved)
+        except (ArithmeticError, RuntimeWarning, MemoryError):
+            return None
+        tracer = JVPTracer(self, self.bottom.up(out, push.out_type), self.bottom.up(tangent, push.tangent_type))
+        tracer.raw, tracer.raw_type, tracer.moved, tracer.moved_type = out, push.out_type, tangent, push.tangent_type
+        return tracer
+
+    def operands(
+        self, args: Sequence[Any]
+    ) -> tuple[list[Any], list[Any], list[Type], list[Type | None]] | None:
+        """What ``args`` and the tangents of those that have one come down to, and their types.
+
+        None if one does not come down.
+        """
         values: list[Any] = []
         moved: list[Any] = []  # the tangents' values, without those that are zero
         types: list[Type] = []
@@ -223,16 +247,35 @@ class NumPyJVPTrace(JVPTrace):
             values.append(value)
             types.append(type_)
             tangent_types.append(tangent_type)
-        push = pushforward(primitive, types, tangent_types, params)
+        return values, moved, types, tangent_types
+
+    def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
+        """The results of an ``interpreters.kept`` program, by what is derived of it for its operands' types."""
+        operands = None if _observers or (nan_checks and debug_nans_enabled()) else self.operands(args)
+        if operands is None:
+            return program.evaluate(args)  # type: ignore[no-any-return]
+        values, moved, types, tangent_types = operands
+        push: PushedProgram | None = program.derived(
+            program.pushforwards, (*types, *tangent_types), lambda: pushed(program.closed, types, tangent_types)
+        )
         if push is None:
-            return None
+            return program.evaluate(args)  # type: ignore[no-any-return]
         try:
-            out, tangent = push.function(*values, *moved)
+            outs = push.function(*values, *moved)
         except (ArithmeticError, RuntimeWarning, MemoryError):
-            return None
-        tracer = JVPTracer(self, self.bottom.up(out, push.out_type), self.bottom.up(tangent, push.tangent_type))
-        tracer.raw, tracer.raw_type, tracer.moved, tracer.moved_type = out, push.out_type, tangent, push.tangent_type
-        return tracer
+            return program.evaluate(args)  # type: ignore[no-any-return]
+        tangents = iter(zip(outs[len(push.out_avals) :], push.types[len(push.out_avals) :], strict=True))
+        found = []
+        for out, aval, type_, active in zip(outs, push.out_avals, push.types, push.active, strict=False):
+            if not active:
+                found.append(self.bottom.up(out, type_))
+                continue
+            tracer = _new(JVPTracer)
+            tracer._trace = self
+            tracer.raw, tracer.raw_type, tracer.aval = out, type_, aval
+            tracer.moved, tracer.moved_type = next(tangents)
+            found.append(tracer)
+        return found
 
     def bring_down(self, x: JVPTracer) -> bool:
         """Note on ``x`` what its primal and its tangent come down to, if they do."""
@@ -292,3 +335,27 @@ def jvp_jaxpr(
         made = stage(jvp_of_jaxpr, [*closed.in_avals, *tangent_avals], closed.jaxpr.debug_name, "jvp")
         closed.memo[key] = made, nonzero_out
     return closed.memo[key]
+
+
+class PushedProgram(NamedTuple):
+    """A kept program's jvp at one signature, on NumPy values: ``function(*primals, *tangents)`` gives all results.
+
+    These are the primals, of types ``out_avals`` as operations see them, then the tangents of those that are
+    ``active``; ``types`` are the types at the bottom.
+    """
+
+    function: Callable[..., Any]
+    out_avals: Sequence[ShapedArray]
+    types: Sequence[Type]
+    active: Sequence[bool]
+
+
+def pushed(closed: ClosedJaxpr, types: Sequence[Type], tangent_types: Sequence[Type | None]) -> PushedProgram:
+    """The jvp of a jaxpr on operands of these types at the bottom; None for a tangent that is zero."""
+    given = [*types, *[t for t in tangent_types if t is not None]]
+    with observe.unobserved():
+        made, active = jvp_jaxpr(closed, [t is not None for t in tangent_types])
+        # tangents may differ from the primals in weakness, and in what is mapped
+        at_bottom, out_types = stage_on(lambda *values: eval_closed(made, *values), given, "program", "rule vmap")
+    function = late.public("minijax.interpreters.flat_code", "results_function")(at_bottom)
+    return PushedProgram(function, closed.out_avals, out_types, active)

@@ -68,10 +68,11 @@ def table_of(primitive: Primitive, name: str) -> dict[Any, Any] | None:
     return table
 
 
-def derived_once(table: dict[Any, Any], key: Any, derive: Callable[[], Any]) -> Any:
+def derived_once(table: dict[Any, Any], key: Any, derive: Callable[[], Any], worth: int | None = None) -> Any:
     """What ``table`` has for a signature; where there is nothing yet, ``derive()`` if that is worth while now.
 
-    None where nothing is, or can be, derived: the rule is to be run, and says what is wrong with the operands.
+    It is when the signature has been met ``worth`` times. None where nothing is, or can be, derived: the rule is to be
+    run, and says what is wrong with the operands.
     """
     try:
         found = table.get(key, 0)
@@ -79,7 +80,7 @@ def derived_once(table: dict[Any, Any], key: Any, derive: Callable[[], Any]) -> 
         return None
     if type(found) is not int:
         return found
-    if found < WORTH_DERIVING:  # it has been met so often
+    if found < (WORTH_DERIVING if worth is None else worth):  # it has been met so often
         table[key] = found + 1
         return None
     if len(table) >= MAX_SIGNATURES:

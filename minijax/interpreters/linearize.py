@@ -17,18 +17,19 @@ from typing import Any
 
 from minijax.config import results_checked
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, get_aval
-from minijax.core.avals import ShapedArray
+from minijax.core.array import Array, as_array, get_aval
+from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, bad_result
 from minijax.core.structural import Zero, zero_of
 from minijax.core.trace import HALF_LEVEL, Trace, reaching, state, under
 from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
-from minijax.interpreters.derived import PASSED_ON, Derived, derive
+from minijax.interpreters.derived import PASSED_ON, Derived, DerivedProgram, derive, derive_program
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.jvp import DualTracer
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
+from minijax.interpreters.kept import KeptProgram
 from minijax.interpreters.linear_parts import linearize_rules
 from minijax.interpreters.partial_eval import (
     PartialEvalTrace,
@@ -36,7 +37,7 @@ from minijax.interpreters.partial_eval import (
     Residual,
 )
 from minijax.interpreters.stage import JaxprTracer
-from minijax.interpreters.tape import Tape
+from minijax.interpreters.tape import Several, Tape
 from minijax.ir.jaxpr import Var
 
 _observers = observe.observers
@@ -46,7 +47,8 @@ _new = object.__new__
 class LinearizeTracer(DualTracer):
     """A primal value and the place of its tangent on the tape.
 
-    ``raw`` is what the primal comes down to, of type ``raw_type``, where that is at the bottom of the stack.
+    ``raw`` is what the primal comes down to, of type ``raw_type``, where that has been asked for, or where an operation
+    gave it so.
     """
 
     __slots__ = ("raw", "raw_type", "aval", "place", "_primal")
@@ -55,15 +57,11 @@ class LinearizeTracer(DualTracer):
     raw: Any
     raw_type: Type
 
-    def __init__(self, trace: LinearizeTrace, primal: Any, place: int) -> None:
+    def __init__(self, trace: Trace, primal: Any, place: int) -> None:
         self._trace = trace
         self.place = place
         self._primal = primal
         self.aval = get_aval(primal)
-        if type(self.aval) is ShapedArray and trace.entering:
-            found = trace.bottom.down(primal)
-            if found is not None:
-                self.raw, self.raw_type = found
 
     @property
     def primal(self) -> Any:  # type: ignore[override]
@@ -144,7 +142,9 @@ class LinearizeTrace(Trace):
         self.bottom: Any = self.tape.bottom
         self.staging = None if self.bottom is None else self.bottom.staging
         # Whether the tape has entries. Where operations belong to neither, it is the list of the equations.
-        self.entering = self.on_numpy or self.staging is not None
+        self.entering = self.on_numpy or self.staging is not None or self.tape.nested
+        if self.tape.nested:  # what a derivative below notes is what this one does
+            self.notes_lines = self.notes_lines or any([getattr(m.trace, "notes_lines", False) for m in state.stack])
         if not self.entering:
             self.tape.eqns = self.tangents.eqns
 
@@ -196,6 +196,10 @@ class LinearizeTrace(Trace):
                 return result
         elif self.staging is not None and not _observers:
             result = self.on_staged(primitive, args, params)
+            if result is not None:
+                return result
+        elif self.tape.nested and not _observers and not (nan_checks and results_checked()):
+            result = self.on_tracers(primitive, args, params)
             if result is not None:
                 return result
         return self.by_rule(primitive, args, params)
@@ -259,20 +263,118 @@ class LinearizeTrace(Trace):
         out, residuals = record(staging, builder.eqns.append, builder.atom_of_constant, source, *values)
         return self.write(derived, out, residuals, places[0] if len(places) == 1 else tuple(places), source)  # type: ignore[arg-type]
 
+    def on_tracers(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
+        """The result, where operands are tracers of other derivatives and something is derived; else None."""
+        table = primitive.linearizations
+        if table is None:
+            table = table_of(primitive, "linearizations")
+        operands = None if table is None else self.operands(args)
+        if operands is None:
+            return None
+        values, types, places, kind = operands
+        derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
+        if derived is None:
+            return None
+        source, outer_source = None, state.source
+        if self.notes_lines:
+            source = state.source = outer_source or source_info(4)
+        try:
+            out, *residuals = derived.program.run(values)
+        finally:
+            state.source = outer_source
+        entries = self.tape.entries
+        tracer = _new(LinearizeTracer)
+        tracer._trace = self
+        tracer._primal = out
+        tracer.aval = derived.out_aval
+        if derived.passes_on is not None:
+            tracer.place = places[derived.passes_on]
+            return tracer
+        tracer.place = len(entries)
+        packed = residuals[0] if len(residuals) == 1 else tuple(residuals)
+        entries.append((derived, packed, places[0] if len(places) == 1 else tuple(places), source))
+        return tracer
+
+    def run_program(self, program: KeptProgram, args: Sequence[Any]) -> list[Any]:
+        """The results of a kept program, by what is derived of it for its operands' types."""
+        nested = self.tape.nested
+        # a linear program that somebody may see is to have the equations that rules record
+        if not (self.on_numpy or nested) or self.notes_lines or _observers or (nan_checks and results_checked()):
+            return program.evaluate(args)
+        operands = self.operands(args)
+        if operands is None:
+            return program.evaluate(args)
+        values, types, places, kind = operands
+        derived: DerivedProgram | None = program.derived(
+            program.linearizations, (*types, kind), lambda: derive_program(program, types, kind)
+        )
+        if derived is None:
+            return program.evaluate(args)
+        if nested:
+            found = derived.program.run(values)
+            n = derived.n_out
+            residuals = found[n] if len(found) == n + 1 else tuple(found[n:])
+        else:
+            try:
+                found, residuals = derived.forward(*values)
+            except (ArithmeticError, RuntimeWarning, MemoryError):
+                return program.evaluate(args)
+        entries = self.tape.entries
+        first = len(entries)
+        computed = len(derived.tangents)
+        if computed == 1:
+            entries.append((derived, residuals, places[0] if len(places) == 1 else tuple(places), None))
+        elif computed:
+            entries.append(Several(derived, residuals, tuple(places), first))
+            entries.extend([None] * (computed - 1))
+        outs = []
+        for x, aval, type_, place in zip(found, derived.out_avals, derived.out_types, derived.places, strict=False):
+            if place is None:
+                outs.append(x if nested else self.bottom.up(x, type_))
+                continue
+            tracer = _new(LinearizeTracer)
+            tracer._trace = self
+            tracer.aval = aval
+            tracer.place = first + place if place >= 0 else places[-1 - place]
+            if nested:
+                tracer._primal = x
+            else:
+                tracer.raw, tracer.raw_type = x, type_
+            outs.append(tracer)
+        return outs
+
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
         """What ``args`` come down to: the values, their types, the places of tangents, and which have a tangent.
 
-        That last is a number with a bit set for each of them. None if one does not come down to the bottom.
+        That last is a number with a bit set for each of them. None if one does not come down to the bottom. Where that
+        is not what is linearized on, the values are those that operations below take.
         """
-        values, types, places, kind = [], [], [], 0
+        values: list[Any] = []
+        types: list[Type] = []
+        places, kind, nested = [], 0, self.tape.nested
         for i, x in enumerate(args):
             if type(x) is LinearizeTracer and x._trace is self:
                 places.append(x.place)
                 kind |= 1 << i
+                if nested:
+                    values.append(x.primal)
+                    types.append(x.aval)
+                    continue
                 if not hasattr(x, "raw"):
-                    return None
+                    found = self.bottom.down(x.primal)
+                    if found is None:
+                        return None
+                    x.raw, x.raw_type = found
                 values.append(x.raw)
                 types.append(x.raw_type)
+            elif nested:
+                if not isinstance(x, AnyArray):
+                    try:
+                        x = as_array(x)
+                    except (TypeError, ValueError, OverflowError):
+                        return None  # the rule will say it
+                values.append(x)
+                types.append(x.aval)
             else:
                 found = self.bottom.down(x)
                 if found is None:
@@ -436,8 +538,11 @@ def linearize(
             aval = get_aval(x)
             if active and dtypes.is_inexact(aval.dtype):
                 tracer = LinearizeTracer(trace, x, tape.new_input(aval))
-                if on_numpy and hasattr(tracer, "raw"):
-                    tape.know(tracer.raw, tracer.raw_type, x)
+                found = tape.bottom.down(x) if tape.bottom is not None and type(aval) is ShapedArray else None
+                if found is not None:
+                    tracer.raw, tracer.raw_type = found
+                    if on_numpy:
+                        tape.know(tracer.raw, tracer.raw_type, x)
                 ins.append(tracer)
             else:
                 ins.append(x)
@@ -446,9 +551,11 @@ def linearize(
         return [x for x, _ in pairs]
 
     # Where somebody watches, rules are run, and equations are all that there is to write.
-    found = None if _observers else bottom()
-    if found is not None and found.carries(primals):
-        tape.bottom = found
+    now = None if _observers else bottom()
+    if now is not None and now.carries(primals):
+        tape.bottom = now
+    elif now is not None and now.staging is None:
+        tape.nested = True
     on_numpy = tape.bottom is not None and tape.bottom.staging is None
     if on_numpy:
         quiet_numpy()

@@ -6,7 +6,10 @@ order. An entry tells how the tangent at its place, or at its place and the next
 - a ``Recorded``: equations, as partial evaluation records them while a jvp rule runs;
 - ``(derived, residuals, places, source)``: a ``Derived`` rule with what it keeps, as NumPy values or, while a function
   is staged, tracers; and the places of the active operands (a number if there is one). Such an entry is all that an
-  operation on NumPy values costs.
+  operation on NumPy values costs;
+- a ``Several``: the same of a kept program, which has several results.
+
+Where the values linearized are tracers of another derivative (``nested``), residuals are values as operations see them.
 
 In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``); or the tape as a ``LinearProgram``
 (``program``), which is what whoever wants to see or change it gets.
@@ -21,12 +24,13 @@ import numpy as np
 
 from minijax.config import results_checked
 from minijax.core import observe
+from minijax.core.array import CommittedArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.bottom import Bottom, Type, bottom
-from minijax.interpreters.derived import Derived
+from minijax.interpreters.derived import DerivedProgram, Linearization
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
 from minijax.interpreters.stage import JaxprTracer
@@ -50,11 +54,23 @@ class Recorded:
         self.first = first
 
 
+class Several:
+    """An entry of a derived program: its results' tangents are at ``first`` and the places that follow."""
+
+    __slots__ = ("derived", "residuals", "places", "first")
+
+    def __init__(self, derived: DerivedProgram, residuals: Any, places: tuple[int, ...], first: int) -> None:
+        self.derived = derived
+        self.residuals = residuals
+        self.places = places
+        self.first = first
+
+
 class Tape:
     """A linearized function: the entries, and where the tangents of its outputs are (None for a zero)."""
 
     __slots__ = (
-        *("entries", "variables", "arrays", "eqns", "mixed", "bottom"),
+        *("entries", "variables", "arrays", "eqns", "mixed", "bottom", "nested"),
         *("n_in", "out_places", "out_avals", "name", "_program", "_needed"),
     )
 
@@ -74,6 +90,8 @@ class Tape:
         self.mixed = False
         # where what entries keep is: NumPy's values, or tracers of the trace that stages what is linearized
         self.bottom: Bottom | None = None
+        # whether entries keep tracers of another derivative
+        self.nested = False
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
 
@@ -130,6 +148,7 @@ class Tape:
         self.out_avals = list(out_avals)
         if self.arrays:  # what is no residual is let go of
             packed = [entry[1] for entry in self.entries if type(entry) is tuple]
+            packed += [entry.residuals for entry in self.entries if type(entry) is Several]
             kept = {id(value) for values in packed for value in (values if type(values) is tuple else (values,))}
             self.arrays = {key: found for key, found in self.arrays.items() if key[0] in kept}
 
@@ -148,10 +167,12 @@ class Tape:
             found = self.arrays[key] = value, self.bottom.up(value, type_)
         return found[1]
 
-    def residuals(self, derived: Derived, packed: Any) -> list[Any]:
+    def residuals(self, derived: Linearization, packed: Any) -> list[Any]:
         """The residuals of an entry, as operations see them."""
         types = derived.residual_types
         values = (packed,) if len(types) == 1 else packed or ()
+        if self.nested:
+            return [*values]
         as_seen = self.residual if self.bottom.staging is None else self.bottom.up  # type: ignore[union-attr]
         return [*map(as_seen, values, types)]
 
@@ -159,7 +180,12 @@ class Tape:
         """The variable of the tangent at ``place``."""
         var = self.variables.get(place)
         if var is None:
-            var = self.variables[place] = Var(self.entries[place][0].linear.out_avals[0])
+            first = place
+            while self.entries[first] is None:  # it is one of several
+                first -= 1
+            entry = self.entries[first]
+            tangents = entry[0].tangents if type(entry) is tuple else entry.derived.tangents
+            var = self.variables[place] = Var(tangents[place - first].aval)
         return var
 
     def source(self, place: int) -> Any:
@@ -172,7 +198,7 @@ class Tape:
         entry = self.entries[place]
         if type(entry) is Recorded:
             return next((eqn.source for eqn in reversed(entry.eqns)), None)
-        return None if entry is None else entry[3]
+        return entry[3] if type(entry) is tuple else None
 
     # --- as a program
 
@@ -194,17 +220,21 @@ class Tape:
         for place, entry in enumerate(self.entries):
             if type(entry) is Recorded:
                 eqns.extend(entry.eqns)
+            elif type(entry) is Several:
+                eqns.extend(self._equations(place, entry.derived, entry.residuals, entry.places, None))
             elif entry is not None:
                 eqns.extend(self._equations(place, *entry))
         return eqns
 
-    def _equations(self, place: int, derived: Derived, residuals: Any, places: Any, source: Any) -> list[JaxprEqn]:
+    def _equations(
+        self, first: int, derived: Linearization, residuals: Any, places: Any, source: Any
+    ) -> list[JaxprEqn]:
         """The linear equations of an entry."""
         jaxpr = derived.linear.jaxpr
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(Residual, derived.linear.consts), strict=True))
         operands = [self.variable(p) for p in ((places,) if type(places) is int else places)]
         env.update(zip(jaxpr.invars, [*map(Residual, self.residuals(derived, residuals)), *operands], strict=True))
-        env[jaxpr.outvars[0]] = self.variable(place)
+        env.update((v, self.variable(first + i)) for i, v in enumerate(derived.tangents))
         eqns = []
         for eqn in jaxpr.eqns:
             outvars = [env.setdefault(v, Var(v.aval)) for v in eqn.outvars]
@@ -225,7 +255,9 @@ class Tape:
         evaluated.
         """
         now = self.bottom_now()
-        if now is None or now.staging is not None or any([now.down(t) is None for t in tangents]):
+        if now is None or now.staging is not None or not now.carries(tangents):
+            return None
+        if any([isinstance(t, CommittedArray) for t in tangents]):
             return None
         quiet_numpy()
         try:
@@ -236,7 +268,7 @@ class Tape:
 
     def bottom_now(self) -> Bottom | None:
         """Where a run over the entries takes place; None where it cannot, and the equations are to be gone through."""
-        if self.eqns is not None or observe.observers or (nan_checks and results_checked()):
+        if self.eqns is not None or watched():
             return None
         now = bottom()
         return now if self.bottom is not None and self.bottom.within(now) else None
@@ -252,6 +284,10 @@ class Tape:
                     if at in read:
                         needed.append(at)
                         read.update((entry[2],) if type(entry[2]) is int else entry[2])
+                elif type(entry) is Several:
+                    if not read.isdisjoint(range(at, at + len(entry.derived.tangents))):
+                        needed.append(at)
+                        read.update(entry.places)
                 elif entry is not None and not read.isdisjoint(range(at, at + len(entry.out_vars))):
                     needed.append(at)
                     read.update(entry.place_of.values())
@@ -265,6 +301,8 @@ class Tape:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
         now = self.bottom_now()
         if now is None:
+            if self.nested and not self.eqns and not state.dynamic.level and not watched():
+                return _NestedBackwardRun(self, Bottom((), None)).run(cts)
             return transpose_program(self.program(), cts)
         if now.staging is not None:
             # equations without linear operands come first, in the order of the program
@@ -277,6 +315,11 @@ class Tape:
         except (RuntimeWarning, FloatingPointError):  # the user turned NumPy's errors into exceptions
             with np.errstate(all="ignore"):
                 return _BackwardRun(self, now).run(cts)
+
+
+def watched() -> bool:
+    """Whether somebody is to see every operation, or its result."""
+    return bool(observe.observers) or bool(nan_checks and results_checked())
 
 
 class _ForwardRun:
@@ -300,6 +343,9 @@ class _ForwardRun:
             self.put(place, t)
         for at in tape.needed():
             entry = entries[at]
+            if type(entry) is Several:
+                self.several(entry)
+                continue
             if type(entry) is not tuple:
                 self.recorded(entry)
                 continue
@@ -329,7 +375,17 @@ class _ForwardRun:
 
     def put(self, place: int, t: Any) -> None:
         """The tangent at ``place`` is ``t``."""
-        self.tangents[place], self.types[place] = self.bottom.down(t) or (t, None)
+        self.tangents[place], self.types[place] = self.bottom.down(t, fetch=False) or (t, None)
+
+    def several(self, entry: Several) -> None:
+        """Evaluate the linear part of a kept program."""
+        derived = entry.derived
+        outs = eval_closed(
+            derived.linear, *self.tape.residuals(derived, entry.residuals), *map(self.value, entry.places)
+        )
+        found = dict(zip(derived.linear.jaxpr.outvars, outs, strict=True))
+        for i, v in enumerate(derived.tangents):
+            self.put(entry.first + i, found[v])
 
     def recorded(self, entry: Recorded) -> None:
         """Evaluate what a rule recorded."""
@@ -365,7 +421,9 @@ class _BackwardRun:
         for at in range(len(entries) - 1, tape.n_in - 1, -1):
             entry = entries[at]
             if type(entry) is not tuple:
-                if entry is not None:
+                if type(entry) is Several:
+                    self.several(entry)
+                elif entry is not None:
                     self.recorded(entry)
                 continue
             ct = cts[at]
@@ -374,12 +432,13 @@ class _BackwardRun:
             derived, residuals, places, source = entry
             ct_type = types[at]
             try:
-                function, slots, new_types = derived.backward[ct_type]
+                function, slots, new_types, _ = derived.backward[ct_type]
             except KeyError:
                 if ct_type is None:
-                    self.derived(at, *entry)
+                    self.by_rules([ct], at, *entry)
+                    cts[at] = None
                     continue
-                function, slots, new_types = derived.transposed(ct_type)
+                function, slots, new_types, _ = derived.transposed(ct_type)
             cts[at] = None
             given = function(ct, residuals)
             if len(slots) == 1:
@@ -405,7 +464,7 @@ class _BackwardRun:
         """Add ``ct`` to the cotangent at ``place``."""
         if self.cts[place] is not None:
             ct = add_any_p.bind(self.value(place), ct)
-        self.cts[place], self.types[place] = self.bottom.down(ct) or (ct, None)
+        self.cts[place], self.types[place] = self.bottom.down(ct, fetch=False) or (ct, None)
 
     def take(self, place: int) -> Any:
         """The cotangent at ``place``, which is done with; None if none has arrived."""
@@ -413,14 +472,40 @@ class _BackwardRun:
         self.cts[place] = None
         return ct
 
-    def derived(self, at: int, derived: Derived, residuals: Any, places: Any, source: Any) -> None:
-        """Go back over an entry by the transpose rules, on values that are not NumPy's."""
+    def several(self, entry: Several) -> None:
+        """Go back over a kept program."""
+        derived, places, first = entry.derived, entry.places, entry.first
+        end = first + len(derived.tangents)
+        cts = self.cts[first:end]
+        given = [ct for ct in cts if ct is not None]
+        if not given:
+            return
+        key = tuple(self.types[first:end])  # None where no cotangent has arrived
+        if key.count(None) > len(cts) - len(given):
+            self.by_rules([*map(self.take, range(first, end))], first, derived, entry.residuals, places, None)
+            return
+        function, slots, types, _ = derived.backward.get(key) or derived.transposed(key)
+        found = function(*given, entry.residuals)
+        for slot, new, type_ in zip(slots, (found,) if len(slots) == 1 else found or (), types, strict=True):
+            place = places[slot]
+            if self.cts[place] is None:
+                self.cts[place], self.types[place] = new, type_
+            elif self.types[place] is type_:
+                self.cts[place] = self.cts[place] + new
+            else:
+                self.arrive(place, self.bottom.up(new, type_))
+
+    def by_rules(
+        self, cts: Sequence[Any], first: int, derived: Linearization, residuals: Any, places: Any, source: Any
+    ) -> None:
+        """Go back over an entry by the transpose rules, on values that are not NumPy's; None where no ``cts`` are."""
         jaxpr = derived.linear.jaxpr
         known = dict(zip(jaxpr.constvars, derived.linear.consts, strict=True))
         known.update(zip(jaxpr.invars, self.tape.residuals(derived, residuals), strict=False))
         operands = jaxpr.invars[derived.n_res :]
         place_of = dict(zip(operands, (places,) if type(places) is int else places, strict=True))
-        self.transpose(jaxpr.eqns, known, place_of, {jaxpr.outvars[0]: self.take(at)}, source)
+        given = {v: ct for v, ct in zip(derived.tangents, cts, strict=True) if ct is not None}
+        self.transpose(jaxpr.eqns, known, place_of, given, source)
 
     def recorded(self, entry: Recorded) -> None:
         """Go back over what a rule recorded."""
@@ -455,6 +540,58 @@ class _BackwardRun:
                 transpose_eqn(eqn, known, ct_of)
         finally:
             state.source = outer_source
+
+
+class _NestedBackwardRun(_BackwardRun):
+    """One run backwards over a tape that keeps tracers of other derivatives: programs run as whole operations.
+
+    ``cts[place]`` is what operations take; ``types`` stays None.
+    """
+
+    def run(self, seeds: Sequence[Any]) -> list[Any]:
+        tape, cts = self.tape, self.cts
+        entries = tape.entries
+        for place, seed in zip(tape.out_places, seeds, strict=True):
+            if place is not None and type(seed) is not Zero:
+                self.arrive(place, seed)
+        for at in range(len(entries) - 1, tape.n_in - 1, -1):
+            entry = entries[at]
+            if type(entry) is tuple:
+                ct = self.take(at)
+                if ct is not None:
+                    derived, residuals, places, source = entry
+                    self.backward(derived, get_aval(ct), [ct], residuals, places, source)
+            elif type(entry) is Several:
+                self.several(entry)
+            elif entry is not None:
+                self.recorded(entry)
+        return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
+
+    def several(self, entry: Several) -> None:
+        cts = [*map(self.take, range(entry.first, entry.first + len(entry.derived.tangents)))]
+        given = [ct for ct in cts if ct is not None]
+        if given:
+            key = tuple([None if ct is None else get_aval(ct) for ct in cts])
+            self.backward(entry.derived, key, given, entry.residuals, entry.places, None)
+
+    def backward(
+        self, derived: Linearization, key: Any, cts: Sequence[Any], residuals: Any, places: Any, source: Any
+    ) -> None:
+        """Run the backward program for the types ``key`` of cotangents."""
+        found = derived.backward.get(key) or derived.transposed(key)
+        outer_source = state.source
+        if source is not None:
+            state.source = transposed(source)
+        try:
+            news = found.program.run([*self.tape.residuals(derived, residuals), *cts])
+        finally:
+            state.source = outer_source
+        for slot, new in zip(found.slots, news, strict=True):
+            self.arrive(places if type(places) is int else places[slot], new)
+
+    def arrive(self, place: int, ct: Any) -> None:
+        old = self.cts[place]
+        self.cts[place] = ct if old is None else add_any_p.bind(old, ct)
 
 
 class _StagedBackwardRun(_BackwardRun):
@@ -498,7 +635,8 @@ class _StagedBackwardRun(_BackwardRun):
             except KeyError:
                 record = None if ct_type is None else derived.recording_backward(ct_type)
             if record is None:
-                self.derived(at, *entry)
+                self.by_rules([self.value(at)], at, *entry)
+                cts[at] = None
                 continue
             cts[at] = None
             source = transposed(source)

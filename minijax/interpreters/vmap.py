@@ -121,6 +121,12 @@ class BatchTrace(Trace):
             raise bad_result(table, primitive, result, "(out, out_dim)", error) from None
         return out if out_dims is None else BatchTracer(self, out, out_dims)
 
+    def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
+        """The results of an ``interpreters.kept`` program."""
+        values, dims = zip(*map(self.unbox, args), strict=True)
+        mapped, out_dims = program.mapped(self.axis, dims)
+        return [*map(self.box, mapped.run(values), out_dims)]
+
     def box(self, value: Any, dim: int | None) -> Any:
         """``value`` as this trace's tracer, or itself if it has no batch axis."""
         return value if dim is None else BatchTracer(self, value, dim)

@@ -85,6 +85,26 @@ def test_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
+def test_the_table_twice(name: str) -> None:
+    """The derivatives of the pullback, backwards and, where there are any, forwards."""
+    case = TABLE[name]
+
+    def derivative(*args: Any) -> Any:
+        value, pullback = minijax.vjp(lambda *args: case.function(minijax, *args), *args)
+        found = minijax.tree.leaves(pullback(minijax.tree.map(jnp.ones_like, value)))
+        return [x for x in found if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+    def total(*args: Any) -> Any:
+        return sum((jnp.real(jnp.sin(x)).sum() for x in derivative(*args)), 0.0)
+
+    def run() -> Any:
+        forward = minijax.jvp(derivative, case.args, case.tangents(case.args)) if case.forward else None
+        return minijax.grad(total, tuple(case.argnums()))(*case.args), forward
+
+    assert_equal(*both(run))
+
+
+@pytest.mark.parametrize("name", TABLE)
 def test_the_table_mapped(name: str) -> None:
     """Value and pullback under a vmap, evaluated and staged; every argument is mapped along its last axis."""
     case = TABLE[name]

@@ -1,0 +1,72 @@
+"""Programs that are run as one operation, by whatever interpreter their operands belong to.
+
+What is derived of a rule (``interpreters.derived``) is a short program that runs very often: in a nested derivative on
+tracers of the levels below. There it need not be gone through equation by equation. ``KeptProgram.run`` hands it to the
+interpreter that would be given the first of these, as ``bind`` does an operation; and that keeps with it what it
+derives of the whole: another program, which is run in the same way. At the bottom it is a function of NumPy values.
+
+Invariant: the results are what binding the equations gives. An interpreter that has no ``run_program``, or that cannot
+do it in one for these operands, does so. For programs that nobody watches.
+
+What a program is derived of has been met several times: so what is derived of it in turn is derived at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijax.core import observe
+from minijax.core.array import Array, CommittedArray
+from minijax.core.trace import find_top_trace, state
+from minijax.interpreters.flat_code import results_function
+from minijax.interpreters.jvp_rules import derived_once
+from minijax.interpreters.vmap import AxisData, vmap_jaxpr
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr
+
+
+class KeptProgram:
+    """``closed``, with what interpreters have derived of it."""
+
+    def __init__(self, closed: ClosedJaxpr) -> None:
+        self.closed = closed
+        # the operands' types, and which have a tangent -> a ``DerivedProgram``
+        self.linearizations: dict[Any, Any] = {}
+        # the types of operands and tangents -> a ``PushedProgram``
+        self.pushforwards: dict[Any, Any] = {}
+        self._mapped: dict[Any, tuple[KeptProgram, list[int | None]]] = {}
+
+    def run(self, args: Sequence[Any]) -> list[Any]:
+        """The results on ``args``: arrays and tracers."""
+        top: Any = find_top_trace(args)
+        if not top.level:
+            if all([type(x) is not CommittedArray and isinstance(x, Array) and x.on_host for x in args]):
+                return [*map(Array, self.function(*[x._np for x in args]), self.closed.out_avals)]
+        elif hasattr(top, "run_program") and top.stack is state.dynamic.stack:  # a dead tracer is refused by ``bind``
+            return top.run_program(self, args)  # type: ignore[no-any-return]
+        return self.evaluate(args)
+
+    def derived(self, table: dict[Any, Any], key: Any, derive: Callable[[], Any]) -> Any:
+        """What ``table`` has for a signature, made at once by ``derive()``; None where it cannot be made."""
+        found = table.get(key)
+        return found if found is not None else derived_once(table, key, derive, worth=0)
+
+    def evaluate(self, args: Sequence[Any]) -> list[Any]:
+        """The results on ``args``, its equations bound one by one."""
+        return eval_closed(self.closed, *args)
+
+    @functools.cached_property
+    def function(self) -> Any:
+        """The program as a function of NumPy values."""
+        return results_function(self.closed)
+
+    def mapped(self, axis: AxisData, dims: tuple[int | None, ...]) -> tuple[KeptProgram, list[int | None]]:
+        """The program that vmap makes of it, and which axis of each result is mapped."""
+        found = self._mapped.get((axis, dims))
+        if found is None:
+            with observe.unobserved():
+                closed, out_dims = vmap_jaxpr(self.closed, axis, dims)
+            found = self._mapped[axis, dims] = KeptProgram(closed), out_dims
+        return found
