@@ -3,6 +3,7 @@
     python -m tests.oracle.random_calls                       2,000 programs, of seed 0
     python -m tests.oracle.random_calls --count 100000 --seed 7 --jobs 4
     python -m tests.oracle.random_calls numpy.clip nn         of these functions and modules alone
+    python -m tests.oracle.random_calls --seed 7 --only 41,9  programs 41 and 9 of seed 7 again
 
 A program is a call with drawn arguments (numbers of Python's, arrays of NumPy's and of the library's, of all types and
 of shapes that often do not fit; axes, shapes, flags and element types by the names of parameters), eager, jitted,
@@ -19,6 +20,7 @@ import argparse
 import functools
 import importlib
 import inspect
+import itertools
 import multiprocessing
 import os
 import re
@@ -568,6 +570,11 @@ REASONS: tuple[tuple[str, str, str], ...] = (
         r"JAX (\w+ when it is run|(MLIR|JaxRuntime|XlaRuntime)Error|ValueError: .Cannot lower jaxpr)",
         "JAX stages the program, and its compiler refuses it; here it is refused when it is staged",
     ),
+    (
+        r".*",
+        rf"minijax raises ({'|'.join(REFUSED + UNKNOWN)}): .*, JAX (AssertionError|\w+: .*({BREAKS.pattern}|''$))",
+        "an argument is refused; JAX does not look at it, and a line of its own breaks",
+    ),
 )
 
 
@@ -585,8 +592,6 @@ def difference(program: Program, values: bool = True) -> str:
         return said if late is None else f"{said}, JAX {type(late).__name__} when it is run: {str(late)[:80]!r}"
     if our_error is not None:
         kinds = type(our_error).__name__, type(their_error).__name__
-        if kinds[1] == "AssertionError" or BREAKS.search(str(their_error)):
-            return ""
         if kinds[0] == kinds[1] or all(kind in UNKNOWN for kind in kinds):
             return ""
         return f"minijax raises {kinds[0]}: {str(our_error)[:120]!r}, JAX {kinds[1]}: {str(their_error)[:120]!r}"
@@ -612,8 +617,9 @@ def plain(ns: Any, tree: Any) -> Any:
 
 
 class Disagreement(NamedTuple):
-    """A program that disagreed: of which function, its text, what differs, and why it may ('' if nobody knows)."""
+    """A program that disagreed: its number, of which function, its text, what differs, why it may ('': no reason)."""
 
+    number: int
     name: str
     text: str
     said: str
@@ -621,7 +627,7 @@ class Disagreement(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What became of the programs of one block: how many of each kind ran, and which disagreed."""
+    """What became of programs: how many of each kind ran, and which disagreed."""
 
     hows: Counter[str]
     disagreements: list[Disagreement]
@@ -636,32 +642,39 @@ def reason(name: str, said: str) -> str:
     return next((why for whose, how, why in REASONS if re.fullmatch(whose, name) and re.search(how, said)), "")
 
 
-def run_block(wanted: Sequence[str], seed: int, block: int, count: int, share: float) -> Outcomes:
-    """Compares the first ``count`` programs of a block, the values of a ``share`` of them."""
+def run_block(wanted: Sequence[str], seed: int, block: int, numbers: Sequence[int], share: float) -> Outcomes:
+    """Compares programs of a block, those of these numbers, the values of a ``share`` of them.
+
+    A program depends on the seed and its number alone: those before it in the block are drawn, and not run.
+    """
     jax.config.update("jax_traceback_filtering", "off")  # to shorten a traceback takes most of the time of an error
     names, draw, done = functions(tuple(wanted)), Draw((seed, block)), Outcomes(Counter(), [])
-    for _ in range(count):
-        program = draw.program(names)
+    for number in range(block * BLOCK, max(numbers) + 1):
+        program, values = draw.program(names), draw.chance(share)
+        if number not in numbers:
+            continue
         done.hows[program.how] += 1
-        said = difference(program, draw.chance(share))
+        said = difference(program, values)
         if said:
             name = program.names[0]
-            done.disagreements.append(Disagreement(name, str(program), said, reason(name, said)))
+            done.disagreements.append(Disagreement(number, name, str(program), said, reason(name, said)))
     return done
 
 
 def outcomes(asked: argparse.Namespace) -> Iterator[Outcomes]:
     """Those of all blocks, in their order. Processes do not grow old, for they keep whatever they compiled."""
+    chosen = sorted(asked.only or range(asked.count))
     blocks = [
-        (asked.names, asked.seed, block, min(BLOCK, asked.count - block * BLOCK), asked.values)
-        for block in range(-(-asked.count // BLOCK))
+        (asked.names, asked.seed, block, list(numbers), asked.values)
+        for block, numbers in itertools.groupby(chosen, lambda number: number // BLOCK)
     ]
-    if asked.jobs == 1:
-        yield from (run_block(*block) for block in blocks)
-        return
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(asked.jobs, mp_context=spawn, max_tasks_per_child=5000 // BLOCK) as pool:
         yield from pool.map(run_block, *zip(*blocks, strict=True))
+
+
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -671,27 +684,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--values", type=float, default=0.1, help="of how many programs the values are compared")
-    parser.add_argument("--all", action="store_true", help="print every program that disagrees")
+    parser.add_argument("--all", action="store_true", help="print every program that disagrees, with its number")
+    parser.add_argument("--only", type=numbers, metavar="N,N", help="of these programs alone, by their numbers")
     asked = parser.parse_args(argv)
     began, calls, excused = time.time(), Counter[str](), Counter[str]()
     wrong: dict[str, list[Disagreement]] = {}
     for done in outcomes(asked):
         calls += done.hows
         excused.update(case.why for case in done.disagreements if case.why)
-        for case in (case for case in done.disagreements if not case.why):
-            wrong.setdefault(case.name, []).append(case)
+        for case in done.disagreements:
             if asked.all:
-                print(f"{case.text}\n    {case.said}", flush=True)
+                print(f"{case.number}: {case.text}\n    {case.said}\n    {case.why or 'WITHOUT A REASON'}", flush=True)
+            if not case.why:
+                wrong.setdefault(case.name, []).append(case)
     for name, cases in sorted(wrong.items()):
         print(f"{name}: {len(cases)} disagree\n  {cases[0].text}\n    {cases[0].said}")
     for why, times in excused.most_common():
         print(f"{times} differ with a reason: {why}")
     taken, errors = time.time() - began, sum(map(len, wrong.values()))
-    hows = ", ".join(f"{count} {how}" for how, count in calls.most_common())
+    hows, count = ", ".join(f"{count} {how}" for how, count in calls.most_common()), calls.total()
     print(
-        f"{asked.count} programs of {len(functions(tuple(asked.names)))} functions, seed {asked.seed} ({hows}): "
-        f"{asked.count - errors - excused.total()} agree, {excused.total()} differ with a reason, {errors} of "
-        f"{len(wrong)} functions without one; {taken:.0f} s, {asked.count / taken:.0f} a second"
+        f"{count} programs of {len(functions(tuple(asked.names)))} functions, seed {asked.seed} ({hows}): "
+        f"{count - errors - excused.total()} agree, {excused.total()} differ with a reason, {errors} of "
+        f"{len(wrong)} functions without one; {taken:.0f} s, {count / taken:.0f} a second"
     )
     return 1 if wrong else 0
 
