@@ -29,7 +29,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -642,11 +641,12 @@ def reason(name: str, said: str) -> str:
     return next((why for whose, how, why in REASONS if re.fullmatch(whose, name) and re.search(how, said)), "")
 
 
-def run_block(wanted: Sequence[str], seed: int, block: int, numbers: Sequence[int], share: float) -> Outcomes:
-    """Compares programs of a block, those of these numbers, the values of a ``share`` of them.
+def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Outcomes:
+    """Compares programs of a block, those of some numbers, the values of a share of them.
 
     A program depends on the seed and its number alone: those before it in the block are drawn, and not run.
     """
+    wanted, seed, block, numbers, share = asked
     jax.config.update("jax_traceback_filtering", "off")  # to shorten a traceback takes most of the time of an error
     names, draw, done = functions(tuple(wanted)), Draw((seed, block)), Outcomes(Counter(), [])
     for number in range(block * BLOCK, max(numbers) + 1):
@@ -668,9 +668,8 @@ def outcomes(asked: argparse.Namespace) -> Iterator[Outcomes]:
         (asked.names, asked.seed, block, list(numbers), asked.values)
         for block, numbers in itertools.groupby(chosen, lambda number: number // BLOCK)
     ]
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(asked.jobs, mp_context=spawn, max_tasks_per_child=5000 // BLOCK) as pool:
-        yield from pool.map(run_block, *zip(*blocks, strict=True))
+    with multiprocessing.get_context("spawn").Pool(asked.jobs, maxtasksperchild=5000 // BLOCK) as pool:
+        yield from pool.imap(run_block, blocks)
 
 
 def numbers(text: str) -> list[int]:
