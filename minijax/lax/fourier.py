@@ -23,7 +23,8 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: tuple[int, ...]) -> Any:
       fft_lengths: the sizes of the dimensions, as real numbers have them: of half a spectrum (what RFFT gives and IRFFT
         takes) the last dimension has ``fft_lengths[-1] // 2 + 1`` numbers.
 
-    Raises ValueError for lengths that do not fit, for another type, and for complex numbers given to RFFT.
+    Raises ValueError for lengths that do not fit, for another type, and for complex numbers given to RFFT; TypeError
+    for a type that is neither.
     """
     kind = FftType.from_any(fft_type)
     dtype = get_aval(x).dtype

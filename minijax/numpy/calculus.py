@@ -21,7 +21,6 @@ from minijax.numpy.promotion import (
     const,
     ensure,
     index_tuple,
-    promote,
     promote_dtypes,
 )
 from minijax.numpy.searching import searchsorted
@@ -146,7 +145,7 @@ def _first_and_last(f: Any, axis: int) -> tuple[Any, Any]:
 
 def _evenly_spaced(f: Any, h: Any, axis: int) -> Any:
     first, last = _first_and_last(f, axis)
-    inner = lax.mul(lax.sub(_part(f, 2, None, axis), _part(f, 0, -2, axis)), const(f, 0.5))
+    inner = ufuncs.multiply(lax.sub(_part(f, 2, None, axis), _part(f, 0, -2, axis)), 0.5)
     inner = ufuncs.divide(inner, h)
     last = ufuncs.divide(last, h)
     return lax.concatenate([ufuncs.divide(first, h), inner, last], axis)
@@ -225,7 +224,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
 
 def _with_period(p: Any, period: float) -> tuple[Any, Any]:
     """``p`` as floats, and the period that nobody gave as a constant of their type."""
-    (p,) = promote("unwrap", p, to=INEXACT)
+    p, _ = promote_dtypes(ensure("unwrap", p), period)
     return p, const(p, period)
 
 

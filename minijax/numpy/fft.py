@@ -6,13 +6,15 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from minijax import lax
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.lacking import borrowing
 from minijax.numpy import creation, manipulation, mathematics, reductions, ufuncs
 from minijax.numpy.padding import pad
-from minijax.numpy.promotion import canonical_axis, ensure, user_dtype
+from minijax.numpy.promotion import canonical_axis, convert, ensure, user_dtype
 
 __all__ = [
     "fft",
@@ -168,11 +170,20 @@ def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | No
     return _two("irfft2", IRFFT, a, s, axes, norm)
 
 
-def _one(name: str, kind: lax.FftType, a: Any, n: Any, axis: Any, norm: Any) -> Any:
+def _check_one_axis(name: str, axis: Any) -> None:
     if isinstance(axis, (list, tuple)):
         raise ValueError(
             f"jnp.fft.{name} does not support multiple axes. Please use jnp.fft.{name}n. Got axis = {axis!r}."
         )
+
+
+def _size_along(name: str, a: Any, axis: Any) -> int:
+    _check_one_axis(name, axis)
+    return int(a.shape[canonical_axis(axis, a.ndim)])
+
+
+def _one(name: str, kind: lax.FftType, a: Any, n: Any, axis: Any, norm: Any) -> Any:
+    _check_one_axis(name, axis)
     return _transformed(name, kind, a, None if n is None else (n,), None if axis is None else (axis,), norm)
 
 
@@ -200,26 +211,29 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     """The transform, which is real, of what is its own mirror image conjugated; ``a`` is half of that."""
     a = ensure("jnp.fft.hfft", a)
     conjugated = lax.conj(a) if dtypes.is_complex(a.dtype) else a
-    found = _one("hfft", IRFFT, conjugated, n, axis, norm)
-    return found * (2 * (a.shape[axis] - 1) if n is None else n)
+    scale = 2 * (_size_along("hfft", a, axis) - 1) if n is None else n
+    return _one("hfft", IRFFT, conjugated, n, axis, norm) * scale
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of ``hfft``."""
     a = ensure("jnp.fft.ihfft", a)
-    found = lax.conj(_one("ihfft", RFFT, a, n, axis, norm))
-    return found * (1 / (a.shape[axis] if n is None else n))
+    size = _size_along("ihfft", a, axis) if n is None else n
+    return lax.conj(_one("ihfft", RFFT, a, n, axis, norm)) * (1 / size)
 
 
 # --------------------------------------------------------------------------------- frequencies
 
 
-def _frequencies(name: str, n: Any, d: Any, dtype: Any, make: Callable[[int, Any], Any]) -> Any:
+def _frequency_dtype(name: str, dtype: Any) -> np.dtype:
+    return dtypes.default_dtype("f", x64_enabled()) if dtype is None else user_dtype(dtype, name)
+
+
+def _frequencies(name: str, n: Any, d: Any, dtype: np.dtype, make: Callable[[int, Any], Any]) -> Any:
     if isinstance(n, (list, tuple)):
         raise ValueError(f"The n argument of jnp.fft.{name} only takes an int. Got n = {list(n)}.")
     if isinstance(d, (list, tuple)):
         raise ValueError(f"The d argument of jnp.fft.{name} only takes a single value. Got d = {list(d)}.")
-    dtype = dtypes.default_dtype("f", x64_enabled()) if dtype is None else user_dtype(dtype, name)
     return make(n, dtype) / creation.array(d * n, dtype=dtype)
 
 
@@ -230,11 +244,14 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
         counts = creation.arange(n, dtype=dtype)
         return mathematics.remainder(counts + n // 2, n) - n // 2
 
-    return _frequencies("fftfreq", n, d, dtype, signed)
+    wanted = _frequency_dtype("fftfreq", dtype)
+    # whatever they are returned as, they are computed as real numbers
+    return convert(_frequencies("fftfreq", n, d, dtypes.real_dtype(dtypes.to_inexact_dtype(wanted)), signed), wanted)
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies of ``rfft``'s results for ``n`` samples ``d`` apart."""
+    dtype = _frequency_dtype("rfftfreq", dtype)
     return _frequencies("rfftfreq", n, d, dtype, lambda n, dtype: creation.arange(n // 2 + 1, dtype=dtype))
 
 

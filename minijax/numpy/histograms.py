@@ -14,7 +14,7 @@ from minijax.numpy import reductions, ufuncs
 from minijax.numpy.creation import array, asarray, linspace, ones_like, zeros
 from minijax.numpy.index_update import IndexUpdate
 from minijax.numpy.manipulation import diff, ravel
-from minijax.numpy.promotion import check_array_like, choose, ensure, promote_dtypes
+from minijax.numpy.promotion import check_array_like, choose, convert, ensure, promote_dtypes
 from minijax.numpy.searching import bincount, ravel_multi_index, searchsorted
 from minijax.numpy.ufuncs import INEXACT
 
@@ -130,7 +130,7 @@ def histogramdd(
     counts = bincount(flat, weights, length=math.prod(sizes)).reshape(sizes)
     counts = counts[(slice(1, -1),) * axes]
     if density:
-        counts = _density(counts, widths)
+        counts = _density(convert(counts, points.aval.dtype), widths)
     return counts, all_edges
 
 
@@ -142,7 +142,6 @@ def _points(sample: Any) -> Any:
 
 
 def _density(counts: Any, widths: Sequence[Any]) -> Any:
-    (counts,) = promote_dtypes(counts, to=INEXACT)
     counts = counts / reductions.sum(counts)
     axes = range(len(widths))
     for width in [lax.expand_dims(w, tuple(i for i in axes if i != d)) for d, w in enumerate(widths)]:

@@ -4,6 +4,7 @@ put_along_axis.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -164,6 +165,7 @@ def take(
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
+    axis = None if axis is None else operator.index(axis)
     return _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
 

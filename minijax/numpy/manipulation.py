@@ -297,8 +297,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """``a`` with the axes ``source`` moved to the positions ``destination``, the others in their order."""
     a = ensure("moveaxis", a)
     ndim = a.aval.ndim
-    sources = tuple(canonical_axis(i, ndim) for i in index_tuple(source))
-    destinations = tuple(canonical_axis(i, ndim) for i in index_tuple(destination))
+    given = index_tuple(source), index_tuple(destination)
+    sources, destinations = (tuple(canonical_axis(i, ndim) for i in axes) for axes in given)
     if len(sources) != len(destinations):
         raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(destinations)}")
     order = [i for i in range(ndim) if i not in sources]

@@ -453,6 +453,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     """``x`` with NaN replaced by ``nan`` and infinities by ``posinf``, ``neginf`` (by default the greatest
     and least).
     """
+    check_array_like("nan_to_num", x, nan, *(given for given in (posinf, neginf) if given is not None))
     x = ensure("nan_to_num", x)
     dtype = x.aval.dtype
     if dtypes.is_complex(dtype):

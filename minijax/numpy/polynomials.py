@@ -69,7 +69,14 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     a1, a2 = promote_dtypes(*ensure("polymul", a1, a2), to=INEXACT)
     if trim_leading_zeros and (a1.aval.size > 1 or a2.aval.size > 1):
         a1, a2 = trim_zeros(a1, trim="f"), trim_zeros(a2, trim="f")
-    return convolve(a1 if a1.aval.size else array([0.0]), a2 if a2.aval.size else array([0.0]), mode="full")
+    zero = zeros(1, a1.aval.dtype)  # what no coefficients are those of
+    return convolve(a1 if a1.aval.size else zero, a2 if a2.aval.size else zero, mode="full")
+
+
+def _number_of_coefficients(name: str, p: Any) -> int:
+    if not p.aval.ndim:
+        raise TypeError(f"{name} takes the coefficients of a polynomial as a vector, got a scalar. Give [x] for it.")
+    return int(p.aval.shape[0])
 
 
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
@@ -78,7 +85,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     With ``trim_leading_zeros`` those of the rest are left out where they are nearly 0, which must be known.
     """
     u, v = promote_dtypes(*ensure("polydiv", u, v), to=INEXACT)
-    m, n = u.aval.shape[0] - 1, v.aval.shape[0] - 1
+    m, n = _number_of_coefficients("polydiv", u) - 1, _number_of_coefficients("polydiv", v) - 1
     scale = 1.0 / v[0]
     quotient = zeros(max(m - n + 1, 1), u.aval.dtype)
     for k in range(m - n + 1):
@@ -110,7 +117,7 @@ def polyder(p: Any, m: int = 1) -> Any:
         raise ValueError("Order of derivative must be positive")
     if m == 0:
         return p
-    count = max(p.aval.shape[0] - m, 0)
+    count = max(_number_of_coefficients("polyder", p) - m, 0)
     powers = lax.add(const(p, m), lax.iota(p.aval.dtype, count))
     falling = lax.sub(lax.expand_dims(powers, (0,)), lax.expand_dims(lax.iota(p.aval.dtype, m), (1,)))
     factors = reductions.prod(falling, 0)
@@ -131,7 +138,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or m.")
     if m == 0:
         return p
-    powers = lax.iota(p.aval.dtype, p.aval.shape[0] + m)
+    powers = lax.iota(p.aval.dtype, _number_of_coefficients("polyint", p) + m)
     falling = lax.sub(lax.expand_dims(powers, (0,)), lax.expand_dims(lax.iota(p.aval.dtype, m), (1,)))
     divisors = reductions.prod(ufuncs.maximum(1, falling), 0)[::-1]
     return ufuncs.true_divide(concatenate((p, k)), divisors)

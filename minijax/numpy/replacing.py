@@ -216,8 +216,6 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
         return _delete_different(arr, ensure("delete", obj), front, size)
     context = "'obj' array argument of jnp.delete(). To delete traced indices, see assume_unique_indices."
     known = static(int(obj) if isinstance(obj, bool) else obj, context, np.asarray)
-    if known.dtype.kind == "f" and not known.size:
-        return arr
     if known.dtype.kind not in "iub":
         raise ValueError(f"np.delete(arr, obj): got obj.dtype={known.dtype}; must be integer or bool.")
     if known.dtype.kind == "b":
@@ -249,18 +247,16 @@ def _delete_different(arr: Any, obj: Any, front: tuple[Any, ...], size: int) -> 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """``arr`` with ``values`` inserted before the places ``obj`` along ``axis``, or of the flattened array.
 
-    ``obj`` is an index, several, or a slice. Raises ValueError for one of more dimensions, and for indices that are
-    no integers.
+    ``obj`` is an index, an array of some, or a slice. Raises TypeError for a list of them, ValueError for an array of
+    more dimensions, and for indices that are no integers.
     """
-    a, new = ensure("insert", arr, values)
+    a, indices, new = ensure("insert", arr, 0 if isinstance(obj, slice) else obj, values)
     if axis is None:
         a, axis = ravel(a) if a.aval.ndim != 1 else a, 0
     axis = canonical_axis(axis, a.aval.ndim)
     size = a.aval.shape[axis]
     if isinstance(obj, slice):
-        indices: Any = arange(*obj.indices(size))
-    else:
-        indices = ensure("insert", np.asarray(obj) if isinstance(obj, (list, tuple)) else obj)
+        indices = arange(*obj.indices(size))
     if indices.aval.ndim > 1:
         raise ValueError(
             f"jnp.insert(): obj must be a slice, a one-dimensional array, or a scalar; got {indices.aval.str_short()}"

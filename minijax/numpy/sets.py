@@ -19,6 +19,7 @@ from minijax.numpy.promotion import (
     BOOL,
     canonical_axis,
     choose,
+    const,
     convert,
     ensure,
     promote_dtypes,
@@ -84,6 +85,8 @@ def _needs_size(name: str, x: Any) -> None:
 def _unique_sorted_mask(ar: Any, axis: int, equal_nan: bool = True) -> tuple[Any, Any, Any]:
     """The slices of ``ar`` along ``axis`` sorted, which of them differ from the one before, and their old places."""
     slices = moveaxis(ar, axis, 0)
+    if dtypes.is_complex(ar.aval.dtype):
+        slices = choose(isnan(slices), const(slices, math.nan), slices)  # of one kind, so that they are neighbours
     count, *rest = slices.aval.shape
     if not ar.aval.size:
         return slices, ones(count, bool), zeros(count, default_int())
@@ -282,8 +285,17 @@ def _picked(values: Any, mask: Any, size: int | None, fill_value: Any, default: 
         return values[places], places
     enough = lax.iota(default_int(), size) < reductions.sum(mask)
     (places,) = nonzero(mask, size=size)
-    fill = default if fill_value is None else convert(fill_value, values.aval.dtype)
+    fill = default if fill_value is None else convert(fill_value, values.aval.dtype, values.aval.weak_type)
     return choose(enough, values[places], fill), places
+
+
+def _with_fill(values: Any, size: int | None, fill_value: Any, assume_unique: bool) -> tuple[Any, Any]:
+    """``values`` and the ``fill_value`` of the type where the two meet; without a ``size``, as they are."""
+    if size is None:
+        return values, fill_value
+    if fill_value is None or not assume_unique:  # as in JAX, weakly typed elements are weak no more
+        values = convert(values, values.aval.dtype)
+    return (values, None) if fill_value is None else tuple(promote_dtypes(values, fill_value))
 
 
 def intersect1d(
@@ -307,8 +319,8 @@ def intersect1d(
     ar1, ar2, size = _two_sets("intersect1d", ar1, ar2, size)
     values, valid, places = _together(ar1, ar2, assume_unique)
     common = ufuncs.logical_and(ufuncs.equal(values[1:], values[:-1]), valid[1:])
+    values, fill_value = _with_fill(values, size, fill_value, assume_unique)
     found, at = _common(values, common, size, fill_value)
-    found = convert(found, found.aval.dtype)
     if not return_indices:
         return found
     first, second = places[:-1][at], places[1:][at] - ar1.aval.size
@@ -322,8 +334,12 @@ def _common(values: Any, common: Any, size: int | None, fill_value: Any) -> tupl
     if not common.aval.size:
         places = zeros(size or 0, default_int())
         return full(size or 0, 0 if fill_value is None else fill_value, values.aval.dtype), places
-    smallest = values[:-1][reductions.argmax(common)]
-    return _picked(values[:-1], common, size, fill_value, smallest)
+    return _picked(values[:-1], common, size, fill_value, _smallest(values[:-1], common))
+
+
+def _smallest(values: Any, mask: Any) -> Any:
+    """The first of the sorted ``values`` where ``mask`` is true; 0 if it is nowhere."""
+    return choose(reductions.any(mask), values[reductions.argmax(mask)], const(values, 0))
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -363,12 +379,12 @@ def setxor1d(
     """
     ar1, ar2, size = _two_sets("setxor1d", ar1, ar2, size)
     values, valid, _ = _together(ar1, ar2, assume_unique)
+    given, fill_value = _with_fill(values, size, fill_value, assume_unique)
     if not values.aval.size:
-        return full(size or 0, 0 if fill_value is None else fill_value, values.aval.dtype)
+        return full(size or 0, 0 if fill_value is None else fill_value, given.aval.dtype)
     edge = ones(1, bool)
     same = ufuncs.logical_and(ufuncs.equal(values[1:], values[:-1]), valid[1:])
     alone = ufuncs.logical_not(same)
     mask = ufuncs.logical_and(concatenate([edge, alone]), concatenate([alone, edge]))
     mask = ufuncs.logical_and(mask, valid)
-    found, _ = _picked(values, mask, size, fill_value, values[reductions.argmax(mask)])
-    return convert(found, found.aval.dtype)
+    return _picked(given, mask, size, fill_value, _smallest(given, mask))[0]

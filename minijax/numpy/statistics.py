@@ -134,8 +134,8 @@ def percentile(
     weights: Any = None,
 ) -> Any:
     """The quantiles at ``q`` per cent; see ``quantile``."""
-    _plain("percentile", out, overwrite_input)
     share = _as_share("percentile", a, q)
+    _plain("percentile", out, overwrite_input)
     return quantile(a, share, axis=axis, method=method, keepdims=keepdims, weights=weights)
 
 
@@ -152,24 +152,24 @@ def nanpercentile(
     weights: Any = None,
 ) -> Any:
     """The quantiles at ``q`` per cent of what is not NaN; see ``quantile``."""
-    _plain("nanpercentile", out, overwrite_input)
     share = _as_share("nanpercentile", a, q)
+    _plain("nanpercentile", out, overwrite_input)
     return nanquantile(a, share, axis=axis, method=method, keepdims=keepdims, weights=weights)
 
 
 @inner_jit(static_argnames=("axis", "overwrite_input", "keepdims"))
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """The median along ``axis``, or of the flattened array: the mean of the middle two of an even number."""
-    _plain("median", out, overwrite_input)
     check_array_like("median", a)
+    _plain("median", out, overwrite_input)
     return quantile(a, 0.5, axis=axis, keepdims=keepdims, method="midpoint")
 
 
 @inner_jit(static_argnames=("axis", "overwrite_input", "keepdims"))
 def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """The median of what is not NaN."""
-    _plain("nanmedian", out, overwrite_input)
     check_array_like("nanmedian", a)
+    _plain("nanmedian", out, overwrite_input)
     return nanquantile(a, 0.5, axis=axis, keepdims=keepdims, method="midpoint")
 
 
@@ -201,7 +201,7 @@ def _quantile(
     if not dtypes.is_float(q.aval.dtype):
         raise TypeError(f"{name}: q is to be a float between 0 and 1, got an array of {q.aval.dtype}")
     found = _of_sorted(a, q, axis, method, keepdims, without_nan, weights)
-    if kept_shape is not None and keepdims:
+    if kept_shape and keepdims:  # of a scalar the axis stays along which it was sorted, as in JAX
         found = lax.reshape(found, (*found.aval.shape[: q.aval.ndim], *kept_shape))
     return convert(found, a.aval.dtype)
 

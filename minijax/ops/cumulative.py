@@ -26,7 +26,7 @@ from minijax.ops.elementwise_numpy import complex_numpy, maximum_numpy, with_zer
 from minijax.ops.logaddexp import logaddexp
 from minijax.ops.nary import NUM
 from minijax.ops.reduce import accumulator, one_of_dtype, zero_of_dtype
-from minijax.ops.shape import rev, shape_of
+from minijax.ops.shape import canonical_axis, rev, shape_of
 from minijax.ops.slicing import concatenate, pad, slice_in_dim
 
 __all__ = [
@@ -60,6 +60,7 @@ def associative_scan(combine: Combine, elems: Sequence[Any], axis: int, reverse:
     combined, the prefixes of these pairs are the odd elements of the result, and one more round gives the
     even ones.
     """
+    axis = canonical_axis(axis, get_aval(elems[0]).ndim)
     if reverse:
         elems = [rev(x, (axis,)) for x in elems]
     out = _scan(combine, list(elems), axis)

@@ -338,11 +338,12 @@ def dynamic_update_slice(
 
 def _along(x: Any, index: Any, axis: int, allow_negative: bool) -> tuple[list[Any], list[bool]]:
     """Start indices, 0 but for ``index`` along ``axis``, and where negative ones are allowed."""
-    ndim = len(shape_of(x))
+    ndim, axis = len(shape_of(x)), operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise IndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     zero = full((), 0, get_aval(index).dtype) if not isinstance(index, int) else 0
     starts: list[Any] = [zero] * ndim
     allowed = [False] * ndim
-    axis = operator.index(axis)
     starts[axis], allowed[axis] = index, allow_negative
     return starts, allowed
 

@@ -123,7 +123,9 @@ def _power(x: Any, y: Any) -> Any:
 
 def _power_complex(x: Any, y: Any) -> Any:
     # NumPy takes small integer exponents by products, and one over a product that is too large is no number
-    return np.power(x.astype(np.complex128), y.astype(np.complex128)).astype(x.dtype)
+    out = np.power(x.astype(np.complex128), y.astype(np.complex128))
+    # the logarithm of 0 has no direction in which a complex exponent could turn it
+    return np.where((x == 0) & (y.imag != 0), complex(np.nan, np.nan), out).astype(x.dtype)
 
 
 pow_numpy = by_kind("c", _power_complex, _power)

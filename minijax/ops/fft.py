@@ -37,10 +37,13 @@ class FftType(enum.IntEnum):
 
     @staticmethod
     def from_any(spec: Any) -> FftType:
-        """``spec`` if it is one, or the one that it names. ValueError if there is none."""
+        """``spec`` if it is one, or the one that it names. ValueError if there is none, TypeError if it is no name."""
         if isinstance(spec, FftType):
             return spec
-        name = str(getattr(spec, "name", spec)).upper()
+        name = getattr(spec, "name", spec)  # JAX's types are named as these are
+        if not isinstance(name, str):
+            raise TypeError(f"Unknown FFT type value '{spec}'. Give 'fft', 'ifft', 'rfft' or 'irfft'.")
+        name = name.upper()
         if name not in FftType.__members__:
             raise ValueError(f"Unknown FFT type '{spec}'. Give 'fft', 'ifft', 'rfft' or 'irfft'.")
         return FftType[name]

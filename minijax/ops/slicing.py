@@ -339,10 +339,12 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Sequence[int]
     """``operand`` with ``padding_value``, a scalar of its dtype, around and between its elements.
 
     ``padding_config`` has ``(low, high, interior)`` for each dimension; negative low and high remove
-    elements. ValueError for a ``padding_value`` that is no scalar.
+    elements. ValueError for a ``padding_value`` that is no scalar, TypeError for a list.
     """
-    if np.ndim(padding_value):
-        raise ValueError(f"padding_value must be a scalar; got one of shape {np.shape(padding_value)}")
+    if shape_of(padding_value):
+        raise ValueError(f"padding_value must be a scalar; got one of shape {shape_of(padding_value)}")
+    if len(padding_config) != len(shape_of(operand)):
+        raise ValueError(f"pad takes (low, high, interior) for each axis of {shape_of(operand)}, got {padding_config}")
     return pad_p.bind(
         operand, padding_value, padding_config=tuple(_ints(triple) for triple in padding_config)
     )

@@ -168,4 +168,4 @@ def _ball(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     direction = generalized_normal(first, p, shape, dtype)
     extra = exponential(second, shape[:-1], dtype)
     norm = (reductions.sum(abs(direction) ** p, -1) + extra) ** (1 / p)
-    return direction / lax.expand_dims(norm, (len(shape) - 1,))
+    return direction / lax.expand_dims(norm, (norm.ndim,))

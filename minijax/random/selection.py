@@ -16,8 +16,8 @@ from minijax.numpy import reductions
 from minijax.numpy.index_update import take
 from minijax.numpy.promotion import canonical_axis, ensure, promote, static
 from minijax.numpy.searching import searchsorted
-from minijax.ops.shape import broadcast_shapes, canonical_shape
-from minijax.random.arguments import cumsum, log, one_key, staged, two_keys
+from minijax.ops.shape import canonical_shape
+from minijax.random.arguments import cumsum, log, one_key, shape_of_samples, staged, two_keys
 from minijax.random.basic import randint, uniform
 from minijax.random.keys import bits
 from minijax.random.transformed import gumbel
@@ -51,8 +51,7 @@ def categorical(
         )
     axis = axis % len(own) - len(own)
     batch = tuple(size for i, size in enumerate(own) if i != axis + len(own))
-    shape = batch if shape is None else canonical_shape(shape)
-    broadcast_shapes(shape, batch)
+    shape = shape_of_samples("categorical", shape, batch)
     prefix, drawn = shape[: len(shape) - len(batch)], list(shape[len(shape) - len(batch) :])
     if replace:
         drawn.insert(axis + len(own), own[axis])

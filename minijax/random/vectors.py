@@ -39,7 +39,7 @@ def multivariate_normal(
     """
     key = one_key("multivariate_normal", key)
     mean, cov = promote_dtypes(mean, cov, to=dtypes.to_inexact_dtype)
-    found = float_dtype("multivariate_normal", dtype)
+    found = float_dtype("multivariate_normal", mean.aval.dtype if dtype is None else dtype)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     shape = _batch(mean.aval.shape, cov.aval.shape, shape)

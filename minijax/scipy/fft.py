@@ -15,7 +15,7 @@ from minijax.core import dtypes
 from minijax.core.lacking import borrowing
 from minijax.numpy import creation, manipulation, ufuncs
 from minijax.numpy import fft as numpy_fft
-from minijax.numpy.promotion import canonical_axes, canonical_axis, typed_scalar
+from minijax.numpy.promotion import canonical_axes, canonical_axis, ensure, typed_scalar
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
@@ -34,7 +34,7 @@ def _of_parts(transform: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(transform)
     def of_parts(x: Any, *args: Any, **kwargs: Any) -> Any:
-        x = creation.asarray(x)
+        x = ensure(transform.__name__, x)
         if not dtypes.is_complex(x.dtype):
             return transform(x, *args, **kwargs)
         return lax.complex(transform(lax.real(x), *args, **kwargs), transform(lax.imag(x), *args, **kwargs))

@@ -193,6 +193,8 @@ def lu_solve(
     factors, pivots = lu_and_piv
     pivots = asarray(pivots)
     factors, b = _inexact(factors, b)
+    if factors.ndim < 2:
+        raise ValueError(f"lu_solve takes the factors of square matrices, and their pivots, got shape {factors.shape}")
     permutation = linalg.lu_pivots_to_permutation(pivots, factors.shape[-2])
     return of_lu.lu_solve(factors, permutation, b, trans)
 

@@ -56,6 +56,8 @@ def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check
     """
     a = ensure("hessenberg", a)
     size = a.shape[-1] if a.ndim else 0
+    if a.ndim and not size:
+        return (jnp.zeros_like(a), jnp.zeros_like(a)) if calc_q else jnp.zeros_like(a)
     packed, taus = linalg.hessenberg(a)
     form = jnp.triu(packed, k=-1)
     if not calc_q:

@@ -42,7 +42,7 @@ from . import primitive_programs  # noqa: F401  (adds rows)
 from .meaning import meaning
 from .normalise import acts, normalise, show_type
 from .primitive_calls import ROWS, Call, Draw, draw_call
-from .random_calls import BREAKS, UNKNOWN
+from .random_reasons import BREAKS, UNKNOWN
 from .subject import as_numpy, assert_same, compiled_quickly, describe, x64_mode
 
 CHECKS = ("value", "jvp", "vjp", "second", "vmap", "vmap of derivatives")

@@ -11,7 +11,7 @@ mapped, or differentiated; and at times a second function of what the first gave
 types, weak types and values of the results, and the class of what is raised. Most programs are staged only, for JAX
 compiles nearly every one that is run: these are compared without values (``--values 1`` runs all); what is run is
 compiled without optimising it. Printed: how many programs agreed, of each function the first that did not, and how
-often which reason (``REASONS``) excused a difference. The exit status is 1 if one disagreed without a reason.
+often which reason (``random_reasons``) excused a difference. The exit status is 1 if one disagreed without a reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import inspect
 import itertools
 import multiprocessing
 import os
-import re
 import sys
 import time
 import warnings
@@ -37,6 +36,7 @@ import numpy as np
 import minijax
 from minijax.core.lacking import public_names
 from minijax.core.trace import stack_depth
+from tests.oracle.random_reasons import UNKNOWN, reason
 from tests.oracle.subject import QUICKLY, assert_same
 
 MODULES = ("numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "random", "ops", "scipy.special")
@@ -349,234 +349,6 @@ def outcome(ns: Any, program: Program, values: bool) -> tuple[Any, BaseException
             return None, error
 
 
-# One of them is raised where the other library says the other: all are about a value that is not known.
-UNKNOWN = ("ConcretizationTypeError", "TracerArrayConversionError", "TracerBoolConversionError")
-UNKNOWN += ("TracerIntegerConversionError", "NonConcreteBooleanIndexError")
-# An argument that is refused, in one of these ways.
-REFUSED = ("TypeError", "ValueError", "AxisError", "LinAlgError", "OverflowError", "IndexError", "ZeroDivisionError")
-# What JAX says where it does not look at an argument, and some line of its own breaks.
-BREAKS = re.compile(
-    r"object has no attribute|safe_zip|safe_map|tuple index out of range|must have __hash__|unpack|is not iterable"
-    r"|not supported between instances|index 0 is out of bounds|has no len|unsized object|positional argument"
-    r"|unhashable|not subscriptable|unexpected keyword|^$|list index out of range|list assignment index"
-    r"|(division|modulo) by zero|iteration over a 0-d array|setting an array element|too many indices for array"
-    r"|arrays used as indices must be"
-)
-# functions (a pattern of names), a pattern of what differs, and why programs of theirs may differ in this way
-REASONS: tuple[tuple[str, str, str], ...] = (
-    (
-        r"numpy\.(swapaxes|packbits|unpackbits)",
-        r"minijax (alone )?raises TypeError: \"'(NoneType|tuple)' object cannot be interpreted as an integer\"",
-        "an axis that is no integer: TypeError, as of every other function; JAX hands it to NumPy as an index",
-    ),
-    (
-        r"lax\.reduce_(and|or|xor|min|max|sum|prod)",
-        r"minijax raises (ValueError: 'reduction axes|TypeError: 'logical reduction).* JAX IndexError",
-        "axes out of bounds: ValueError, which JAX's own check raises; in some reductions a line before it indexes",
-    ),
-    (
-        r"numpy\.(setdiff1d|setxor1d|intersect1d|union1d|unique\w*)",
-        r"JAX (alone raises )?(IndexError: 'index is out of bounds|ValueError: 'zero-size array to reduction)",
-        "of nothing, or in size 0, there is nothing: JAX looks for an element to fill up with before it knows",
-    ),
-    (
-        r"numpy\.(setdiff1d|setxor1d|intersect1d)",
-        r"JAX (alone raises )?ValueError: 'Cannot broadcast|\['bool\[0\]'\], JAX's are \['int32\[0\] weak",
-        "what a result of size 0 is filled with counts for nothing, as where no element is missing",
-    ),
-    (
-        r"numpy\.(unique\w*|intersect1d|union1d|setdiff1d|setxor1d)",
-        r"Not equal to tolerance .* \(DESIRED\)",
-        "distinct elements are elements, and so depend on the array; JAX's derivative of them is 0",
-    ),
-    (
-        r"numpy\.(histogram\w*)",
-        r"JAX alone raises ValueError: 'zero-size array to reduction",
-        "the range of no elements is 0 to 1, as in NumPy; JAX means to do that and takes their minimum first",
-    ),
-    (
-        r"numpy\.(intersect1d|union1d|setdiff1d|setxor1d|take\w*)",
-        r"JAX alone raises ValueError: .Non-hashable static arguments",
-        "a fill value that is an array: JAX needs its hash",
-    ),
-    (
-        r"random\.f",
-        r"JAX alone raises TypeError: 'div: arrays must have the same number of dimensions",
-        "degrees of freedom of fewer dimensions than the samples broadcast, as JAX's page says of them too",
-    ),
-    (
-        r"numpy\.vander",
-        r"JAX alone raises OverflowError",
-        "a matrix without columns of unsigned integers: JAX counts the powers down to -1",
-    ),
-    (
-        r"numpy\.polymul",
-        r"JAX alone raises ValueError: 'convolve",
-        "coefficients that there are none of are those of 0, whatever their shape",
-    ),
-    (
-        r"numpy\.polyfit",
-        r"JAX alone raises ValueError: .data type .* not inexact",
-        "points of integers are fitted, as in NumPy; JAX asks for the rounding error of integers",
-    ),
-    (
-        r"numpy\.repeat",
-        r"minijax alone raises ValueError: 'axis",
-        "JAX does not look at the axis of a scalar; NumPy refuses it",
-    ),
-    (
-        r"scipy\.linalg\.lu",
-        r"JAX alone raises ValueError: 'too many values to unpack",
-        "batches of matrices are decomposed here",
-    ),
-    (
-        r"numpy\.fft\.irfftn",
-        r"the results are \['complex.*, JAX's are \['complex",
-        "along no axis nothing is transformed; JAX cuts the last one as if it were half a spectrum",
-    ),
-    (
-        r"numpy\.(nan)?arg(max|min)|lax\.arg(max|min)",
-        r"minijax (alone )?raises TypeError: 'argmin and argmax do not accept dtype complex",
-        "complex numbers have no order: refused when the program is staged, by JAX when it is lowered",
-    ),
-    (
-        r"numpy\.full_like",
-        r"JAX alone raises TypeError: .float\(\) argument must be a string or a real number, not 'complex'",
-        "a complex fill value loses its imaginary part, as it does in JAX where the type is no class of Python's",
-    ),
-    (
-        r".*",
-        r"minijax raises TypeError: .\w+ requires ndarray or scalar arguments, got <class 'list'>.* JAX ValueError",
-        "a list is refused before its shape is looked at",
-    ),
-    (
-        r"random\.categorical",
-        r"minijax raises TypeError: .'<=' not supported .* JAX IndexError",
-        "an axis that is no integer: TypeError, as of other functions; JAX indexes a shape with it",
-    ),
-    (
-        r"numpy\.nan(std|var)",
-        r"JAX alone raises TypeError: 'sub: arrays must have the same number of dimensions",
-        "a mean of more dimensions than the array is refused in a call; where the array is mapped, it is broadcast",
-    ),
-    (
-        r"scipy\.signal\.(csd|coherence|welch|spectrogram)",
-        r"the results are .*\[\d, 0\]",
-        "signals of no samples have no spectrum: the results are empty, with all their axes",
-    ),
-    (
-        r"lax\.slice\w*",
-        r"minijax alone raises TypeError: 'slice limit_indices must have the same length",
-        "indices of different lengths are refused in derivatives too, as JAX refuses them in calls",
-    ),
-    (
-        r"random\.beta",
-        r"minijax raises ValueError: 'Incompatible shapes.* JAX TypePromotionError",
-        "parameters that neither broadcast nor convert: shapes come first, as in JAX's other distributions",
-    ),
-    (
-        r"random\.orthogonal",
-        r"minijax raises ValueError: 'orthogonal: matrices have no negative dimensions.* JAX TypeError",
-        "matrices of negative sizes: ValueError, which JAX raises unless a negative number of them is asked for",
-    ),
-    (
-        r"lax\.linalg\.\w+",
-        r"minijax raises ValueError: 'The truth value of an array .* JAX NotImplementedError",
-        "an array for a flag is asked for its truth before the function is differentiated",
-    ),
-    (
-        r"lax\.linalg\.triangular_solve",
-        r"minijax raises (TypeError: 'Input 0|IndexError).* JAX ValueError: 'axis -2 is out of bounds",
-        "a vector for a matrix: TypeError, as of every other decomposition; JAX's derivative transposes it first",
-    ),
-    (
-        r"lax\.random_gamma_grad",
-        r"JAX alone raises (AttributeError|TypeError: 'broadcast_in_dim)",
-        "numbers are operands as arrays are, and arrays of all types broadcast; in JAX, some do",
-    ),
-    (
-        r"numpy\.linalg\.vector_norm",
-        r"the results are \['float|got float",
-        "the norm of integers is a float; JAX computes in integers, where 1 / ord is 0",
-    ),
-    (
-        r"numpy\.linalg\.pinv",
-        r"JAX alone raises TypeError: 'add got incompatible shapes",
-        "a derivative of nothing: hermitian matrices of shape (0, n) are not, and have no elements",
-    ),
-    (
-        r"numpy\.full\w*",
-        r"shape must have every element be nonnegative.* JAX ValueError: '(Incompatible types|Cannot broadcast)",
-        "a negative size is refused first; JAX says of it that the fill value does not broadcast",
-    ),
-    (
-        r"numpy\.(choose|compress|extract|place|ravel_multi_index|delete|trim_zeros|repeat)|ops\.segment_\w+",
-        r"JAX (alone raises )?(Concretization|Tracer\w*|NonConcreteBooleanIndex\w*)Error",
-        "constants of a staged program are known here, also in functions that are calls of their own",
-    ),
-    (
-        r".*",
-        r"minijax raises (Concretization|Tracer)\w*Error.* JAX TypeError: .*(concrete value|integer scalar|as a JAX v)",
-        "a value that is not known: a class of errors derived from TypeError, which some functions of JAX raise",
-    ),
-    (
-        r".*",
-        r"minijax raises TypeError: .*(Value \[|list).* JAX ValueError: 'jax.lax.dot|JAX TracerArrayConversionError",
-        "a list among the operands: JAX's jit takes it apart before the function can say that it takes arrays",
-    ),
-    (
-        r"lax\.(ragged_dot\w*|scaled_dot)|lax\.linalg\.(ormqr|symmetric_product|cholesky_update)",
-        r"JAX NotImplementedError: .(Differentiation rule|Batching rule|ragged_dot vmap)",
-        "a borrowed function is traced by JAX before it is differentiated or mapped: its operands are refused first",
-    ),
-    (
-        r"lax\.linalg\.symmetric_product",
-        r"minijax raises TypeError: 'Input .* JAX ValueError: 'symmetric_update",
-        "a borrowed function is traced by JAX before it is mapped, of the operands as they are",
-    ),
-    (
-        r".*",
-        r"minijax raises NotImplementedError: .Differentiation .* '(nextafter|reduce_or)'.*, JAX (Type|Value)Error",
-        "differentiated, though it has no derivative, at operands that do not fit: JAX stages what is a jit before",
-    ),
-    (
-        r"lax\.cum(max|min|logsumexp|prod|sum)",
-        r"minijax alone raises ValueError: 'XLA operations do not allow negative axes",
-        "a negative axis is refused in derivatives too, as JAX refuses it in calls",
-    ),
-    (
-        r"numpy\.array_equ(al|iv)|scipy\.linalg\.rsf2csf",
-        r"minijax (alone )?raises TypeError: .\w+ requires ndarray or scalar arguments, got <class 'list'>",
-        "a list is refused, as JAX refuses it in its other functions",
-    ),
-    (
-        r"numpy\.reshape",
-        r"minijax raises TypeError: 'cannot reshape array of shape.*, JAX ValueError: 'cannot reshape array of size",
-        "JAX has NumPy reshape an array of NumPy's that is known, and so raises what NumPy does",
-    ),
-    (
-        r"numpy\.array_equiv",
-        r"JAX alone raises TypeError: 'eq got incompatible shapes",
-        "arrays that do not broadcast are not equivalent, as in NumPy, and as JAX has it if their ranks differ",
-    ),
-    (
-        r"numpy\.unravel_index",
-        r"Arrays are not equal",
-        "no index is within a negative size",
-    ),
-    (
-        r".*",
-        r"JAX (\w+ when it is run|(MLIR|JaxRuntime|XlaRuntime)Error|ValueError: .Cannot lower jaxpr)",
-        "JAX stages the program, and its compiler refuses it; here it is refused when it is staged",
-    ),
-    (
-        r".*",
-        rf"minijax raises ({'|'.join(REFUSED + UNKNOWN)}): .*, JAX (AssertionError|\w+: .*({BREAKS.pattern}|''$))",
-        "an argument is refused; JAX does not look at it, and a line of its own breaks",
-    ),
-)
-
-
 def difference(program: Program, values: bool = True) -> str:
     """What differs between the libraries, '' if nothing; without ``values`` the programs are staged only."""
     before = stack_depth()
@@ -636,11 +408,6 @@ class Outcomes(NamedTuple):
 BLOCK = 250
 
 
-def reason(name: str, said: str) -> str:
-    """Why programs of this function may differ in this way, '' if there is no reason."""
-    return next((why for whose, how, why in REASONS if re.fullmatch(whose, name) and re.search(how, said)), "")
-
-
 def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Outcomes:
     """Compares programs of a block, those of some numbers, the values of a share of them.
 
@@ -657,7 +424,7 @@ def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Ou
         said = difference(program, values)
         if said:
             name = program.names[0]
-            done.disagreements.append(Disagreement(number, name, str(program), said, reason(name, said)))
+            done.disagreements.append(Disagreement(number, name, str(program), said, reason(name, str(program), said)))
     return done
 
 

@@ -6,9 +6,9 @@ import itertools
 from typing import Any
 
 from minijax import lax
-from minijax.numpy import creation, linear, manipulation
+from minijax.numpy import creation, linear, manipulation, ufuncs
 from minijax.numpy.einsum import einsum
-from minijax.numpy.promotion import canonical_axis, ensure, promote
+from minijax.numpy.promotion import canonical_axis, ensure
 
 __all__ = ["cross", "diagonal", "matmul", "matrix_transpose", "multi_dot", "outer", "tensordot", "trace", "vecdot"]
 
@@ -26,7 +26,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
             f"Input arrays must be one-dimensional, but they are x1.ndim={x1.aval.ndim} "
             f"x2.ndim={x2.aval.ndim}"
         )
-    return lax.mul(*promote("multiply", lax.expand_dims(x1, (1,)), lax.expand_dims(x2, (0,))))
+    return ufuncs.multiply(lax.expand_dims(x1, (1,)), lax.expand_dims(x2, (0,)))
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:

@@ -6,6 +6,7 @@ routine says that it failed, its results are nan. On other platforms the lowerin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def declare_lapack(
     It is evaluated by a compiled program. ``lower`` is the rule for the CPU. Every operand has the same number of batch
     dimensions, which come first, and so has every result.
     """
-    p.def_abstract_eval(abstract)
+    p.def_abstract_eval(_as_weak_as_operands(abstract))
     p.refuses_keys = True
     p.def_impl(compiled_impl(p))
     lowering_rules[p] = on_cpu(p, lower)
@@ -55,6 +56,21 @@ def declare_lapack(
     else:
         transpose_rules[p] = transpose
     return p
+
+
+def _as_weak_as_operands(abstract: Rule) -> Rule:
+    """``abstract`` with all results, the integers too, weakly typed if all operands are."""
+
+    @functools.wraps(abstract)
+    def weak_abstract(*avals: ShapedArray, **params: Any) -> Any:
+        out = abstract(*avals, **params)
+        if not all(aval.weak_type for aval in avals):
+            return out
+        if isinstance(out, ShapedArray):
+            return ShapedArray(out.shape, out.dtype, True)
+        return [ShapedArray(aval.shape, aval.dtype, True) for aval in out]
+
+    return weak_abstract
 
 
 def on_cpu(p: Primitive, lower: Rule) -> Rule:

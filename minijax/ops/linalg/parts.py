@@ -44,7 +44,7 @@ def _below(x: Any, k: int) -> tuple[Any, Any]:
     mask = _from_diagonal((shape[-2], shape[-1]), k, ge_p, dtypes.default_dtype("i", x64_enabled()))
     if len(shape) > 2:
         mask = broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
-    return mask, full(shape, 0, dtype_of(x))
+    return mask, full(shape, 0, dtype_of(x), get_aval(x).weak_type)
 
 
 def tril(x: Any, k: int = 0) -> Any:
@@ -78,10 +78,13 @@ def adjoint(x: Any) -> Any:
 
 def symmetrized(x: Any) -> Any:
     """The mean of matrices and their adjoints."""
-    total = (or_p if dtypes.is_bool(dtype_of(x)) else add_p).bind(x, adjoint(x))
-    if not dtypes.is_inexact(dtype_of(total)):
-        total = convert(total, dtypes.to_inexact_dtype(dtype_of(total)))
-    return div_p.bind(total, const(total, 2))
+    dtype = dtype_of(x)
+    # half of a truth value is weakly typed too: the 2 alone makes it a number
+    weak = get_aval(x).weak_type or dtypes.is_bool(dtype)
+    total = (or_p if dtypes.is_bool(dtype) else add_p).bind(x, adjoint(x))
+    if not dtypes.is_inexact(dtype):
+        total = convert(total, dtypes.to_inexact_dtype(dtype), weak)
+    return div_p.bind(total, convert(2.0, dtype_of(total), True) if weak else const(total, 2))
 
 
 def matmul(x: Any, y: Any, precision: Any = HIGHEST, typed: bool = False) -> Any:

@@ -50,9 +50,11 @@ def _householder_product_abstract(a: ShapedArray, taus: ShapedArray) -> ShapedAr
     *lead, m, n = a.shape
     if m < n:
         raise ValueError(f"householder_product: the first argument has fewer rows than columns, shape {a.shape}")
+    if taus.ndim and taus.shape[-1] > n:
+        raise ValueError(f"householder_product: {taus.shape[-1]} reflections of matrices with {n} columns")
     check_matrices("householder_product", a)
     check_same_dtypes("householder_product", [a, taus])
-    if taus.shape[:-1] != tuple(lead) or m < n or taus.ndim < 1 or taus.shape[-1] > n:
+    if taus.shape[:-1] != tuple(lead) or not taus.ndim:
         raise ValueError(
             f"householder_product takes a[..., m, n] and taus[..., k] of one dtype with m >= n >= k, got "
             f"{a.str_short()} and {taus.str_short()}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from minijax import api
 from minijax import numpy as jnp
 from minijax.core.lacking import borrowing
-from minijax.numpy.promotion import promote
+from minijax.numpy.promotion import ensure, promote
 from minijax.numpy.ufuncs import INEXACT
 
 __all__ = ["vq"]
@@ -19,9 +17,10 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """For each of the observations, (M, N), the number of the nearest of the codes, (K, N), and how far it is.
 
     One-dimensional arguments are observations and codes of one component. ``check_finite`` is not looked at. Raises
-    ValueError for other ranks.
+    ValueError for other ranks, TypeError for lists.
     """
-    shapes = np.shape(obs), np.shape(code_book)
+    obs, code_book = ensure("vq", obs, code_book)
+    shapes = obs.shape, code_book.shape
     if len(shapes[0]) != len(shapes[1]):
         raise ValueError(f"vq: observations of shape {shapes[0]} and codes of shape {shapes[1]} differ in rank.")
     obs, code_book = promote("vq", obs, code_book, to=INEXACT)

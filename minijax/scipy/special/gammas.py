@@ -228,11 +228,12 @@ def _bernoulli_numbers(count: int) -> list[Fraction]:
 
 def _zeta_series(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function by the formula of Euler and Maclaurin with 8 terms of each kind (Johansson 2015)."""
+    _check_hurwitz(q)
+    x, q = promote("zeta", x, q, to=INEXACT)
     terms = 8
     dtype = x.aval.dtype
     numbers = _bernoulli_numbers(2 * terms)
     divisors = np.array([float(math.factorial(2 * k) / numbers[2 * k]) for k in range(1, terms + 1)], dtype)
-    _check_hurwitz(q)
     s, a = lax.expand_dims(x, (x.aval.ndim,)), lax.expand_dims(q, (q.aval.ndim,))
     total = jnp.sum((a + np.arange(terms, dtype=dtype)) ** -s, -1)
     integral = (q + terms) ** (1 - x) / (x - 1)

@@ -63,8 +63,6 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     else:
         axis = canonical_axis(axis, x.ndim)
         shape = x.shape[:axis] + (1,) * keepdims + x.shape[axis + 1 :]
-    if jnp.ndim(a) == 0:
-        shape = ()
     x = jnp.moveaxis(x, axis, 0)
     x = x.reshape(x.shape[0], math.prod(x.shape[1:]))
     found, count = api.vmap(_most_frequent, in_axes=1)(x)
