@@ -154,6 +154,8 @@ def test_search_both_ways():
     here = cursor.position
     assert cursor.search("transpose") and isinstance(cursor.moment.node, RuleRecord)
     assert cursor.search("cos", backwards=True) and cursor.position == here
+    assert cursor.search("linear part of f") and type(cursor.moment.node).__name__ == "JaxprRecord"
+    assert cursor.search("cos", backwards=True) and cursor.position == here
     assert not cursor.search("nowhere") and cursor.position == here
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from minijax.core.named import Frozen, NamedTuple
+from minijax.tools.recording.panels import jaxpr_title
 from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,
@@ -392,6 +393,9 @@ class Cursor:
         def wanted(moment: Moment) -> bool:
             node = moment.node
             said: Iterable[str] = texts(node)
+            if isinstance(node, JaxprRecord):
+                # what it is a jaxpr of is a word of its kind, which nobody sees
+                said = (*said, "".join(piece for _, piece in jaxpr_title(node)))
             if moment.kind == LEAVE:
                 # with nothing inside it is left on the line on which it was entered
                 own_line = isinstance(node, BindRecord) and bool(node.children)
