@@ -41,7 +41,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"numpy\.(unique\w*|intersect1d|union1d|setdiff1d|setxor1d)",
-        r"Not equal to tolerance .* DESIRED",
+        r"^(grad|jvp) .*Not equal to tolerance",
         "distinct elements are elements, and so depend on the array; JAX's derivative of them is 0",
     ),
     (
@@ -281,8 +281,8 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"numpy\.intersect1d",
-        r"the results are \['\w+\[\d\]'.*, JAX's are \['\w+\[\d\] weak'",
-        "what a result is filled with is converted to its type; where an array is empty, JAX's result has its type",
+        r"reshape\((2, 0|0,)\).*(the results are \['\w+\[\d\]'.*, JAX's are \['\w+\[\d\] weak'|Not equal to tol)",
+        "with no elements nothing is common: it is filled up with 0; JAX takes the one element of the other array",
     ),
     (
         r"numpy\.(polyder|polyint)|lax\.(integer_pow|linalg\.eigh)",
