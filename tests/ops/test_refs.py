@@ -338,6 +338,23 @@ def test_what_is_frozen_is_refused():
         s[0]
 
 
+def test_cotangents_of_a_swap_are_mapped_along_different_axes():
+    """JAX's vmap takes the second as if it were mapped along the first axis; one by one it gives these values."""
+
+    def swapped(ns, x, y):
+        ref = ns.new_ref(x)
+        return ns.ref.swap(ref, ..., ns.lax.sin(y)), ns.freeze(ref)
+
+    def pulled(ns):
+        return lambda a, b: ns.vjp(lambda x, y: swapped(ns, x, y), X, X)[1]((a, b))
+
+    a, b = np.arange(12.0, dtype="float32").reshape(2, 2, 3)
+    found = minijax.vmap(pulled(minijax), (0, 1))(a, b.T)
+    one_by_one = [pulled(jax)(*each) for each in zip(a, b, strict=True)]
+    for ours, theirs in zip(found, zip(*one_by_one, strict=True), strict=True):
+        np.testing.assert_allclose(ours, np.stack(theirs), rtol=1e-6)
+
+
 def test_reverse_mode_by_a_reference_is_refused_clearly():
     with pytest.raises(NotImplementedError, match="Take the array that it holds as the argument"):
         minijax.grad(lambda r: r[0])(minijax.new_ref(X))

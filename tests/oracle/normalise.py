@@ -75,8 +75,8 @@ def show_param(value: Any) -> str:
     """A parameter: dtypes by name, subjaxprs normalised, NumPy integers as integers."""
     if hasattr(value, "debug_info") and not hasattr(value, "eqns") and not hasattr(value, "jaxpr"):
         return value.debug_info.func_name  # a rule of a custom derivative
-    if isinstance(value, tuple) and value and hasattr(value[0], "debug_info") and not hasattr(value[0], "jaxpr"):
-        return show_param(value[0])  # such a rule, and what it is called with
+    if type(value).__name__ == "Backward":
+        return str(value[0])  # such a rule, and what it is called with
     if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
         return "{" + "; ".join(normalise(value).lines) + "}"
     if hasattr(value, "key_shape"):
