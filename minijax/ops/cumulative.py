@@ -60,10 +60,9 @@ def associative_scan(combine: Combine, elems: Sequence[Any], axis: int, reverse:
     combined, the prefixes of these pairs are the odd elements of the result, and one more round gives the
     even ones.
     """
-    axis = canonical_axis(axis, get_aval(elems[0]).ndim)
     if reverse:
         elems = [rev(x, (axis,)) for x in elems]
-    out = _scan(combine, list(elems), axis)
+    out = _scan(combine, list(elems), canonical_axis(axis, get_aval(elems[0]).ndim))
     return [rev(x, (axis,)) for x in out] if reverse else out
 
 

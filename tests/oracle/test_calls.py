@@ -211,6 +211,7 @@ OTHERS = [
 LATER = [
     call("lax.cummin", f(), how="grad"),
     call("lax.cumprod", f(3), axis=5, how="jvp"),
+    call("lax.cumlogsumexp", f(), reverse=True, how="grad"),
     call("lax.dynamic_index_in_dim", f(3), 0, axis=5),
     call("lax.fft", f(3), -1.5, (3,)),
     call("lax.linalg.cholesky", b(3, 3)),
