@@ -125,6 +125,7 @@ class Tape:
             self.variable(place)
         self.eqns = self._all_equations()
         del self.entries[self.n_in :]
+        self.nested = False  # that is about entries
         return self.eqns
 
     def add_variables(self, out_vars: Sequence[Var]) -> list[int]:

@@ -69,8 +69,9 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     a1, a2 = promote_dtypes(*ensure("polymul", a1, a2), to=INEXACT)
     if trim_leading_zeros and (a1.aval.size > 1 or a2.aval.size > 1):
         a1, a2 = trim_zeros(a1, trim="f"), trim_zeros(a2, trim="f")
-    zero = zeros(1, a1.aval.dtype)  # what no coefficients are those of
-    return convolve(a1 if a1.aval.size else zero, a2 if a2.aval.size else zero, mode="full")
+    # no coefficients are those of zero
+    a1, a2 = [a if a.aval.size else zeros(1, a.aval.dtype) for a in (a1, a2)]
+    return convolve(a1, a2, mode="full")
 
 
 def _number_of_coefficients(name: str, p: Any) -> int:

@@ -232,6 +232,14 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 PaddingConfig = tuple[tuple[int, int, int], ...]
 
 
+def _check_axes(padding_config: Sequence[Any], shape: tuple[int, ...]) -> None:
+    if len(padding_config) != len(shape):
+        raise ValueError(
+            "length of padding_config must equal the number of axes of operand, "
+            f"got padding_config {padding_config} for operand shape {shape}"
+        )
+
+
 def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: PaddingConfig) -> ShapedArray:
     if x.dtype != value.dtype:
         raise TypeError(
@@ -240,11 +248,7 @@ def _pad_abstract(x: ShapedArray, value: ShapedArray, *, padding_config: Padding
         )
     if value.ndim:
         raise ValueError(f"padding_value must be a scalar; got np.shape(padding_value)={value.shape}")
-    if len(padding_config) != x.ndim:
-        raise ValueError(
-            "length of padding_config must equal the number of axes of operand, "
-            f"got padding_config {padding_config} for operand shape {x.shape}"
-        )
+    _check_axes(padding_config, x.shape)
     if any(i < 0 for _, _, i in padding_config):
         raise ValueError(
             f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}"
@@ -343,8 +347,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Sequence[int]
     """
     if shape_of(padding_value):
         raise ValueError(f"padding_value must be a scalar; got one of shape {shape_of(padding_value)}")
-    if len(padding_config) != len(shape_of(operand)):
-        raise ValueError(f"pad takes (low, high, interior) for each axis of {shape_of(operand)}, got {padding_config}")
+    _check_axes(padding_config, shape_of(operand))
     return pad_p.bind(
         operand, padding_value, padding_config=tuple(_ints(triple) for triple in padding_config)
     )

@@ -150,7 +150,8 @@ def test_derivatives_are_jaxs():
     np.testing.assert_allclose(minijax.grad(ours)(x), jax.jit(jax.grad(theirs))(x), rtol=1e-6)
     check(minijax.jvp(ours, (x,), (x,)), jax.jvp(theirs, (x,), (x,)))
     plain = minijax.grad(minijax.grad(lambda x: x * x * (1 + jnp.sin(x))))
-    np.testing.assert_allclose(minijax.grad(minijax.grad(ours))(x), plain(x), rtol=1e-5)
+    for _ in range(5):  # until what is derived of the rules is kept
+        np.testing.assert_allclose(minijax.grad(minijax.grad(ours))(x), plain(x), rtol=1e-5)
     np.testing.assert_allclose(minijax.grad(minijax.checkpoint(ours))(x), minijax.grad(ours)(x), rtol=1e-6)
 
 

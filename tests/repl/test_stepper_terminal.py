@@ -115,7 +115,10 @@ def test_a_session_of_stepping(columns: int, begun: Callable[..., Stepping], gol
     stepping.terminal.send("q")
     stepping.left(7)
     assert stepping.terminal.leave() == 0
-    golden(f"screens/stepper_{columns}.txt", "\n".join(f"{each}\n{'=' * columns}" for each in screens))
+    text = "\n".join(f"{each}\n{'=' * columns}" for each in screens)
+    # where a rule stands in minijax's own files is not what is tested
+    hidden = re.sub(r"(?<=\.py:)\d{2,}|(?<=│ )\d{2,}(?= )", lambda found: "#" * len(found[0]), text)
+    golden(f"screens/stepper_{columns}.txt", hidden)
 
 
 def test_resizing_in_the_middle(begun: Callable[..., Stepping]):

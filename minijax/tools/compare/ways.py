@@ -51,7 +51,7 @@ def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recordi
     longest = max(sum(1 for _ in recording.walk()) for recording in (direct, tutorial))
     if longest > most:
         blocks.append(text(f"the first {most} records of each (--most {longest} shows all)", role="muted"))
-    for title, recording in (("here", direct), ("tutorial", tutorial)):
+    for title, recording in (("direct", direct), ("tutorial", tutorial)):
         counts = joined(" · ", [("", f"{label} {count}") for label, count in recording.binds])
         blocks.append(Row(title, (stack_line(recording.stack), counts)))
     programs = [[str(each.document()) for each in r.jaxprs if each.kind == "linear"] for r in (direct, tutorial)]

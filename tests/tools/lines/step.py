@@ -4,7 +4,7 @@ from __future__ import annotations
 
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%log grad(f)(3.0)", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
-    ("%log jacrev(f)(3.0)", ("linear part of f ·",)),
+    ("%log minijax.jacrev(f)(3.0)", ("linear part of f ·",)),
     ("%log f(3.0) --most 2", ("more records (--most",)),
     ("%log jit(f)(3.0) --retrace", ("jit:1 begins for f", "jaxpr f staged")),
     ("%step grad(f)(3.0) --text", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
