@@ -124,7 +124,9 @@ def test_leaving_gives_the_terminal_back(terminal: Terminal):
 def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
     """Ctrl-Z at the prompt and while something runs; the shell has its terminal, ``fg`` has the session."""
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "TERM": "xterm-256color"}
-    env |= {"PS1": "shell> ", "PYTHONPATH": os.getcwd()}
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    env |= {"PS1": "shell> ", "PYTHONPATH": os.getcwd(), "PIPE": str(pipe)}
     shell = pexpect.spawn("bash", ["--norc", "-i"], env=env, encoding="utf-8", timeout=30, dimensions=(24, 80))
 
     def to_prompt(number: int) -> None:
@@ -148,14 +150,16 @@ def test_suspended_and_resumed_under_a_shell(tmp_path: Path):
         shell.send("kept\r")
         shell.expect(r"out\[2\]: \S*42")
         to_prompt(3)
-        # while something runs it is the terminal's own key
-        shell.send("import time; print('at' + ' work', flush=True); time.sleep(2); print('awake')\r")
+        # while something runs, here until somebody writes to the pipe, it is the terminal's own key
+        shell.send("import os; print('at' + ' work', flush=True); open(os.environ['PIPE']).close(); print('awake')\r")
         shell.expect_exact("at work")
         shell.send("\x1a")
         shell.expect("Stopped")
         shell.expect_exact("shell> ")
         shell.sendline("fg")
+        writer = os.open(pipe, os.O_RDWR)  # which waits for no reader
         shell.expect_exact("awake\r\n")
+        os.close(writer)
         to_prompt(4)
         shell.send("\x04")
         shell.expect_exact("shell> ")
