@@ -189,8 +189,8 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
 
 
 def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    if on_bind_enter:
-        emit(on_bind_enter, primitive, top, args, params)
+    for method in tuple(on_bind_enter):  # ``emit``, written out, as below
+        method(primitive, top, args, params)
     try:
         if on_rule:
             rule = top.rule_of(primitive)
@@ -205,7 +205,7 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
         if on_bind_raise:
             emit(on_bind_raise, primitive, top, error)
         raise
-    for method in tuple(on_bind_exit):  # ``emit``, written out: a summary listens to this alone
+    for method in tuple(on_bind_exit):
         method(primitive, top, out)
     return out
 

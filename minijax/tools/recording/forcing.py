@@ -40,6 +40,8 @@ def forced_by(trace: Trace, args: Sequence[Any]) -> tuple[int, str]:
 
 def _above(trace: Trace, args: Sequence[Any]) -> str:
     """What the other traced arguments are, whose interpreters get their turn later."""
+    if len(args) == 1:
+        return ""
     lower = {x._trace.level: x._trace.main for x in args if isinstance(x, Tracer) and x._trace is not trace}
     if not lower:
         return ""

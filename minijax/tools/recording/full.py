@@ -69,8 +69,11 @@ def _own_work(hook: Callable[..., None]) -> Callable[..., None]:
     def noted(self: Full, *args: Any) -> None:
         began = time.perf_counter()
         hook(self, *args)
-        if not self.stopped:
-            self.note_own(began)
+        if not self.stopped:  # ``note_own``, written out
+            now = time.perf_counter()
+            self.own_when.append(now)
+            total = self.own_total
+            total.append(total[-1] + now - began)
 
     return noted
 
@@ -255,6 +258,8 @@ class Full(Summary):
 
     def find(self, primitive: Any) -> bool:
         """Make the open record of ``primitive`` the innermost one. False if there is none."""
+        if self.open and self.open[-1].kind is primitive:
+            return True
         if not any(o.kind is primitive for o in self.open):
             return False
         while self.open[-1].kind is not primitive:

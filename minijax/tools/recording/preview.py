@@ -15,6 +15,7 @@ import numpy as np
 
 from minijax import errors
 from minijax.core.array import Array, get_aval
+from minijax.core.avals import AnyArray
 from minijax.core.keys import KeyType, PRNGImpl, is_key
 from minijax.core.structural import Zero
 from minijax.core.trace import Tracer
@@ -60,6 +61,10 @@ def _number(value: Any) -> str:
     item = value.item()
     if not isinstance(item, float):
         return str(item)
+    return _float(item)
+
+
+def _float(item: float) -> str:
     text = f"{item:.7g}"
     return text if not text.lstrip("-").isdigit() else text + ".0"
 
@@ -95,6 +100,8 @@ def value_text(value: Any, fetch: bool = False) -> str:
     if isinstance(value, Tracer):
         return f"{level_text(value)} {'tangent ' if is_tangent(value) else ''}{aval_text(value.aval)}"
     if isinstance(value, Array):
+        if type(getattr(value, "_np", None)) is np.float32:  # what most operations of a watched program are about
+            return _float(value._np.item())
         few = value.aval.size <= MOST_ELEMENTS and not is_key(value.aval.dtype)
         held = host_value(value, fetch) if few else None
         return aval_text(value.aval) if held is None else shortened(_elements(np.asarray(held)))
@@ -110,7 +117,7 @@ def value_text(value: Any, fetch: bool = False) -> str:
 def short_type(value: Any) -> str:
     """The type of whatever can be an operand, as jaxprs print it; '' for anything else."""
     try:
-        return aval_text(get_aval(value))
+        return aval_text(value.aval if isinstance(value, AnyArray) else get_aval(value))
     except Exception:  # of whatever kind: the operation itself will say it better
         return ""
 
@@ -137,6 +144,8 @@ def nonfinite(value: Any) -> bool:
     if isinstance(value, Tracer):
         return any(map(nonfinite, held(value)))
     if isinstance(value, Array):
+        if type(getattr(value, "_np", None)) is np.float32:
+            return not math.isfinite(value._np)
         if value.aval.dtype.kind in "biukO" or value.nbytes > MOST_BYTES:
             return False
         value = host_value(value, fetch=True)
@@ -170,7 +179,7 @@ def parameter_text(value: Any) -> str:
 
 def parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """A primitive's parameters, sorted by name."""
-    return tuple((name, parameter_text(params[name])) for name in sorted(params))
+    return tuple([(name, parameter_text(params[name])) for name in sorted(params)]) if params else ()
 
 
 def subject_text(subject: str) -> str:
@@ -210,5 +219,7 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
 
 def names(values: Sequence[Any], limit: int = 4, fetch: bool = False) -> str:
     """The values in brief, the first ``limit`` of them."""
+    if len(values) == 1:
+        return value_text(values[0], fetch)
     shown = ", ".join([value_text(value, fetch) for value in values[:limit]])
     return f"{shown}, ... {len(values) - limit} more" if len(values) > limit else shown
