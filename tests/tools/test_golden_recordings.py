@@ -87,14 +87,18 @@ def test_events_are_in_order_and_nested(name: str):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_operands_are_alive_where_they_are_used(name: str):
-    """The numbers of a bind's operands are those of tracers that the state there shows as alive."""
+    """The numbers of a bind's operands are those of tracers that the state there shows as alive, and of arrays."""
     cursor = Cursor(recording_of(name))
+    arrays = {life.tracer.id: life for life in recording_of(name).lives if life.tracer.level == "eval"}
     checked = 0
     while cursor.into():
         node = cursor.moment.node
         if cursor.moment.kind == "enter" and isinstance(node, BindRecord):
             alive = {life.tracer.id for level in cursor.state().tracers for life in level}
-            assert {number for number in node.operands if number} <= alive, node
+            numbers = {number for number in node.operands if number}
+            assert numbers - arrays.keys() <= alive, node
+            for life in map(arrays.__getitem__, numbers & arrays.keys()):
+                assert life.born <= node.at and not 0 <= life.died <= node.at, (life, node)
             checked += 1
     assert checked == recording_of(name).bind_count + (name in FAILING) * sum(
         bool(n.error) for _, n in recording_of(name).walk() if isinstance(n, BindRecord)

@@ -93,7 +93,7 @@ class State(Frozen):
       path: the binds and scopes that were open, outermost first; the current one is among them when it has just been
         entered or is just being left.
       bind: the innermost open bind, or None.
-      tracers: for each interpreter of ``stack``, the live tracers.
+      tracers: for each interpreter of ``stack``, the live tracers; for evaluation the arrays in variables.
       programs: for each interpreter that records equations, what it has recorded.
       place: the user's line, ``file:line (function)``, or ''.
       rule: the rule that is being applied: of the innermost open bind that has one, or of the backward pass.
@@ -290,6 +290,8 @@ class Cursor:
                 self._equations.setdefault(moment.node.scope, []).append(moment.node)
         by_scope: dict[int, list[LifeRecord]] = {}
         for life in recording.lives:
+            if not life.tracer.level.partition(":")[1] and not life.name:
+                continue  # an array that no variable of the user's holds
             by_scope.setdefault(life.scope, []).append(life)
         self._lives = {scope: ScopeLives(sorted(lives, key=_born)) for scope, lives in by_scope.items()}
         # the state that was asked for last, and where that was: panes ask for the same one

@@ -8,16 +8,15 @@ import sys
 import time
 from collections.abc import Callable
 from threading import get_ident
-from types import FrameType
 from typing import Any
 
-from minijax import errors
 from minijax.core.trace import Tracer
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Var
 from minijax.tools.documents.words import shortened
 from minijax.tools.programs import links
 from minijax.tools.recording import preview, summary
 from minijax.tools.recording.forcing import forced_by
+from minijax.tools.recording.frames import Frames
 from minijax.tools.recording.lives import Lives
 from minijax.tools.recording.records import (
     CALL,
@@ -31,6 +30,7 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import FULL, Finished, Summary, error_text
+from minijax.tools.recording.values import RunRecord, holds_program
 
 # Past so many characters of previews and equations too, a recorder only counts.
 MOST_CHARACTERS = 100_000_000
@@ -102,8 +102,7 @@ class Full(Summary):
         self.unrecorded = 0
         # id of the exception that is passing through operations
         self.passing = 0
-        # where the user's program was when its variables were looked at
-        self.frame = (0, 0)
+        self.frames = Frames()
 
     def next_event(self) -> bool:
         """Number an event of this thread, which has been counted; whether it is to be recorded."""
@@ -157,23 +156,20 @@ class Full(Summary):
         if self.foreign():
             return
         self.passing = 0
-        # Before this event begins: a look at the variables renews the frame's copy of them, and what only the old copy
-        # held dies.
-        frame = None if self.stopped else self.frame_gone_on()
-        variables = None if frame is None else frame.f_locals
+        # before this event begins: what only frames that have ended held dies with them
+        if not self.stopped and (self.frames.moved() or not self.inside_operation()):
+            self.frames.look(self.name_variable)
         if not self.next_event():
             self.unrecorded += 1
             return
-        place = self.sources.place()
-        if frame is not None and variables is not None:
-            self.lives.name_variables(variables, variables is frame.f_globals, self.scopes, self.birth_place())
+        place, expression = self.sources.spot()
         shown = args if len(args) <= MOST_OPERANDS else args[:MOST_OPERANDS]
         own = []
         operands = []
         for x in shown:
-            life = self.lives.see(x, self.scopes, self.birth_place()) if isinstance(x, Tracer) else None
+            life = self.lives.see(x, self.scopes, self.birth_place())
             operands.append(0 if life is None else life.record.id)
-            if life is not None and x._trace is trace:
+            if life is not None and getattr(x, "_trace", None) is trace:
                 own.append(life.record)
         texts = [preview.value_text(x, fetch=True) for x in shown]
         if shown is not args:
@@ -192,28 +188,43 @@ class Full(Summary):
             forcer,
             tuple(operands),
             tuple(map(preview.short_type, shown)),
+            expression,
         )
-        self.open.append(_OpenRecord(self.events, primitive, facts, place, self.taken_hits(params)))
+        cached = ""
+        if any(map(holds_program, params.values())):
+            cached = self.taken_hits()
+            self.note_run(primitive, scope.label, args, operands, params)
+        self.open.append(_OpenRecord(self.events, primitive, facts, place, cached))
 
-    def frame_gone_on(self) -> FrameType | None:
-        """The user's frame; None where it has not gone on, since this is a rule of the operation that it is at."""
-        frame = errors.user_frame()
-        if frame is None:
-            return None
-        here = id(frame), frame.f_lasti
-        if here == self.frame and any(type(o.kind) is not int for o in self.open):
-            return None
-        self.frame = here
-        return frame
+    def inside_operation(self) -> bool:
+        """Whether an operation is under way: the next one is a rule's."""
+        return any(type(o.kind) is not int for o in self.open)
+
+    def name_variable(self, value: Any, name: str) -> None:
+        """Note what a variable of the user's holds."""
+        self.lives.name(value, self.scopes, self.birth_place(), name)
+
+    def note_run(
+        self, primitive: Any, level: str, args: tuple[Any, ...], operands: list[int], params: dict[str, Any]
+    ) -> None:
+        """Keep the programs that the operation which begins runs, with its operands, of which there may be many."""
+        numbers = operands
+        if len(args) > len(operands):
+            more = [self.lives.see(x, self.scopes, self.birth_place()) for x in args[len(operands) :]]
+            numbers = [*operands, *[0 if life is None else life.record.id for life in more]]
+        unnumbered = [(i, x) for i, (x, number) in enumerate(zip(args, numbers, strict=True)) if not number]
+        literals = {i: x for i, x in unnumbered if not isinstance(x, Tracer)}
+        run = RunRecord(self.events, primitive.name, level, params, tuple(numbers), literals)
+        self.lives.values.keep_run(run)
 
     def birth_place(self) -> str:
         """The line that made what is seen for the first time as an operand: that of the innermost open record."""
         return self.open[-1].place if self.open else ""
 
-    def taken_hits(self, params: dict[str, Any]) -> str:
-        """The functions whose traces were taken from caches for the call with ``params``, which begins."""
+    def taken_hits(self) -> str:
+        """The functions whose traces were taken from caches for the call which begins."""
         hits = self.open[-1].hits if self.open else self.top_hits
-        if not hits or not any(map(_holds_jaxpr, params.values())):
+        if not hits:
             return ""
         names = list(dict.fromkeys(hits))
         hits.clear()
@@ -280,11 +291,11 @@ class Full(Summary):
 
     def closed_bind(self, o: _OpenRecord, children: tuple[Node, ...], error: str, values: Any) -> BindRecord:
         """The record of the bind ``o``."""
-        level, depth, args, own, parameters, forced, forcer, operands, in_types = o.facts
+        level, depth, args, own, parameters, forced, forcer, operands, in_types, expression = o.facts
         shown = values if len(values) <= MOST_OPERANDS else values[:MOST_OPERANDS]
         results = []
         for x in shown:
-            life = self.lives.see(x, self.scopes, o.place) if isinstance(x, Tracer) else None
+            life = self.lives.see(x, self.scopes, o.place)
             results.append(0 if life is None else life.record.id)
         return BindRecord(
             o.at,
@@ -308,6 +319,7 @@ class Full(Summary):
             any(map(preview.nonfinite, values)),
             o.cached,
             in_types,
+            expression,
         )
 
     # --- programs
@@ -329,6 +341,11 @@ class Full(Summary):
             self.keep(CacheRecord(self.events, cache, name, True, reason))
             hits = self.open[-1].hits if self.open else self.top_hits
             hits.append(name)
+
+    def jaxpr(self, kind: str, closed: Any, name: str) -> None:
+        super().jaxpr(kind, closed, name)
+        if get_ident() == self.thread and not self.stopped:
+            self.lives.values.keep_program(self.events, kind, closed)
 
     def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
         # each has its place in the tree
@@ -369,6 +386,8 @@ class Full(Summary):
         rest = {kind: count for kind, count in super().left_out().items() if kind != "tracers"}
         if self.stopped:
             rest["events"] = self.events - self.stopped_at
+        if self.lives.values.left_out:
+            rest["values"] = self.lives.values.left_out
         return {**rest, **({"lines of sources": self.sources.left_out} if self.sources.left_out else {})}
 
     def finish(self, error: BaseException | None) -> Finished:
@@ -376,13 +395,8 @@ class Full(Summary):
             self.close("never ended" if type(self.open[-1].kind) is not int else "")
         if error is not None:
             self.note_error(CALL, error, self.sources.place_of_error(error))
-        return Finished(tuple(self.top), self.lives.records(), self.sources.records())
-
-
-def _holds_jaxpr(value: Any) -> bool:
-    if type(value) is tuple:
-        return any(isinstance(each, (ClosedJaxpr, Jaxpr)) for each in value)
-    return isinstance(value, (ClosedJaxpr, Jaxpr))
+        self.frames.finish(self.name_variable)
+        return Finished(tuple(self.top), self.lives.records(), self.sources.records(), self.lives.values)
 
 
 def equation_text(eqn: JaxprEqn, name: Callable[[Any], str]) -> str:

@@ -1,27 +1,28 @@
-"""The tracers that a full recorder sees: numbered, described, and followed until they die.
+"""The values that a full recorder sees, tracers and arrays: numbered, described, and followed until they die.
 
-They are held weakly: a tracer dies when it would die unwatched, but for one thing. Before Python 3.13 a frame keeps
-the copy of its variables that a look at them makes, so what a variable held lives until the next look, at the next
-operation.
+They are held weakly: one dies when it would die unwatched, but for what is said in ``frames``: a frame, and what
+variables in it hold, lives until the next operation. What an array holds is kept on (``values``).
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from minijax.core.array import Array, LiteralArray
 from minijax.core.trace import Tracer
 from minijax.tools.recording import preview
 from minijax.tools.recording.records import LifeRecord, TracerRecord
 from minijax.tools.recording.summary import Scope
+from minijax.tools.recording.values import Values
 
-# Variables of one frame that are looked at. Of a module's (a prompt has hundreds) the newest are.
-MOST_NAMES = 100
+# Arrays in variables whose names are remembered until they are used.
+MOST_NAMED = 20_000
 
 
 class _Life:
-    """A tracer while it is followed."""
+    """A tracer or an array while it is followed."""
 
     __slots__ = ("record", "scope", "died", "name", "place", "ref")
 
@@ -43,27 +44,56 @@ class _Ref(weakref.ref):
 
 
 class Lives:
-    """The tracers seen so far. ``now`` is the event that is being recorded."""
+    """The tracers and arrays seen so far. ``now`` is the event that is being recorded."""
 
     def __init__(self) -> None:
         self.now = 0
         self.all: list[_Life] = []
-        # id of a living tracer -> its life
+        # id of a living tracer or array -> its life
         self.known: dict[int, _Life] = {}
+        # id of an array in a variable that no operation has been given yet -> the array, held weakly, and its name
+        self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
+        self.values = Values()
 
-    def see(self, x: Tracer, scopes: Sequence[Scope], place: str = "", name: str = "") -> _Life | None:
-        """The life of ``x``, which begins now if it has not been seen before; None if its interpreter has ended."""
+    def see(
+        self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
+    ) -> _Life | None:
+        """The life of ``x``, which begins now if it has not been seen before; None if it has none: a tracer whose
+        interpreter has ended, a number that somebody wrote inline (unless a tracer has ``held`` it), what is no array.
+        """
         life = self.known.get(id(x))
         if life is not None:
             if name and not life.name:
                 life.name = name
             return life
+        if isinstance(x, Tracer):
+            return self._see_tracer(x, scopes, place, name)
+        if isinstance(x, Array) and (held or type(x) is not LiteralArray):
+            known = self.named.pop(id(x), None)
+            if not name and known is not None and known[0]() is x:
+                name = known[1]
+            fields = (("value", preview.value_text(x, fetch=True)),)
+            record = TracerRecord(self.now, scopes[0].label, preview.aval_text(x.aval), fields, len(self.all) + 1)
+            life = self._begin(x, record, scopes[0].at, name, place)
+            self.values.keep(record.id, x)
+            return life
+        return None
+
+    def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str) -> None:
+        """A variable of the user's holds ``x``, a tracer or an array; one that is never used is no value of the
+        recording's."""
+        if id(x) in self.known or isinstance(x, Tracer):
+            self.see(x, scopes, place, name)
+        elif id(x) not in self.named and len(self.named) < MOST_NAMED:
+            self.named[id(x)] = weakref.ref(x), name
+
+    def _see_tracer(self, x: Tracer, scopes: Sequence[Scope], place: str, name: str) -> _Life | None:
         main = x._trace.main
         if not main.alive or main.level >= len(scopes):
             return None
         scope = scopes[main.level]
         # what it holds comes first: it was made first
-        held = [self.see(inner, scopes, place) if isinstance(inner, Tracer) else None for inner in preview.held(x)]
+        held = [self.see(inner, scopes, place, held=True) for inner in preview.held(x)]
         type_text = preview.aval_text(x.aval)
         physical = preview.physical_type(x)
         variable = getattr(x, "variable", None)
@@ -76,7 +106,12 @@ class Lives:
             "" if physical == type_text else physical,
             tuple(0 if inner is None else inner.record.id for inner in held) if any(held) else (),
         )
-        life = _Life(record, scope.at, name, place)
+        if variable is not None:
+            self.values.variables[record.id] = variable
+        return self._begin(x, record, scope.at, name, place)
+
+    def _begin(self, x: Any, record: TracerRecord, scope: int, name: str, place: str) -> _Life:
+        life = _Life(record, scope, name, place)
         ref = _Ref(x, self._gone)
         ref.key, ref.life = id(x), life
         life.ref = ref
@@ -90,16 +125,6 @@ class Lives:
         ref.life.ref = None
         self.known.pop(ref.key, None)
 
-    def name_variables(self, variables: Mapping[str, Any], many: bool, scopes: Sequence[Scope], place: str) -> None:
-        """See the tracers in the user's variables, by their names; ``many`` is for those of a module."""
-        if many:
-            named = [item for item, _ in zip(reversed(list(variables.items())), range(MOST_NAMES), strict=False)]
-        else:
-            named = list(variables.items())[:MOST_NAMES]
-        for name, value in named:
-            if isinstance(value, Tracer):
-                self.see(value, scopes, place, name)
-
     def records(self) -> tuple[LifeRecord, ...]:
         """All of them, and an end of following them."""
         out = tuple(
@@ -108,4 +133,5 @@ class Lives:
         for life in self.all:
             life.ref = None
         self.known.clear()
+        self.named.clear()
         return out

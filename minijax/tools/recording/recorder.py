@@ -89,7 +89,7 @@ class Recorder:
             lives=rest.lives,
             sources=rest.sources,
             cut=tuple(observer.left_out().items()),
-        )
+        ).holding(rest.kept)
 
 
 def record(

@@ -13,15 +13,16 @@ from minijax.core.named import Frozen
 from minijax.ir.doc import Doc, cut_rows
 from minijax.ir.jaxpr import Jaxpr
 from minijax.ir.pretty import jaxpr_document
+from minijax.tools.recording.values import Values
 
 
 class TracerRecord(Frozen):
     """A tracer seen: its interpreter ('jvp:2'), type ('f32[3]') and what it held then.
 
-    ``id`` numbers the tracers of a full recording from 1, in the order in which they were first seen (0: not
-    followed). ``physical`` is the type of what it holds where that is another than its own: a batch tracer of
-    f32[3] that holds eight of them is physically f32[8,3]. ``holds`` are the numbers of the tracers inside it, in the
-    order of ``fields`` (0 for what is no tracer).
+    ``id`` numbers the tracers and arrays of a full recording from 1, in the order in which they were first seen (0: not
+    followed); an array is one of evaluation's. ``physical`` is the type of what it holds where that is another than its
+    own: a batch tracer of f32[3] that holds eight of them is physically f32[8,3]. ``holds`` are the numbers of the
+    tracers inside it, in the order of ``fields``, and of the arrays (0 for what is neither).
     """
 
     at: int
@@ -34,10 +35,12 @@ class TracerRecord(Frozen):
 
 
 class LifeRecord(Frozen):
-    """How long a tracer lived: from ``born`` until before ``died``, or to the end of its scope if that is -1.
+    """How long a tracer or an array lived: from ``born`` until before ``died``, or to the end of its scope if that is
+    -1.
 
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the
-    recording began), ``name`` what a variable of the user's that held it is called, ``place`` the line that made it.
+    recording began), ``name`` what the first variable of the user's that held it is called, with the path to it
+    (``params['w']``), ``place`` the line that made it.
     """
 
     tracer: TracerRecord
@@ -213,6 +216,7 @@ class BindRecord(Frozen):
     nonfinite: bool = False
     cached: str = ""
     in_types: tuple[str, ...] = ()
+    expression: str = ""
 
 
 class ScopeRecord(Frozen):
@@ -269,7 +273,7 @@ class Recording(Frozen):
       elsewhere: events of other threads, which are not recorded.
       tree: the forest of binds and scopes, at level 'full'.
       base: the labels of the interpreters that were on the stack before the recording began.
-      lives: the tracers of a full recording, in the order in which they were born.
+      lives: the tracers and arrays of a full recording, in the order in which they were born.
       sources: the lines of the user's files and of the rules that the records refer to.
       custom_rules: how often rules that a user wrote were applied: 'custom_jvp f_jvp', 'custom_vjp bwd g_bwd', ...
       seconds: from beginning to end, with the recorder's work.
@@ -303,6 +307,18 @@ class Recording(Frozen):
 
     def __repr__(self) -> str:
         return f"<{self.level} recording of {self.events} events>"
+
+    def holding(self, kept: Values | None) -> Recording:
+        """This recording, which has the values that were kept from now on. They are no part of what it equals."""
+        if kept is not None:
+            self.__dict__["_kept"] = kept
+        return self
+
+    @property
+    def kept(self) -> Values:
+        """The values that were kept; none of a summary, or of a recording that was loaded from a file."""
+        found: Values | None = self.__dict__.get("_kept")
+        return Values() if found is None else found
 
     @property
     def bind_count(self) -> int:

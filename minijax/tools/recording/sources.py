@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import linecache
 import weakref
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 from minijax import errors
 from minijax.core.rules import DerivedRule, shown_rule
 from minijax.core.trace import state
+from minijax.tools.documents.words import shortened
 from minijax.tools.recording.copy import printed
 from minijax.tools.recording.records import SourceRecord
 
@@ -21,6 +23,8 @@ AROUND = 40
 # Of a rule's function so many lines are kept, and of all sources together so many characters.
 MOST_RULE_LINES = 120
 MOST_TEXT = 1_000_000
+# The part of a line that an operation was asked by is kept up to so many characters.
+MOST_EXPRESSION = 120
 # file -> its lines as they were typed, where a front end runs other ones: Python in place of a magic.
 as_typed: dict[str, list[str]] = {}
 
@@ -29,8 +33,9 @@ class Sources:
     """Collects places while a recorder watches; ``records`` reads the files at the end."""
 
     def __init__(self) -> None:
-        # (id of a code object, instruction) -> the place as text, and the code object, so that its id stays its own
-        self.places: dict[tuple[int, int], tuple[str, CodeType]] = {}
+        # (id of a code object, instruction) -> the place as text, the part of the line that the instruction is of, and
+        # the code object, so that its id stays its own
+        self.places: dict[tuple[int, int], tuple[str, str, CodeType]] = {}
         # file -> the lines wanted
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
@@ -45,14 +50,20 @@ class Sources:
 
         Where the engine runs over equations (a backward pass, say), the line that an equation came from.
         """
+        return self.spot()[0]
+
+    def spot(self) -> tuple[str, str]:
+        """The user's line now, and the part of it that is being evaluated: ``a @ w1``; '' where the engine runs over
+        equations, which compute something else of that line (a cotangent, say).
+        """
         if state.source is not None:
-            return self.place_of(state.source)
+            return self.place_of(state.source), ""
         frame = errors.user_frame()
         if frame is None:
-            return "<unknown>"
+            return "<unknown>", ""
         code = frame.f_code
         found = self.places.get((id(code), frame.f_lasti))
-        return (found or self._new(code, frame.f_lasti, frame.f_lineno or code.co_firstlineno))[0]
+        return (found or self._new(code, frame.f_lasti, frame.f_lineno or code.co_firstlineno))[:2]
 
     def place_of_error(self, error: BaseException) -> str:
         """The user's innermost line that ``error`` passed, '' if there is none."""
@@ -77,9 +88,10 @@ class Sources:
             found = self._new(code, offset, line)
         return found[0]
 
-    def _new(self, code: CodeType, offset: int, line: int) -> tuple[str, CodeType]:
+    def _new(self, code: CodeType, offset: int, line: int) -> tuple[str, str, CodeType]:
         self._want_around(code.co_filename, line)
-        found = self.places[id(code), offset] = f"{code.co_filename}:{line} ({code.co_qualname})", code
+        place = f"{code.co_filename}:{line} ({code.co_qualname})"
+        found = self.places[id(code), offset] = place, _expression(code, offset), code
         return found
 
     def _want_around(self, file: str, line: int) -> None:
@@ -133,6 +145,22 @@ class Sources:
                     self.left_out += i - start
                 start = i
         return tuple(out)
+
+
+def _expression(code: CodeType, offset: int) -> str:
+    """The source of what the instruction at ``offset`` is part of, on one line; '' if it is not known."""
+    where = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    first, last, begin, end = where
+    if first is None or last is None or begin is None or end is None:
+        return ""
+    lines = (as_typed.get(code.co_filename) or linecache.getlines(code.co_filename))[first - 1 : last]
+    if len(lines) != last - first + 1:
+        return ""
+    # columns count bytes
+    encoded = [each.encode() for each in lines]
+    encoded[-1] = encoded[-1][:end]
+    encoded[0] = encoded[0][begin:]
+    return shortened(" ".join(b" ".join(encoded).decode(errors="replace").split()), MOST_EXPRESSION)
 
 
 def _last_line(code: CodeType) -> int:

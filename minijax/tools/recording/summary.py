@@ -37,6 +37,7 @@ from minijax.tools.recording.records import (
     SourceRecord,
     TracerRecord,
 )
+from minijax.tools.recording.values import Values
 
 # Past so many events a recorder of level 'full' only counts.
 MOST_EVENTS = 100_000
@@ -144,6 +145,7 @@ class Finished(Frozen):
     tree: tuple[Node, ...] = ()
     lives: tuple[LifeRecord, ...] = ()
     sources: tuple[SourceRecord, ...] = ()
+    kept: Values | None = None
 
 
 class Summary(observe.Observer):

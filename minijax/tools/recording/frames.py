@@ -1,0 +1,164 @@
+"""The user's frames that operations are seen in, and what the variables in them hold: so values get their names.
+
+A variable that is set after the last operation of its function is only seen when that function has ended. So the frames
+that an operation was called from are kept until the next operation, and those that have ended by then are looked at
+once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType, ModuleType
+from typing import Any
+
+from minijax import errors
+from minijax.core.array import Array
+from minijax.core.trace import Tracer
+from minijax.tools.documents.words import shortened
+
+# Variables of one frame that are looked at. Of a module's (a prompt has hundreds) the newest are.
+MOST_NAMES = 100
+# Frames of the user's that are followed at a time, from the innermost on.
+MOST_FRAMES = 64
+# Leaves of one container that get a name, and how deep they may lie in it.
+MOST_LEAVES = 1000
+MOST_DEPTH = 6
+_LONGEST_KEY = 40
+
+# Called with a value and what it is called.
+See = Callable[[Any, str], None]
+
+
+class Frames:
+    """Follows the user's frames from operation to operation."""
+
+    def __init__(self) -> None:
+        # the frames that the last operation was called from, outermost first, and where each of them stood
+        self.known: list[FrameType] = []
+        self.stood: list[int] = []
+        # containers that have been looked into, as far as that can be told without keeping them
+        self.containers: set[tuple[int, int, int]] = set()
+
+    def moved(self) -> bool:
+        """Whether the user's program has gone on since variables were looked at; it is asked at each operation."""
+        frame = errors.user_frame()
+        if frame is None:
+            return False
+        return not self.known or self.known[-1] is not frame or self.stood[-1] != frame.f_lasti
+
+    def look(self, see: See) -> None:
+        """Tell ``see`` what the variables hold: of frames that have ended since, then of those that have gone on, the
+        callers first: what a caller calls a value is what its function is given it as.
+        """
+        chain = list(_chain(errors.user_frame()))
+        stands = [each.f_lasti for each in chain]
+        common = 0
+        for a, b in zip(self.known, chain, strict=False):
+            if a is not b:
+                break
+            common += 1
+        ended, stood = self.known[common:], self.stood[:common]
+        self.known, self.stood = chain, stands
+        for each in reversed(ended):
+            self._variables(each, see)
+        for i, each in enumerate(chain):
+            if i >= common or stood[i] != stands[i] or i == len(chain) - 1:
+                self._variables(each, see)
+
+    def finish(self, see: See) -> None:
+        """Look at all that is still followed, and let go of it."""
+        for each in reversed(self.known):
+            self._variables(each, see)
+        self.known = []
+        self.containers.clear()
+
+    def _variables(self, frame: FrameType, see: See) -> None:
+        variables = frame.f_locals
+        if variables is frame.f_globals:
+            named = [item for item, _ in zip(reversed(list(variables.items())), range(MOST_NAMES), strict=False)]
+        else:
+            named = list(variables.items())[:MOST_NAMES]
+        for name, value in named:
+            if isinstance(value, (Tracer, Array)):
+                see(value, name)
+            elif type(value) in _CONTAINERS or hasattr(value, "__dict__"):
+                self._container(value, name, see)
+
+    def _container(self, value: Any, name: str, see: See) -> None:
+        for leaf, path in _leaves(value, name, self._new):
+            see(leaf, path)
+
+    def _new(self, value: Any, items: Mapping[Any, Any]) -> bool:
+        """Whether ``value`` has not been looked into, or has changed since, as far as that is easily told."""
+        key = (id(value), len(items), id(next(iter(items.values()), None)))
+        if key in self.containers:
+            return False
+        if len(self.containers) > 10_000:
+            self.containers.clear()
+        self.containers.add(key)
+        return True
+
+
+_CONTAINERS = {dict, list, tuple}
+# What has attributes that are no data of the user's.
+_OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
+
+
+def _chain(frame: FrameType | None) -> list[FrameType]:
+    """The user's frames from the outermost to ``frame``."""
+    out: list[FrameType] = []
+    while frame is not None and len(out) < MOST_FRAMES:
+        if errors.is_user_file(frame.f_code.co_filename):
+            out.append(frame)
+        frame = frame.f_back
+    out.reverse()
+    return out
+
+
+def _items(value: Any) -> tuple[Mapping[Any, Any], Callable[[Any], str]] | None:
+    """What a container holds by key, and how a key is written after its name; None for what is no container.
+
+    Nothing of the user's is run: attributes are read from the instance's dictionary.
+    """
+    kind = type(value)
+    if kind is dict:
+        return value, _subscript
+    if kind is list or kind is tuple:
+        return dict(enumerate(value[:MOST_LEAVES])), _subscript
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return dict(zip(kind._fields, tuple.__iter__(value), strict=False)), _attribute
+    if isinstance(value, _OPAQUE) or kind.__module__.partition(".")[0] in ("builtins", "minijax", "jax", "numpy"):
+        return None
+    try:
+        fields = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return (fields, _attribute) if type(fields) is dict and len(fields) <= MOST_LEAVES else None
+
+
+def _subscript(key: Any) -> str:
+    return f"[{shortened(repr(key), _LONGEST_KEY)}]" if type(key) in (int, str) else "[…]"
+
+
+def _attribute(key: Any) -> str:
+    return f".{shortened(str(key), _LONGEST_KEY)}"
+
+
+def _leaves(value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool]) -> Iterator[tuple[Any, str]]:
+    """The arrays and tracers in a container, with the paths to them; ``new`` says which containers to look into."""
+    count = 0
+    todo = [(value, name, 0)]
+    while todo:
+        container, path, depth = todo.pop()
+        found = _items(container)
+        if found is None or not found[0] or not new(container, found[0]):
+            continue
+        items, written = found
+        for key, each in list(items.items())[:MOST_LEAVES]:
+            if isinstance(each, (Tracer, Array)):
+                count += 1
+                if count > MOST_LEAVES:
+                    return
+                yield each, path + written(key)
+            elif depth < MOST_DEPTH and (type(each) in _CONTAINERS or hasattr(each, "__dict__")):
+                todo.append((each, path + written(key), depth + 1))

@@ -1,0 +1,101 @@
+"""The values that a full recorder keeps, by the numbers of what was seen, up to a bound of memory.
+
+They live in the process only: a recording that was loaded from a file has texts. Arrays of the engine are never written
+to, so keeping one is keeping a reference to its memory; what a donation has deleted is gone, and says so.
+
+Of what is staged the programs are kept, and the calls that ran them, so that values of their variables can be computed
+when somebody looks (``tools/values``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minijax.core.array import Array
+from minijax.core.named import Frozen
+from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
+
+# Past so many bytes of values, calls and programs no more are kept. A program is counted by its equations.
+MOST_BYTES = 256_000_000
+MOST_CALLS = 20_000
+MOST_PROGRAMS = 2_000
+
+
+class RunRecord(Frozen):
+    """An operation that runs a program: ``at`` is the event of its bind, ``params`` the operation's own; ``operands``
+    and ``results`` are numbers (0: not numbered, and then ``literals`` has the value at that index).
+    """
+
+    at: int
+    primitive: str
+    level: str
+    params: Mapping[str, Any]
+    operands: tuple[int, ...]
+    literals: Mapping[int, Any]
+
+
+class Values:
+    """What a full recording keeps of values.
+
+    Attributes:
+      arrays: number -> the array. Use ``array``, which tells what was not kept.
+      variables: number of a tracer -> the variable that it stands for: of the jaxpr that its interpreter records, or of
+        its tangent in the linear program.
+      runs: event of a bind -> the operation that runs a program.
+      programs: event -> the jaxpr that was finished then, and by what ('staged', ...).
+      left_out: how many values had no room.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[int, Array] = {}
+        self.variables: dict[int, Var] = {}
+        self.runs: dict[int, RunRecord] = {}
+        self.programs: dict[int, tuple[str, ClosedJaxpr]] = {}
+        self.left_out = 0
+        self._bytes = 0
+
+    def keep(self, number: int, x: Array) -> None:
+        """Keep the value of ``x``, whose wrapper is the user's and dies when it would."""
+        size = x.aval.size
+        # most are scalars; an array's own size is right for all but keys and packed integers, which take no more
+        self._bytes += 100 if size == 1 else 100 + size * x.aval.dtype.itemsize
+        if self._bytes > MOST_BYTES:
+            self.left_out += 1
+            return
+        copy: Array = object.__new__(Array)
+        copy.aval = x.aval
+        if x.on_host:
+            copy._np = x._np
+        else:
+            copy._buffer = x._buffer
+        self.arrays[number] = copy
+
+    def keep_run(self, record: RunRecord) -> None:
+        """Keep an operation that runs a program."""
+        if len(self.runs) < MOST_CALLS and not any(map(_traced, record.params.values())):
+            self.runs[record.at] = record
+
+    def keep_program(self, at: int, kind: str, closed: Any) -> None:
+        """Keep a finished jaxpr."""
+        if len(self.programs) < MOST_PROGRAMS and isinstance(closed, ClosedJaxpr) and not _traced(closed):
+            self.programs[at] = kind, closed
+
+    def array(self, number: int) -> Array | None:
+        """The array of this number; None if it is a tracer's or was not kept."""
+        return self.arrays.get(number)
+
+
+def _traced(value: Any) -> bool:
+    """Whether a program, or several, have tracers among their constants, which are not kept alive."""
+    if type(value) is tuple:
+        return any(map(_traced, value))
+    return isinstance(value, ClosedJaxpr) and any(isinstance(each, Tracer) for each in value.consts)
+
+
+def holds_program(value: Any) -> bool:
+    """Whether a parameter is a program, or several."""
+    if type(value) is tuple:
+        return any(isinstance(each, (ClosedJaxpr, Jaxpr)) for each in value)
+    return isinstance(value, (ClosedJaxpr, Jaxpr))
