@@ -22,7 +22,7 @@ from minijax.tools.usage import UsageError
 
 # Inputs whose source tracebacks can show; the earliest are forgotten.
 MOST_REGISTERED = 5000
-_registered: list[str] = []
+_registered: dict[str, None] = {}
 INDENT = "    "
 # The statements after which a block cannot go on.
 _LAST = ("return", "raise", "break", "continue", "pass")
@@ -166,9 +166,13 @@ def _statements(source: str) -> Iterator[str]:
 def register(filename: str, source: str) -> None:
     """Let tracebacks, ``inspect`` and the stepper find ``source`` under ``filename``."""
     linecache.cache[filename] = (len(source), None, [line + "\n" for line in source.split("\n")], filename)
-    _registered.append(filename)
+    # a later session of the same process may use a name again: then it is as new
+    _registered.pop(filename, None)
+    _registered[filename] = None
     if len(_registered) > MOST_REGISTERED:
-        linecache.cache.pop(_registered.pop(0), None)
+        oldest = next(iter(_registered))
+        del _registered[oldest]
+        linecache.cache.pop(oldest, None)
 
 
 _FUTURE = functools.reduce(
