@@ -58,4 +58,5 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools.recording": ("tools/test_golden_recordings.py", "tools/test_recorded_constructs.py"),
     "minijax.tools.session": ("tools/test_session.py", "tools/test_completion.py"),
     "minijax.tools.stepper": ("tools/test_stepping.py", "tools/test_fold.py"),
+    "minijax.tools.trees": ("tools/test_trees.py",),
 }

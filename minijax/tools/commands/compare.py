@@ -10,7 +10,7 @@ from minijax.ir.pretty import jaxpr_document
 from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.transform import EXPR, STATIC, value_lines
+from minijax.tools.commands.transform import EXPR, STATIC, value_rows
 from minijax.tools.documents.document import Block, Document, Fitted, Printout, Row, line
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import preview
@@ -99,7 +99,7 @@ def run_compare(session: Session, args: Arguments) -> Result:
     is_jaxpr = isinstance(value, ClosedJaxpr)
     blocks: list[Block] = []
     if value is not NOTHING and not is_jaxpr:
-        blocks.append(Row("minijax", value_lines(value)))
+        blocks += value_rows(session, "minijax", value, "_")
     try:
         their_side = measure.theirs(target)
         their_value = None if target.abstract else their_side.call()
@@ -110,7 +110,7 @@ def run_compare(session: Session, args: Arguments) -> Result:
         blocks.append(Row("jax", (line(("warning", measure.why_not(error))),)))
         return Result(Document(tuple(blocks)), value)
     if value is not NOTHING and not is_jaxpr:
-        blocks += [Row("jax", value_lines(their_value)), measure.value_row(value, their_value)]
+        blocks += [*value_rows(session, "jax", their_value, ""), measure.value_row(value, their_value)]
     if isinstance(closed, ClosedJaxpr):
         blocks += _jaxprs(closed, their_text)
     else:

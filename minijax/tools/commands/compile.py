@@ -10,9 +10,9 @@ from minijax.api.compile import JitFunction
 from minijax.ir.jaxpr import is_effectful
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.transform import EXPR, value_lines
+from minijax.tools.commands.transform import EXPR, value_rows
 from minijax.tools.documents.document import Block, Code, Document, Highlighter, Interactive, Row, line, text
-from minijax.tools.documents.words import seconds_text
+from minijax.tools.documents.words import bytes_text, seconds_text
 from minijax.tools.programs import hlo
 from minijax.tools.recording import panels
 from minijax.tools.recording.recorder import Recorder
@@ -55,7 +55,7 @@ def run_jit(session: Session, args: Arguments) -> Result:
         else:
             value = block_until_ready(jitted(*target.args, **target.kwargs))
     if value is not NOTHING:
-        blocks.append(Row("value", value_lines(value)))
+        blocks += value_rows(session, "value", value, "_")
     for rows in (panels.hlo_rows, panels.cache_rows, panels.time_rows):
         blocks += rows(recorder.recording)
     if value is not NOTHING and _acts(jitted, target):
@@ -88,15 +88,6 @@ def _steady(jitted: Any, target: Target) -> tuple[float, int]:
         best = min(best, time.perf_counter() - began)
         runs += 1
     return best, runs
-
-
-def bytes_text(count: float) -> str:
-    """``12 B``, ``3.4 kB``, ``1.2 MB``"""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError("the last unit returns")
 
 
 def run_hlo(session: Session, args: Arguments) -> Result:

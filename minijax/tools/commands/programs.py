@@ -11,10 +11,9 @@ from minijax.api.flat import fun_name
 from minijax.tools import files
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.compile import bytes_text
 from minijax.tools.commands.transform import EXPR, STATIC
 from minijax.tools.documents.document import Block, Document, Fitted, Picture, Row, Text, joined, line
-from minijax.tools.documents.words import plural, shortened
+from minijax.tools.documents.words import bytes_text, plural, shortened
 from minijax.tools.session import targets
 from minijax.tools.session.result import Result
 from minijax.tools.usage import UsageError, did_you_mean

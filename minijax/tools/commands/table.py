@@ -17,6 +17,7 @@ from minijax.tools.commands import (
     step,
     tour,
     transform,
+    tree,
 )
 from minijax.tools.commands.command import Command
 from minijax.tools.usage import UsageError, did_you_mean
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Command] = {
         *rules.COMMANDS,
         *compare.COMMANDS,
         *step.COMMANDS,
+        *tree.COMMANDS,
         *explain.COMMANDS,
         *live.COMMANDS,
         *panels.COMMANDS,

@@ -17,7 +17,19 @@ from minijax.ir.pretty import jaxpr_document
 from minijax.pytree import tree_leaves, tree_map, tree_structure
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.documents.document import Block, Indent, Line, Printout, Row, Segment, document, joined, line
+from minijax.tools.documents.document import (
+    LABEL_WIDTH,
+    Block,
+    Indent,
+    Line,
+    Printout,
+    Row,
+    Segment,
+    document,
+    joined,
+    length,
+    line,
+)
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import preview
 from minijax.tools.recording.recorder import Recorder
@@ -25,6 +37,7 @@ from minijax.tools.session import targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.targets import Target
+from minijax.tools.session.values import printed, value_tree
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
@@ -35,14 +48,27 @@ STATIC = Param("static", "ints", "the arguments that are no arrays but part of t
 _LONGEST = 12
 
 
-def value_lines(value: Any) -> tuple[Line, ...]:
+def value_lines(value: Any, columns: int = 75) -> tuple[Line, ...]:
     """A value's repr, cut after some lines."""
     if getattr(value, "dtype", None) == dtypes.float0:
         return (line(("value", "none"), ("muted", ": integers and booleans have no tangents")),)
-    lines = repr(value).split("\n")
+    lines = printed(value, columns).split("\n")
     if len(lines) > _LONGEST:
         lines[_LONGEST:] = [f"... {len(lines) - _LONGEST} more lines"]
     return tuple(line(("value", each)) for each in lines)
+
+
+def value_rows(session: Session, label: str, value: Any, written: str, name: str = "") -> list[Block]:
+    """A value behind a label, and under its ``name`` if it has one; a big container as a key tree. ``written`` is how
+    the user writes it once the command is done.
+    """
+    columns = (session.settings.columns or 80) - LABEL_WIDTH - 1
+    named: Line = (("var", name), ("", "  ")) if name else ()
+    tree = value_tree(value, written, columns)
+    if tree is None:
+        first, *others = value_lines(value, columns - length(named))
+        return [Row(label, ((*named, *first), *others))]
+    return [Row(label, (named,)), Indent(tree)] if named else [Row(label), Indent(tree)]
 
 
 def ones(x: Any) -> Any:
@@ -115,10 +141,11 @@ def run_grad(session: Session, args: Arguments) -> Result:
     recorder = Recorder("summary", args["expr"])
     with recorder:
         value, gradient = value_and_grad(_scalar(target), argnums)(*target.args, **target.kwargs)
-    blocks: list[Block] = [Row("value", value_lines(value))]
+    blocks = value_rows(session, "value", value, "_[0]")
     chosen = argnums if isinstance(argnums, tuple) else (argnums,)
     parts = gradient if isinstance(argnums, tuple) else (gradient,)
-    blocks += named_rows("gradient", [target.names[i] for i in chosen], parts)
+    written = [f"_[1][{i}]" for i in range(len(parts))] if isinstance(argnums, tuple) else ["_[1]"]
+    blocks += named_rows(session, "gradient", [target.names[i] for i in chosen], parts, written)
     if args["check"]:
         blocks.append(Row("check", (_finite_difference_line(target, chosen),)))
     return Result(document(*blocks), (value, gradient), recorder.recording)
@@ -244,12 +271,13 @@ def _with_arguments(target: Target, command: str) -> Target:
     return target
 
 
-def named_rows(label: str, names: Sequence[str], values: Sequence[Any]) -> list[Block]:
-    """A row for each value, under the name of its argument."""
+def named_rows(
+    session: Session, label: str, names: Sequence[str], values: Sequence[Any], written: Sequence[str]
+) -> list[Block]:
+    """Rows for each value, under the name of its argument; ``written`` as for ``value_rows``."""
     rows: list[Block] = []
-    for name, value in zip(names, values, strict=True):
-        first, *others = value_lines(value)
-        rows.append(Row(label, ((("var", name), ("", "  "), *first), *others)))
+    for name, value, each in zip(names, values, written, strict=True):
+        rows += value_rows(session, label, value, each, name)
         label = ""
     return rows
 
@@ -268,7 +296,7 @@ def run_jvp(session: Session, args: Arguments) -> Result:
     recorder = Recorder("summary", args["expr"])
     with recorder:
         out, tangent = jvp(_positional(target), target.args, tangents)
-    blocks = [Row("primal", value_lines(out)), Row("tangent", value_lines(tangent))]
+    blocks = value_rows(session, "primal", out, "_[0]") + value_rows(session, "tangent", tangent, "_[1]")
     along = [tuple(map(_seed, tree_leaves(t))) for t in tangents]
     blocks.append(Row("along", (joined(" · ", _named(target.names, along)),)))
     return Result(document(*blocks), (out, tangent), recorder.recording)
@@ -349,7 +377,9 @@ def run_vjp(session: Session, args: Arguments) -> Result:
             value = session.evaluate(parse_expression("vjp", args["cotangent"]), {})
             cotangent = _as_tangent("vjp --cotangent", "the cotangent of the value", out, value)
         cotangents = pullback(cotangent)
-    blocks: list[Block] = [Row("value", value_lines(out)), *named_rows("pullback", target.names, cotangents)]
+    written = [f"_[1][{i}]" for i in range(len(cotangents))]
+    blocks = value_rows(session, "value", out, "_[0]")
+    blocks += named_rows(session, "pullback", target.names, cotangents, written)
     of = tuple(map(_seed, tree_leaves(cotangent)))
     blocks.append(Row("of", (line(("", ", ".join(of)), ("muted", "  the cotangent of the value")),)))
     blocks += _linear_rows(session, pullback.jaxpr)
@@ -377,7 +407,7 @@ def run_vmap(session: Session, args: Arguments) -> Result:
         out = vmap(_positional(target), **axes)(*target.args)
     shown = [(f"{type_texts(x)}, {_axis_text(axis)}",) for x, axis in zip(target.args, each, strict=True)]
     blocks = [
-        Row("mapped", value_lines(out)),
+        *value_rows(session, "mapped", out, "_"),
         Row("axes", (joined(" · ", _named(target.names, shown)),)),
         Row("", (line(("muted", f"results: {type_texts(out)}, {_axis_text(axes['out_axes'])}")),)),
     ]
@@ -410,7 +440,7 @@ def run_linearize(session: Session, args: Arguments) -> Result:
     with recorder:
         out, linear = linearize(_positional(target), *target.args)
     kind = f"a function of {plural(len(target.args), 'tangent')}, of {', '.join(target.names)}"
-    blocks: list[Block] = [Row("value", value_lines(out)), Row("tangent", (line(kind),))]
+    blocks = [*value_rows(session, "value", out, "_[0]"), Row("tangent", (line(kind),))]
     blocks += _linear_rows(session, linear.jaxpr)
     return Result(document(*blocks), (out, linear), recorder.recording)
 

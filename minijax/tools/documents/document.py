@@ -145,7 +145,14 @@ class Fitted(Frozen):
     make: Callable[[int], tuple[Block, ...]]
 
 
-Block = Text | Printout | Code | Row | Table | Section | Indent | Columns | Picture | Interactive | Fitted
+class Foldable(Frozen):
+    """What a page of HTML folds by itself, ``folding()``; elsewhere ``drawn`` says what is folded."""
+
+    drawn: Block
+    folding: Callable[[], tuple[Block, ...]]
+
+
+Block = Text | Printout | Code | Row | Table | Section | Indent | Columns | Picture | Interactive | Fitted | Foldable
 
 
 class Document:
@@ -315,7 +322,7 @@ def _block_lines(block: Block, width: int, highlight: Highlighter | None) -> Ite
             yield (margin, ("muted", f"... {said} {block.rest}".rstrip()))
     elif isinstance(block, Columns):
         yield from (_beside if width >= BESIDE else _below)(block, width)
-    elif isinstance(block, Picture | Interactive):
+    elif isinstance(block, Picture | Interactive | Foldable):
         yield from _block_lines(block.drawn, width, highlight)
     elif isinstance(block, Fitted):
         for inner in block.make(width):

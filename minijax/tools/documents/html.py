@@ -21,6 +21,7 @@ from minijax.tools.documents.document import (
     Columns,
     Document,
     Fitted,
+    Foldable,
     Highlighter,
     Indent,
     Interactive,
@@ -191,6 +192,9 @@ def _block(block: Block, highlight: Highlighter | None, room: Room | None) -> It
         yield block.markup(highlight)
     elif isinstance(block, Fitted):
         for each in block.make(_WIDTH):
+            yield from _block(each, highlight, room)
+    elif isinstance(block, Foldable):
+        for each in block.folding():
             yield from _block(each, highlight, room)
     elif isinstance(block, Section):
         inner = "".join("".join(_block(each, highlight, room)) for each in block.blocks)

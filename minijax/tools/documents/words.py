@@ -10,6 +10,15 @@ def plural(count: int, singular: str) -> str:
     return f"{count} {singular}" if count == 1 else f"{count} {singular}s"
 
 
+def bytes_text(count: float) -> str:
+    """``12 B``, ``3.4 kB``, ``1.2 MB``"""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("the last unit returns")
+
+
 def seconds_text(seconds: float) -> str:
     """``9 µs``, ``0.8 ms``, ``12.4 ms``, ``1.25 s``"""
     if seconds < 0.0000995:

@@ -12,8 +12,6 @@ import builtins
 import contextlib
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
-
 from minijax.core import missed
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
@@ -31,6 +29,7 @@ from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscribed_bools
 from minijax.tools.session.tracebacks import error_document, last_user_place
+from minijax.tools.session.values import printed, value_tree
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
@@ -452,9 +451,10 @@ class Session:
         columns = self.settings.columns
         if not columns:
             return document(text(repr(value), wrap=False))
-        with np.printoptions(linewidth=min(columns, np.get_printoptions()["linewidth"])):
-            # a type that does not fit into an array's last line stands below it, not beside it as in JAX's repr
-            said = repr(value).replace(",      dtype=", ",\n      dtype=")
+        tree = value_tree(value, "_", columns)
+        if tree is not None:
+            return document(tree)
+        said = printed(value, columns)
         rest = len(said) - MOST_SHOWN
         if rest <= 0:
             return document(text(said, wrap=False))

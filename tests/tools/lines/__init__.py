@@ -21,6 +21,7 @@ from tests.tools.lines import (
     step,
     tour,
     transform,
+    tree,
 )
 
 # What every session has run before: names the lines below use.
@@ -36,6 +37,7 @@ AREAS = {
     "transform": transform,
     "compile": compile,
     "step": step,
+    "tree": tree,
     "explain": explain,
     "programs": programs,
     "live": live,

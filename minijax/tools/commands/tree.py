@@ -1,0 +1,83 @@
+"""The command that shows a nested container of arrays: %tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import Document, document, line, text
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.session.source import parse_expression
+from minijax.tools.trees.keys import Part, found_at, is_array, paths, taken_apart
+from minijax.tools.trees.view import MOST_ASKED, Tree, key_tree
+from minijax.tools.usage import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+# Arrays of up to so many elements are printed in full where they are asked for.
+MOST_PRINTED = 10_000
+
+
+def run_tree(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    for option in ("depth", "most"):
+        if args[option] is not None and args[option] < 1:
+            raise UsageError(f"%tree --{option} needs a number from 1, not {args[option]}")
+    name = args["expr"]
+    root = taken_apart(session.evaluate(parse_expression("tree", name), {}))
+    path = args["leaf"]
+    if path is not None:
+        root, name = _part(root, name, path), f"{name} --leaf {path}"
+        if root.parts is None:
+            return Result(_leaf(session, root, name), root.value)
+    tree = Tree(root, name, args["most"] or MOST_ASKED, args["depth"], args["exact"])
+    return Result(document(key_tree(tree)), NOTHING)
+
+
+def _part(root: Part, name: str, path: str) -> Part:
+    """What ``path`` leads to. UsageError if that is nowhere."""
+    found = found_at(root, path.strip())
+    if found is None:
+        hint = did_you_mean(path, paths(root)) or f" %tree {name} shows what there is"
+        raise UsageError(f"%tree --leaf {path}: there is nothing at {path} in {name}.{hint}")
+    return found
+
+
+def _leaf(session: Session, leaf: Part, name: str) -> Document:
+    """A leaf in full."""
+    head = document(key_tree(Tree(leaf, exact=True)))
+    if not is_array(leaf.value):
+        return head
+    if leaf.elements > MOST_PRINTED:
+        more = f"{leaf.elements:,} elements: its corners; print(np.asarray(_)[...]) shows a part"
+        return head + _printed(session, leaf.value) + document(text(line(("muted", more))))
+    with np.printoptions(threshold=MOST_PRINTED):
+        return head + _printed(session, leaf.value)
+
+
+def _printed(session: Session, value: Any) -> Document:
+    return session.value_document(value)
+
+
+COMMANDS = (
+    Command(
+        "tree",
+        (
+            Param("expr", "text", "a value, such as params or _", required=True),
+            Param("leaf", "expression", "show what is at this path, in full: ['l1']['w']"),
+            Param("depth", "int", "how many levels to open"),
+            Param("most", "int", "how many lines to show at most", default=None),
+            Param("exact", "flag", "look at every element of large arrays too", default=False),
+        ),
+        "A nested container of arrays as a tree of keys: type, norm and range of each leaf.\n"
+        "Branches are folded where there are many, and say how much is in them. What is not finite is counted. Of "
+        "arrays that are too large to be looked at in passing 65,536 elements are taken, and the line says so.",
+        "%tree {'w': jnp.ones((4, 8)), 'b': jnp.zeros(8)}",
+        run_tree,
+        group="watch",
+    ),
+)

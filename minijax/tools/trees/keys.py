@@ -1,0 +1,191 @@
+"""A value taken apart: branches and leaves with their keys. Nothing is computed from what the leaves hold.
+
+What counts as a container is what counts as a pytree, and instances of data classes, which may hold arrays although a
+transformation takes them for leaves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.trace import Tracer
+from minijax.pytree import DictKey, GetAttrKey, flatten_one_level_with_keys, is_tree_node
+from minijax.tools.documents.words import shortened
+
+# Past so many parts, or levels, a value is taken for granted: what is left is said to be left.
+MOST_PARTS = 20_000
+MOST_LEVELS = 60
+# Characters of a key.
+LONGEST_KEY = 48
+
+
+class Part:
+    """A branch or a leaf of a tree.
+
+    Attributes:
+      key: the step to it from the branch that it is in: ``['w']``, ``[0]``, ``.mu``; steps through branches of one part
+        alone are joined: ``['params']['Dense_0']``.
+      value: what is there.
+      parts: what is in a branch; None for a leaf.
+      arrays, elements, nbytes: what is in it, over all its levels.
+      cut: how many of a branch's own parts were not looked at.
+      missing: how many parts in it, over all its levels and itself included, were not taken apart.
+      said: why a container is shown as a leaf.
+    """
+
+    __slots__ = ("arrays", "cut", "elements", "key", "missing", "nbytes", "parts", "said", "value")
+
+    def __init__(self, key: str, value: Any) -> None:
+        self.key = key
+        self.value = value
+        self.parts: list[Part] | None = None
+        self.arrays = self.elements = self.nbytes = self.cut = self.missing = 0
+        self.said = ""
+
+    def kind(self) -> str:
+        """``dict of 3``, ``ScaleByAdamState``"""
+        cls = type(self.value)
+        if cls in (dict, list, tuple):
+            return f"{cls.__name__} of {len(self.value)}" if self.value else f"empty {cls.__name__}"
+        return cls.__name__
+
+
+def is_array(value: Any) -> bool:
+    """Whether a leaf is an array: one of ours or NumPy's, one that is traced, or one of JAX's."""
+    if isinstance(value, (Array, Tracer, np.ndarray, np.generic)):
+        return True
+    # JAX's own, which is not imported for this
+    return type(value).__module__.startswith("jax") and hasattr(value, "dtype") and hasattr(value, "devices")
+
+
+def is_container(value: Any) -> bool:
+    """Whether ``value`` can hold arrays."""
+    if value is None or isinstance(value, (Array, Tracer, np.ndarray)):
+        return False
+    return is_tree_node(type(value)) or _is_data(value)
+
+
+def _is_data(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def taken_apart(value: Any) -> Part:
+    """``value`` as a tree."""
+    return _Walk().part("", value, 0)
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.left = MOST_PARTS
+        self.around: dict[int, str] = {}  # the containers that hold the part at hand, with their kinds
+
+    def part(self, key: str, value: Any, level: int) -> Part:
+        """A part and all that is in it."""
+        self.left -= 1
+        found = Part(key, value)
+        if not is_container(value):
+            self._weigh(found)
+            return found
+        if id(value) in self.around:
+            found.said = f"the {self.around[id(value)]} around it, again"
+            return found
+        if level > MOST_LEVELS:
+            found.missing, found.said = 1, f"{found.kind()}, too deep to be shown"
+            return found
+        try:
+            children = _children(value)
+        except Exception as error:  # of the user's flatten function
+            found.said = f"{found.kind()} cannot be taken apart: {type(error).__name__}"
+            return found
+        self.around[id(value)] = found.kind()
+        found.parts = []
+        for step, child in children:
+            if self.left <= 0:
+                found.cut = found.missing = len(children) - len(found.parts)
+                break
+            found.parts.append(self.part(key_text(step), child, level + 1))
+        del self.around[id(value)]
+        for each in found.parts:
+            found.arrays += each.arrays
+            found.elements += each.elements
+            found.nbytes += each.nbytes
+            found.missing += each.missing
+        return found
+
+    def _weigh(self, leaf: Part) -> None:
+        value = leaf.value
+        if not is_array(value):
+            return
+        leaf.arrays = 1
+        shape = value.aval.shape if isinstance(value, (Array, Tracer)) else value.shape
+        leaf.elements = int(np.prod(shape, dtype=np.int64)) if shape else 1
+        dtype = value.aval.dtype if isinstance(value, (Array, Tracer)) else value.dtype
+        leaf.nbytes = leaf.elements * getattr(dtype, "itemsize", 0)
+
+
+def _children(value: Any) -> list[tuple[Any, Any]]:
+    """Keys and children, a dictionary's in its own order."""
+    if type(value) is dict:
+        return [(DictKey(key), child) for key, child in value.items()]
+    if not is_tree_node(type(value)):
+        names = [field.name for field in dataclasses.fields(value)]
+        return [(GetAttrKey(name), getattr(value, name)) for name in names if hasattr(value, name)]
+    return list(flatten_one_level_with_keys(value)[0])
+
+
+def key_text(step: Any) -> str:
+    """A step as it is written in Python."""
+    try:
+        return shortened(str(step), LONGEST_KEY)
+    except Exception:  # the key's own repr, a method of the user's
+        return f"[{type(getattr(step, 'key', step)).__name__}]"
+
+
+def joined_steps(part: Part) -> tuple[str, Part]:
+    """A branch, or the one in it that has several parts: the steps to it, and it."""
+    key = part.key
+    while part.parts is not None and len(part.parts) == 1 and not part.cut:
+        part = part.parts[0]
+        key += part.key
+    middle = LONGEST_KEY // 2
+    return (key if len(key) <= LONGEST_KEY + 3 else f"{key[:middle]}...{key[-middle:]}"), part
+
+
+def found_at(tree: Part, path: str) -> Part | None:
+    """The part that ``path`` leads to, as keys are shown: ``['l1']['w']``, ``.mu[0]``, in either kind of quotes."""
+    wanted = path.replace('"', "'")
+    if not wanted:
+        return tree
+    for each in tree.parts or ():
+        key = each.key.replace('"', "'")
+        if wanted.startswith(key):
+            inner = found_at(each, wanted[len(key) :])
+            if inner is not None:
+                return inner
+    return None
+
+
+def paths(tree: Part, before: str = "") -> Iterator[str]:
+    """The paths of all parts."""
+    for each in tree.parts or ():
+        yield before + each.key
+        yield from paths(each, before + each.key)
+
+
+def counts(parts: Iterable[Part]) -> str:
+    """``6 arrays, 8,970 elements``, and how many parts were not looked at."""
+    listed = list(parts)
+    arrays, missing = sum(each.arrays for each in listed), sum(each.missing for each in listed)
+    said = [_many(arrays, "array"), _many(sum(each.elements for each in listed), "element")] if arrays else []
+    if missing:
+        said.append(f"{_many(missing, 'part')} not counted")
+    return ", ".join(said)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,129 @@
+"""What is in an array: norm, range, how many elements are finite; exact, or of a sample that is said to be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import Array
+from minijax.core.keys import is_key
+from minijax.core.named import Frozen
+from minijax.tools.recording.preview import host_value
+
+# Elements that are looked at for one tree; of arrays for which no more than that is left, ``SAMPLE`` are.
+MOST_SCANNED = 4_000_000
+SAMPLE = 65_536
+# An array on an accelerator, or on several devices, is fetched for its numbers only up to so many bytes.
+MOST_FETCHED = 1_000_000
+
+
+class Numbers(Frozen):
+    """Of the elements that were looked at: ``seen`` of ``size``. ``norm`` counts what is not finite too, the range does
+    not. The range of complex numbers is that of their absolute values; of booleans ``high`` counts the true ones.
+    """
+
+    kind: str  # 'f', 'i', 'c' or 'b'
+    size: int
+    seen: int
+    norm: float
+    low: Any
+    high: Any
+    nans: int
+    infs: int
+
+    @property
+    def sampled(self) -> bool:
+        """Whether some of the elements were not looked at."""
+        return self.seen < self.size
+
+
+class Budget:
+    """How many elements may still be looked at."""
+
+    def __init__(self, most: int | None = MOST_SCANNED) -> None:
+        self.left = most  # None: all
+
+    def take(self, size: int) -> bool:
+        """Whether an array of ``size`` elements is looked at as a whole."""
+        if self.left is None:
+            return True
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
+def fetched(value: Any, all_of_it: bool = False) -> tuple[np.ndarray | None, str]:
+    """The NumPy value of an array; or None, and why not. ``all_of_it``: also where that is a long way."""
+    try:
+        if isinstance(value, Array):
+            if is_key(value.aval.dtype) or value.aval.dtype == dtypes.float0:
+                return None, ""
+            held = host_value(value, fetch=True)
+            if held is not None:
+                return np.asarray(held), ""
+        elif isinstance(value, (np.ndarray, np.generic)):
+            return np.asarray(value), ""
+        platforms = {getattr(each, "platform", "") for each in value.devices()}
+        if not all_of_it and platforms != {"cpu"} and value.nbytes > MOST_FETCHED:
+            return None, f"on {', '.join(sorted(map(str, value.devices())))}"
+        return np.asarray(value), ""
+    except Exception as error:  # deleted, the result of a program that failed, of a type that NumPy has not
+        return None, str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def numbers(x: np.ndarray, budget: Budget) -> Numbers | None:
+    """What is in ``x``, which has elements; None if they are no numbers."""
+    kind = _kind(x.dtype)
+    if not kind:
+        return None
+    seen = x if budget.take(x.size) else _sample(x)
+    count = seen.size
+    if kind == "b":
+        return Numbers(kind, x.size, count, 0.0, 0, int(np.count_nonzero(seen)), 0, 0)
+    if seen.dtype.kind not in "iufc" or seen.dtype.itemsize < 4:
+        seen = seen.astype(np.int64 if kind == "i" else np.float32)
+    if kind == "i":
+        return Numbers(kind, x.size, count, 0.0, seen.min().item(), seen.max().item(), 0, 0)
+    return _of_floats(np.abs(seen) if kind == "c" else seen, kind, x.size)
+
+
+def _of_floats(seen: np.ndarray, kind: str, size: int) -> Numbers:
+    count = seen.size
+    finite = np.isfinite(seen)
+    nans = infs = 0
+    norm = 0.0
+    if not finite.all():
+        nans = int(np.count_nonzero(np.isnan(seen)))
+        seen = seen[finite]
+        infs = count - seen.size - nans
+        norm = float("nan") if nans else float("inf")
+    low: Any = seen.min() if seen.size else None
+    high: Any = seen.max() if seen.size else None
+    if not nans and not infs:  # then there are elements
+        norm = _norm(seen, max(abs(float(low)), abs(float(high)))) * (size / count) ** 0.5
+    return Numbers(kind, size, count, norm, low, high, nans, infs)
+
+
+def _norm(x: np.ndarray, largest: float) -> float:
+    """The root of the sum of squares, in 64 bits, of elements whose own squares may overflow or vanish."""
+    if not largest:
+        return 0.0
+    scaled = x.reshape(-1).astype(np.float64) / largest
+    return largest * float(np.sqrt(np.dot(scaled, scaled)))
+
+
+def _kind(dtype: np.dtype) -> str:
+    if dtype.kind in "fiubc":
+        return "i" if dtype.kind == "u" else dtype.kind
+    if dtype.kind != "V" or dtype.names or dtype == dtypes.float0:
+        return ""
+    return "f" if dtypes.is_inexact(dtype) else "i"  # types of fewer than 16 bits, and bfloat16
+
+
+def _sample(x: np.ndarray) -> np.ndarray:
+    """Elements from all over ``x``, evenly spaced."""
+    places = np.linspace(0, x.size - 1, SAMPLE).astype(np.int64)
+    return x[np.unravel_index(places, x.shape)]

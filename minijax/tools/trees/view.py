@@ -1,0 +1,335 @@
+"""A key tree as a document: a line for each leaf with its type and numbers, branches folded where there are many.
+
+A terminal shows a fixed picture with a count of what is folded; a page of HTML folds by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import Array
+from minijax.core.named import Frozen
+from minijax.core.trace import Tracer
+from minijax.tools.documents.document import Block, Fitted, Foldable, Line, Section, Segment, length, line, text
+from minijax.tools.documents.words import bytes_text
+from minijax.tools.recording import preview
+from minijax.tools.trees.keys import Part, counts, is_array, joined_steps
+from minijax.tools.trees.numbers import Budget, Numbers, fetched, numbers
+
+# A container of arrays whose text takes more lines is shown as a tree.
+MOST_PLAIN = 6
+# With so many parts it is one without the text being made.
+MANY_PARTS = 100
+# Lines of a tree below an input, by ``%tree``, and on a page that folds.
+MOST_LINES, MOST_ASKED, MOST_PAGED = 18, 200, 300
+# Arrays of up to so many elements are shown with their values.
+MOST_VALUES = 6
+# The columns of keys, of the page's width, and of types.
+_KEYS, _TYPES = 0.45, 18
+_INDENT = 2
+
+
+class Tree(Frozen):
+    """A key tree to be shown.
+
+    ``name`` is how the user writes the value, for the command that shows more of it; '' if that cannot be written.
+    ``depth`` is how many levels are open, None for as many as there is room for. ``exact`` looks at all elements.
+    """
+
+    root: Part
+    name: str = ""
+    most: int = MOST_LINES
+    depth: int | None = None
+    exact: bool = False
+
+
+class _Shown:
+    """What is shown of one tree, at any width: numbers are found once."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.budget = Budget(None) if tree.exact else Budget()
+        self.known: dict[int, tuple[str, Line, Line]] = {}
+        self.opened = _opened(tree)
+
+    def facts(self, leaf: Part) -> tuple[str, Line, Line]:
+        """The type of a leaf, its norm, and what else there is to say of it."""
+        found = self.known.get(id(leaf))
+        if found is None:
+            found = self.known[id(leaf)] = _facts(leaf, self.budget, self.tree.exact)
+        return found
+
+
+def plain_enough(value: Any, root: Part, columns: int, said: Callable[[], str]) -> bool:
+    """Whether ``value`` is better shown as Python prints it, ``said()``: it holds no arrays, or its text takes no more
+    than ``MOST_PLAIN`` lines of ``columns``.
+    """
+    if root.parts is None or not root.arrays:
+        return True
+    if _parts_of(root, MANY_PARTS) >= MANY_PARTS:
+        return False
+    lines = said().split("\n")
+    return sum(max(1, -(-len(each) // columns)) for each in lines) <= MOST_PLAIN
+
+
+def _parts_of(part: Part, most: int) -> int:
+    """How many parts there are in ``part``, or ``most``."""
+    count = len(part.parts or ()) + (most if part.missing else 0)
+    for each in part.parts or ():
+        if count >= most:
+            break
+        count += _parts_of(each, most - count)
+    return min(count, most)
+
+
+def key_tree(tree: Tree) -> Block:
+    """The tree under a title that says what it is and how much; of a leaf its one line."""
+    shown = _Shown(tree)
+    if tree.root.parts is None:
+        kind, norm, rest = shown.facts(tree.root)
+        key: Line = (("var", tree.root.key), ("", "  ")) if tree.root.key else ()
+        return text((*key, *_told(kind, norm, rest, 0, 0)))
+    return Foldable(Fitted(lambda width: _drawn(shown, width)), lambda: _folding(shown))
+
+
+def title(root: Part) -> Line:
+    """``dict of 2 · 6 arrays, 8,970 elements, 35.9 kB``"""
+    said = counts([root])
+    size = f", {bytes_text(root.nbytes)}" if root.arrays and not root.missing else ""
+    return line(("heading", root.kind()), ("muted", f" · {said}{size}" if said else ""))
+
+
+# --- which branches are open
+# ----------------------------------------------------------------------------------------------
+
+
+def _opened(tree: Tree) -> set[int]:
+    """The branches that are open: from the top, level by level, those for which there is room."""
+    root = joined_steps(tree.root)[1]
+    opened, room, level = {id(root)}, tree.most - len(root.parts or ()), [root]
+    depth = 1
+    while level and (tree.depth is None or depth < tree.depth):
+        below = []
+        for branch in level:
+            for part in branch.parts or ():
+                inner = joined_steps(part)[1]
+                if inner.parts and (tree.depth is not None or len(inner.parts) <= room):
+                    room -= len(inner.parts)
+                    opened.add(id(inner))
+                    below.append(inner)
+        level, depth = below, depth + 1
+    return opened
+
+
+class _Entry(Frozen):
+    """A line of a tree: what stands at a level under a key, open or not."""
+
+    level: int
+    key: str
+    part: Part
+    opened: bool
+
+
+def _entries(shown: _Shown, branch: Part, level: int) -> Iterable[_Entry]:
+    for each in branch.parts or ():
+        key, part = joined_steps(each)
+        opened = id(part) in shown.opened
+        yield _Entry(level, key, part, opened)
+        if opened:
+            yield from _entries(shown, part, level + 1)
+
+
+# --- in a terminal
+# ---------------------------------------------------------------------------------------------------------
+
+
+def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
+    tree = shown.tree
+    step, root = joined_steps(tree.root)
+    entries = list(_entries(shown, root, 1))
+    cut = entries[tree.most - 1 :] if len(entries) > tree.most else []
+    kept = entries[: len(entries) - len(cut)]
+    head = title(tree.root)
+    if step:  # the steps to the first branch of several parts
+        head = (*head, ("muted", " · "), ("var", step))
+    blocks: list[Block] = [text(head, hanging=_INDENT), *_lines(shown, kept, width)]
+    folded = [each.part for each in kept if each.part.parts and not each.opened]
+    rest = [each.part for each in cut if not each.opened]
+    if cut or folded:
+        blocks.append(text(_rest(tree, len(entries), folded, rest), hanging=_INDENT))
+    return tuple(blocks)
+
+
+def _rest(tree: Tree, total: int, folded: list[Part], rest: list[Part]) -> Line:
+    """What is not shown, and the command that shows it."""
+    words = []
+    if rest:
+        words.append(f"{len(rest):,} more lines ({counts(rest)})" if counts(rest) else f"{len(rest):,} more lines")
+    if folded:
+        words.append(f"{len(folded)} folded")
+    said = f"... {', '.join(words)}"
+    if not tree.name:
+        return line(("muted", said))
+    command = f"%tree {tree.name}"
+    if tree.most >= MOST_ASKED or tree.depth is not None:
+        command += f" --depth {tree.depth + 1}" if folded and tree.depth is not None else ""
+        command += f" --most {max(total + sum(_parts_of(each, 10_000) for each in folded), tree.most)}"
+    return line(("muted", f"{said}: "), ("keyword", command), ("muted", " shows them"))
+
+
+def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterable[Block]:
+    """The lines of a tree, keys, types and norms each in a column."""
+    leaves = [each for each in entries if each.part.parts is None]
+    facts = {id(each.part): shown.facts(each.part) for each in leaves}
+    bound = int(width * _KEYS)
+    ends = [_INDENT * each.level + len(each.key) for each in leaves]
+    keys = max((end for end in ends if end <= bound), default=0)
+    types = max((len(kind) for kind, _, _ in facts.values() if len(kind) <= _TYPES), default=0)
+    norms = max((length(norm) for _, norm, _ in facts.values()), default=0)
+    for each in entries:
+        begin: Line = line(" " * (_INDENT * each.level), ("var", each.key))
+        if each.part.parts is not None:
+            said = "" if each.opened and type(each.part.value) in (dict, list, tuple) else f"  {each.part.kind()}"
+            if not each.opened:
+                said += f" · {counts([each.part])}" if counts([each.part]) else ""
+            yield text((*begin, ("muted", said)), hanging=_INDENT * each.level + 4)
+            continue
+        kind, norm, rest = facts[id(each.part)]
+        told = _told(kind, norm, rest, types, norms)
+        if length(begin) > keys:
+            yield text(begin, hanging=_INDENT * each.level + 4)
+            begin = ()
+        yield text((*begin, ("", " " * (keys + 2 - length(begin))), *told), hanging=keys + 4)
+
+
+def _told(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Line:
+    """Type, norm and what else there is, in columns."""
+    said: list[Segment] = []
+    if kind:
+        said.append(("type", f"{kind:<{types}}  "))
+    if norm:
+        said += [*norm, ("", " " * (max(norms - length(norm), 0) + 2))]
+    return (*said, *rest)
+
+
+# --- on a page
+# -------------------------------------------------------------------------------------------------------------
+
+
+def _folding(shown: _Shown) -> tuple[Block, ...]:
+    root = joined_steps(shown.tree.root)
+    left = [MOST_PAGED]
+    inner = tuple(_paged(shown, root[1], left))
+    named = (("muted", " · "), ("var", root[0])) if root[0] else ()
+    return (Section((*title(shown.tree.root), *named), inner),)
+
+
+def _paged(shown: _Shown, branch: Part, left: list[int]) -> Iterable[Block]:
+    """The parts of a branch: leaves in lines, branches behind folds of their own."""
+    run: list[_Entry] = []
+    parts = branch.parts or []
+    for i, each in enumerate(parts):
+        if left[0] <= 0:
+            yield from _lines(shown, run, 100)
+            yield text(f"... {len(parts) - i:,} more ({counts(parts[i:])})", role="muted")
+            return
+        left[0] -= 1
+        key, part = joined_steps(each)
+        if part.parts:
+            yield from _lines(shown, run, 100)
+            run = []
+            said = f"  {part.kind()} · {counts([part])}" if counts([part]) else f"  {part.kind()}"
+            inner = tuple(_paged(shown, part, left))
+            yield Section((("var", key), ("muted", said)), inner, id(part) in shown.opened)
+        else:
+            run.append(_Entry(0, key, part, False))
+    yield from _lines(shown, run, 100)
+
+
+# --- what a leaf is
+# --------------------------------------------------------------------------------------------------------
+
+
+def _facts(leaf: Part, budget: Budget, exact: bool) -> tuple[str, Line, Line]:
+    value = leaf.value
+    if leaf.said:
+        return "", (), line(("muted", leaf.said))
+    if leaf.parts is not None:
+        return "", (), line(("muted", f"empty {type(value).__name__}"))
+    if not is_array(value):
+        return _other(value)
+    if isinstance(value, Tracer):
+        return preview.aval_text(value.aval), (), line(("level", preview.level_text(value)))
+    kind = array_type(value)
+    if not leaf.elements:
+        return kind, (), line(("muted", "empty"))
+    held, why = fetched(value, exact)
+    if held is None:
+        return kind, (), line(("muted", why))
+    if held.size <= MOST_VALUES:
+        return kind, (), line(("value", values_text(held)))
+    found = numbers(held, budget)
+    return (kind, (), ()) if found is None else (kind, norm_line(found), range_line(found))
+
+
+def _other(value: Any) -> tuple[str, Line, Line]:
+    """A leaf that is no array: a number, a name, a type without values, something else."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        try:
+            return f"{dtypes.short_name(value.dtype)}[{','.join(map(str, value.shape))}]", (), line(("muted", "a type"))
+        except Exception:  # something else that has such attributes
+            return "", (), line(("muted", type(value).__name__))
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        return "", (), line(("literal", preview.value_text(value)))
+    if isinstance(value, FunctionType):
+        return "", (), line(("muted", f"function {value.__name__}"))
+    return "", (), line(("muted", preview.value_text(value)))
+
+
+def array_type(value: Any) -> str:
+    """``f32[8]``"""
+    if isinstance(value, Array):
+        return preview.aval_text(value.aval)
+    try:
+        name = dtypes.short_name(np.dtype(value.dtype))
+    except (TypeError, ValueError):
+        name = str(value.dtype)
+    return f"{name}[{','.join(map(str, value.shape))}]"
+
+
+def values_text(x: np.ndarray) -> str:
+    """The values of a small array, on one line."""
+    return " ".join(np.array2string(x, separator=", ", max_line_width=1000).split())
+
+
+def norm_line(found: Numbers) -> Line:
+    """``norm 12.31``; nothing for integers and booleans."""
+    if found.kind in "ib":
+        return ()
+    return line(("muted", "norm "), ("value", f"{'≈' if found.sampled else ''}{found.norm:.4g}"))
+
+
+def range_line(found: Numbers) -> Line:
+    """``-0.31 … 0.29  30 of 32 finite: 2 nan``, and of how many elements, if not of all."""
+    parts: list[Segment] = []
+    if found.kind == "b":
+        parts.append(("value", f"{found.high:,} of {found.seen:,} true"))
+    elif found.low is not None:
+        sides = ("|…| ",) if found.kind == "c" else ()
+        low, high = (str(x) if found.kind == "i" else f"{float(x):.4g}" for x in (found.low, found.high))
+        alike = found.low == found.high and not (found.sampled or found.nans or found.infs)
+        between = f"all {low}" if alike else f"{low} … {high}"
+        parts += [*(("muted", each) for each in sides), ("value", between)]
+    if found.nans or found.infs:
+        named = [f"{count:,} {name}" for count, name in ((found.nans, "nan"), (found.infs, "inf")) if count]
+        finite = found.seen - found.nans - found.infs
+        gap = "  " if parts else ""
+        parts.append(("warning", f"{gap}{finite:,} of {found.seen:,} finite: {', '.join(named)}"))
+    if found.sampled:
+        parts.append(("muted", f"  of {found.seen:,} sampled"))
+    return tuple(parts)

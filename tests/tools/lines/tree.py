@@ -1,0 +1,22 @@
+"""Command lines for ``tools/commands/tree.py``: see the package."""
+
+from __future__ import annotations
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("p = {'l1': {'w': jnp.ones((4, 8)), 'b': jnp.zeros(8)}, 'n': (jnp.arange(3), None, 'name')}", ()),
+    ("%tree p", ("dict of 2", "4", "['w']", "f32[4,8]", "norm 5.657", "all 1", "[0, 1, 2]", "None", "'name'")),
+    ("%tree p --depth 1", ("['l1']  dict of 2", "2 arrays, 40 elements", "%tree p --depth 2")),
+    ("%tree p --leaf ['l1']['w']", ("['w']", "f32[4,8]", "Array([[1., 1., 1., 1.")),
+    ('%tree p --leaf ["n"]', ("tuple of 3", "[0, 1, 2]")),
+    ("%tree [v * i for i in range(50)] --most 10", ("list of 50", "[8]", "41 more lines (41 arrays, 123 elements)")),
+    ("%tree v", ("f32[3]", "[0., 1., 2.]")),
+    ("%tree p --exact", ("norm 5.657",)),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%tree", "%tree needs EXPR"),
+    ("%tree v --leaf ['x']", "there is nothing at ['x'] in v"),
+    ("%tree {'abc': v} --leaf ['abd']", "Did you mean ['abc']?"),
+    ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
+    ("%tree v --most none", "--most needs an integer"),
+)

@@ -1,0 +1,261 @@
+"""Key trees: what becomes one, what a leaf says of its numbers, folding, hostile keys, and printing beside JAX's."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import tree_util
+from minijax.tools.commands import find
+from minijax.tools.documents.document import Document, document, plain
+from minijax.tools.documents.html import to_html
+from minijax.tools.session.session import Session
+from minijax.tools.session.values import printed, value_tree
+from minijax.tools.trees.keys import found_at, paths, taken_apart
+from minijax.tools.trees.numbers import MOST_SCANNED, SAMPLE, Budget, numbers
+from minijax.tools.trees.view import MOST_LINES, MOST_PAGED, Tree, key_tree
+
+Moments = namedtuple("Moments", "count mu")
+
+
+@dataclasses.dataclass
+class Config:
+    rate: float
+    table: Any
+
+
+class Boxed:
+    """A registered node whose children have no names."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+
+tree_util.register_pytree_node(Boxed, lambda box: (box.parts, None), lambda _, parts: Boxed(*parts))
+
+
+class Broken:
+    """One that cannot be taken apart."""
+
+
+def _fails(broken: Broken) -> Any:
+    raise RuntimeError("no")
+
+
+tree_util.register_pytree_node(Broken, _fails, lambda aux, parts: Broken())
+
+
+def shown(value: Any, width: int = 80, **options: Any) -> str:
+    return plain(document(key_tree(Tree(taken_apart(value), **options))), width)
+
+
+PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("value", "is_tree"),
+    [
+        ({"a": jnp.array(1.0)}, False),
+        ((jnp.ones(3), 2.0), False),
+        (jnp.ones((40, 40)), False),  # an array is printed as NumPy prints it
+        ([list(range(20))] * 20, False),  # no arrays in it
+        (PARAMS, True),
+        ([jnp.array(1.0)] * 200, True),
+        (Moments(jnp.array(3), PARAMS), True),
+        (None, False),
+    ],
+)
+def test_what_becomes_a_tree(value: Any, is_tree: bool):
+    assert (value_tree(value, "_", 80) is not None) == is_tree
+
+
+def test_the_bound_is_lines_of_the_width():
+    value = {"a": jnp.arange(30.0), "b": jnp.arange(30.0)}
+    assert value_tree(value, "_", 80) is None and value_tree(value, "_", 30) is not None
+
+
+def test_a_leaf_of_every_kind_has_its_line():
+    value = {
+        "w": jnp.array([[3.0, -4.0, 0.0, 0.0]] * 2),
+        "nan": np.array([np.nan, np.inf, 1.0, 2.0, 2.0, 2.0, -3.0], np.float32),
+        "int": jnp.arange(100),
+        "bool": np.arange(10) > 3,
+        "complex": np.full(8, 3 + 4j, np.complex64),
+        "half": jnp.full(16, 0.5, jnp.bfloat16),
+        "wide": np.arange(7, dtype=np.float64),
+        "small": jnp.array([1.0, 2.5]),
+        "empty": jnp.zeros((0, 3)),
+        "key": minijax.random.key(0),
+        "none": None,
+        "text": "relu\x1b[31m",
+        "number": 2,
+        "function": shown,
+        "type": minijax.ShapeDtypeStruct((2, 3), np.float32),
+        "config": Config(0.1, jnp.ones(2)),
+        "box": Boxed(jnp.ones(2), 1),
+        "broken": Broken(),
+        "nothing": (),
+        "jax": jax.numpy.arange(9.0),
+    }
+    lines = {line.split("]")[0].strip(" ['"): line for line in shown(value, 100, most=50).split("\n")}
+    expected = {
+        "w": "f32[2,4] norm 7.071 -4 … 3",
+        "nan": "f32[7] norm nan -3 … 2 5 of 7 finite: 1 nan, 1 inf",
+        "int": "i32[100] 0 … 99",
+        "bool": "bool[10] 6 of 10 true",
+        "complex": "c64[8] norm 14.14 |…| all 5",
+        "half": "bf16[16] norm 2 all 0.5",
+        "wide": "f64[7] norm 9.539 0 … 6",
+        "small": "f32[2] [1. , 2.5]",
+        "empty": "f32[0,3] empty",
+        "key": "key<fry>[]",
+        "none": "None",
+        "text": r"'relu\x1b[31m'",
+        "number": "2",
+        "function": "function shown",
+        "type": "f32[2,3] a type",
+        "config": "Config",
+        "broken": "Broken cannot be taken apart: RuntimeError",
+        "nothing": "empty tuple",
+        "jax": "f32[9] norm 14.28 0 … 8",
+    }
+    for key, said in expected.items():
+        assert " ".join(lines[key].partition("]")[2].split()) == said, key
+    assert re.search(r"\[<flat index 1>\] +1\n", shown(value, most=50)) and ".rate" in shown(value, most=50)
+
+
+def test_a_traced_leaf_and_a_cycle():
+    seen: list[str] = []
+
+    def f(x: Any) -> Any:
+        seen.append(shown({"x": x, "y": [x]}))
+        return x
+
+    minijax.jvp(f, (jnp.ones(3),), (jnp.ones(3),))
+    assert "['x']     f32[3]  jvp:1" in seen[0]
+    loop: dict[str, Any] = {"a": jnp.ones(2)}
+    loop["again"] = {"inner": loop, "b": 1}
+    assert "the dict of 2 around it, again" in shown(loop)
+    deep: Any = jnp.ones(2)
+    for _ in range(5000):
+        deep = [deep, deep] if _ == 4998 else [deep]
+    assert "too deep to be shown" in shown(deep) and "2 parts not counted" in shown(deep)
+
+
+def test_folding_counts_what_it_hides_and_names_the_command():
+    tree = {"a": PARAMS, "b": [jnp.ones(2)] * 30, "c": {"d": {"e": PARAMS}}}
+    lines = shown(tree, name="_").split("\n")
+    assert len(lines) <= MOST_LINES + 2
+    assert lines[0] == "dict of 3 · 42 arrays, 300 elements, 1.2 kB"
+    assert "  ['b']  list of 30 · 30 arrays, 60 elements" in lines
+    assert any(line.startswith("  ['c']['d']['e']") for line in lines)  # one step where nothing branches
+    assert lines[-1].endswith("folded: %tree _ shows them")
+    assert "folded" not in shown(tree, most=100)
+    wide = shown([jnp.ones(2)] * 1000, name="_").split("\n")
+    assert wide[-1] == "... 983 more lines (983 arrays, 1,966 elements): %tree _ shows them"
+
+
+def test_a_page_folds_every_branch_and_escapes_keys():
+    hostile = {"<script>alert(1)</script>": PARAMS, "\x1b[2J\u202e": PARAMS, "k" * 5000: PARAMS}
+    page = to_html(document(key_tree(Tree(taken_apart(hostile)))))
+    assert page.count("<details") == 1 + 3 * 4 and "<script" not in page
+    assert "\x1b" not in page and "\u202e" not in page and "k" * 60 not in page
+    text = shown(hostile)
+    assert "\\x1b[2J\\u202e" in text and max(map(len, text.split("\n"))) <= 80
+    many = to_html(document(key_tree(Tree(taken_apart([jnp.array(1.0)] * 5000)))))
+    assert f"{5000 - MOST_PAGED:,} more" in many and len(many) < 145_000
+
+
+def test_paths_lead_to_parts():
+    tree = taken_apart({"a": Moments(1, [jnp.ones(2), {"x" * 100: 3}]), 5: None})
+    found = list(paths(tree))
+    assert "['a'].mu[1]" in found and "[5]" in found
+    assert all(found_at(tree, path) is not None for path in found)
+    assert found_at(tree, '["a"].mu[0]') is not None and found_at(tree, "['b']") is None
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool", "complex128"])
+@pytest.mark.parametrize("shape", [(7,), (3, 5, 2), (1, 1)])
+def test_numbers_are_numpys(dtype: str, shape: tuple[int, ...]):
+    x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
+    found = numbers(x, Budget())
+    assert found is not None and not found.sampled
+    if dtype == "bool":
+        assert found.high == x.sum()
+        return
+    size = np.abs(x) if found.kind == "c" else x
+    assert (found.low, found.high) == (size.min(), size.max())
+    if found.kind in "fc":
+        assert np.isclose(found.norm, np.linalg.norm(x.astype(np.complex128).ravel()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_a_norm_neither_overflows_nor_vanishes(scale: float):
+    found = numbers(np.full(9, scale), Budget())
+    assert found is not None and np.isclose(found.norm, 3 * scale, rtol=1e-12)
+
+
+def test_large_arrays_are_sampled_and_say_so():
+    large = np.broadcast_to(np.float32(2.0), (10_000, 10_000))  # which takes no memory, and would if it were copied
+    begin = time.process_time()
+    text = shown({"large": large, "other": jnp.ones(8)})
+    assert time.process_time() - begin < 1.0
+    assert f"norm ≈2e+04  2 … 2  of {SAMPLE:,} sampled" in text and "norm 2.828" in text
+    budget = Budget()
+    assert budget.take(MOST_SCANNED) and not budget.take(1)
+    exact = numbers(np.ones(100_000), Budget(None))
+    assert exact is not None and not exact.sampled
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    made = Session(find, {"params": PARAMS, "jnp": jnp})
+    made.settings.columns = 80
+    yield made
+
+
+def test_values_and_results_of_commands_are_trees(session: Session):
+    def run(line: str) -> str:
+        return plain(session.run_line(line).shown, 80)
+
+    assert run("params").startswith("dict of 3 · 6 arrays") and "repr" not in run("params")
+    assert run("{'a': jnp.ones(2)}") == "{'a': Array([1., 1.], dtype=float32)}"
+    run("def loss(p): return jnp.sum(p['l1']['w'] ** 2) + jnp.sum(p['l0']['b'])")
+    for line in ("%grad loss(params)", "%vjp loss(params)"):
+        said = run(line)
+        assert " gradient p\n" in said or " pullback p\n" in said
+        assert "      ['w']  f32[4,8]  norm 11.31  all 2" in said and max(map(len, said.split("\n"))) <= 80
+    assert run("%tree _[1]").count("norm 11.31") == 1 and session.namespace["_"][0] == 32.0
+
+
+ARRAYS = (
+    "zeros(())", "arange(5)", "arange(40)", "arange(2000)", "arange(12.).reshape(3, 4)", "ones((3, 30))",
+    "asarray(np.linspace(0, 1, 25, dtype=np.float32))", "array([1e-20, 1e20, 3.])", "ones((2, 3), bool)", "zeros((0, 3))", "ones(9, 'complex64')",
+    "full((2, 2), 0.1, 'bfloat16')", "full(3, -7, 'int8')",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"linewidth": 40}, {"linewidth": 120, "precision": 3}, {"threshold": 10}])
+def test_arrays_are_printed_as_jax_prints_them(options: dict[str, Any]):
+    with np.printoptions(**options):
+        for text in ARRAYS:
+            ours, theirs = eval(f"jnp.{text}"), eval(f"jax.numpy.{text}")
+            assert repr(ours) == repr(theirs) and str(ours) == str(theirs), text
+            # in a terminal the type goes below, not beyond the edge
+            with np.printoptions(linewidth=min(50, np.get_printoptions()["linewidth"])):
+                narrow = repr(theirs).replace(",      dtype=", ",\n      dtype=")
+            assert printed(ours, 50) == narrow, text
+
+
+def test_documents_without_trees_stay_false():
+    assert not Document()
