@@ -9,7 +9,9 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from IPython.utils.dir2 import get_real_method
 
 from minijax.ipython_ext.places import renamer
 from minijax.ir.pretty import jaxpr_document
@@ -20,6 +22,9 @@ from minijax.tools.documents.room import brief, brief_text
 from minijax.tools.documents.theme import to_text
 from minijax.tools.programs.hlo import folded
 from minijax.tools.session.result import NOTHING, Result
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
 
 # Notebooks have no width that the kernel knows.
 _PAGE = 100
@@ -194,6 +199,89 @@ OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any], str]]] = {
 }
 
 
+# Containers for which IPython has printers of its own, which come before what is shown of any object.
+CONTAINERS = (dict, list, tuple)
+
+
+class Trees:
+    """Containers of arrays as key trees, where they are all that is displayed and take many lines.
+
+    Args:
+      shell: the shell that displays them.
+      session: whose settings count.
+    """
+
+    def __init__(self, shell: Any, session: Session) -> None:
+        self.shell = shell
+        self.session = session
+        self.bundles = shell.display_formatter.mimebundle_formatter
+        self.plain = shell.display_formatter.formatters["text/plain"]
+        self.before: dict[type, Any] = {}
+
+    def install(self) -> None:
+        """Display them so from now on."""
+        self.known = self.bundles.pop(object, None)
+        self.bundles.for_type(object, self._bundle)
+        for cls in CONTAINERS:
+            self._print(cls)
+
+    def remove(self) -> None:
+        """Display containers as before."""
+        self.bundles.pop(object, None)
+        if self.known is not None:
+            self.bundles.for_type(object, self.known)
+        for cls, before in self.before.items():
+            self.plain.pop(cls, None)
+            if before is not None:
+                self.plain.for_type(cls, before)
+        self.before.clear()
+
+    def _document(self, value: Any) -> Document | None:
+        """A container as a tree; None if it is not to be one."""
+        if not self.plain.pprint:  # the user wants what Python prints
+            return None
+        tree = self.session.value_tree(value, "", page())
+        return None if tree is None else document(tree)
+
+    def _bundle(self, value: Any) -> Any:
+        """What to display of any object, in IPython's calling convention."""
+        own = get_real_method(value, "_repr_mimebundle_")
+        if own is not None:
+            return own(include=None, exclude=None)
+        if self.known is not None:
+            return self.known(value)
+        shown = self._document(value)
+        if shown is None:
+            return None
+        cls = type(value)
+        if cls not in self.before and isinstance(value, CONTAINERS):
+            self._print(cls)  # a named tuple, say: the printer of tuples would be asked
+        return bundle(self.shell, shown)
+
+    def _print(self, cls: type) -> None:
+        """Print trees as text where ``cls`` is displayed."""
+        before = self.before[cls] = self.plain.type_printers.get(cls)
+
+        def show(value: Any, printer: Any, cycle: bool) -> None:
+            shown = self._document(value) if len(printer.stack) <= 1 else None
+            if shown is not None:
+                _write(printer, bundle(self.shell, shown)["text/plain"])
+            elif before is not None:
+                before(value, printer, cycle)
+            else:
+                _write(printer, repr(value))
+
+        self.plain.for_type(cls, show)
+
+
+def _write(printer: Any, said: str) -> None:
+    """Write lines with IPython's printer."""
+    for i, each in enumerate(said.split("\n")):
+        if i:
+            printer.break_()
+        printer.text(each)
+
+
 def html_formatter(shell: Any, make: Callable[[Any], str]) -> Callable[[Any], str]:
     """The HTML formatter of a kind of object, in IPython's calling convention."""
     return lambda value: renamer(shell)(make(value))
@@ -211,9 +299,6 @@ def text_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any
             said = to_text(shown, page(), True, highlight) if coloured else brief_text(shown, page(), _rest(value))
         else:
             said = brief(str(value), _PRINTED)
-        for i, each in enumerate(renamer(shell)(said).split("\n")):
-            if i:
-                printer.break_()
-            printer.text(each)
+        _write(printer, renamer(shell)(said))
 
     return show

@@ -13,7 +13,7 @@ from minijax import errors
 from minijax.api import callbacks
 from minijax.core import missed
 from minijax.ipython_ext.completion import matcher
-from minijax.ipython_ext.display import EXPORTED, OBJECTS, Shown, bundle, html_formatter, text_formatter
+from minijax.ipython_ext.display import EXPORTED, OBJECTS, Shown, Trees, bundle, html_formatter, text_formatter
 from minijax.ipython_ext.magics import OWN, MinijaxMagics
 from minijax.ipython_ext.places import renamer
 from minijax.ipython_ext.terminal import has_screen, stepped
@@ -50,6 +50,8 @@ class Extension:
         self.matcher = matcher(self.magics.session)
         shell.Completer.custom_matchers.append(self.matcher)
         self._add_formatters()
+        self.trees = Trees(shell, self.magics.session)
+        self.trees.install()
         self.magics.session.renamed_places = renamer(shell)
         settings = self.magics.session.settings
         self.tracebacks = Tracebacks(shell, lambda: settings.frames == "all", renamer(shell))
@@ -109,6 +111,7 @@ class Extension:
             each for each in shell.Completer.custom_matchers if each is not self.matcher
         ]
         callbacks.set_front_end(None)
+        self.trees.remove()
         self.tracebacks.remove()
         errors.set_machinery(())
         for formatter, name, before in self.formatters:

@@ -110,6 +110,7 @@ class _Traits(Magics):
         self.session.highlight = highlight
         self.session.renamed_commands = {name: PREFIX + name for name in TAKEN}
         self.session.settings.without = WITHOUT
+        self.session.unwrapped = lambda value: value.value if isinstance(value, Shown) else value
         self.session.origin = lambda: origin(shell)
         # IPython keeps its own inputs: %minijax_history shows those
         self.session.inputs = shell.history_manager.input_hist_raw

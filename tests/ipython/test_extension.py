@@ -68,6 +68,7 @@ def registered(shell: InteractiveShell) -> dict[str, Any]:
         "events": {name: list(callbacks) for name, callbacks in shell.events.callbacks.items()},
         "matchers": list(shell.Completer.custom_matchers),
         "formatters": {mime: dict(formatter.type_printers) for mime, formatter in formatters.items()},
+        "bundles": dict(shell.display_formatter.mimebundle_formatter.type_printers),
         "deferred": {mime: dict(formatter.deferred_printers) for mime, formatter in formatters.items()},
         "machinery": errors._machinery,
         "handlers": (shell.custom_exceptions, shell.CustomTB),
@@ -548,3 +549,34 @@ def test_the_extension_loads_without_jax():
     assert "sin a" in done.stdout
     loaded = done.stdout.strip().splitlines()[-1]
     assert "'jax'" not in loaded and "'jaxlib'" not in loaded, done.stdout + done.stderr
+
+
+def test_containers_of_arrays_are_displayed_as_trees(shell):
+    """In every container, as text and as HTML; what is small, and what shows itself, stays as it was."""
+    run(shell, "from collections import namedtuple; Pair = namedtuple('Pair', 'p q')")
+    run(shell, "class Own(dict):\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'a/b': 'own'}")
+    run(shell, "p = {f'<{i}>': {'w': jnp.ones((9, 9)), 'b': v} for i in range(2)}")
+
+    def displayed(code: str) -> dict[str, str]:
+        return shell.display_formatter.format(run(shell, code))[0]
+
+    for code in ("p", "[p, p]", "(p,)", "Pair(p, 1)"):
+        data = displayed(code)
+        assert "f32[9,9]  norm 9" in data["text/plain"] and "\n" in data["text/plain"]
+        assert data["text/html"].count("<details") >= 2 and "&lt;1&gt;" in data["text/html"]
+        assert "<script" not in data["text/html"]
+    assert displayed("{'a': v}") == {"text/plain": "{'a': Array([0., 1., 2.], dtype=float32)}"}
+    assert displayed("Pair(1, 2)") == {"text/plain": "Pair(p=1, q=2)"}
+    assert "own" in displayed("Own(p)")["a/b"] and "f32[9,9]" not in displayed("Own(p)")["text/plain"]
+    assert "Array([[1., 1." in displayed("p.values()")["text/plain"]
+    run(shell, "def loss(q): return jnp.sum(q['<1>']['w'] ** 2)")
+    magic = displayed("%grad loss(p)")
+    assert "f32[9,9]  norm 18  all 2" in magic["text/plain"] and "<details" in magic["text/html"]
+    with capture_output() as captured:
+        number = shell.execution_count
+        for code in ("%grad loss(p)", f"%tree Out[{number}][1]", f"%tree Out[{number}]"):
+            shell.run_cell(code, store_history=True)
+    assert captured.stdout.count("norm 18") == 3 and captured.stdout.count("tuple of 2 · 5 arrays") == 1
+    run(shell, "%minijax_config trees off")
+    assert "Array([[1., 1." in displayed("p")["text/plain"]
+    run(shell, "%minijax_config trees on")

@@ -17,7 +17,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax import tree_util
 from minijax.tools.commands import find
-from minijax.tools.documents.document import Document, document, plain
+from minijax.tools.documents.document import document, plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.session.session import Session
 from minijax.tools.session.values import printed, value_tree
@@ -228,21 +228,37 @@ def test_values_and_results_of_commands_are_trees(session: Session):
     def run(line: str) -> str:
         return plain(session.run_line(line).shown, 80)
 
-    assert run("params").startswith("dict of 3 · 6 arrays") and "repr" not in run("params")
-    assert run("{'a': jnp.ones(2)}") == "{'a': Array([1., 1.], dtype=float32)}"
     run("def loss(p): return jnp.sum(p['l1']['w'] ** 2) + jnp.sum(p['l0']['b'])")
+    assert run("params").startswith("dict of 3 · 6 arrays")
+    run("%config trees off")
+    assert run("params").startswith("{'l0': {'w'") and "dtype=float32" in run("%grad loss(params)")
+    run("%config trees on")
+    assert run("{'a': jnp.ones(2)}") == "{'a': Array([1., 1.], dtype=float32)}"
     for line in ("%grad loss(params)", "%vjp loss(params)"):
         said = run(line)
         assert " gradient p\n" in said or " pullback p\n" in said
-        assert "      ['w']  f32[4,8]  norm 11.31  all 2" in said and max(map(len, said.split("\n"))) <= 80
+        tree = said.partition(" linear")[0]
+        assert "      ['w']  f32[4,8]  norm 11.31  all 2" in tree and max(map(len, tree.split("\n"))) <= 80
     assert run("%tree _[1]").count("norm 11.31") == 1 and session.namespace["_"][0] == 32.0
+    number = len(session.inputs)
+    assert run("[params] * 20").endswith(f": %tree Out[{number}] shows them") and "[19]" in run(f"%tree Out[{number}]")
 
 
 ARRAYS = (
-    "zeros(())", "arange(5)", "arange(40)", "arange(2000)", "arange(12.).reshape(3, 4)", "ones((3, 30))",
-    "asarray(np.linspace(0, 1, 25, dtype=np.float32))", "array([1e-20, 1e20, 3.])", "ones((2, 3), bool)", "zeros((0, 3))", "ones(9, 'complex64')",
-    "full((2, 2), 0.1, 'bfloat16')", "full(3, -7, 'int8')",
-)  # fmt: skip
+    "zeros(())",
+    "arange(5)",
+    "arange(40)",
+    "arange(2000)",
+    "arange(12.).reshape(3, 4)",
+    "ones((3, 30))",
+    "asarray(np.linspace(0, 1, 25, dtype=np.float32))",
+    "array([1e-20, 1e20, 3.])",
+    "ones((2, 3), bool)",
+    "zeros((0, 3))",
+    "ones(9, 'complex64')",
+    "full((2, 2), 0.1, 'bfloat16')",
+    "full(3, -7, 'int8')",
+)
 
 
 @pytest.mark.parametrize("options", [{}, {"linewidth": 40}, {"linewidth": 120, "precision": 3}, {"threshold": 10}])
@@ -255,7 +271,3 @@ def test_arrays_are_printed_as_jax_prints_them(options: dict[str, Any]):
             with np.printoptions(linewidth=min(50, np.get_printoptions()["linewidth"])):
                 narrow = repr(theirs).replace(",      dtype=", ",\n      dtype=")
             assert printed(ours, 50) == narrow, text
-
-
-def test_documents_without_trees_stay_false():
-    assert not Document()

@@ -99,7 +99,7 @@ def run_compare(session: Session, args: Arguments) -> Result:
     is_jaxpr = isinstance(value, ClosedJaxpr)
     blocks: list[Block] = []
     if value is not NOTHING and not is_jaxpr:
-        blocks += value_rows(session, "minijax", value, "_")
+        blocks += value_rows(session, "minijax", value)
     try:
         their_side = measure.theirs(target)
         their_value = None if target.abstract else their_side.call()
@@ -110,7 +110,7 @@ def run_compare(session: Session, args: Arguments) -> Result:
         blocks.append(Row("jax", (line(("warning", measure.why_not(error))),)))
         return Result(Document(tuple(blocks)), value)
     if value is not NOTHING and not is_jaxpr:
-        blocks += [*value_rows(session, "jax", their_value, ""), measure.value_row(value, their_value)]
+        blocks += [*value_rows(session, "jax", their_value, None), measure.value_row(value, their_value)]
     if isinstance(closed, ClosedJaxpr):
         blocks += _jaxprs(closed, their_text)
     else:

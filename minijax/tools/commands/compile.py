@@ -55,7 +55,7 @@ def run_jit(session: Session, args: Arguments) -> Result:
         else:
             value = block_until_ready(jitted(*target.args, **target.kwargs))
     if value is not NOTHING:
-        blocks += value_rows(session, "value", value, "_")
+        blocks += value_rows(session, "value", value)
     for rows in (panels.hlo_rows, panels.cache_rows, panels.time_rows):
         blocks += rows(recorder.recording)
     if value is not NOTHING and _acts(jitted, target):

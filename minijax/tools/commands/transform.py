@@ -37,7 +37,7 @@ from minijax.tools.session import targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.targets import Target
-from minijax.tools.session.values import printed, value_tree
+from minijax.tools.session.values import printed
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def value_lines(value: Any, columns: int = 75) -> tuple[Line, ...]:
     return tuple(line(("value", each)) for each in lines)
 
 
-def value_rows(session: Session, label: str, value: Any, written: str, name: str = "") -> list[Block]:
-    """A value behind a label, and under its ``name`` if it has one; a big container as a key tree. ``written`` is how
-    the user writes it once the command is done.
+def value_rows(session: Session, label: str, value: Any, where: str | None = "", name: str = "") -> list[Block]:
+    """A value behind a label, and under its ``name`` if it has one; a big container as a key tree. ``where`` is its
+    place in the value of the command, None if it is not in there.
     """
     columns = (session.settings.columns or 80) - LABEL_WIDTH - 1
     named: Line = (("var", name), ("", "  ")) if name else ()
-    tree = value_tree(value, written, columns)
+    tree = session.value_tree(value, where, columns)
     if tree is None:
         first, *others = value_lines(value, columns - length(named))
         return [Row(label, ((*named, *first), *others))]
@@ -141,11 +141,11 @@ def run_grad(session: Session, args: Arguments) -> Result:
     recorder = Recorder("summary", args["expr"])
     with recorder:
         value, gradient = value_and_grad(_scalar(target), argnums)(*target.args, **target.kwargs)
-    blocks = value_rows(session, "value", value, "_[0]")
+    blocks = value_rows(session, "value", value, "[0]")
     chosen = argnums if isinstance(argnums, tuple) else (argnums,)
     parts = gradient if isinstance(argnums, tuple) else (gradient,)
-    written = [f"_[1][{i}]" for i in range(len(parts))] if isinstance(argnums, tuple) else ["_[1]"]
-    blocks += named_rows(session, "gradient", [target.names[i] for i in chosen], parts, written)
+    places = [f"[1][{i}]" for i in range(len(parts))] if isinstance(argnums, tuple) else ["[1]"]
+    blocks += named_rows(session, "gradient", [target.names[i] for i in chosen], parts, places)
     if args["check"]:
         blocks.append(Row("check", (_finite_difference_line(target, chosen),)))
     return Result(document(*blocks), (value, gradient), recorder.recording)
@@ -272,11 +272,11 @@ def _with_arguments(target: Target, command: str) -> Target:
 
 
 def named_rows(
-    session: Session, label: str, names: Sequence[str], values: Sequence[Any], written: Sequence[str]
+    session: Session, label: str, names: Sequence[str], values: Sequence[Any], places: Sequence[str]
 ) -> list[Block]:
-    """Rows for each value, under the name of its argument; ``written`` as for ``value_rows``."""
+    """Rows for each value, under the name of its argument; ``places`` as for ``value_rows``."""
     rows: list[Block] = []
-    for name, value, each in zip(names, values, written, strict=True):
+    for name, value, each in zip(names, values, places, strict=True):
         rows += value_rows(session, label, value, each, name)
         label = ""
     return rows
@@ -296,7 +296,7 @@ def run_jvp(session: Session, args: Arguments) -> Result:
     recorder = Recorder("summary", args["expr"])
     with recorder:
         out, tangent = jvp(_positional(target), target.args, tangents)
-    blocks = value_rows(session, "primal", out, "_[0]") + value_rows(session, "tangent", tangent, "_[1]")
+    blocks = value_rows(session, "primal", out, "[0]") + value_rows(session, "tangent", tangent, "[1]")
     along = [tuple(map(_seed, tree_leaves(t))) for t in tangents]
     blocks.append(Row("along", (joined(" · ", _named(target.names, along)),)))
     return Result(document(*blocks), (out, tangent), recorder.recording)
@@ -377,9 +377,9 @@ def run_vjp(session: Session, args: Arguments) -> Result:
             value = session.evaluate(parse_expression("vjp", args["cotangent"]), {})
             cotangent = _as_tangent("vjp --cotangent", "the cotangent of the value", out, value)
         cotangents = pullback(cotangent)
-    written = [f"_[1][{i}]" for i in range(len(cotangents))]
-    blocks = value_rows(session, "value", out, "_[0]")
-    blocks += named_rows(session, "pullback", target.names, cotangents, written)
+    places = [f"[1][{i}]" for i in range(len(cotangents))]
+    blocks = value_rows(session, "value", out, "[0]")
+    blocks += named_rows(session, "pullback", target.names, cotangents, places)
     of = tuple(map(_seed, tree_leaves(cotangent)))
     blocks.append(Row("of", (line(("", ", ".join(of)), ("muted", "  the cotangent of the value")),)))
     blocks += _linear_rows(session, pullback.jaxpr)
@@ -407,7 +407,7 @@ def run_vmap(session: Session, args: Arguments) -> Result:
         out = vmap(_positional(target), **axes)(*target.args)
     shown = [(f"{type_texts(x)}, {_axis_text(axis)}",) for x, axis in zip(target.args, each, strict=True)]
     blocks = [
-        *value_rows(session, "mapped", out, "_"),
+        *value_rows(session, "mapped", out),
         Row("axes", (joined(" · ", _named(target.names, shown)),)),
         Row("", (line(("muted", f"results: {type_texts(out)}, {_axis_text(axes['out_axes'])}")),)),
     ]
@@ -440,7 +440,7 @@ def run_linearize(session: Session, args: Arguments) -> Result:
     with recorder:
         out, linear = linearize(_positional(target), *target.args)
     kind = f"a function of {plural(len(target.args), 'tangent')}, of {', '.join(target.names)}"
-    blocks = [*value_rows(session, "value", out, "_[0]"), Row("tangent", (line(kind),))]
+    blocks = [*value_rows(session, "value", out, "[0]"), Row("tangent", (line(kind),))]
     blocks += _linear_rows(session, linear.jaxpr)
     return Result(document(*blocks), (out, linear), recorder.recording)
 

@@ -11,7 +11,7 @@ from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Document, document, line, text
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.source import parse_expression
-from minijax.tools.trees.keys import Part, found_at, is_array, paths, taken_apart
+from minijax.tools.trees.keys import TreePart, found_at, is_array, paths, taken_apart
 from minijax.tools.trees.view import MOST_ASKED, Tree, key_tree
 from minijax.tools.usage import UsageError, did_you_mean
 
@@ -28,7 +28,7 @@ def run_tree(session: Session, args: Arguments) -> Result:
         if args[option] is not None and args[option] < 1:
             raise UsageError(f"%tree --{option} needs a number from 1, not {args[option]}")
     name = args["expr"]
-    root = taken_apart(session.evaluate(parse_expression("tree", name), {}))
+    root = taken_apart(session.unwrapped(session.evaluate(parse_expression("tree", name), {})))
     path = args["leaf"]
     if path is not None:
         root, name = _part(root, name, path), f"{name} --leaf {path}"
@@ -38,7 +38,7 @@ def run_tree(session: Session, args: Arguments) -> Result:
     return Result(document(key_tree(tree)), NOTHING)
 
 
-def _part(root: Part, name: str, path: str) -> Part:
+def _part(root: TreePart, name: str, path: str) -> TreePart:
     """What ``path`` leads to. UsageError if that is nowhere."""
     found = found_at(root, path.strip())
     if found is None:
@@ -47,7 +47,7 @@ def _part(root: Part, name: str, path: str) -> Part:
     return found
 
 
-def _leaf(session: Session, leaf: Part, name: str) -> Document:
+def _leaf(session: Session, leaf: TreePart, name: str) -> Document:
     """A leaf in full."""
     head = document(key_tree(Tree(leaf, exact=True)))
     if not is_array(leaf.value):

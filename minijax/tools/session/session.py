@@ -18,7 +18,7 @@ from minijax.core.trace import Tracer
 from minijax.interop.jax_misses import Watching
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.documents.document import Document, Highlighter, Printout, document, line, text
+from minijax.tools.documents.document import Block, Document, Highlighter, Printout, document, line, text
 from minijax.tools.live.stack import Live
 from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder
@@ -136,6 +136,8 @@ class Session:
         self.renamed_places: Callable[[str], str] | None = None
         # where the running command stands, to be noted in its file name, where a front end has inputs of its own
         self.origin: Callable[[], str] | None = None
+        # the value in what a front end wraps the results of commands in
+        self.unwrapped: Callable[[Any], Any] = lambda value: value
         # what a front end calls commands whose own names it cannot give them
         self.renamed_commands: dict[str, str] = {}
         # names of a calling function's, for commands given inside one (IPython's local scope)
@@ -439,6 +441,13 @@ class Session:
             return document(text(line(("error", "interrupted"), ("place", f" at {place}" if place else ""))))
         return error_document(error, self.settings.frames == "all")
 
+    def value_tree(self, value: Any, where: str | None, columns: int) -> Block | None:
+        """A container of arrays that takes many lines as a key tree; None for anything else. ``where`` is its place in
+        what the running input gives, None if it is not in there.
+        """
+        written = "" if where is None else f"Out[{len(self.inputs) - 1}]{where}"
+        return value_tree(value, written, columns) if self.settings.trees else None
+
     def value_document(self, value: Any) -> Document:
         """A value as the prompt shows it: its repr, jaxprs in colour."""
         if isinstance(value, (ClosedJaxpr, Jaxpr)):
@@ -451,7 +460,7 @@ class Session:
         columns = self.settings.columns
         if not columns:
             return document(text(repr(value), wrap=False))
-        tree = value_tree(value, "_", columns)
+        tree = self.value_tree(value, "", columns)
         if tree is not None:
             return document(tree)
         said = printed(value, columns)

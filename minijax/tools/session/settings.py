@@ -50,6 +50,7 @@ TABLE: dict[str, Choice] = {
         Choice("panels", "panels", PANELS, "the panels shown after a line", PANELS),
         Choice("full", "panels", (), "the panels that are never cut short", PANELS),
         Choice("style", "one", "jax", "how jaxprs are printed: as JAX does, or plainer", ("jax", "tutorial")),
+        Choice("trees", "switch", True, "show large containers of arrays as trees of keys"),
         Choice("frames", "one", "user", "the frames of a traceback: yours, or all", ("user", "all")),
         Choice(
             "theme",
@@ -73,6 +74,7 @@ class Settings:
       panels: the panels shown after a line; () for none.
       full: the panels that are shown without cuts.
       style: jaxprs as JAX prints them ('jax'), or in the tutorial's plainer style ('tutorial').
+      trees: whether containers of arrays that take many lines are shown as trees of keys.
       frames: the frames of a traceback: the user's ('user'), or all ('all').
       theme, color, keys, history, warm: for the terminal program.
       panel_keys: the key that changes each panel, where the front end has keys; not a choice.
@@ -84,6 +86,7 @@ class Settings:
     panels: tuple[str, ...]
     full: tuple[str, ...]
     style: str
+    trees: bool
     frames: str
     theme: str
     color: str

@@ -24,7 +24,7 @@ MOST_LEVELS = 60
 LONGEST_KEY = 48
 
 
-class Part:
+class TreePart:
     """A branch or a leaf of a tree.
 
     Attributes:
@@ -43,7 +43,7 @@ class Part:
     def __init__(self, key: str, value: Any) -> None:
         self.key = key
         self.value = value
-        self.parts: list[Part] | None = None
+        self.parts: list[TreePart] | None = None
         self.arrays = self.elements = self.nbytes = self.cut = self.missing = 0
         self.said = ""
 
@@ -74,7 +74,7 @@ def _is_data(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def taken_apart(value: Any) -> Part:
+def taken_apart(value: Any) -> TreePart:
     """``value`` as a tree."""
     return _Walk().part("", value, 0)
 
@@ -84,10 +84,10 @@ class _Walk:
         self.left = MOST_PARTS
         self.around: dict[int, str] = {}  # the containers that hold the part at hand, with their kinds
 
-    def part(self, key: str, value: Any, level: int) -> Part:
+    def part(self, key: str, value: Any, level: int) -> TreePart:
         """A part and all that is in it."""
         self.left -= 1
-        found = Part(key, value)
+        found = TreePart(key, value)
         if not is_container(value):
             self._weigh(found)
             return found
@@ -117,7 +117,7 @@ class _Walk:
             found.missing += each.missing
         return found
 
-    def _weigh(self, leaf: Part) -> None:
+    def _weigh(self, leaf: TreePart) -> None:
         value = leaf.value
         if not is_array(value):
             return
@@ -146,7 +146,7 @@ def key_text(step: Any) -> str:
         return f"[{type(getattr(step, 'key', step)).__name__}]"
 
 
-def joined_steps(part: Part) -> tuple[str, Part]:
+def joined_steps(part: TreePart) -> tuple[str, TreePart]:
     """A branch, or the one in it that has several parts: the steps to it, and it."""
     key = part.key
     while part.parts is not None and len(part.parts) == 1 and not part.cut:
@@ -156,7 +156,7 @@ def joined_steps(part: Part) -> tuple[str, Part]:
     return (key if len(key) <= LONGEST_KEY + 3 else f"{key[:middle]}...{key[-middle:]}"), part
 
 
-def found_at(tree: Part, path: str) -> Part | None:
+def found_at(tree: TreePart, path: str) -> TreePart | None:
     """The part that ``path`` leads to, as keys are shown: ``['l1']['w']``, ``.mu[0]``, in either kind of quotes."""
     wanted = path.replace('"', "'")
     if not wanted:
@@ -170,14 +170,14 @@ def found_at(tree: Part, path: str) -> Part | None:
     return None
 
 
-def paths(tree: Part, before: str = "") -> Iterator[str]:
+def paths(tree: TreePart, before: str = "") -> Iterator[str]:
     """The paths of all parts."""
     for each in tree.parts or ():
         yield before + each.key
         yield from paths(each, before + each.key)
 
 
-def counts(parts: Iterable[Part]) -> str:
+def counts(parts: Iterable[TreePart]) -> str:
     """``6 arrays, 8,970 elements``, and how many parts were not looked at."""
     listed = list(parts)
     arrays, missing = sum(each.arrays for each in listed), sum(each.missing for each in listed)

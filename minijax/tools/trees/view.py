@@ -18,7 +18,7 @@ from minijax.core.trace import Tracer
 from minijax.tools.documents.document import Block, Fitted, Foldable, Line, Section, Segment, length, line, text
 from minijax.tools.documents.words import bytes_text
 from minijax.tools.recording import preview
-from minijax.tools.trees.keys import Part, counts, is_array, joined_steps
+from minijax.tools.trees.keys import TreePart, counts, is_array, joined_steps
 from minijax.tools.trees.numbers import Budget, Numbers, fetched, numbers
 
 # A container of arrays whose text takes more lines is shown as a tree.
@@ -41,7 +41,7 @@ class Tree(Frozen):
     ``depth`` is how many levels are open, None for as many as there is room for. ``exact`` looks at all elements.
     """
 
-    root: Part
+    root: TreePart
     name: str = ""
     most: int = MOST_LINES
     depth: int | None = None
@@ -57,7 +57,7 @@ class _Shown:
         self.known: dict[int, tuple[str, Line, Line]] = {}
         self.opened = _opened(tree)
 
-    def facts(self, leaf: Part) -> tuple[str, Line, Line]:
+    def facts(self, leaf: TreePart) -> tuple[str, Line, Line]:
         """The type of a leaf, its norm, and what else there is to say of it."""
         found = self.known.get(id(leaf))
         if found is None:
@@ -65,7 +65,7 @@ class _Shown:
         return found
 
 
-def plain_enough(value: Any, root: Part, columns: int, said: Callable[[], str]) -> bool:
+def plain_enough(value: Any, root: TreePart, columns: int, said: Callable[[], str]) -> bool:
     """Whether ``value`` is better shown as Python prints it, ``said()``: it holds no arrays, or its text takes no more
     than ``MOST_PLAIN`` lines of ``columns``.
     """
@@ -77,7 +77,7 @@ def plain_enough(value: Any, root: Part, columns: int, said: Callable[[], str]) 
     return sum(max(1, -(-len(each) // columns)) for each in lines) <= MOST_PLAIN
 
 
-def _parts_of(part: Part, most: int) -> int:
+def _parts_of(part: TreePart, most: int) -> int:
     """How many parts there are in ``part``, or ``most``."""
     count = len(part.parts or ()) + (most if part.missing else 0)
     for each in part.parts or ():
@@ -97,7 +97,7 @@ def key_tree(tree: Tree) -> Block:
     return Foldable(Fitted(lambda width: _drawn(shown, width)), lambda: _folding(shown))
 
 
-def title(root: Part) -> Line:
+def title(root: TreePart) -> Line:
     """``dict of 2 · 6 arrays, 8,970 elements, 35.9 kB``"""
     said = counts([root])
     size = f", {bytes_text(root.nbytes)}" if root.arrays and not root.missing else ""
@@ -131,11 +131,11 @@ class _Entry(Frozen):
 
     level: int
     key: str
-    part: Part
+    part: TreePart
     opened: bool
 
 
-def _entries(shown: _Shown, branch: Part, level: int) -> Iterable[_Entry]:
+def _entries(shown: _Shown, branch: TreePart, level: int) -> Iterable[_Entry]:
     for each in branch.parts or ():
         key, part = joined_steps(each)
         opened = id(part) in shown.opened
@@ -165,7 +165,7 @@ def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _rest(tree: Tree, total: int, folded: list[Part], rest: list[Part]) -> Line:
+def _rest(tree: Tree, total: int, folded: list[TreePart], rest: list[TreePart]) -> Line:
     """What is not shown, and the command that shows it."""
     words = []
     if rest:
@@ -229,7 +229,7 @@ def _folding(shown: _Shown) -> tuple[Block, ...]:
     return (Section((*title(shown.tree.root), *named), inner),)
 
 
-def _paged(shown: _Shown, branch: Part, left: list[int]) -> Iterable[Block]:
+def _paged(shown: _Shown, branch: TreePart, left: list[int]) -> Iterable[Block]:
     """The parts of a branch: leaves in lines, branches behind folds of their own."""
     run: list[_Entry] = []
     parts = branch.parts or []
@@ -255,7 +255,7 @@ def _paged(shown: _Shown, branch: Part, left: list[int]) -> Iterable[Block]:
 # --------------------------------------------------------------------------------------------------------
 
 
-def _facts(leaf: Part, budget: Budget, exact: bool) -> tuple[str, Line, Line]:
+def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line]:
     value = leaf.value
     if leaf.said:
         return "", (), line(("muted", leaf.said))
