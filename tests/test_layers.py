@@ -85,6 +85,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("minijax.tools.programs",),
     ("minijax.tools.recording",),
     ("minijax.tools.trees",),
+    ("minijax.tools.values",),
     ("minijax.tools.gallery",),
     ("minijax.tools.stepper",),
     ("minijax.tools.live",),

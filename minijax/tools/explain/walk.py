@@ -19,9 +19,18 @@ from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import storage
 from minijax.core.trace import state
-from minijax.interpreters.partial_eval import custom_rule_calls
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from minijax.tools.values.loops import (
+    branch_of,
+    branch_title,
+    called,
+    element,
+    kept,
+    operands,
+    scan_title,
+    while_title,
+)
 
 # After so many equations loops and calls are run as a whole, so that one may be named in place of its part.
 MOST_EQUATIONS = 200_000
@@ -112,21 +121,20 @@ class JaxprWalk:
             return lambda args, inside, level: self.loop(params, args, inside, level)
         if name == "cond":
             return lambda args, inside, level: self.branch(params, args, inside, level)
-        key = custom_rule_calls.get(eqn.primitive, "jaxpr" if name in ("jit", "remat2") else "")
+        key, title = called(eqn)
         if not key:
             return None
-        title = f"jit {params['name']}" if name == "jit" else {"remat2": "checkpoint"}.get(name, name)
         return lambda args, inside, level: self.closed(params[key], args, (*inside, title), level)
 
     def scan(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        n, m, length = params["num_consts"], params["num_carry"], params["length"]
-        consts, carry, xs = args[:n], args[n : n + m], [as_array(x) for x in args[n + m :]]
+        m, length = params["num_carry"], params["length"]
+        consts, carry, xs = operands([*map(as_array, args)], params["num_consts"], m)
         jaxpr = params["jaxpr"]
         ys: list[list[Any]] = []
         order = reversed(range(length)) if params["reverse"] else range(length)
         for i in order:
-            step = (*inside, f"scan, iteration {i} of {length}")
-            outs = self.closed(jaxpr, [*consts, *carry, *[_row(x, i) for x in xs]], step, level)
+            step = (*inside, scan_title(i, length))
+            outs = self.closed(jaxpr, [*consts, *carry, *[element(x, i) for x in xs]], step, level)
             if self.done:
                 return [None] * len(jaxpr.out_avals)
             carry = outs[:m]
@@ -137,11 +145,10 @@ class JaxprWalk:
         return [*carry, *[_stacked([y[k] for y in ys], aval) for k, aval in enumerate(avals)]]
 
     def loop(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        n, m = params["cond_nconsts"], params["body_nconsts"]
-        cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
+        cond_consts, body_consts, carry = operands(args, params["cond_nconsts"], params["body_nconsts"])
         turn = 0
         while True:
-            here = (*inside, f"while, turn {turn}")
+            here = (*inside, while_title(turn))
             (going,) = self.closed(params["cond_jaxpr"], [*cond_consts, *carry], here, level)
             if self.done:
                 return [None] * len(carry)
@@ -152,31 +159,19 @@ class JaxprWalk:
             new = self.closed(params["body_jaxpr"], [*body_consts, *carry], here, level)
             if self.done:
                 return new
-            carry = new if goes.ndim == 0 else [_kept(goes, a, b) for a, b in zip(new, carry, strict=True)]
+            carry = new if goes.ndim == 0 else [kept(goes, a, b) for a, b in zip(new, carry, strict=True)]
             turn += 1
 
     def branch(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
         branches = params["branches"]
-        index = min(max(int(np.asarray(as_array(args[0]))), 0), len(branches) - 1)
-        here = f"cond, branch {index}" + ({0: " (false)", 1: " (true)"}[index] if len(branches) == 2 else "")
-        return self.closed(branches[index], args[1:], (*inside, here), level)
-
-
-def _row(x: Array, i: int) -> Array:
-    return Array(x._value()[i], x.aval.update(shape=x.aval.shape[1:]))
+        index = branch_of(args[0], len(branches))
+        return self.closed(branches[index], args[1:], (*inside, branch_title(index, len(branches))), level)
 
 
 def _stacked(rows: Sequence[Any], aval: ShapedArray) -> Array:
     """``rows`` along a new first dimension; ``aval`` is the type of one."""
     value = np.stack(rows) if rows else np.zeros((0, *aval.shape), storage(aval.dtype))
     return Array(value, aval.update(shape=value.shape))
-
-
-def _kept(goes: np.ndarray, new: Any, old: Any) -> Any:
-    """``new`` where a batched loop goes on, ``old`` where it has ended."""
-    new, old = as_array(new), as_array(old)
-    mask = goes.reshape(goes.shape + (1,) * (old.ndim - goes.ndim))
-    return Array(np.where(mask, new._value(), old._value()), new.aval)
 
 
 class EvaluationWatch(observe.Observer):

@@ -1,0 +1,195 @@
+"""Operations on values that stand for many examples side by side: real batching rules, for one operation at a time.
+
+In: a function of arrays, and values with an axis in front for each vmap that maps them, outermost first. Out: the same.
+A value that is the same for all examples of a vmap has no axis for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from minijax.config import (
+    checking_leaks,
+    debug_infs,
+    debug_key_reuse,
+    debug_nans,
+    enable_x64,
+    explain_cache_misses,
+    log_compiles,
+    no_tracing,
+    numpy_dtype_promotion,
+    numpy_rank_promotion,
+)
+from minijax.core import observe
+from minijax.core.array import Array, as_array
+from minijax.core.avals import ShapedArray
+from minijax.core.keys import storage
+from minijax.core.named import Frozen, NamedTuple
+from minijax.core.structural import moveaxis
+from minijax.core.trace import check_alive, state
+from minijax.interpreters.program import program
+from minijax.interpreters.stage import stage
+from minijax.interpreters.vmap import AxisData, batch
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.ops.call import compiled
+
+# A program of more NumPy calls than this is compiled: it would take seconds.
+WORTH_COMPILING = 2_000_000
+
+
+# Settings of the user's that forbid, check or report what a program does.
+NEUTRAL = (
+    (debug_nans, False),
+    (debug_infs, False),
+    (checking_leaks, False),
+    (debug_key_reuse, False),
+    (no_tracing, False),
+    (log_compiles, False),
+    (explain_cache_misses, False),
+    (numpy_rank_promotion, "allow"),
+    (numpy_dtype_promotion, "standard"),
+)
+
+
+class Unknown(Frozen):
+    """What stands in place of a value that is not shown, and why it is not."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not known: {self.reason}"
+
+
+class Stacked(NamedTuple):
+    """The values of all examples; ``mapped`` says for each vmap whether the array has an axis for it."""
+
+    array: Array
+    mapped: tuple[bool, ...] = ()
+
+
+# A function of arrays that also says something on the side, known from the operands' types.
+Operation = Callable[..., tuple[Sequence[Any], Any]]
+
+
+@contextmanager
+def apart(wide: bool = False) -> Iterator[None]:
+    """What runs in the block is nobody's: not watched, not checked, no interpreter of the user's on the stack.
+
+    ``wide`` allows types of 64 bits.
+    """
+    settings = [setting(value) for setting, value in NEUTRAL]
+    outer = state.stack, state.dynamic, state.axis_env, state.source
+    try:
+        with ExitStack() as entered:
+            entered.enter_context(observe.unobserved())
+            entered.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            for setting in (*settings, *([enable_x64(True)] if wide else [])):
+                entered.enter_context(setting)
+            state.stack = []
+            state.start()
+            state.axis_env, state.source = (), None
+            yield
+    finally:
+        state.stack, state.dynamic, state.axis_env, state.source = outer
+
+
+def why(error: Exception) -> Unknown:
+    """What to say in place of a value whose evaluation raised ``error``."""
+    text = str(error).strip().partition("\n")[0]
+    return Unknown(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def zeros_of(aval: ShapedArray, levels: int) -> Stacked:
+    """Zeros of type ``aval``, of no memory, the same for all examples."""
+    zero: Any = np.zeros((), storage(aval.dtype))
+    return Stacked(Array(np.broadcast_to(zero, (*aval.shape, *zero.shape)), aval), (False,) * levels)
+
+
+def row(x: Stacked, at: int | slice) -> Stacked:
+    """Element ``at`` along the first axis of each example."""
+    value = np.asarray(x.array._value())[(*[slice(None)] * sum(x.mapped), at)]
+    n, aval = sum(x.mapped), x.array.aval
+    shape = aval.shape
+    size = () if isinstance(at, int) else (len(range(*at.indices(shape[n]))),)
+    return Stacked(Array(value, aval.update(shape=(*shape[:n], *size, *shape[n + 1 :]))), x.mapped)
+
+
+def of_example(x: Stacked, index: Sequence[int | None]) -> Stacked:
+    """What one example has: ``index`` is its number in each vmap, None for a vmap of which all are kept."""
+    pairs = [(i, mapped) for i, mapped in zip(index, x.mapped, strict=True)]
+    at = tuple(slice(None) if i is None else i for i, mapped in pairs if mapped)
+    aval = x.array.aval
+    shape = tuple(n for n, i in zip(aval.shape, at, strict=False) if type(i) is slice)
+    left = tuple(mapped for i, mapped in pairs if i is None)
+    if not at:
+        return Stacked(x.array, left)
+    value = np.asarray(x.array._value())[at]
+    return Stacked(Array(value, aval.update(shape=(*shape, *aval.shape[len(at) :]))), left)
+
+
+class Levels:
+    """The vmaps that a program is evaluated under, outermost first, and what was staged for it."""
+
+    def __init__(self, axes: Sequence[AxisData] = ()) -> None:
+        self.axes = tuple(axes)
+        self.programs: dict[Any, tuple[ClosedJaxpr, list[tuple[bool, ...]], Any]] = {}
+
+    def same(self, array: Any) -> Stacked:
+        """A value that is the same for all examples."""
+        return Stacked(as_array(check_alive(array)), (False,) * len(self.axes))
+
+    def run(self, fun: Operation, values: Sequence[Stacked]) -> tuple[list[Stacked], Any]:
+        """What ``fun`` gives for each example, and on the side."""
+        outs, flags, side = self._nested(fun, [x.array for x in values], [x.mapped for x in values], 0)
+        return [Stacked(as_array(x), f) for x, f in zip(outs, flags, strict=True)], side
+
+    def staged(self, key: Any, fun: Operation, values: Sequence[Stacked]) -> tuple[list[Stacked], Any]:
+        """``run`` by a program on NumPy that is made once for ``key`` and the values' types: for loops."""
+        arrays, mapped = [x.array for x in values], [x.mapped for x in values]
+        full = (key, *[x.aval for x in arrays], *mapped)
+        found = self.programs.get(full)
+        if found is None:
+            about: list[Any] = []
+
+            def nested(*xs: Any) -> Sequence[Any]:
+                outs, flags, side = self._nested(fun, xs, mapped, 0)
+                about[:] = flags, side
+                return outs
+
+            closed = stage(nested, [x.aval for x in arrays], "replay")
+            found = self.programs[full] = (closed, about[0], about[1])
+        closed, flags, side = found
+        return [Stacked(x, f) for x, f in zip(_on_numpy(closed, arrays), flags, strict=True)], side
+
+    def _nested(
+        self, fun: Operation, arrays: Sequence[Any], mapped: Sequence[tuple[bool, ...]], level: int
+    ) -> tuple[list[Any], list[tuple[bool, ...]], Any]:
+        if level == len(self.axes):
+            outs, side = fun(*arrays)
+            return list(outs), [()] * len(outs), side
+        within: list[Any] = []
+
+        def inner(*xs: Any) -> Sequence[Any]:
+            outs, flags, side = self._nested(fun, xs, mapped, level + 1)
+            within[:] = flags, side
+            return outs
+
+        dims = [0 if m[level] else None for m in mapped]
+        outs, out_dims = batch(inner, self.axes[level], arrays, dims)
+        flags = [(d is not None, *f) for d, f in zip(out_dims, within[0], strict=True)]
+        return [x if d is None else moveaxis(x, d, 0) for x, d in zip(outs, out_dims, strict=True)], flags, within[1]
+
+
+def _on_numpy(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
+    made = program(closed)
+    if made.weight > WORTH_COMPILING:
+        return list(compiled(closed, "replay")(*arrays))
+    with np.errstate(all="ignore"):
+        outs = made(*[x._value() for x in arrays])
+    return [Array(x, aval) for x, aval in zip(outs, closed.out_avals, strict=True)]

@@ -1,0 +1,109 @@
+"""Where the inputs of a frame, and the cotangents of its outputs, come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class Feed:
+    """By their places: primals and tangents of inputs, cotangents of outputs.
+
+    Attributes:
+      has_tangents: whether any tangents were given, so that there is something to find.
+      has_cotangents: likewise.
+      no_tangents, no_cotangents: why there are none where there might be; '' otherwise.
+    """
+
+    has_tangents = False
+    has_cotangents = False
+    no_tangents = ""
+    no_cotangents = ""
+
+    def primal(self, place: int) -> Any:
+        raise NotImplementedError
+
+    def tangent(self, place: int) -> Any:
+        return None
+
+    def cotangent(self, place: int) -> Any:
+        return None
+
+
+class Given(Feed):
+    """What was handed over."""
+
+    def __init__(
+        self, primals: Sequence[Any], tangents: Sequence[Any] | None, cotangents: Sequence[Any] | None
+    ) -> None:
+        self.primals = primals
+        self.tangents = tangents
+        self.cotangents = cotangents
+        self.has_tangents = tangents is not None
+        self.has_cotangents = cotangents is not None
+
+    def primal(self, place: int) -> Any:
+        return self.primals[place]
+
+    def tangent(self, place: int) -> Any:
+        return None if self.tangents is None else self.tangents[place]
+
+    def cotangent(self, place: int) -> Any:
+        return None if self.cotangents is None else self.cotangents[place]
+
+
+class Called(Feed):
+    """Atoms of the frame around. While that evaluates the call it says what they are worth: ``now``.
+
+    ``tangents`` and ``cotangents`` say why there are none.
+    """
+
+    def __init__(
+        self, outer: Any, ins: Sequence[Any], outs: Sequence[Any], tangents: str = "", cotangents: str = ""
+    ) -> None:
+        self.outer = outer
+        self.ins = ins
+        self.outs = outs
+        self.has_tangents = outer.feed.has_tangents
+        self.has_cotangents = outer.feed.has_cotangents
+        self.no_tangents = tangents or outer.feed.no_tangents
+        self.no_cotangents = cotangents or outer.feed.no_cotangents
+        self.now: dict[str, Sequence[Any]] = {}
+
+    def primal(self, place: int) -> Any:
+        return self.now["primal"][place] if "primal" in self.now else self.outer.primal_of(self.ins[place])
+
+    def tangent(self, place: int) -> Any:
+        return self.now["tangent"][place] if "tangent" in self.now else self.outer.tangent_of(self.ins[place])
+
+    def cotangent(self, place: int) -> Any:
+        return self.now["cotangent"][place] if "cotangent" in self.now else self.outer.cotangent_of(self.outs[place])
+
+
+class Asked(Feed):
+    """Functions to ask: for iterations, and for the rules that users gave."""
+
+    def __init__(
+        self,
+        primal: Callable[[int], Any],
+        tangent: Callable[[int], Any] | None = None,
+        cotangent: Callable[[int], Any] | None = None,
+        no_tangents: str = "",
+        no_cotangents: str = "",
+    ) -> None:
+        self.find_primal = primal
+        self.find_tangent = tangent
+        self.find_cotangent = cotangent
+        self.has_tangents = tangent is not None or bool(no_tangents)
+        self.has_cotangents = cotangent is not None or bool(no_cotangents)
+        self.no_tangents = no_tangents
+        self.no_cotangents = no_cotangents
+
+    def primal(self, place: int) -> Any:
+        return self.find_primal(place)
+
+    def tangent(self, place: int) -> Any:
+        return None if self.find_tangent is None else self.find_tangent(place)
+
+    def cotangent(self, place: int) -> Any:
+        return None if self.find_cotangent is None else self.find_cotangent(place)

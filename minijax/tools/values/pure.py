@@ -1,0 +1,279 @@
+"""Programs without what acts on the world: what can be evaluated again, and what then is not known.
+
+In: a jaxpr, and for each input why it is not known, '' if it is. Out: a jaxpr that has neither callbacks nor what
+depends on them (zeros stand there) and no ``jit``; and for each result why it is not known. Derivative rules that
+users wrote are kept where they are staged already; staging one would run its Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax import errors
+from minijax.core.array import get_aval
+from minijax.core.refs import AbstractRef
+from minijax.core.rules import shown_rule
+from minijax.core.trace import state
+from minijax.interpreters.program import called_jaxprs
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, subjaxprs
+from minijax.ops.callback import debug_callback_p, debug_print_p, io_callback_p, pure_callback_p
+from minijax.ops.custom_derivatives import Closed, Function, StagedFunction, Written
+from minijax.tools.values.examples import zeros_of
+from minijax.tools.values.loops import CALLED
+
+Reasons = list[str]
+
+CALLBACKS = {io_callback_p, pure_callback_p}
+SILENT = {debug_callback_p, debug_print_p}
+NOT_CALLED = "it comes from a callback, and the user's Python is not run again"
+REFERENCE = "it comes from a reference, whose content changes while the program runs"
+
+
+class RuleNeeded(Exception):
+    """A derivative rule of the user's would have to be run."""
+
+
+def refused(eqn: JaxprEqn) -> str:
+    """Why the results of ``eqn`` are not evaluated; '' if they are."""
+    if eqn.primitive in CALLBACKS:
+        return NOT_CALLED
+    if any(type(v.aval) is AbstractRef for v in (*eqn.invars, *eqn.outvars)):
+        return REFERENCE
+    return ""
+
+
+def _calls_back(params: dict[str, Any]) -> bool:
+    return any(e.primitive in CALLBACKS or _calls_back(e.params) for sub in subjaxprs(params) for e in sub.eqns)
+
+
+class Purifier:
+    """Makes such programs, each once. ``rules`` allows to stage derivative rules of the user's."""
+
+    def __init__(self, rules: bool) -> None:
+        self.rules = rules
+        self.made: dict[Any, Any] = {}
+
+    def closed(self, closed: ClosedJaxpr, reasons: Sequence[str]) -> tuple[ClosedJaxpr, Reasons]:
+        """``closed`` made pure, and why its results are not known."""
+        key = (id(closed), tuple(reasons))
+        found = self.made.get(key)
+        if found is None:
+            # the original is kept along, so that its id stays its own
+            found = self.made[key] = (*_Rewriting(self, closed, reasons).done(), closed)
+        return found[0], found[1]
+
+    def whole(self, closed: ClosedJaxpr) -> tuple[ClosedJaxpr, Reasons]:
+        """``closed`` on inputs that are known."""
+        return self.closed(closed, [""] * len(closed.in_avals))
+
+    def params(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any] | None, Reasons]:
+        """The parameters of ``eqn`` made pure, None if none of its results is known; and why each is not."""
+        refusal = refused(eqn)
+        if refusal:
+            return None, [refusal] * len(eqn.outvars)
+        special = {"scan": self._scan, "while": self._while, "cond": self._cond}.get(eqn.primitive.name)
+        if special is not None:
+            params, out = special(eqn.params, list(reasons))
+        elif eqn.primitive.name in CALLED:
+            params, out = self._call(eqn, reasons)
+        else:
+            params, out = self._others(eqn, reasons)
+        return (None if out and all(out) else params), out
+
+    def rule(self, function: Function) -> Function:
+        """A derivative rule that does not run the user's Python, unless that is allowed."""
+        key = (id(function), "rule")
+        if key not in self.made:
+            self.made[key] = KnownRule(self, function), function
+        return self.made[key][0]
+
+    def _scan(self, params: dict[str, Any], reasons: Reasons) -> tuple[dict[str, Any], Reasons]:
+        n, m = params["num_consts"], params["num_carry"]
+        consts, carry, xs = reasons[:n], reasons[n : n + m], reasons[n + m :]
+        while True:
+            body, out = self.closed(params["jaxpr"], [*consts, *carry, *xs])
+            joined = [a or b for a, b in zip(carry, out, strict=False)]
+            if joined == carry:
+                return {**params, "jaxpr": body}, [*carry, *out[m:]]
+            carry = joined
+
+    def _while(self, params: dict[str, Any], reasons: Reasons) -> tuple[dict[str, Any], Reasons]:
+        n, m = params["cond_nconsts"], params["body_nconsts"]
+        carry = reasons[n + m :]
+        while True:
+            body, out = self.closed(params["body_jaxpr"], [*reasons[n : n + m], *carry])
+            joined = [a or b for a, b in zip(carry, out, strict=True)]
+            if joined == carry:
+                break
+            carry = joined
+        cond, (going,) = self.closed(params["cond_jaxpr"], [*reasons[:n], *carry])
+        params = {**params, "cond_jaxpr": cond, "body_jaxpr": body}
+        return params, [going or c for c in carry]
+
+    def _cond(self, params: dict[str, Any], reasons: Reasons) -> tuple[dict[str, Any], Reasons]:
+        made = [self.closed(branch, reasons[1:]) for branch in params["branches"]]
+        out = [reasons[0] or next(filter(None, each), "") for each in zip(*[r for _, r in made], strict=True)]
+        return {**params, "branches": tuple(c for c, _ in made)}, out
+
+    def _call(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any], Reasons]:
+        held = CALLED[eqn.primitive.name]
+        closed, out = self.closed(eqn.params[held], reasons)
+        params = {k: self.rule(v) if isinstance(v, Function) else v for k, v in eqn.params.items()}
+        return {**params, held: closed}, out
+
+    def _others(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any], Reasons]:
+        reason = next(filter(None, reasons), "")
+        if not eqn.primitive.keeps_signatures:
+            if _calls_back(eqn.params):
+                reason = reason or NOT_CALLED
+            return {k: self._parameter(v) for k, v in eqn.params.items()}, [reason] * len(eqn.outvars)
+        return eqn.params, [reason] * len(eqn.outvars)
+
+    def _parameter(self, value: Any) -> Any:
+        if isinstance(value, ClosedJaxpr):
+            return self.whole(value)[0]
+        if isinstance(value, tuple):
+            items = [self._parameter(x) for x in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        return value
+
+
+class _Rewriting:
+    """One jaxpr being made pure."""
+
+    def __init__(self, purifier: Purifier, closed: ClosedJaxpr, reasons: Sequence[str]) -> None:
+        self.purifier = purifier
+        jaxpr = self.jaxpr = closed.jaxpr
+        self.reasons = {v: r for v, r in zip(jaxpr.invars, reasons, strict=True) if r}
+        self.consts: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+        self.same_as: dict[Any, Any] = {}
+        self.eqns: list[JaxprEqn] = []
+
+    def done(self) -> tuple[ClosedJaxpr, Reasons]:
+        jaxpr = self.jaxpr
+        for eqn in jaxpr.eqns:
+            self.equation(eqn)
+        out = [self.reasons.get(v, "") if type(v) is not Literal else "" for v in jaxpr.outvars]
+        outs = self.read(jaxpr.outvars)
+        made = Jaxpr(list(self.consts), jaxpr.invars, outs, self.eqns, jaxpr.debug_name)
+        return ClosedJaxpr(made, list(self.consts.values())), out
+
+    def read(self, atoms: Sequence[Any]) -> list[Any]:
+        return [a if type(a) is Literal else self.same_as.get(a, a) for a in atoms]
+
+    def equation(self, eqn: JaxprEqn) -> None:
+        if eqn.primitive in SILENT:
+            return
+        ins = [self.reasons.get(v, "") if type(v) is not Literal else "" for v in eqn.invars]
+        called = called_jaxprs.get(eqn.primitive)
+        if called is not None:
+            body, out = self.purifier.closed(eqn.params[called], ins)
+            open_jaxpr = body.jaxpr.replace(constvars=[], invars=[*body.jaxpr.constvars, *body.jaxpr.invars])
+            held = [Var(v.aval) for v in body.jaxpr.constvars]
+            self.consts.update(zip(held, body.consts, strict=True))
+            eqns, outs = inlined(open_jaxpr, [*held, *self.read(eqn.invars)])
+            self.eqns.extend(eqns)
+            self.same_as.update(zip(eqn.outvars, outs, strict=True))
+        else:
+            params, out = self.purifier.params(eqn, ins)
+            if params is not None:
+                self.eqns.append(eqn.replace(invars=self.read(eqn.invars), params=params))
+            else:
+                self.stand_in(eqn.outvars)
+        self.reasons.update((v, r) for v, r in zip(eqn.outvars, out, strict=True) if r)
+
+    def stand_in(self, variables: Sequence[Var]) -> None:
+        """Zeros in place of results that are not known, which equations with programs may take."""
+        for v in variables:
+            if type(v.aval) is not AbstractRef:
+                zero = Var(v.aval)
+                self.consts[zero] = zeros_of(v.aval, 0).array
+                self.same_as[v] = zero
+
+
+def written_rule(function: Any) -> Any:
+    """What stands at the bottom of a rule: how the user wrote it."""
+    while not isinstance(function, Written) and getattr(function, "inner", None) is not None:
+        function = function.inner
+    return function
+
+
+def _is_users(function: Function) -> bool:
+    """Whether running ``function`` runs Python that is not of this package."""
+    bottom = written_rule(function)
+    if not isinstance(bottom, Written):
+        return True
+    code = getattr(shown_rule(bottom.rule), "__code__", None)
+    return code is None or errors.is_user_file(code.co_filename)
+
+
+class KnownRule(Function):
+    """``inner`` as jaxprs: those that were staged before; others only where no Python of the user's is run for it."""
+
+    def __init__(self, purifier: Purifier, inner: Function) -> None:
+        self.purifier = purifier
+        self.inner = inner
+        self.about = inner.about
+        allowed = purifier.rules or not _is_users(inner)
+        self.staged: StagedFunction | None = None
+        self.found: dict[Any, Closed] = {}
+        self.sides: dict[int, Any] = {}
+        self.asked = _StagedAnew(inner.inner if isinstance(inner, StagedFunction) else inner, purifier, allowed)
+        if isinstance(inner, StagedFunction):
+            self.staged = StagedFunction(self.asked, inner.avals_for)
+            self.staged.closed_over = inner.closed_over
+            self.staged.found = self.found
+            self.found.update((key, self.asked.pure(closed)) for key, closed in inner.found.items())
+
+    def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
+        if self.staged is not None:
+            return self.staged.call(side, *values)
+        closed = self.closed_for(side, [get_aval(x) for x in values])
+        return closed.evaluate(*closed.consts, *values), closed.side
+
+    def closed_for(self, side: Any, avals: Sequence[Any]) -> Closed:
+        """The rule as a jaxpr for what it is told on the side."""
+        key = (side if self.staged is not None else self._told_apart(side), state.axis_env)
+        if key not in self.found:
+            given = self.staged.avals_for(side) if self.staged is not None else avals
+            self.found[key] = self.asked.close(side, given)
+        return self.found[key]
+
+    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+        return self.closed_for(side, avals)
+
+    def _told_apart(self, side: Any) -> Any:
+        """What stands for ``side`` in a key: a backward pass is told something that need not have a hash."""
+        if type(side) is tuple:
+            return tuple(map(self._told_apart, side))
+        try:
+            hash(side)
+        except TypeError:
+            self.sides[id(side)] = side  # kept, so that its id stays its own
+            return "side", id(side)
+        return side
+
+
+class _StagedAnew(Function):
+    """``inner``, which is staged if that is ``allowed``."""
+
+    def __init__(self, inner: Function, purifier: Purifier, allowed: bool) -> None:
+        self.inner = inner
+        self.about = inner.about
+        self.purifier = purifier
+        self.allowed = allowed
+
+    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
+        if not self.allowed:
+            raise RuleNeeded(
+                f"{self.about.subject} is the {self.about.label} of the user's, which is not run again to stage it"
+            )
+        return self.pure(self.inner.close(side, avals))
+
+    def pure(self, closed: Closed) -> Closed:
+        """The rule's jaxpr made pure. RuleNeeded if one of its results comes from a callback."""
+        made, reasons = self.purifier.whole(closed.jaxpr)
+        if any(reasons):
+            raise RuleNeeded(f"{self.about.subject}: {next(filter(None, reasons))}")
+        return Closed(made, closed.consts, closed.side)

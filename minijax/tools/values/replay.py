@@ -1,0 +1,422 @@
+"""A staged program's values, found on the call's own arguments when somebody looks: ``replay``.
+
+A ``Frame`` is one evaluation of one jaxpr. Nothing is evaluated before a value is asked for, and then only what it
+depends on; the frames of what runs inside an equation, of an iteration, of a branch, are made when they are asked for.
+What was found is kept within a bound of memory and found again where it was let go of.
+
+What runs are jaxprs, by the rules that the engine itself uses; the user's Python is not run again. Effects are left
+out: where a value depends on a callback or on a reference, an ``Unknown`` says so. Operations are evaluated as outside
+of ``jit``, on NumPy, so what XLA rounds otherwise differs in the last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import Array, as_array
+from minijax.core.trace import Tracer
+from minijax.interpreters.vmap import AxisData
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
+from minijax.tools.values.examples import Levels, Stacked, Unknown, apart, of_example, why
+from minijax.tools.values.feeds import Feed, Given
+from minijax.tools.values.keeping import Keeper
+from minijax.tools.values.pure import Purifier
+from minijax.tools.values.steps import Steps
+
+# What all frames of one replay keep together, in bytes.
+MOST_BYTES = 256_000_000
+
+WIDE = ("float64", "int64", "uint64", "complex128")
+
+Value = Any  # an Array or an Unknown
+
+
+class Replay:
+    """What the frames of one replay share."""
+
+    def __init__(self, most_bytes: int, rules: bool, wide: bool) -> None:
+        self.wide = wide
+        self.keeper = Keeper(most_bytes)
+        self.purifier = Purifier(rules)
+        self.within = False
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """What looks at a value: see ``apart``."""
+        if self.within:
+            yield
+            return
+        self.within = True
+        try:
+            with apart(self.wide):
+                yield
+        finally:
+            self.within = False
+
+
+class Frame:
+    """One evaluation of one jaxpr.
+
+    Attributes:
+      jaxpr: the program, as it was recorded: its variables are what values are asked for by.
+      path: how it was reached, outermost first: ``("jit f", "scan, iteration 3 of 10")``.
+    """
+
+    def __init__(
+        self, root: Replay, levels: Levels, jaxpr: Jaxpr, consts: Sequence[Any], feed: Feed, path: tuple[str, ...]
+    ) -> None:
+        self.root = root
+        self.levels = levels
+        self.jaxpr = jaxpr
+        self.path = path
+        self.feed = feed
+        self.consts = dict(zip(jaxpr.constvars, consts, strict=True))
+        self.place_of = {v: i for i, v in enumerate(jaxpr.invars)}
+        self.made_by = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.outvars}
+        self.steps = Steps(self)
+        # of a custom_vjp call's backward pass: which inputs get no cotangent
+        self.zeros_out: Sequence[bool] = ()
+        # the variables that a cotangent arrives at, once that is known
+        self.reached: set[Var] | None = None
+
+    # ------------------------------------------------------------------------------------------ what others ask
+
+    def value(self, var: Any) -> Value:
+        """The value of a variable or literal: an Array; with an axis in front for each vmap that ``mapped`` tells."""
+        return self._shown(self.primal_of, var)
+
+    def tangent(self, var: Any) -> Value | None:
+        """Its tangent; None where that is zero, or no tangents were given."""
+        return self._shown(self.tangent_of, var)
+
+    def cotangent(self, var: Any) -> Value | None:
+        """What all its uses together give it; None where no cotangent arrives, or none were given."""
+        return self._shown(self.cotangent_of, var)
+
+    def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
+        """For each vmap, outermost first, whether what ``of`` names ('value', 'tangent', 'cotangent') has an axis for
+        its examples. Where it has none it is the same for all of them.
+        """
+        find = {"value": self.primal_of, "tangent": self.tangent_of, "cotangent": self.cotangent_of}[of]
+        with self.root.at_work():
+            found = find(var)
+        return found.mapped if isinstance(found, Stacked) else (False,) * len(self.levels.axes)
+
+    def count(self, eqn: JaxprEqn) -> Any:
+        """How many iterations or turns ``eqn`` has, 1 if it is no loop; an Unknown where that is not known.
+
+        Of a batched ``while``, the turns of the example with the most.
+        """
+        with self.root.at_work():
+            found = self.steps.counts(eqn)
+        return found if isinstance(found, (int, Unknown)) else int(np.max(np.asarray(found.array._value())))
+
+    def counts(self, eqn: JaxprEqn) -> Any:
+        """``count`` for each example: an integer where it is the same for all, else an Array."""
+        with self.root.at_work():
+            found = self.steps.counts(eqn)
+        return found.array if isinstance(found, Stacked) and any(found.mapped) else self.count(eqn)
+
+    def branch(self, eqn: JaxprEqn) -> Any:
+        """Which branch of a ``cond`` is taken: a number; an Array where examples take different ones, or an Unknown."""
+        with self.root.at_work():
+            found = self.steps.branch(eqn)
+        return found.array if isinstance(found, Stacked) else found
+
+    def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
+        """The programs inside ``eqn``, as ``inside`` takes them, the usual one ('') first; none: ``()``."""
+        return self.steps.parts(eqn)
+
+    def inside(self, eqn: JaxprEqn, index: int = 0, part: str = "") -> Any:
+        """The frame of a program inside ``eqn``, or an Unknown that says why there is none.
+
+        Args:
+          eqn: an equation of this frame's jaxpr.
+          index: of a scan, the iteration, by its place in what is scanned; of a ``while``, the turn; of a ``cond``
+            whose examples take different branches, the branch; of a pmap, the device. Otherwise it is not looked at.
+          part: which program, one of ``parts``: 'condition' of a ``while``, before turn ``index``; 'rule' of a
+            custom_jvp call; 'fwd' and 'bwd' of a custom_vjp call; 'solve' and 'matvec' of a linear solve.
+
+        Raises:
+          IndexError: there is no such iteration, turn, branch or device.
+        """
+        with self.root.at_work():
+            return self.steps.inside(eqn, index, part)
+
+    def example(self, *index: int | None) -> Example:
+        """The same evaluation for one example: ``index`` is its number in each vmap, None where all are kept."""
+        return Example(self, index)
+
+    def _shown(self, find: Any, var: Any) -> Any:
+        with self.root.at_work():
+            found = find(var)
+        return found.array if isinstance(found, Stacked) else found
+
+    # ------------------------------------------------------------------------------------------ primals and tangents
+
+    def primal_of(self, atom: Any) -> Any:
+        """The value as a ``Stacked`` or an ``Unknown``."""
+        if type(atom) is Literal:
+            return self.levels.same(Array(np.asarray(atom.val, atom.aval.dtype), atom.aval))
+        if atom in self.consts:
+            return self._constant(atom)
+        if atom in self.place_of:
+            return self.feed.primal(self.place_of[atom])
+        return self._demanded("primal", atom)
+
+    def tangent_of(self, atom: Any) -> Any:
+        """The tangent as a ``Stacked`` or an ``Unknown``; None for zero."""
+        if type(atom) is Literal or atom in self.consts or not self.feed.has_tangents:
+            return None
+        if self.feed.no_tangents:
+            return Unknown(self.feed.no_tangents)
+        if atom in self.place_of:
+            return self.feed.tangent(self.place_of[atom])
+        return self._demanded("tangent", atom)
+
+    def _constant(self, var: Var) -> Any:
+        const = self.consts[var]
+        if isinstance(const, Tracer):
+            return Unknown("it is a value of a transformation that this program was recorded in")
+        try:
+            return self.levels.same(const)
+        except Exception as error:  # it was donated, or cannot be read
+            return why(error)
+
+    def _demanded(self, kind: str, var: Var) -> Any:
+        """What equations give ``var``: those are evaluated that it depends on and whose results are not kept."""
+        found = self._kept(kind, var)
+        if found is not None:
+            return found[0]
+        env: dict[Any, Any] = {}
+        eqns = self._slice(kind, var, env)
+        last_use = {v: at for at in eqns for v in self.jaxpr.eqns[at].invars if type(v) is not Literal}
+        evaluate = self.steps.forward if kind == "primal" else self.steps.pushed
+        for at in eqns:
+            eqn = self.jaxpr.eqns[at]
+            outs = evaluate(eqn, [self._operand(kind, v, env) for v in eqn.invars])
+            for v, x in zip(eqn.outvars, outs, strict=True):
+                env[v] = x
+                self.root.keeper.keep((self, kind, v), [x])
+            for v in eqn.invars:
+                if type(v) is not Literal and last_use[v] == at and v is not var:
+                    env.pop(v, None)
+        return env[var]
+
+    def _kept(self, kind: str, var: Var) -> list[Any] | None:
+        """What is kept, in a list, since a tangent may be None."""
+        found: list[Any] | None = self.root.keeper.get((self, kind, var))
+        return found
+
+    def _slice(self, kind: str, var: Var, env: dict[Any, Any]) -> list[int]:
+        """The equations to evaluate for ``var``, in order; what is kept of their operands goes to ``env``."""
+        todo, found = [self.made_by[var]], set()
+        while todo:
+            at = todo.pop()
+            if at in found:
+                continue
+            found.add(at)
+            for v in self.jaxpr.eqns[at].invars:
+                if type(v) is Literal or v not in self.made_by or v in env:
+                    continue
+                kept = self._kept(kind, v)
+                if kept is not None:
+                    env[v] = kept[0]
+                else:
+                    todo.append(self.made_by[v])
+        return sorted(found)
+
+    def _operand(self, kind: str, v: Any, env: dict[Any, Any]) -> Any:
+        if type(v) is not Literal and v in env:
+            return env[v]
+        return self.primal_of(v) if kind == "primal" else self.tangent_of(v)
+
+    # ------------------------------------------------------------------------------------------ cotangents
+
+    def cotangent_of(self, atom: Any) -> Any:
+        """The cotangent as a ``Stacked`` or an ``Unknown``; None where none arrives."""
+        if type(atom) is Literal or not self.feed.has_cotangents:
+            return None
+        if self.feed.no_cotangents:
+            return Unknown(self.feed.no_cotangents)
+        if self.reached is not None and atom not in self.reached:
+            return None
+        found = self._kept("cotangent", atom)
+        return self._backward().get(atom) if found is None else found[0]
+
+    def _backward(self) -> dict[Any, Any]:
+        """Go back over the whole jaxpr; what has arrived at each variable."""
+        arrived: dict[Any, Any] = {}
+        for i, v in enumerate(self.jaxpr.outvars):
+            self._arrive(arrived, v, self.feed.cotangent(i))
+        for eqn in reversed(self.jaxpr.eqns):
+            cts = [arrived.get(v) for v in eqn.outvars]
+            if all(ct is None for ct in cts):
+                continue
+            for v, ct in zip(eqn.invars, self.steps.pulled(eqn, cts), strict=True):
+                self._arrive(arrived, v, ct)
+        for v, ct in arrived.items():
+            self.root.keeper.keep((self, "cotangent", v), [ct])
+        self.reached = set(arrived)
+        return arrived
+
+    def _arrive(self, arrived: dict[Any, Any], v: Any, ct: Any) -> None:
+        if type(v) is not Literal and ct is not None:
+            arrived[v] = self.steps.added(arrived.get(v), ct)
+
+
+class Example:
+    """One example of a frame under vmaps: the same questions, answered for it alone.
+
+    Attributes:
+      index: its number in each vmap; None for a vmap of which all examples are kept, as axes in front.
+    """
+
+    def __init__(self, frame: Frame, index: Sequence[int | None]) -> None:
+        sizes = [axis.size for axis in frame.levels.axes]
+        if len(index) != len(sizes) or not all(i is None or 0 <= i < n for i, n in zip(index, sizes, strict=True)):
+            raise IndexError(f"an example of vmaps of sizes {sizes} has an index for each; got {list(index)}")
+        self.frame = frame
+        self.index = tuple(index)
+        self.jaxpr = frame.jaxpr
+        self.path = (*frame.path, *self._title())
+
+    def value(self, var: Any) -> Value:
+        """As ``Frame.value``."""
+        return self._picked(self.frame.primal_of, var)
+
+    def tangent(self, var: Any) -> Value | None:
+        """As ``Frame.tangent``."""
+        return self._picked(self.frame.tangent_of, var)
+
+    def cotangent(self, var: Any) -> Value | None:
+        """As ``Frame.cotangent``."""
+        return self._picked(self.frame.cotangent_of, var)
+
+    def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
+        """As ``Frame.mapped``, for the vmaps of which all examples are kept."""
+        return tuple(m for m, i in zip(self.frame.mapped(var, of), self.index, strict=True) if i is None)
+
+    def count(self, eqn: JaxprEqn) -> Any:
+        """The iterations of this example."""
+        found = self.counts(eqn)
+        return int(np.max(np.asarray(found._value()))) if isinstance(found, Array) else found
+
+    def counts(self, eqn: JaxprEqn) -> Any:
+        """As ``Frame.counts``."""
+        return self._number(self.frame.steps.counts, eqn)
+
+    def branch(self, eqn: JaxprEqn) -> Any:
+        """The branch that this example takes."""
+        return self._number(self.frame.steps.branch, eqn)
+
+    def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
+        """As ``Frame.parts``."""
+        return self.frame.parts(eqn)
+
+    def inside(self, eqn: JaxprEqn, index: int = 0, part: str = "") -> Any:
+        """As ``Frame.inside``: of the branch that this example takes, of the turns that it makes."""
+        if eqn.primitive.name == "cond" and isinstance(taken := self.branch(eqn), int):
+            index = taken
+        if eqn.primitive.name == "while":
+            count = self.count(eqn)
+            if isinstance(count, int) and not 0 <= index < count + (part == "condition"):
+                raise IndexError(f"this example makes {count} turns; there is no turn {index}")
+        found = self.frame.inside(eqn, index, part)
+        if isinstance(found, Example):  # a device, which is an example itself
+            return Example(found.frame, (*self.index, found.index[-1]))
+        return Example(found, self.index) if isinstance(found, Frame) else found
+
+    def example(self, *index: int | None) -> Example:
+        """One of the examples that are kept."""
+        given = iter(index)
+        return Example(self.frame, [next(given) if i is None else i for i in self.index])
+
+    def _title(self) -> Iterator[str]:
+        for i, axis in zip(self.index, self.frame.levels.axes, strict=True):
+            if i is not None:
+                yield f"example {i} of {axis.size}" if axis.name is None else f"{axis.name} {i} of {axis.size}"
+
+    def _number(self, find: Any, eqn: JaxprEqn) -> Any:
+        with self.frame.root.at_work():
+            found = find(eqn)
+            if not isinstance(found, Stacked):
+                return found
+            array = of_example(found, self.index).array
+        return array if array.ndim else int(np.asarray(array._value()))
+
+    def _picked(self, find: Any, var: Any) -> Any:
+        with self.frame.root.at_work():
+            found = find(var)
+            return of_example(found, self.index).array if isinstance(found, Stacked) else found
+
+
+def replay(
+    closed: ClosedJaxpr,
+    args: Sequence[Any],
+    tangents: Sequence[Any] | None = None,
+    cotangents: Sequence[Any] | None = None,
+    *,
+    axes: Sequence[tuple[Any, int]] = (),
+    mapped: Sequence[Sequence[bool]] | None = None,
+    rules: bool = False,
+    most_bytes: int = MOST_BYTES,
+    name: str = "",
+) -> Frame:
+    """The evaluation of ``closed`` on ``args``, of which nothing is evaluated yet.
+
+    Args:
+      closed: a staged program.
+      args: an array or number for each of its inputs. One that is a tracer, or cannot be read any more, is unknown.
+      tangents: of the inputs; None stands for zero.
+      cotangents: of the outputs; None stands for zero. They are those of each example, as in ``vmap(grad(f))``.
+      axes: name (or None) and size of each vmap that the program is evaluated under, outermost first.
+      mapped: for each argument, whether each of these vmaps maps it: then it has an axis in front, in the order of the
+        vmaps; its tangent likewise. Cotangents have an axis for all of them, or for none, as their ranks say.
+      rules: allow to stage derivative rules of the user's that are not staged yet, which runs their Python once each.
+      most_bytes: what may be kept of values.
+      name: what ``path`` begins with, if anything.
+    """
+    levels = Levels([AxisData(n, size) for n, size in axes])
+    flags = [(False,) * len(axes)] * len(args) if mapped is None else [tuple(m) for m in mapped]
+    given = Given(
+        [_argument(x, m) for x, m in zip(args, flags, strict=True)],
+        None if tangents is None else [_argument(t, m) for t, m in zip(tangents, flags, strict=True)],
+        None if cotangents is None else _cotangents(closed, cotangents, len(axes)),
+    )
+    wide = any(v.aval.dtype.name in WIDE for v in _variables(closed.jaxpr))
+    return Frame(Replay(most_bytes, rules, wide), levels, closed.jaxpr, closed.consts, given, (name,) if name else ())
+
+
+def _variables(jaxpr: Jaxpr) -> Iterator[Any]:
+    yield from jaxpr.invars
+    yield from jaxpr.constvars
+    for eqn in jaxpr.eqns:
+        yield from eqn.outvars
+        for sub in subjaxprs(eqn.params):
+            yield from _variables(sub)
+
+
+def _cotangents(closed: ClosedJaxpr, cotangents: Sequence[Any], levels: int) -> list[Any]:
+    found = []
+    for aval, ct in zip(closed.out_avals, cotangents, strict=True):
+        every = ct is not None and np.ndim(ct) > aval.ndim
+        found.append(_argument(ct, (every,) * levels))
+    return found
+
+
+def _argument(x: Any, mapped: tuple[bool, ...]) -> Any:
+    if x is None:
+        return None
+    if isinstance(x, Tracer):
+        return Unknown("it is a value of a transformation that is at work")
+    try:
+        array = as_array(x)
+        array._value()
+    except Exception as error:  # it was donated, or is no array
+        return why(error)
+    return Stacked(array, mapped)

@@ -1,0 +1,458 @@
+"""What one equation does to values, tangents and cotangents, and the frames of the programs inside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.array import Array
+from minijax.core.structural import zero_of
+from minijax.core.trace import Tracer, state
+from minijax.interpreters.vmap import AxisData
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
+from minijax.ops.custom_derivatives import zero_flags
+from minijax.tools.values.courses import ScanRun, WhileRun
+from minijax.tools.values.derivatives import (
+    applied,
+    cotangent_operation,
+    primal_operation,
+    spread,
+    sum_operation,
+    tangent_operation,
+)
+from minijax.tools.values.examples import Levels, Stacked, Unknown, row, why, zeros_of
+from minijax.tools.values.feeds import Asked, Called, Given
+from minijax.tools.values.loops import branch_of, branch_title, called, operands
+from minijax.tools.values.pure import SILENT, refused
+
+INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes its place"
+NO_CONDITION = "it is not known which branch is taken"
+
+
+def first_unknown(values: Sequence[Any]) -> Unknown | None:
+    """The first of ``values`` that is not known."""
+    return next((x for x in values if isinstance(x, Unknown)), None)
+
+
+class Steps:
+    """The equations of one frame."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.frames: dict[Any, Any] = {}
+        self.loops: dict[int, Any] = {}
+
+    @property
+    def levels(self) -> Levels:
+        return self.frame.levels
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def forward(self, eqn: JaxprEqn, ins: Sequence[Any]) -> list[Any]:
+        """The results of ``eqn`` on ``ins``, each a Stacked or an Unknown."""
+        try:
+            return self._forward(eqn, ins)
+        except Exception as error:  # whatever a rule raises is what there is to say
+            return [why(error)] * len(eqn.outvars)
+
+    def _forward(self, eqn: JaxprEqn, ins: Sequence[Any]) -> list[Any]:
+        if eqn.primitive in SILENT:
+            return [Unknown("it belongs to what is printed")] * len(eqn.outvars)
+        refusal = refused(eqn)
+        if refusal:
+            return [Unknown(refusal)] * len(eqn.outvars)
+        inner = self._whole(eqn, ins)
+        if isinstance(inner, Unknown):
+            return [inner] * len(eqn.outvars)
+        if inner is not None:
+            return self._through(inner, "primal", ins, lambda: [inner.primal_of(v) for v in inner.jaxpr.outvars])
+        if eqn.primitive.name in ("scan", "while"):
+            return self.loop(eqn).whole(ins)
+        if eqn.primitive.name == "pmap":
+            devices = self._devices(eqn)
+            return self._gathered(eqn, [devices.primal_of(v) for v in devices.jaxpr.outvars])
+        params, known, out = self._pure(eqn, ins)
+        if params is None:
+            return out
+        outs, _ = self.levels.run(primal_operation(applied(eqn.primitive, params)), known)
+        return [o if isinstance(o, Unknown) else x for x, o in zip(outs, out, strict=True)]
+
+    def _pure(self, eqn: JaxprEqn, ins: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+        """The parameters without effects, None if nothing can be known; the operands; and the unknown results."""
+        reasons = [x.reason if isinstance(x, Unknown) else "" for x in ins]
+        params, out = self.frame.root.purifier.params(eqn, reasons)
+        known = [
+            zeros_of(v.aval, len(self.levels.axes)) if isinstance(x, Unknown) else x
+            for v, x in zip(eqn.invars, ins, strict=True)
+        ]
+        return params, known, [Unknown(r) if r else None for r in out]
+
+    def _through(self, inner: Any, kind: str, now: Sequence[Any], find: Callable[[], list[Any]]) -> list[Any]:
+        """What ``find`` gives while ``inner`` takes from ``now`` what it would else ask its outer frame for."""
+        inner.feed.now[kind] = now[len(now) - len(inner.feed.ins) :] if kind != "cotangent" else now
+        try:
+            return find()
+        finally:
+            del inner.feed.now[kind]
+
+    def _whole(self, eqn: JaxprEqn, ins: Sequence[Any]) -> Any:
+        """The frame of the one program that ``eqn`` runs once on its operands; None if there is no such."""
+        if called(eqn)[0]:
+            return self._call(eqn)
+        if eqn.primitive.name == "cond":
+            if isinstance(ins[0], Unknown):
+                return ins[0]
+            return None if any(ins[0].mapped) else self._branch(eqn, ins[0])
+        return None
+
+    # ------------------------------------------------------------------------------------------ tangents
+
+    def pushed(self, eqn: JaxprEqn, tangents: Sequence[Any]) -> list[Any]:
+        """The tangents of the results: None for zero."""
+        if all(t is None for t in tangents):
+            return [None] * len(eqn.outvars)
+        try:
+            return self._pushed(eqn, tangents)
+        except Exception as error:
+            return [why(error)] * len(eqn.outvars)
+
+    def _pushed(self, eqn: JaxprEqn, tangents: Sequence[Any]) -> list[Any]:
+        ins = self._values(eqn)
+        name = eqn.primitive.name
+        if name == "custom_jvp_call":
+            return self._by_rule(eqn)
+        if name != "custom_vjp_call":
+            inner = self._whole(eqn, ins)
+            if isinstance(inner, Unknown):
+                return [inner] * len(eqn.outvars)
+            if inner is not None:
+                return self._through(
+                    inner, "tangent", tangents, lambda: [inner.tangent_of(v) for v in inner.jaxpr.outvars]
+                )
+        if name in ("scan", "while"):
+            return self.loop(eqn).whole_tangents(ins, tangents)
+        if name == "pmap":
+            devices = self._devices(eqn)
+            return self._gathered(eqn, [devices.tangent_of(v) for v in devices.jaxpr.outvars])
+        unknown = first_unknown(tangents) or first_unknown([self.frame.primal_of(v) for v in eqn.outvars])
+        if unknown is not None:
+            return [unknown] * len(eqn.outvars)
+        params, known, _ = self._pure(eqn, ins)
+        nonzero = [t is not None for t in tangents]
+        operation = tangent_operation(applied(eqn.primitive, params), nonzero)
+        outs, flags = self.levels.run(operation, [*known, *[t for t in tangents if t is not None]])
+        return spread(outs, flags)
+
+    def _values(self, eqn: JaxprEqn) -> list[Any]:
+        return [self.frame.primal_of(v) for v in eqn.invars]
+
+    # ------------------------------------------------------------------------------------------ cotangents
+
+    def pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
+        """What the cotangents of the results give to each operand: None for nothing."""
+        try:
+            found = self._pulled(eqn, cts)
+        except Exception as error:
+            found = [why(error)] * len(eqn.invars)
+        return [x if dtypes.is_inexact(v.aval.dtype) else None for v, x in zip(eqn.invars, found, strict=True)]
+
+    def _pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
+        ins = self._values(eqn)
+        name = eqn.primitive.name
+        if name == "custom_vjp_call":
+            return self._by_backward(eqn, cts)
+        if name != "custom_jvp_call":
+            inner = self._whole(eqn, ins)
+            if isinstance(inner, Unknown):
+                return [inner] * len(eqn.invars)
+            if inner is not None:
+                found = self._through(
+                    inner, "cotangent", cts, lambda: [inner.cotangent_of(v) for v in inner.jaxpr.invars]
+                )
+                return [*[None] * (len(eqn.invars) - len(found)), *found]
+        if name == "pmap":
+            return [Unknown(INSIDE_PMAP)] * len(ins)
+        if name == "scan":
+            return self.loop(eqn).whole_cotangents(ins, cts)
+        unknown = first_unknown(cts) or first_unknown(ins)
+        if unknown is not None:
+            return [unknown] * len(eqn.invars)
+        params, known, out = self._pure(eqn, ins)
+        if params is None:
+            return [next(filter(None, out))] * len(eqn.invars)
+        nonzero = [ct is not None for ct in cts]
+        operation = cotangent_operation(applied(eqn.primitive, params), len(ins), nonzero)
+        outs, flags = self.levels.run(operation, [*known, *[ct for ct in cts if ct is not None]])
+        return spread(outs, flags)
+
+    def added(self, a: Any, b: Any) -> Any:
+        """The sum of two cotangents."""
+        if a is None or b is None:
+            return b if a is None else a
+        unknown = first_unknown([a, b])
+        return unknown or self.levels.run(sum_operation, [a, b])[0][0]
+
+    # ------------------------------------------------------------------------------------------ frames inside
+
+    def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
+        """The programs inside ``eqn``."""
+        name = eqn.primitive.name
+        known = {
+            "while": ("", "condition"),
+            "custom_jvp_call": ("", "rule"),
+            "custom_vjp_call": ("", "fwd", "bwd"),
+            "custom_linear_solve": ("", "solve", "matvec"),
+        }
+        if name in known:
+            return known[name]
+        return ("",) if called(eqn)[0] or name in ("scan", "cond", "pmap") else ()
+
+    def inside(self, eqn: JaxprEqn, index: int, part: str) -> Any:
+        """The frame of a program inside ``eqn``: see ``Frame.inside``."""
+        if part not in self.parts(eqn):
+            there = ", ".join(map(repr, self.parts(eqn))) or "none"
+            return Unknown(f"{eqn.primitive.name} has no program {part!r} inside; it has {there}")
+        name = eqn.primitive.name
+        if name in ("scan", "while"):
+            return self.loop(eqn).inside(index, part)
+        try:
+            if part == "rule":
+                return self._rule_frame(eqn)[0]
+            if part in ("fwd", "bwd"):
+                return self._passes(eqn)[part == "bwd"]
+            if name == "custom_linear_solve":
+                return self._solving(eqn, part or "solve")
+            if name == "pmap":
+                return self._device(eqn, index)
+            if name == "cond":
+                which = self.frame.primal_of(eqn.invars[0])
+                if isinstance(which, Unknown):
+                    return Unknown(f"{NO_CONDITION}: {which.reason}")
+                return self._branch(eqn, which, index)
+            return self._call(eqn)
+        except IndexError:
+            raise
+        except Exception as error:
+            return why(error)
+
+    def child(self, jaxpr: Any, consts: Sequence[Any], feed: Any, title: str, levels: Levels | None = None) -> Any:
+        """A frame inside this one."""
+        frame = self.frame
+        return type(frame)(frame.root, levels or frame.levels, jaxpr, consts, feed, (*frame.path, title))
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self.frames:
+            self.frames[key] = make()
+        return self.frames[key]
+
+    def _call(self, eqn: JaxprEqn) -> Any:
+        def make() -> Any:
+            key, title = called(eqn)
+            name, why_not = eqn.primitive.name, ("", "")
+            if name.startswith("custom_"):
+                kind = name[len("custom_") : -len("_call")]
+                rule = "rule" if kind == "jvp" else "backward pass"
+                why_not = INSTEAD.format(kind, "tangents", rule), INSTEAD.format(kind, "cotangents", rule)
+            closed = eqn.params[key]
+            feed = Called(self.frame, eqn.invars, eqn.outvars, *why_not)
+            return self.child(closed.jaxpr, closed.consts, feed, title)
+
+        return self._once(id(eqn), make)
+
+    def _branch(self, eqn: JaxprEqn, which: Stacked, index: int = 0) -> Any:
+        branches = eqn.params["branches"]
+        if any(which.mapped):
+            if not 0 <= index < len(branches):
+                raise IndexError(f"this cond has {len(branches)} branches; there is no branch {index}")
+        else:
+            index = branch_of(which.array, len(branches))
+
+        def make() -> Any:
+            closed = branches[index]
+            no = "the examples take different branches; look at one example" if any(which.mapped) else ""
+            feed = Called(self.frame, eqn.invars[1:], eqn.outvars, "", no)
+            return self.child(closed.jaxpr, closed.consts, feed, branch_title(index, len(branches)))
+
+        return self._once((id(eqn), index), make)
+
+    def branch(self, eqn: JaxprEqn) -> Any:
+        """The number of the branch that ``eqn`` takes."""
+        which = self.frame.primal_of(eqn.invars[0])
+        if isinstance(which, Unknown):
+            return which
+        count = len(eqn.params["branches"])
+        if not any(which.mapped):
+            return branch_of(which.array, count)
+        return which._replace(array=Array(np.clip(which.array._value(), 0, count - 1), which.array.aval))
+
+    def counts(self, eqn: JaxprEqn) -> Any:
+        """How many iterations ``eqn`` has: an integer, a Stacked or an Unknown."""
+        if eqn.primitive.name in ("scan", "while"):
+            return self.loop(eqn).count()
+        return eqn.params["axis_size"] if eqn.primitive.name == "pmap" else 1
+
+    def loop(self, eqn: JaxprEqn) -> Any:
+        """The run of a scan or a ``while``."""
+        found = self.loops.get(id(eqn))
+        if found is None:
+            found = self.loops[id(eqn)] = (ScanRun if eqn.primitive.name == "scan" else WhileRun)(self, eqn)
+        return found
+
+    # ------------------------------------------------------------------------------------------ rules of the user's
+
+    def _closed_rule(self, function: Any, side: Any, avals: Sequence[Any], ins: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """A rule as a jaxpr, the values of its inputs from those of the equation, and what it says on the side."""
+        known = self.frame.root.purifier.rule(function)
+        outer = state.axis_env
+        state.axis_env = tuple((a.name, a.size) for a in self.levels.axes if a.name is not None)
+        try:
+            closed = known.closed_for(side, avals)
+        finally:
+            state.axis_env = outer
+        over = [] if known.staged is None else known.staged.closed_over
+        operand_of = {id(c): x for c, x in zip(over, ins, strict=False) if c is not None}
+        consts = [self._rule_constant(c, operand_of) for c in closed.consts]
+        return closed.jaxpr, [*consts, *ins[len(over) :]], closed.side
+
+    def _rule_constant(self, const: Any, operand_of: dict[int, Any]) -> Any:
+        if id(const) in operand_of:
+            return operand_of[id(const)]
+        if isinstance(const, Tracer):
+            return Unknown("a derivative rule closes over a value of a transformation that has ended")
+        return self.levels.same(const)
+
+    def _rule_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
+        """The frame of a custom_jvp rule, and which of its tangents are zero."""
+        params, n = eqn.params, eqn.params["num_consts"]
+        ins = self._values(eqn)
+        tangents = [self.frame.tangent_of(v) for v in eqn.invars[n:]]
+        avals = [v.aval for v in eqn.invars]
+        told = [zero_of(a) if t is None else t for a, t in zip(avals[n:], tangents, strict=True)]
+        zeros = zero_flags(told, params["symbolic_zeros"])
+        given = [self._instantiated(a, t) for a, t, z in zip(avals[n:], tangents, zeros, strict=True) if not z]
+        closed, values, zeros_out = self._closed_rule(params["jvp_jaxpr_fun"], zeros, avals, [*ins, *given])
+        return self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_jvp rule"), zeros_out
+
+    def _instantiated(self, aval: Any, t: Any) -> Any:
+        return zeros_of(aval.to_tangent_aval(), len(self.levels.axes)) if t is None else t
+
+    def _by_rule(self, eqn: JaxprEqn) -> list[Any]:
+        """The tangents that a custom_jvp rule gives."""
+        frame, zeros_out = self._rule_frame(eqn)
+        found = iter(frame.jaxpr.outvars[len(zeros_out) :])
+        return [None if zero else frame.primal_of(next(found)) for zero in zeros_out]
+
+    def _passes(self, eqn: JaxprEqn, cts: Sequence[Any] | None = None) -> tuple[Any, Any]:
+        """The frames of a custom_vjp call's forward and backward pass; the backward one an Unknown without cotangents.
+
+        The backward frame has, as ``zeros_out``, which inputs get no cotangent.
+        """
+        params = eqn.params
+        avals = [v.aval for v in eqn.invars]
+        perturbed = None
+        if params["symbolic_zeros"]:
+            perturbed = tuple(dtypes.is_inexact(a.dtype) for a in avals[params["num_consts"] :])
+        closed, values, side = self._closed_rule(params["fwd_jaxpr_thunk"], perturbed, avals, self._values(eqn))
+        fwd = self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_vjp fwd")
+        if not self.frame.feed.has_cotangents:
+            return fwd, Unknown("a backward pass needs cotangents, and none were given")
+        if cts is None:
+            cts = [self.frame.cotangent_of(v) for v in eqn.outvars]
+        return fwd, self._backward_frame(eqn, fwd, side, cts)
+
+    def _backward_frame(self, eqn: JaxprEqn, fwd: Any, side: Any, cts: Sequence[Any]) -> Any:
+        params = eqn.params
+        out_avals = [v.aval for v in eqn.outvars]
+        told = [zero_of(a.to_tangent_aval()) if ct is None else ct for a, ct in zip(out_avals, cts, strict=True)]
+        zeros = zero_flags(told, params["symbolic_zeros"])
+        given = [self._instantiated(a, ct) for a, ct, z in zip(out_avals, cts, zeros, strict=True) if not z]
+        residuals = fwd.jaxpr.outvars[: side.n_res]
+        avals = [*[v.aval for v in residuals], *[a for a, z in zip(out_avals, zeros, strict=True) if not z]]
+        ins = [*[fwd.primal_of(v) for v in residuals], *given]
+        closed, values, zeros_out = self._closed_rule(params["bwd"], (side, zeros), avals, ins)
+        frame = self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_vjp bwd")
+        frame.zeros_out = zeros_out
+        return frame
+
+    def _by_backward(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
+        """The cotangents that a custom_vjp call's backward pass gives."""
+        frame = self._passes(eqn, cts)[1]
+        found = iter(frame.jaxpr.outvars)
+        arrived = [None if zero else frame.primal_of(next(found)) for zero in frame.zeros_out]
+        return [*[None] * eqn.params["num_consts"], *arrived]
+
+    # ------------------------------------------------------------------------------------------ others
+
+    def _solving(self, eqn: JaxprEqn, part: str) -> Any:
+        """The frame of a linear solve's solver, or of its linear function at the solution."""
+        jaxprs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
+        *consts, b = operands(eqn.invars, *lengths)
+        own = consts[list(jaxprs._fields).index(part)]
+        closed: ClosedJaxpr = getattr(jaxprs, part)
+        rest = b if part == "solve" else eqn.outvars[: len(b)]
+        feed = Called(self.frame, [*own, *rest], (), INSIDE_SOLVE, INSIDE_SOLVE)
+        return self.child(closed.jaxpr, closed.consts, feed, f"linear solve, {part}")
+
+    def _device(self, eqn: JaxprEqn, index: int) -> Any:
+        """The frame of one device of a pmap."""
+        size = eqn.params["axis_size"]
+        if not 0 <= index < size:
+            raise IndexError(f"this pmap has {size} devices; there is no device {index}")
+        return self._devices(eqn).example(*[None] * len(self.levels.axes), index)
+
+    def _devices(self, eqn: JaxprEqn) -> Any:
+        """The frame of all devices of a pmap: they are examples of one more vmap."""
+        params = eqn.params
+
+        def along(x: Any, axis: int | None) -> Any:
+            if not isinstance(x, Stacked):
+                return x
+            n = sum(x.mapped)
+            return Stacked(x.array if axis is None else _moved(x.array, n + axis, n), (*x.mapped, axis is not None))
+
+        def make() -> Any:
+            levels = Levels([*self.levels.axes, AxisData(params["axis_name"], params["axis_size"])])
+            ins, axes = eqn.invars, params["in_axes"]
+            feed = Asked(
+                lambda i: along(self.frame.primal_of(ins[i]), axes[i]),
+                (lambda i: along(self.frame.tangent_of(ins[i]), axes[i])) if self.frame.feed.has_tangents else None,
+                no_cotangents=INSIDE_PMAP if self.frame.feed.has_cotangents else "",
+            )
+            closed = params["jaxpr"]
+            return self.child(closed.jaxpr, closed.consts, feed, f"pmap {params['name']}", levels)
+
+        return self._once(id(eqn), make)
+
+    def _gathered(self, eqn: JaxprEqn, outs: Sequence[Any]) -> list[Any]:
+        """The results of a pmap from those of its devices."""
+
+        def one(x: Any, axis: int | None) -> Any:
+            if not isinstance(x, Stacked):
+                return x
+            n, last = sum(x.mapped[:-1]), x.mapped[-1]
+            if axis is None:
+                return row(Stacked(x.array, x.mapped[:-1]), 0) if last else Stacked(x.array, x.mapped[:-1])
+            array = x.array if last else _repeated(x.array, eqn.params["axis_size"], n)
+            return Stacked(_moved(array, n, n + axis), x.mapped[:-1])
+
+        return [one(x, axis) for x, axis in zip(outs, eqn.params["out_axes"], strict=True)]
+
+
+def _moved(x: Array, source: int, to: int) -> Array:
+    order = [d for d in range(x.aval.ndim) if d != source]
+    order.insert(to, source)
+    value = np.moveaxis(np.asarray(x._value()), source, to)
+    return Array(value, x.aval.update(shape=tuple(x.aval.shape[d] for d in order)))
+
+
+def _repeated(x: Array, size: int, at: int) -> Array:
+    value = np.expand_dims(np.asarray(x._value()), at)
+    shape = (*x.aval.shape[:at], size, *x.aval.shape[at:])
+    return Array(np.broadcast_to(value, (*shape, *value.shape[len(shape) :])), x.aval.update(shape=shape))
+
+
+INSIDE_PMAP = "inside a pmap cotangents are not followed: they are exchanged between devices"
+INSIDE_SOLVE = "a linear solve is differentiated by another solve, not by going through this one"

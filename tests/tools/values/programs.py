@@ -1,0 +1,228 @@
+"""Programs to replay, written for a namespace ``m`` that is minijax or JAX; each with its arguments.
+
+Cotangents are those of ones; a program that reverse mode refuses says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Replayed(NamedTuple):
+    """A program, its arguments, and whether it can be differentiated in reverse."""
+
+    build: Callable[[Any], Callable[..., Any]]
+    args: tuple[Any, ...]
+    reverse: bool = True
+
+
+X = np.array([0.5, -1.25, 2.0], np.float32)
+M = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+
+
+def straight(m: Any) -> Any:
+    def f(x: Any, y: Any) -> Any:
+        h = m.numpy.sin(x) * y
+        return m.numpy.sum(h * h + x), h
+
+    return f
+
+
+def jit_in_jit(m: Any) -> Any:
+    inner = m.jit(lambda x, y: (m.numpy.tanh(x) @ y, x * 2))
+
+    @m.jit
+    def outer(x: Any, y: Any) -> Any:
+        a, b = inner(x, y)
+        c, _ = inner(b, y)
+        return m.numpy.cos(a) + c
+
+    return lambda x, y: m.numpy.sum(outer(x, y) * outer(y.T, x.T)[0, 0])
+
+
+def scan(reverse: bool) -> Any:
+    def build(m: Any) -> Any:
+        def f(w: Any, init: Any, xs: Any) -> Any:
+            def body(carry: Any, x: Any) -> Any:
+                h, n = carry
+                h = m.numpy.tanh(w * h + x)
+                return (h, n + 1), (h * x, n)
+
+            (h, n), (ys, ns) = m.lax.scan(body, (init, 0), xs, reverse=reverse)
+            return h * n, ys, ns
+
+        return f
+
+    return build
+
+
+def scan_in_scan(m: Any) -> Any:
+    def f(x: Any, xs: Any) -> Any:
+        def inner(c: Any, a: Any) -> Any:
+            c = c * a + x
+            return c, m.numpy.sin(c)
+
+        def outer(c: Any, row: Any) -> Any:
+            c, ys = m.lax.scan(inner, c, row)
+            return c, m.numpy.sum(ys) * c
+
+        return m.lax.scan(outer, x, xs)
+
+    return f
+
+
+def while_loop(m: Any) -> Any:
+    def f(x: Any, limit: Any) -> Any:
+        def body(s: Any) -> Any:
+            return s[0] * 2.0 + m.numpy.sin(x), s[1] + 1
+
+        y, n = m.lax.while_loop(lambda s: m.numpy.abs(s[0]) < limit, body, (x, 0))
+        return y * x, n
+
+    return f
+
+
+def fori_in_scan(m: Any) -> Any:
+    def f(x: Any, n: Any) -> Any:
+        def body(c: Any, a: Any) -> Any:
+            return m.lax.fori_loop(0, n, lambda i, v: v * a + i, c), c
+
+        return m.lax.scan(body, x, m.numpy.arange(3.0))
+
+    return f
+
+
+def branches(m: Any) -> Any:
+    def f(i: Any, x: Any) -> Any:
+        y = m.lax.cond(x[0] > 0, lambda v: m.numpy.sin(v) * 2, lambda v: v * v, x)
+        z = m.lax.switch(i, [lambda v: v, lambda v: m.numpy.exp(v) * y, lambda v: v - 1], x)
+        return m.numpy.sum(y * z)
+
+    return f
+
+
+def cond_in_scan(m: Any) -> Any:
+    def f(x: Any, xs: Any) -> Any:
+        def body(c: Any, a: Any) -> Any:
+            c = m.lax.cond(a > 0, lambda v: m.numpy.sin(v) + a, lambda v: v * 0.5, c)
+            return c, c * a
+
+        return m.lax.scan(body, x, xs)
+
+    return f
+
+
+def custom_jvp(m: Any) -> Any:
+    @m.custom_jvp
+    def g(x: Any, y: Any) -> Any:
+        return m.numpy.sin(x) * y
+
+    @g.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x, y), (dx, dy) = primals, tangents
+        return g(x, y), 10.0 * dx * y + m.numpy.sin(x) * dy
+
+    def f(x: Any, y: Any) -> Any:
+        def body(c: Any, a: Any) -> Any:
+            return g(c, a), c * a
+
+        return g(x * 2, y) + m.lax.scan(body, x, m.numpy.arange(3.0))[0]
+
+    return f
+
+
+def custom_vjp(m: Any) -> Any:
+    @m.custom_vjp
+    def g(x: Any, y: Any) -> Any:
+        return m.numpy.sin(x) * y
+
+    g.defvjp(
+        lambda x, y: (m.numpy.sin(x) * y, (m.numpy.cos(x), y)),
+        lambda res, ct: (10.0 * ct * res[0] * res[1], ct * 3.0),
+    )
+
+    def f(x: Any, y: Any) -> Any:
+        def body(c: Any, a: Any) -> Any:
+            return g(c, a), c * a
+
+        return g(x * 2, y) * x + m.lax.scan(body, y, m.numpy.arange(3.0))[0]
+
+    return f
+
+
+def checkpoint(m: Any) -> Any:
+    def block(x: Any, w: Any) -> Any:
+        return m.numpy.tanh(m.numpy.sin(x) @ w)
+
+    plain = m.checkpoint(block)
+    saving = m.checkpoint(block, policy=m.checkpoint_policies.dots_saveable)
+    return lambda x, w: m.numpy.sum(saving(plain(x, w), w) * x)
+
+
+def random_bits(m: Any) -> Any:
+    def f(key: Any, x: Any) -> Any:
+        a, b = m.random.split(m.random.wrap_key_data(key))
+        return m.random.normal(a, (3,)) * x + m.random.uniform(b, (3,)), m.random.bits(b)
+
+    return f
+
+
+def integers(m: Any) -> Any:
+    def f(n: Any, x: Any) -> Any:
+        k = n * 3 + m.numpy.int32(x[0])
+        return m.numpy.where(n > 2, x * k, x), k // 2, n % 2 == 0
+
+    return f
+
+
+def complexes(m: Any) -> Any:
+    def f(x: Any) -> Any:
+        z = m.lax.complex(x, x * 2)
+        return m.numpy.abs(z * z), m.numpy.fft.fft(z).real
+
+    return f
+
+
+def linear_algebra(m: Any) -> Any:
+    def f(a: Any, b: Any) -> Any:
+        s = a @ a.T + m.numpy.eye(2)
+        return m.numpy.linalg.solve(s, b), m.numpy.max(a, axis=0), m.numpy.sort(b)
+
+    return f
+
+
+def derivative(m: Any) -> Any:
+    """What is replayed here is a backward pass."""
+
+    def loss(w: Any, x: Any) -> Any:
+        def body(h: Any, a: Any) -> Any:
+            h = m.numpy.tanh(w @ h + a)
+            return h, m.numpy.sum(h)
+
+        return m.numpy.sum(m.lax.scan(body, x, m.numpy.arange(3.0))[1])
+
+    return m.grad(loss)
+
+
+PROGRAMS = {
+    "straight": Replayed(straight, (X, X + 1)),
+    "jit in jit": Replayed(jit_in_jit, (M, M.T.copy())),
+    "scan": Replayed(scan(False), (np.float32(0.5), np.float32(1.0), X)),
+    "scan backwards": Replayed(scan(True), (np.float32(0.5), np.float32(1.0), X)),
+    "scan in scan": Replayed(scan_in_scan, (np.float32(0.7), M)),
+    "while": Replayed(while_loop, (np.float32(0.7), np.float32(20.0)), reverse=False),
+    "fori_loop in scan": Replayed(fori_in_scan, (np.float32(0.7), np.int32(2)), reverse=False),
+    "cond and switch": Replayed(branches, (np.int32(1), X)),
+    "cond in scan": Replayed(cond_in_scan, (np.float32(0.7), X)),
+    "custom_jvp": Replayed(custom_jvp, (np.float32(0.7), np.float32(1.5))),
+    "custom_vjp": Replayed(custom_vjp, (np.float32(0.7), np.float32(1.5))),
+    "checkpoint": Replayed(checkpoint, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
+    "random": Replayed(random_bits, (np.array([0, 7], np.uint32), X)),
+    "integers": Replayed(integers, (np.int32(5), X)),
+    "complex": Replayed(complexes, (X,)),
+    "linear algebra": Replayed(linear_algebra, (M, X[:2])),
+    "derivative": Replayed(derivative, (np.eye(2, dtype=np.float32) * 0.5, X[:2])),
+}

@@ -1,0 +1,299 @@
+"""Every value, tangent and cotangent of every variable of programs, beside what JAX computes for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+from minijax import lax
+from minijax import numpy as jnp
+from minijax.core.keys import is_key
+from minijax.extend.core import jaxpr_as_fun
+from minijax.tools.values.examples import Unknown
+from minijax.tools.values.replay import replay
+from tests.tools.values.oracle import jax_cotangents, jax_tangents, jax_values, looked_at
+from tests.tools.values.programs import PROGRAMS, Replayed
+
+
+def _numbers(x: Any) -> np.ndarray:
+    if hasattr(x, "dtype") and is_key(x.dtype):
+        x = minijax.random.key_data(x)
+    return np.asarray(x)
+
+
+def _agree(where: str, found: Any, expected: np.ndarray) -> None:
+    assert not isinstance(found, Unknown), f"{where}: {found}"
+    np.testing.assert_allclose(_numbers(found), expected, rtol=2e-5, atol=1e-5, err_msg=where)
+
+
+def _ones(closed: Any) -> list[Any]:
+    """A cotangent for each output that has one."""
+    inexact = [np.issubdtype(np.dtype(a.dtype), np.inexact) if not is_key(a.dtype) else False for a in closed.out_avals]
+    return [np.ones(a.shape, a.dtype) if f else None for a, f in zip(closed.out_avals, inexact, strict=True)]
+
+
+def _tangents(args: Any) -> list[Any]:
+    return [x * x - np.float32(0.25) if np.asarray(x).dtype.kind in "fc" else None for x in args]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_variable_has_what_jax_computes_for_it(name: str) -> None:
+    program: Replayed = PROGRAMS[name]
+    theirs = jax.make_jaxpr(program.build(jax))(*program.args)
+    ours = minijax.make_jaxpr(program.build(minijax))(*program.args)
+    tangents = _tangents(program.args)
+    cts = _ones(ours)
+    frame = replay(ours, program.args, tangents, cts if program.reverse else None, rules=True)
+    looked = list(looked_at(frame))
+    values = jax_values(theirs, program.args)
+    assert len(looked) == len(values) > 2
+    for (where, found, _, _), expected in zip(looked, values, strict=True):
+        _agree(where, found, expected)
+    if name != "custom_vjp":  # which forward mode refuses
+        for (where, _, found, _), expected in zip(
+            looked, jax_tangents(theirs, program.args, [0 if t is None else t for t in tangents]), strict=True
+        ):
+            _same_derivative(where, found, expected)
+    if program.reverse:
+        for (where, _, _, found), expected in zip(looked, jax_cotangents(theirs, program.args, cts), strict=True):
+            _same_derivative(where, found, expected)
+
+
+def _same_derivative(where: str, found: Any, expected: Any) -> None:
+    if expected is None:  # of an integer, or inside a function with a rule of its own
+        assert found is None or isinstance(found, Unknown), where
+    elif found is None:
+        np.testing.assert_array_equal(expected, 0, err_msg=where)
+    else:
+        _agree(where, found, expected)
+
+
+# ---------------------------------------------------------------------------------------------- examples side by side
+
+
+def _everything(frame: Any) -> list[Any]:
+    return [x for _, *found in looked_at(frame) for x in found]
+
+
+VMAPPED = {
+    "while": (lambda x: lax.while_loop(lambda s: s[0] < 20.0, lambda s: (s[0] * x, s[1] + 1), (x, 0)), False),
+    "cond": (lambda x: lax.cond(x > 2.5, lambda v: jnp.sin(v) * 2, lambda v: v * v + 1, x), True),
+    "scan": (
+        lambda x: lax.scan(lambda c, a: (jnp.tanh(c * a + 1.0), jnp.sum(a) * c), x, jnp.arange(3.0)),
+        True,
+    ),
+    "jit": (lambda x: minijax.jit(lambda a, b: jnp.sin(a) * b)(x, 2.0) + jnp.arange(3.0), True),
+}
+
+
+@pytest.mark.parametrize("name", VMAPPED)
+def test_each_example_has_the_values_of_its_own_evaluation(name: str) -> None:
+    fun, reverse = VMAPPED[name]
+    closed = minijax.make_jaxpr(fun)(np.float32(2))
+    xs = np.array([[1.5, 2.0, 3.0], [2.5, 4.0, 30.0]], np.float32)
+    cts = _ones(closed) if reverse else None
+    frame = replay(closed, [xs], [xs + 1], cts, axes=[(None, 2), ("i", 3)], mapped=[(True, True)])
+    for i, j in np.ndindex(2, 3):
+        alone = replay(closed, [xs[i, j]], [xs[i, j] + 1], cts)
+        for (where, *found), expected in zip(
+            looked_at(frame.example(i, j)), [x for _, *x in looked_at(alone)], strict=True
+        ):
+            for a, b in zip(found, expected, strict=True):
+                if b is None or isinstance(b, Unknown):
+                    assert a is None or not np.any(a) if b is None else isinstance(a, Unknown)
+                elif a is None:
+                    assert not np.any(b)
+                elif isinstance(a, Unknown):  # a backward pass through branches that examples take apart
+                    assert "examples take different branches" in a.reason
+                else:
+                    _agree(where, a, np.asarray(b))
+
+
+def test_a_value_says_which_axes_are_examples_and_a_loop_how_often_each_turns() -> None:
+    def f(x: Any, y: Any) -> Any:
+        n = lax.while_loop(lambda s: s < x, lambda s: s + 2, jnp.float32(0))
+        return n + y, y * 2
+
+    closed = minijax.make_jaxpr(f)(np.float32(0), np.float32(0))
+    frame = replay(closed, [np.float32([1, 7]), np.float32(3)], axes=[("batch", 2)], mapped=[(True,), (False,)])
+    loop, total, twice = frame.jaxpr.eqns
+    assert frame.mapped(total.outvars[0]) == (True,)
+    assert frame.mapped(twice.outvars[0]) == (False,)
+    assert frame.value(twice.outvars[0]).shape == ()
+    assert frame.count(loop) == 4
+    np.testing.assert_array_equal(frame.counts(loop), [1, 4])
+    first = frame.example(0)
+    assert first.count(loop) == 1
+    assert first.path == ("batch 0 of 2",)
+    with pytest.raises(IndexError, match="1 turns; there is no turn 1"):
+        first.inside(loop, 1)
+    last = frame.inside(loop, 3)
+    (carry,) = last.jaxpr.invars[-1:]
+    np.testing.assert_array_equal(last.value(carry), [2.0, 6.0])  # the first has ended, and keeps its carry
+
+
+def test_collectives_know_the_examples() -> None:
+    closed = minijax.make_jaxpr(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"), axis_env=[("i", 3)])(1.0)
+    xs = np.float32([1, 2, 5])
+    frame = replay(closed, [xs], axes=[("i", 3)], mapped=[(True,)])
+    (out,) = frame.jaxpr.outvars
+    np.testing.assert_allclose(frame.value(out), xs / 8 + np.arange(3), rtol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------- what is left alone
+
+
+def test_nothing_of_the_users_is_run_again() -> None:
+    calls: list[str] = []
+
+    @minijax.custom_jvp
+    def g(x: Any) -> Any:
+        calls.append("g")
+        return x * 2
+
+    @g.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        calls.append("rule")
+        return g(primals[0]), tangents[0] * 3
+
+    def body(c: Any, a: Any) -> Any:
+        calls.append("body")
+        minijax.debug.print("{}", c)
+        minijax.debug.callback(lambda v: calls.append("callback"), c)
+        return g(c) + a, c
+
+    def f(x: Any) -> Any:
+        calls.append("f")
+        noise = minijax.pure_callback(lambda v: calls.append("pure") or v, x, x)
+        y, ys = lax.scan(body, x, jnp.arange(3.0))
+        return y, ys, noise + 1, lax.scan(lambda c, a: ((c[0] + a, c[1] * noise), c[1]), (x, x), ys)
+
+    closed = minijax.make_jaxpr(f)(1.0)
+    calls.clear()
+    frame = replay(closed, [1.0], [1.0], [1.0, None, None, None, None, None])
+    found = [frame.value(v) for v in frame.jaxpr.outvars]
+    assert float(found[0]) == 12.0
+    np.testing.assert_array_equal(found[1], [1, 2, 5])
+    assert isinstance(found[2], Unknown)
+    assert "callback" in found[2].reason
+    # of the last scan, what does not depend on the callback is known
+    assert float(found[3]) == 9.0
+    assert isinstance(found[4], Unknown)
+    assert isinstance(found[5], Unknown)
+    tangent = frame.tangent(frame.jaxpr.outvars[0])
+    assert isinstance(tangent, Unknown)
+    assert "rule" in tangent.reason
+    loop = next(e for e in frame.jaxpr.eqns if e.primitive.name == "scan")
+    assert len(list(looked_at(frame.inside(loop, 1)))) > 3
+    assert not calls
+    with_rules = replay(closed, [1.0], [1.0], rules=True)
+    assert float(with_rules.tangent(with_rules.jaxpr.outvars[0])) == 27.0
+    assert calls == ["rule", "g"]
+
+
+def test_a_rule_that_was_staged_is_used() -> None:
+    calls: list[int] = []
+
+    @minijax.custom_jvp
+    def g(x: Any) -> Any:
+        return x * 2
+
+    @g.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        calls.append(1)
+        return g(primals[0]), tangents[0] * 3
+
+    closed = minijax.make_jaxpr(minijax.jit(lambda x: g(x)))(1.0)
+    minijax.jvp(jaxpr_as_fun(closed), (1.0,), (1.0,))
+    assert calls
+    calls.clear()
+    frame = replay(closed, [1.0], [2.0])
+    assert float(frame.tangent(frame.jaxpr.outvars[0])) == 6.0
+    assert not calls
+
+
+def test_the_backward_pass_of_a_custom_vjp_can_be_looked_into() -> None:
+    closed = minijax.make_jaxpr(PROGRAMS["custom_vjp"].build(minijax))(0.5, 2.0)
+    frame = replay(closed, [0.5, 2.0], None, [1.0], rules=True)
+    call = next(e for e in frame.jaxpr.eqns if e.primitive.name == "custom_vjp_call")
+    assert frame.parts(call) == ("", "fwd", "bwd")
+    back = frame.inside(call, part="bwd")
+    assert back.path == ("custom_vjp bwd",)
+    cts = [back.value(v) for v in back.jaxpr.outvars]
+    assert [float(x) for x in cts] == pytest.approx([float(10 * np.cos(1.0) * 2 * 0.5), 1.5], rel=1e-5)
+    inner = frame.inside(call)
+    assert "backward pass takes its place" in inner.cotangent(inner.jaxpr.invars[0]).reason
+    refused = replay(closed, [0.5, 2.0], None, [1.0])
+    assert "not run again" in refused.cotangent(refused.jaxpr.invars[0]).reason
+
+
+def test_reverse_mode_refuses_a_while_loop_as_the_engine_does() -> None:
+    closed = minijax.make_jaxpr(PROGRAMS["while"].build(minijax))(0.5, 9.0)
+    frame = replay(closed, [0.5, 9.0], None, [1.0, None])
+    loop = next(e for e in frame.jaxpr.eqns if e.primitive.name == "while")
+    assert "Reverse-mode differentiation does not work" in frame.cotangent(loop.invars[-2]).reason
+    inner = frame.inside(loop, 0)
+    assert "not differentiated in reverse" in inner.cotangent(inner.jaxpr.invars[-2]).reason
+    assert float(frame.cotangent(loop.outvars[0])) == 0.5
+
+
+def test_values_that_cannot_be_found_say_why() -> None:
+    closed = minijax.make_jaxpr(lambda x, y: (x + y, jnp.sin(y)))(1.0, 1.0)
+    inside: list[Any] = []
+
+    def looking(x: Any) -> Any:
+        frame = replay(closed, [x, 2.0])
+        inside.extend(frame.value(v) for v in frame.jaxpr.outvars)
+        return x * 2
+
+    with minijax.debug_nans(True), minijax.checking_leaks():
+        minijax.vmap(minijax.grad(looking))(jnp.arange(3.0))
+    assert "at work" in inside[0].reason
+    assert float(inside[1]) == pytest.approx(np.sin(2.0))
+
+
+# ---------------------------------------------------------------------------------------------- costs
+
+
+def test_any_iteration_of_a_long_loop_is_near_and_what_is_kept_has_a_bound() -> None:
+    n = 100_000
+
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, a: ((c * 5 + a) % 10007, None), x, jnp.arange(n))[0]
+
+    closed = minijax.make_jaxpr(f)(np.int32(1))
+    expected = [1]
+    for a in range(n):
+        expected.append((expected[-1] * 5 + a) % 10007)
+    frame = replay(closed, [np.int32(1)], most_bytes=1_000_000)
+    loop = frame.jaxpr.eqns[-1]
+    run = frame.steps.loop(loop)
+    asked: list[int] = []
+    advance = run._advance
+    run._advance = lambda at, state, steps: (asked.append(steps), advance(at, state, steps))[1]
+    for i in (n - 1, n - 2, n - 3, n // 2, n // 2 + 1, n // 2 + 2, 0):
+        inner = frame.inside(loop, i)
+        assert int(inner.value(inner.jaxpr.invars[0])) == expected[i]
+        assert int(inner.value(inner.jaxpr.outvars[0])) == expected[i + 1]
+    assert sum(asked) < 1.01 * n
+    assert len(asked) < 500
+    assert frame.root.keeper.bytes <= 1_000_000
+
+
+def test_values_that_were_let_go_of_are_found_again() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(20):
+            x = jnp.sin(x) + 1
+        return jnp.sum(x)
+
+    closed = minijax.make_jaxpr(f)(np.zeros(1000, np.float32))
+    small = replay(closed, [np.ones(1000, np.float32)], None, [1.0], most_bytes=20_000)
+    whole = replay(closed, [np.ones(1000, np.float32)], None, [1.0])
+    for a, b in zip(_everything(small), _everything(whole), strict=True):
+        assert (a is None and b is None) or np.array_equal(a, b)
+    assert small.root.keeper.bytes <= 20_000
+    assert small.root.keeper.dropped > 0
