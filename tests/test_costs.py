@@ -65,7 +65,7 @@ WORKS: dict[str, Work] = {
 TUTORIAL = {
     "eager": Cost(3, 0),
     "jvp": Cost(4, 0),
-    "linearize": Cost(25, 15),
+    "linearize": Cost(24, 15),
     "vjp": Cost(20.5, 10),
     "grad": Cost(30.5, 10),
     "vmap": Cost(11.5, 0),

@@ -39,6 +39,8 @@ on_executed: Hook = []
 on_transfer: Hook = []
 # ``rule`` again, for the rules that users gave their functions: few, so that who counts can afford to listen.
 on_custom_rule: Hook = []
+# for who counts: see ``Observer.counted``
+on_counted: Hook = []
 # Everybody who overrides a bind hook or ``rule``: the one list that ``bind`` tests.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
@@ -49,6 +51,9 @@ class Observer:
 
     Only overridden hooks are called, so an observer of compilations costs nothing on ``bind``.
     """
+
+    # Of one who does not want to see operations, but counts those of a thread: that thread. See ``counts_suffice``.
+    counting_thread: int | None = None
 
     def main_push(self, main: Any) -> None:
         """``main`` (a ``MainTrace``) is now the innermost interpreter of this thread."""
@@ -64,6 +69,12 @@ class Observer:
 
     def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
         """The innermost entered bind raised ``error``."""
+
+    def counted(self, binds: Any, times: int) -> None:
+        """Programs that stand for rules have run so many times; ``binds`` (``counting.Binds``) is what each replaces.
+
+        For an observer whom counts suffice; they come before whatever happens next.
+        """
 
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
         """The rule of ``primitive`` in the table named ``table`` is about to be applied."""
@@ -102,6 +113,7 @@ HOOKS: dict[str, Hook] = {
     "bind_enter": on_bind_enter,
     "bind_exit": on_bind_exit,
     "bind_raise": on_bind_raise,
+    "counted": on_counted,
     "rule": on_rule,
     "equation": on_equation,
     "jaxpr": on_jaxpr,
@@ -116,6 +128,10 @@ HOOKS: dict[str, Hook] = {
 
 # Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.
 observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
+# Those of them who are to see every operation that rules bind: while there are any, rules are run.
+followers: list[Observer] = []
+# how often that has changed
+subscriptions = [0]
 _lock = threading.Lock()
 
 
@@ -124,14 +140,44 @@ class _Busy(threading.local):
 
     on = False
 
+    def __init__(self) -> None:
+        # the ``counting.Tally``s of which something has not been told
+        self.untold: list[Any] = []
+
 
 _busy = _Busy()
+
+
+def untold() -> list[Any]:
+    """This thread's tallies that are to be told before its next event."""
+    return _busy.untold
+
+
+def tell_counts() -> None:
+    """Tell what has been counted on this thread."""
+    while _busy.untold:
+        _busy.untold.pop().tell()
+
+
+def only_counted() -> bool:
+    """Whether all who watch count the operations of this thread."""
+    here = threading.get_ident()
+    return all([observer.counting_thread == here for observer, _ in observers])
+
+
+def counts_suffice(observer: Observer) -> None:
+    """From now on ``observer`` need not see the operations that rules bind, but is told how many there are."""
+    with _lock:
+        if observer in followers:
+            followers.remove(observer)
 
 
 def _guarded(observer: Observer, method: Callable[..., None]) -> Callable[..., None]:
     def call(*args: Any) -> None:
         if _busy.on:
             return
+        if _busy.untold:
+            tell_counts()
         _busy.on = True
         try:
             method(*args)
@@ -156,8 +202,11 @@ def subscribe(observer: Observer) -> Observer:
         for name in HOOKS
         if getattr(type(observer), name) is not getattr(Observer, name)
     }
+    tell_counts()
     with _lock:
         observers.append((observer, methods))
+        followers.append(observer)
+        subscriptions[0] += 1
         for name, method in methods.items():
             HOOKS[name].append(method)
         bind_watched.extend(methods[name] for name in _BIND_HOOKS if name in methods)
@@ -166,9 +215,12 @@ def subscribe(observer: Observer) -> Observer:
 
 def unsubscribe(observer: Observer) -> None:
     """Stop calling ``observer``; unknown observers are ignored."""
+    tell_counts()
     with _lock:
         for entry in [e for e in observers if e[0] is observer]:
             observers.remove(entry)
+            followers[:] = [each for each in followers if each is not observer]
+            subscriptions[0] += 1
             for name, method in entry[1].items():
                 HOOKS[name].remove(method)
                 if method in bind_watched:

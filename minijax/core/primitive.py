@@ -205,6 +205,9 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
         if on_bind_raise:
             emit(on_bind_raise, primitive, top, error)
         raise
+    if top.counted:  # it has, with the operations that its rules would have bound
+        top.counted = False  # type: ignore[misc]
+        return out
     for method in tuple(on_bind_exit):
         method(primitive, top, out)
     return out

@@ -40,6 +40,8 @@ class Trace:
     reaches_all = True
     # Whether this interpreter records equations; then those above it note the user's line.
     records = False
+    # Whether the operation processed last is in a ``counting.Tally``: then nobody is told that it has ended.
+    counted = False
     # The table that ``process_primitive`` takes its rules from; observers show the rule that fires.
     rules: RuleTable | None = None
 

@@ -35,13 +35,15 @@ class BackwardProgram(NamedTuple):
 
     ``function(*cts, residuals packed)`` gives what arrives at the operands, on NumPy values: one value as it is,
     several as a tuple. ``slots`` says at which of the active operands, in the order in which it arrives; ``types`` are
-    the types. ``program(*residuals, *cts)`` is the same on any values.
+    the types. ``program(*residuals, *cts)`` is the same on any values. ``binds`` is what is known of the operations
+    that the transpose rules bind: see ``core.counting``.
     """
 
     function: Callable[..., Any]
     slots: tuple[int, ...]
     types: tuple[Type, ...]
     program: KeptProgram
+    binds: dict[Any, Any]
 
 
 # What ``Derived.forward`` gives in place of residuals where the result's tangent is an operand's own.
@@ -71,6 +73,25 @@ class Linearization:
         self.out_types, self.residual_types = out_types[:n_out], out_types[n_out:]
         # for each type of cotangent, or the types of several, the program on NumPy values
         self.backward: dict[Any, BackwardProgram] = {}
+        # what is known of the operations that the rule binds: see ``core.counting``
+        self.binds: dict[Any, Any] = {}
+
+    @functools.cached_property
+    def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
+        """The linear equations, each as primitive, parameters, operands and results, to be written with new variables.
+
+        An operand is the number of what constants, residuals, tangents and the results so far are together, or a
+        literal; a result is its number among ``tangents``, or a type.
+        """
+        jaxpr = self.linear.jaxpr
+        number = {v: i for i, v in enumerate([*jaxpr.constvars, *jaxpr.invars])}
+        tangents = {v: i for i, v in enumerate(self.tangents)}
+        eqns = []
+        for eqn in jaxpr.eqns:
+            operands = [v if type(v) is Literal else number[v] for v in eqn.invars]
+            number.update(zip(eqn.outvars, range(len(number), len(number) + len(eqn.outvars)), strict=True))
+            eqns.append((eqn.primitive, eqn.params, operands, [tangents.get(v, v.aval) for v in eqn.outvars]))
+        return eqns
 
     @functools.cached_property
     def program(self) -> KeptProgram:
@@ -84,7 +105,7 @@ class Linearization:
         """
         closed, slots, types, _ = self._transposed(ct_types if type(ct_types) is tuple else (ct_types,))
         function = backward_function(closed, self.n_res)
-        made = self.backward[ct_types] = BackwardProgram(function, tuple(slots), tuple(types), KeptProgram(closed))
+        made = self.backward[ct_types] = BackwardProgram(function, tuple(slots), tuple(types), KeptProgram(closed), {})
         return made
 
     def _transposed(

@@ -9,6 +9,7 @@ rule for its signature is called (``interpreters.jvp_rules``); otherwise the rul
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +31,21 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr
 
 _observers = observe.observers
+_followers = observe.followers
 _new = object.__new__
+
+
+def tally_of(trace: Any, bottom: Bottom) -> Any:
+    """What counts the operations that ``trace`` does by kept programs; None where rules are to be run for observers.
+
+    They belong to it, to the vmaps of ``bottom`` and to evaluation.
+    """
+    if not observe.only_counted():
+        return None
+    if not hasattr(trace, "tally"):
+        tally = late.public("minijax.core.counting", "Tally")
+        trace.tally = tally((trace.level, *[axis.level for axis in bottom.axes]), trace.level)
+    return trace.tally
 
 
 class DualTracer(Tracer):
@@ -156,14 +171,16 @@ class NumPyJVPTrace(JVPTrace):
     Then nothing is staged, and no input is a tracer of another interpreter than vmap.
     """
 
-    __slots__ = ("bottom",)
+    __slots__ = ("bottom", "tally", "counted")
+    tally: Any  # made where somebody counts
 
     def __init__(self, main: Any) -> None:
         super().__init__(main)
+        self.counted = False
         self.bottom: Bottom = main.global_data
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if not _observers and not (nan_checks and debug_nans_enabled()):
+        if not _followers and not (nan_checks and debug_nans_enabled()):
             # The hottest path of forward mode: whatever is out of the ordinary raises, and is left to ``on_values``.
             try:
                 known: Any = primitive.pushforwards
@@ -190,6 +207,9 @@ class NumPyJVPTrace(JVPTrace):
                         out, tangent = push.function(a, b, t)
                     else:
                         out, tangent = push.function(a, b, s, t)
+                if _observers:
+                    self.tally.add(push.function, args)
+                    self.counted = True
                 tracer = _new(JVPTracer)
                 tracer._trace = self
                 tracer.raw = out
@@ -214,10 +234,23 @@ class NumPyJVPTrace(JVPTrace):
         push = pushforward(primitive, types, tangent_types, params)
         if push is None:
             return None
+        if _observers:
+            tally = tally_of(self, self.bottom)
+            if tally is None:
+                return None
+            known = tally.knows(push.function, args, push.binds)
+            if known is None:
+                by_rule = functools.partial(JVPTrace.process_primitive, self, primitive, args, params)
+                return tally.measured(push.function, args, push.binds, by_rule)  # type: ignore[no-any-return]
+            if not known:
+                return None
         try:
             out, tangent = push.function(*values, *moved)
         except (ArithmeticError, RuntimeWarning, MemoryError):
             return None
+        if _observers:
+            self.tally.add(push.function, args)
+            self.counted = True
         tracer = JVPTracer(self, self.bottom.up(out, push.out_type), self.bottom.up(tangent, push.tangent_type))
         tracer.raw, tracer.raw_type, tracer.moved, tracer.moved_type = out, push.out_type, tangent, push.tangent_type
         return tracer

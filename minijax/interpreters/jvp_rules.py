@@ -138,12 +138,16 @@ def staged_rule(
 
 
 class Pushforward(NamedTuple):
-    """A jvp rule at one signature, on NumPy values: ``function(*primals, *tangents)`` gives result and tangent."""
+    """A jvp rule at one signature, on NumPy values: ``function(*primals, *tangents)`` gives result and tangent.
+
+    ``binds`` is what is known of the operations that it stands for: see ``core.counting``.
+    """
 
     function: Callable[..., Any]
     out_aval: ShapedArray
     out_type: Type
     tangent_type: Type
+    binds: dict[Any, Any]
 
 
 def pushforward(
@@ -167,7 +171,8 @@ def pushforward(
         given = [*types, *[t for t in tangent_types if t is not None]]
         closed, out_types = staged_on(staged.closed, given, primitive.name)
         function = late.public("minijax.interpreters.flat_code", "forward_function")(closed)
-        return Pushforward(function, staged.closed.out_avals[0], *out_types)
+        out_type, tangent_type = out_types
+        return Pushforward(function, staged.closed.out_avals[0], out_type, tangent_type, {})
 
     return derived_once(table, (*key, *params.items()), derive)  # type: ignore[no-any-return]
 

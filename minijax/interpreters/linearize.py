@@ -13,6 +13,7 @@ both ways the tape says the same, equation for equation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from minijax.config import results_checked
@@ -27,7 +28,7 @@ from minijax.errors import source_info
 from minijax.interpreters.bottom import Type, bottom
 from minijax.interpreters.derived import PASSED_ON, Derived, DerivedProgram, derive, derive_program
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
-from minijax.interpreters.jvp import DualTracer
+from minijax.interpreters.jvp import DualTracer, tally_of
 from minijax.interpreters.jvp_rules import derived_once, jvp_rules, table_of
 from minijax.interpreters.kept import KeptProgram
 from minijax.interpreters.linear_parts import linearize_rules
@@ -41,6 +42,7 @@ from minijax.interpreters.tape import Several, Tape
 from minijax.ir.jaxpr import Var
 
 _observers = observe.observers
+_followers = observe.followers
 _new = object.__new__
 
 
@@ -124,13 +126,15 @@ class TangentTrace(PartialEvalTrace):
 class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
-    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering")
+    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering", "tally", "counted")
+    tally: Any  # made where somebody counts
     reaches_all = False
     rules = jvp_rules
     records = True
 
     def __init__(self, main: Any) -> None:
         super().__init__(main)
+        self.counted = False
         self.tape: Tape
         self.on_numpy: bool
         self.notes_lines: bool
@@ -149,7 +153,7 @@ class LinearizeTrace(Trace):
             self.tape.eqns = self.tangents.eqns
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if self.on_numpy and not _observers and not (nan_checks and results_checked()):
+        if self.on_numpy and not _followers and not (nan_checks and results_checked()):
             # The hottest path of reverse mode: whatever is out of the ordinary raises, and is left to ``on_values``.
             try:
                 table: Any = primitive.linearizations
@@ -172,6 +176,9 @@ class LinearizeTrace(Trace):
                         b, t = y._np, y.aval
                     derived = table[(s, t, kind, *params.items()) if params else (s, t, kind)]
                     out, residuals = derived.forward(a, b)
+                if _observers:
+                    self.tally.add(derived, args)
+                    self.counted = True
                 if self.notes_lines:
                     for x in args:
                         if isinstance(x, Array):
@@ -229,10 +236,23 @@ class LinearizeTrace(Trace):
         derived = self.derived_for(primitive, table, types, kind, params)  # type: ignore[arg-type]
         if derived is None:
             return None
+        if _observers:
+            tally = tally_of(self, self.bottom)
+            if tally is None:
+                return None
+            known = tally.knows(derived, args, derived.binds)
+            if known is None:
+                by_rule = partial(self.by_rule, primitive, args, params)
+                return tally.measured(derived, args, derived.binds, by_rule)  # type: ignore[no-any-return]
+            if not known:
+                return None
         try:
             out, residuals = derived.forward(*values)
         except (ArithmeticError, RuntimeWarning, MemoryError):
             return None
+        if _observers:
+            self.tally.add(derived, args)
+            self.counted = True
         source = None
         if self.notes_lines:
             source = state.source or source_info(4)
@@ -550,8 +570,13 @@ def linearize(
         tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs], trace.tangents.mixed)
         return [x for x, _ in pairs]
 
-    # Where somebody watches, rules are run, and equations are all that there is to write.
-    now = None if _observers else bottom()
+    # Where somebody watches, rules are run, and equations are all that there is to write; but for those who only count,
+    # and are given the program, with its lines.
+    now = None if _observers and not observe.only_counted() else bottom()
+    if _observers and now is not None:
+        lines = True
+        if now.staging is not None or not now.carries(primals):
+            now = None
     if now is not None and now.carries(primals):
         tape.bottom = now
     elif now is not None and now.staging is None:

@@ -209,9 +209,7 @@ def _close(program: LinearProgram, outs: list[Var]) -> ClosedJaxpr:
     kept = live_eqns(program.eqns, outs)
     consts: dict[int, tuple[Var, Any]] = {}
 
-    def atom(v: Var) -> Any:
-        if type(v) is not Residual:
-            return v
+    def constant(v: Residual) -> Any:
         value = v.val if isinstance(v.val, AnyArray) else as_array(v.val)
         if isinstance(value, LiteralArray):
             return Literal(value.literal(), v.aval)
@@ -220,8 +218,17 @@ def _close(program: LinearProgram, outs: list[Var]) -> ClosedJaxpr:
             entry = consts[id(v.val)] = (Var(v.aval), v.val)
         return entry[0]
 
-    new_eqns = [JaxprEqn(e.primitive, [atom(v) for v in e.invars], e.params, e.outvars, e.source) for e in kept]
-    out_atoms = [atom(v) for v in outs]
+    new_eqns = [
+        JaxprEqn(
+            e.primitive,
+            [constant(v) if type(v) is Residual else v for v in e.invars],
+            e.params,
+            e.outvars,
+            e.source,
+        )
+        for e in kept
+    ]
+    out_atoms = [constant(v) if type(v) is Residual else v for v in outs]
     if len(consts) > 1 and len(kept) < len(program.recorded):
         # as in JAX, residuals come in the order in which they were met first, also by what nobody needs
         met = dict.fromkeys(id(v.val) for eqn in program.recorded for v in eqn.invars if type(v) is Residual)

@@ -17,20 +17,20 @@ In: a tape and cotangents of outputs. Out: cotangents of inputs (``transpose``);
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minijax.config import results_checked
-from minijax.core import observe
-from minijax.core.array import CommittedArray, get_aval
+from minijax.core import late, observe
+from minijax.core.array import CommittedArray, LiteralArray, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.bottom import Bottom, Type, bottom
-from minijax.interpreters.derived import DerivedProgram, Linearization
+from minijax.interpreters.derived import BackwardProgram, DerivedProgram, Linearization
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
 from minijax.interpreters.stage import JaxprTracer
@@ -231,16 +231,14 @@ class Tape:
         self, first: int, derived: Linearization, residuals: Any, places: Any, source: Any
     ) -> list[JaxprEqn]:
         """The linear equations of an entry."""
-        jaxpr = derived.linear.jaxpr
-        env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(Residual, derived.linear.consts), strict=True))
-        operands = [self.variable(p) for p in ((places,) if type(places) is int else places)]
-        env.update(zip(jaxpr.invars, [*map(Residual, self.residuals(derived, residuals)), *operands], strict=True))
-        env.update((v, self.variable(first + i)) for i, v in enumerate(derived.tangents))
+        atoms: list[Any] = [*map(Residual, derived.linear.consts), *map(Residual, self.residuals(derived, residuals))]
+        atoms += map(self.variable, (places,) if type(places) is int else places)
         eqns = []
-        for eqn in jaxpr.eqns:
-            outvars = [env.setdefault(v, Var(v.aval)) for v in eqn.outvars]
-            invars = [v if type(v) is Literal else env[v] for v in eqn.invars]
-            eqns.append(JaxprEqn(eqn.primitive, invars, eqn.params, outvars, source))
+        for primitive, params, operands, results in derived.numbered:
+            invars = [atoms[v] if type(v) is int else v for v in operands]
+            outvars = [self.variable(first + v) if type(v) is int else Var(v) for v in results]
+            atoms += outvars
+            eqns.append(JaxprEqn(primitive, invars, params, outvars, source))
         return eqns
 
     def closed(self) -> ClosedJaxpr:
@@ -267,9 +265,12 @@ class Tape:
             with np.errstate(all="ignore"):
                 return _ForwardRun(self, now).run(tangents)
 
-    def bottom_now(self) -> Bottom | None:
-        """Where a run over the entries takes place; None where it cannot, and the equations are to be gone through."""
-        if self.eqns is not None or watched():
+    def bottom_now(self, counted: bool = False) -> Bottom | None:
+        """Where a run over the entries takes place; None where it cannot, and the equations are to be gone through.
+
+        ``counted`` says that the run can tell how many operations it replaces.
+        """
+        if self.eqns is not None or (watched() if not counted else followed()):
             return None
         now = bottom()
         return now if self.bottom is not None and self.bottom.within(now) else None
@@ -300,14 +301,14 @@ class Tape:
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
-        now = self.bottom_now()
+        now = self.bottom_now(counted=True)
         if now is None:
             if self.nested and not self.eqns and not state.dynamic.level and not watched():
                 return _NestedBackwardRun(self, Bottom((), None)).run(cts)
             return transpose_program(self.program(), cts)
         if now.staging is not None:
             # equations without linear operands come first, in the order of the program
-            if self.mixed or not now.carries(cts):
+            if self.mixed or watched() or not now.carries(cts):
                 return transpose_program(self.program(), cts)
             return _StagedBackwardRun(self, now).run(cts)
         quiet_numpy()
@@ -321,6 +322,13 @@ class Tape:
 def watched() -> bool:
     """Whether somebody is to see every operation, or its result."""
     return bool(observe.observers) or bool(nan_checks and results_checked())
+
+
+def followed() -> bool:
+    """``watched``, but not by those who only count operations."""
+    if observe.observers and (observe.followers or not observe.only_counted()):
+        return True
+    return bool(nan_checks and results_checked())
 
 
 class _ForwardRun:
@@ -411,11 +419,17 @@ class _BackwardRun:
         self.bottom = bottom
         self.cts: list[Any] = [None] * len(tape.entries)
         self.types: list[Type | None] = [None] * len(tape.entries)
+        # what counts the operations that programs stand for, while somebody does
+        self.tally: Any = None
+        if observe.observers:
+            tally = late.public("minijax.core.counting", "Tally")
+            self.tally = tally(tuple([axis.level for axis in self.bottom.axes]))
 
     def run(self, seeds: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs."""
         tape, cts, types = self.tape, self.cts, self.types
         entries, arrive = tape.entries, self.arrive
+        runs = None if self.tally is None else self.tally.runs
         for place, seed in zip(tape.out_places, seeds, strict=True):
             if place is not None and type(seed) is not Zero:
                 arrive(place, seed)
@@ -433,14 +447,20 @@ class _BackwardRun:
             derived, residuals, places, source = entry
             ct_type = types[at]
             try:
-                function, slots, new_types, _ = derived.backward[ct_type]
+                function, slots, new_types, _, _ = derived.backward[ct_type]
             except KeyError:
                 if ct_type is None:
                     self.by_rules([ct], at, *entry)
                     cts[at] = None
                     continue
-                function, slots, new_types, _ = derived.transposed(ct_type)
+                function, slots, new_types, _, _ = derived.transposed(ct_type)
             cts[at] = None
+            if runs is not None:
+                if function in runs:
+                    runs[function] += 1
+                elif not self.count(derived.backward[ct_type]):
+                    self.by_measured_rules(derived.backward[ct_type], self.bottom.up(ct, ct_type), at)  # type: ignore[arg-type]
+                    continue
             given = function(ct, residuals)
             if len(slots) == 1:
                 given = (given,)
@@ -450,11 +470,33 @@ class _BackwardRun:
                 old = cts[place]
                 if old is None:
                     cts[place], types[place] = new, new_type
-                elif types[place] is new_type:
+                elif types[place] is new_type and runs is None:
                     cts[place] = old + new
                 else:
                     arrive(place, self.bottom.up(new, new_type))
         return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
+
+    def count(self, program: BackwardProgram) -> bool:
+        """Count a run of ``program`` for who watches; False where its rules are to be run."""
+        if not self.tally.knows(program.function, (), program.binds):
+            return False
+        self.tally.add(program.function, ())
+        return True
+
+    def by_measured_rules(self, program: BackwardProgram, ct: Any, at: int) -> None:
+        """Go back over an entry by the rules, and note how many operations they bind if that is not known."""
+        arrived: list[tuple[int, Any]] = []
+
+        def run() -> None:
+            derived, residuals, places, source = self.tape.entries[at]
+            self.by_rules([ct], at, derived, residuals, places, source, lambda *found: arrived.append(found))
+
+        if self.tally.knows(program.function, (), program.binds) is None:
+            self.tally.measured(program.function, (), program.binds, run)
+        else:
+            run()
+        for place, each in arrived:  # sums depend on what else arrives
+            self.arrive(place, each)
 
     def value(self, place: int) -> Any:
         """The cotangent at ``place``, as operations take it."""
@@ -465,7 +507,10 @@ class _BackwardRun:
         """Add ``ct`` to the cotangent at ``place``."""
         if self.cts[place] is not None:
             ct = add_any_p.bind(self.value(place), ct)
-        self.cts[place], self.types[place] = self.bottom.down(ct, fetch=False) or (ct, None)
+        if observe.observers and type(ct) is LiteralArray:  # rules may convert a number without an operation
+            self.cts[place], self.types[place] = ct, None
+        else:
+            self.cts[place], self.types[place] = self.bottom.down(ct, fetch=False) or (ct, None)
 
     def take(self, place: int) -> Any:
         """The cotangent at ``place``, which is done with; None if none has arrived."""
@@ -482,10 +527,11 @@ class _BackwardRun:
         if not given:
             return
         key = tuple(self.types[first:end])  # None where no cotangent has arrived
-        if key.count(None) > len(cts) - len(given):
+        if observe.observers or key.count(None) > len(cts) - len(given):
             self.by_rules([*map(self.take, range(first, end))], first, derived, entry.residuals, places, None)
             return
-        function, slots, types, _ = derived.backward.get(key) or derived.transposed(key)
+        program = derived.backward.get(key) or derived.transposed(key)
+        function, slots, types = program.function, program.slots, program.types
         found = function(*given, entry.residuals)
         for slot, new, type_ in zip(slots, (found,) if len(slots) == 1 else found or (), types, strict=True):
             place = places[slot]
@@ -497,16 +543,26 @@ class _BackwardRun:
                 self.arrive(place, self.bottom.up(new, type_))
 
     def by_rules(
-        self, cts: Sequence[Any], first: int, derived: Linearization, residuals: Any, places: Any, source: Any
+        self,
+        cts: Sequence[Any],
+        first: int,
+        derived: Linearization,
+        residuals: Any,
+        places: Any,
+        source: Any,
+        arrive: Callable[[int, Any], None] | None = None,
     ) -> None:
-        """Go back over an entry by the transpose rules, on values that are not NumPy's; None where no ``cts`` are."""
+        """Go back over an entry by the transpose rules, on values that are not NumPy's; None where no ``cts`` are.
+
+        ``arrive`` is called for what arrives at places, in place of ``self.arrive``.
+        """
         jaxpr = derived.linear.jaxpr
         known = dict(zip(jaxpr.constvars, derived.linear.consts, strict=True))
         known.update(zip(jaxpr.invars, self.tape.residuals(derived, residuals), strict=False))
         operands = jaxpr.invars[derived.n_res :]
         place_of = dict(zip(operands, (places,) if type(places) is int else places, strict=True))
         given = {v: ct for v, ct in zip(derived.tangents, cts, strict=True) if ct is not None}
-        self.transpose(jaxpr.eqns, known, place_of, given, source)
+        self.transpose(jaxpr.eqns, known, place_of, given, source, arrive)
 
     def recorded(self, entry: Recorded) -> None:
         """Go back over what a rule recorded."""
@@ -529,9 +585,10 @@ class _BackwardRun:
         place_of: dict[Var, int],
         cts: dict[Var, Any],
         source: Any = None,
+        arrive: Callable[[int, Any], None] | None = None,
     ) -> None:
         """Go back over ``eqns``, given the cotangents of their results."""
-        ct_of = Arrivals(place_of, self.arrive)
+        ct_of = Arrivals(place_of, arrive or self.arrive)
         for v, ct in cts.items():
             ct_of[v] = ct
         outer_source = state.source

@@ -85,6 +85,7 @@ class Full(Summary):
 
     def __init__(self) -> None:
         super().__init__()
+        self.counting_thread = None  # it is to see all
         self.lives = Lives()
         self.sources = Sources()
         self.top: list[Node] = []

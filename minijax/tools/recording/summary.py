@@ -154,7 +154,7 @@ class Summary(observe.Observer):
     scale = 1
 
     def __init__(self) -> None:
-        self.thread = get_ident()
+        self.thread = self.counting_thread = get_ident()
         self.events = 0
         self.elsewhere = 0
         self.scopes_pushed = 0
@@ -251,6 +251,19 @@ class Summary(observe.Observer):
                     self.tracers_made += isinstance(x, Tracer) and x._trace is trace
             if self.samples_left:
                 self.sample(trace, out if primitive.multiple_results else (out,))
+                if not self.samples_left:
+                    observe.counts_suffice(self)
+
+    def counted(self, binds: Any, times: int) -> None:
+        if get_ident() != self.thread:
+            self.elsewhere += times * binds.operations
+            return
+        self.events += times * binds.operations
+        for level, on_tangents, operations, tracers in binds.levels:
+            scope = self.scopes[level]
+            count = self.tangents_of(scope) if on_tangents else scope.count
+            count[0] += times * operations
+            self.tracers_made += times * tracers
 
     def sample(self, trace: Any, outs: Sequence[Any]) -> None:
         """Keep descriptions of the tracers that the user's variables hold now and of those in ``outs``, which

@@ -1,0 +1,84 @@
+"""What a summary counts where kept programs stand for rules, beside what it counts where the rules are run.
+
+Functions of the table under transformations that differentiate: the same recording but for times, and for when among
+equal operations a jaxpr was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from minijax import errors
+from minijax.core import counting, observe
+from minijax.tools.recording import summary
+from minijax.tools.recording.recorder import Recorder
+
+from .case import Case
+from .functions import CASES
+from .subject import subject, x64_mode
+from .transforms import build
+
+TABLE = {name: case for name, case in CASES.items() if case.grads}
+TRANSFORMATIONS = ("grad", "jvp", "vmap_of_grad", "grad_of_grad")
+
+
+class Follower(observe.Observer):
+    """Wants to see every operation: so rules are run."""
+
+    def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        pass
+
+
+def summarized(function: Callable[..., Any], args: Any) -> dict[str, Any]:
+    """What a summary says of a call."""
+    with Recorder() as recorder:
+        function(*args)
+    found = recorder.recording
+    return {
+        "binds": found.binds,
+        "tracers made": found.tracers_made,
+        "events": found.events,
+        "stack": found.stack,
+        "tracers": found.tracers,
+        "jaxprs": [
+            (each.kind, each.name, str(each.document()), [errors.summarize(eqn.source) for eqn in each.program.eqns])
+            for each in found.jaxprs
+            if each.program is not None
+        ],
+        "phases": [(each.at, each.phase, each.name, each.times) for each in found.phases],
+        "caches": [(each.at, each.cache, each.name, each.hit, each.times) for each in found.caches],
+        "rest": (found.jaxprs_made, found.executions, found.custom_rules, found.cut),
+    }
+
+
+def differing(case: Case, name: str) -> list[str]:
+    """What differs of a call that is counted from the same call where somebody follows it."""
+    function, args = build(subject, case)[name]
+    for _ in range(5):  # a signature is met so often before anything is derived
+        function(*args)
+    with Recorder():  # and counted the first time
+        function(*args)
+    counted = summarized(function, args)
+    with observe.watching(Follower()):
+        followed = summarized(function, args)
+    return [part for part in counted if counted[part] != followed[part]]
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_a_summary_counts_what_rules_would_have_bound(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the table each, every program under one transformation after the other."""
+    monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
+    told = []
+    tell = counting.Tally.tell
+    monkeypatch.setattr(counting.Tally, "tell", lambda self: (told.extend(self.runs.values()), tell(self)))
+    found = {}
+    with x64_mode("32"):
+        for i, (name, case) in enumerate(list(TABLE.items())[group::4]):
+            transformation = TRANSFORMATIONS[i % 4]
+            if transformation in build(subject, case):
+                found[name, transformation] = differing(case, transformation)
+    assert not any(found.values()), {key: parts for key, parts in found.items() if parts}
+    assert sum(told) > 100  # that is how many runs were counted, not followed
