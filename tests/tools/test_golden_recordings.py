@@ -1,4 +1,5 @@
-"""The recorded trees of thirteen programs, against golden texts; stepping through them and back; storing them."""
+"""The recorded trees of thirteen programs, against golden texts; stepping through them and back; storing them; and the
+names that the operations of two dozen programs have, beside their lines."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ import minijax.random  # noqa: F401  # it takes the place of rules of comparison
 from minijax.core.trace import stack_depth
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import BEGIN, END, Cursor
+from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord, Recording
+from tests.programs.named import PROGRAMS as NAMED
+from tests.programs.named import named_operations
 from tests.tools.recorded_programs import FAILING, PROGRAMS, as_text, recorded
 
 
@@ -25,6 +29,23 @@ def recording_of(name: str) -> Recording:
 def test_recorded_tree(name: str, golden: Callable[[str, str], None]):
     golden(f"recordings/{name}.txt", as_text(recording_of(name)))
     assert stack_depth() == 0
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_of_operations(name: str, golden: Callable[[str, str], None]):
+    golden(f"names/{name}.txt", named_operations(NAMED[name]))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_names_are_of_a_file_too(name: str):
+    """A recording that was loaded has the same names; they are made once for a recording."""
+    recording = recording_of(name)
+    naming, loaded = naming_of(recording), Naming(storage.from_json(storage.to_json(recording)))
+    assert naming_of(recording) is naming
+    for life in recording.lives:
+        assert naming.name(life.tracer.id) == loaded.name(life.tracer.id)
+        if life.name:
+            assert naming.variable(life.tracer.id) == life.name
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -24,6 +24,8 @@ MOST_FRAMES = 64
 MOST_LEAVES = 1000
 MOST_DEPTH = 6
 _LONGEST_KEY = 40
+# Containers of more items are not looked into again when another than the first has changed.
+MOST_COMPARED = 64
 
 # Called with a value and what it is called.
 See = Callable[[Any, str], None]
@@ -62,7 +64,8 @@ class Frames:
         for each in reversed(ended):
             self._variables(each, see)
         for i, each in enumerate(chain):
-            if i >= common or stood[i] != stands[i] or i == len(chain) - 1:
+            # the innermost that is still there may stand where it stood because it loops over a call
+            if i >= common - 1 or stood[i] != stands[i]:
                 self._variables(each, see)
 
     def finish(self, see: See) -> None:
@@ -78,10 +81,14 @@ class Frames:
             named = [item for item, _ in zip(reversed(list(variables.items())), range(MOST_NAMES), strict=False)]
         else:
             named = list(variables.items())[:MOST_NAMES]
+        # those without a path first: after ``x, t = dual`` it is x
+        for name, value in named:
+            if isinstance(value, (Tracer, Array)) and not _is_nobodys(name):
+                see(value, name)
         for name, value in named:
             if isinstance(value, (Tracer, Array)):
-                see(value, name)
-            elif type(value) in _CONTAINERS or hasattr(value, "__dict__"):
+                continue
+            if type(value) in _CONTAINERS or hasattr(value, "__dict__"):
                 self._container(value, name, see)
 
     def _container(self, value: Any, name: str, see: See) -> None:
@@ -90,13 +97,21 @@ class Frames:
 
     def _new(self, value: Any, items: Mapping[Any, Any]) -> bool:
         """Whether ``value`` has not been looked into, or has changed since, as far as that is easily told."""
-        key = (id(value), len(items), id(next(iter(items.values()), None)))
+        if len(items) <= MOST_COMPARED:
+            key = (id(value), len(items), hash(tuple(map(id, items.values()))))
+        else:
+            key = (id(value), len(items), id(next(iter(items.values()), None)))
         if key in self.containers:
             return False
         if len(self.containers) > 10_000:
             self.containers.clear()
         self.containers.add(key)
         return True
+
+
+def _is_nobodys(name: str) -> bool:
+    """Whether a variable says nothing: ``_``, and what a prompt calls its last results, ``__`` and ``_3``."""
+    return name[:1] == "_" and not name.strip("_0123456789")
 
 
 _CONTAINERS = {dict, list, tuple}

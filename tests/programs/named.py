@@ -1,0 +1,409 @@
+"""Programs whose operations have names, one for each way in which a value can come into a variable, and for each
+construct of the engine.
+
+What is told of them is in tests/golden/names, without line numbers: the names are read against the source beside them.
+"""
+
+# ruff: noqa: F841 - variables that nobody reads have names too
+
+from __future__ import annotations
+
+import dataclasses
+from collections import namedtuple
+from collections.abc import Callable
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.tools.recording.naming import Naming, operations
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import place_parts
+
+SCALE = jnp.float32(2.0)
+
+
+def mlp_gradient() -> None:
+    def layer(z, w, b):
+        return jnp.tanh(z @ w + b)
+
+    def predict(params, x):
+        for w, b in params:
+            x = layer(x, w, b)
+        return x
+
+    def loss(params, x, y):
+        error = predict(params, x) - y
+        return jnp.mean(error**2)
+
+    params = [(jnp.ones((3, 4)), jnp.zeros(4)), (jnp.ones((4, 2)), jnp.zeros(2))]
+    x, y = jnp.ones((5, 3)), jnp.zeros((5, 2))
+    grads = minijax.grad(loss)(params, x, y)
+    params = minijax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+
+def parameters_by_name() -> None:
+    def loss(params, x):
+        h = jnp.maximum(x @ params["first"]["w"], 0.0)
+        return jnp.sum(h @ params["last"]["w"] + params["last"]["b"])
+
+    first = {"w": jnp.ones((2, 3))}
+    params = {"first": first, "last": {"w": jnp.ones((3, 1)), "b": jnp.zeros(1)}}
+    value, grads = minijax.value_and_grad(loss)(params, jnp.arange(2.0))
+    params["last"]["b"] = params["last"]["b"] - 0.5 * grads["last"]["b"]
+    jnp.exp(params["last"]["b"])
+
+
+def scan_rnn() -> None:
+    def loss(w, xs):
+        def step(h, x):
+            h = jnp.tanh(w * h + x)
+            return h, h
+
+        h, hs = lax.scan(step, jnp.zeros(2), xs)
+        return jnp.sum(hs) + jnp.sum(h)
+
+    w, xs = jnp.float32(0.5), jnp.ones((3, 2))
+    minijax.grad(loss)(w, xs)
+
+
+def while_loop() -> None:
+    def smaller(state):
+        i, x = state
+        return (i < 5) & (x > 0.1)
+
+    def body(state):
+        i, x = state
+        half = x / 2
+        return i + 1, half
+
+    i, x = lax.while_loop(smaller, body, (0, jnp.float32(8.0)))
+    y = x * x
+
+
+def cond_of_branches() -> None:
+    def clip(x, limit):
+        over = x > limit
+        return lax.cond(over, lambda v: v - (v - limit) * 0.9, lambda v: v, x)
+
+    clipped = clip(jnp.float32(3.0), jnp.float32(1.0))
+    total = clipped + lax.switch(1, [jnp.sin, jnp.cos], clipped)
+
+
+def vmapped() -> None:
+    def similarity(a, b):
+        dot = jnp.sum(a * b)
+        return dot / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
+
+    rows, one = jnp.ones((3, 2)), jnp.arange(2.0)
+    s = minijax.vmap(similarity, in_axes=(0, None))(rows, one)
+
+
+def vmap_of_grad() -> None:
+    def loss(w, x, y):
+        p = minijax.nn.sigmoid(x @ w)
+        return -(y * jnp.log(p) + (1 - y) * jnp.log(1 - p))
+
+    w = jnp.zeros(2)
+    per_example = minijax.vmap(minijax.grad(loss), in_axes=(None, 0, 0))
+    grads = per_example(w, jnp.ones((3, 2)), jnp.arange(3.0))
+
+
+def forward_mode() -> None:
+    def f(x):
+        y = jnp.sin(x)
+        z = y * x
+        return z + y
+
+    primal, tangent = minijax.jvp(f, (jnp.float32(3.0),), (jnp.float32(1.0),))
+    ratio = tangent / primal
+
+
+def with_custom_jvp() -> None:
+    @minijax.custom_jvp
+    def log1pexp(x):
+        e = jnp.exp(x)
+        return jnp.log(1.0 + e)
+
+    @log1pexp.defjvp
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        slope = 1.0 - 1.0 / (1.0 + jnp.exp(x))
+        return log1pexp(x), slope * t
+
+    g = minijax.grad(lambda v: log1pexp(v) * 2.0)(jnp.float32(0.5))
+
+
+def with_custom_vjp() -> None:
+    @minijax.custom_vjp
+    def clipped(x):
+        return x
+
+    def forward(x):
+        return x, x > 0.0
+
+    def backward(positive, ct):
+        kept = jnp.where(positive, ct, 0.0)
+        return (kept,)
+
+    clipped.defvjp(forward, backward)
+    g = minijax.grad(lambda x: clipped(jnp.sin(x)) * 2.0)(jnp.float32(2.0))
+
+
+def checkpointed() -> None:
+    @minijax.checkpoint
+    def block(h):
+        inner = jnp.cos(h)
+        return jnp.sin(inner)
+
+    g = minijax.grad(lambda x: block(x) * x)(jnp.float32(1.0))
+
+
+def jit_in_jit() -> None:
+    @minijax.jit
+    def double(a):
+        twice = a * 2.0
+        return twice
+
+    @minijax.jit
+    def outer(x):
+        first = double(x)
+        second = double(jnp.sin(x))
+        return first - second
+
+    out = outer(jnp.float32(1.0))
+    again = outer(out)
+
+
+def collectives() -> None:
+    def normalize(x):
+        mean = lax.pmean(x, "batch")
+        centred = x - mean
+        return centred / lax.psum(centred**2, "batch")
+
+    out = minijax.vmap(normalize, axis_name="batch")(jnp.arange(3.0))
+
+
+def staged_alone() -> None:
+    def f(x, table):
+        picked = table[2]
+        rows = table[:, None] * x
+        return rows.sum() + picked
+
+    minijax.make_jaxpr(f)(1.0, jnp.arange(4.0))
+
+
+def hessian() -> None:
+    def rosenbrock(v):
+        a, b = v
+        return (1.0 - a) ** 2 + 10.0 * (b - a**2) ** 2
+
+    h = minijax.hessian(rosenbrock)(jnp.array([1.0, 2.0]))
+
+
+class Model:
+    def __init__(self) -> None:
+        self.w = jnp.full(2, 0.5)
+        self.h = jnp.zeros(2)
+
+    def __call__(self, x):
+        self.h = jnp.tanh(self.w * self.h + x)
+        return self.h.sum()
+
+
+def model_with_state() -> None:
+    model = Model()
+    for x in (1.0, 2.0):
+        out = model(x)
+
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclasses.dataclass
+class Ball:
+    at: Point
+    speed: Point
+
+    def moved(self, dt):
+        x = self.at.x + dt * self.speed.x
+        return Ball(Point(x, self.at.y + dt * self.speed.y), self.speed)
+
+
+def records() -> None:
+    one, two = jnp.float32(1.0), jnp.float32(2.0)
+    ball = Ball(Point(one, two), Point(two, one))
+    ball = ball.moved(jnp.float32(0.1))
+    height = jnp.sqrt(ball.at.y)
+
+
+def closures_and_globals() -> None:
+    rate = jnp.float32(0.3)
+
+    def outer(x):
+        shift = x * SCALE
+
+        def inner(y):
+            return y * rate + shift
+
+        return inner(shift)
+
+    minijax.vmap(outer)(jnp.arange(2.0))
+
+
+def rebinding() -> None:
+    x = jnp.float32(1.0)
+    alias = x
+    for _ in range(2):
+        x = jnp.sin(x)
+        y = jnp.cos(x) * jnp.cos(x)
+    alias += y
+    kept = [jnp.mean(x * i) for i in (1.0, 2.0)]
+    return kept[0] - sum(kept)
+
+
+def arguments(*args, scale=1.0, **others):
+    a, b = args
+    (c, d), e = (a + b, a - b), others["z"] * scale
+    return c * d * e
+
+
+def all_kinds_of_arguments() -> None:
+    one, two, three = jnp.float32(1.0), jnp.float32(2.0), jnp.float32(3.0)
+    minijax.jvp(lambda x: arguments(x, two, scale=x, z=three), (one,), (one,))
+
+
+def doubled(function):
+    def wrapper(*args):
+        result = function(*args)
+        return result * 2.0
+
+    return wrapper
+
+
+@doubled
+def decorated(x):
+    return x + 1.0
+
+
+def generators_and_decorators() -> None:
+    def powers(x):
+        power = x
+        while True:
+            yield power
+            power = power * x
+
+    steps = powers(jnp.float32(2.0))
+    total = next(steps) + next(steps)
+    total = total - decorated(next(steps))
+
+
+def error_inside() -> None:
+    def loss(w, x):
+        h = jnp.tanh(x * w)
+        try:
+            failed = jnp.exp(h)
+            jnp.dot(failed, jnp.ones(3))
+        except TypeError:
+            h = jnp.cos(failed)
+        scaled = h * 3.0
+        return jnp.dot(scaled, jnp.ones(4))
+
+    minijax.grad(loss)(jnp.ones(2), jnp.ones(2))
+
+
+def retraced() -> None:
+    @minijax.jit
+    def f(x):
+        y = x + 1
+        return y * y
+
+    for n in (2, 3):
+        out = f(jnp.ones(n))
+
+
+def library_functions() -> None:
+    def attention(q, k):
+        weights = minijax.nn.softmax(q @ k.T, axis=-1)
+        return jnp.var(weights) + minijax.nn.logsumexp(q)
+
+    q, k = jnp.ones((2, 3)), jnp.ones((2, 3))
+    out = attention(q, k)
+    parts = jnp.split(q, 3, axis=1)
+    last = parts[2] - sum(jnp.split(k, 3, axis=1))
+
+
+def written_for_jax() -> None:
+    import jax
+
+    def energy(q, p):
+        kinetic = jax.numpy.sum(p**2) / 2
+        return kinetic + jax.numpy.sum(jax.lax.map(lambda x: jax.nn.relu(x) ** 2, q))
+
+    def leapfrog(q, p):
+        force = -jax.grad(energy)(q, p)
+        p = p + 0.1 * force
+        return q + 0.1 * p, p
+
+    from minijax.interop import from_jax
+
+    q, p = from_jax(leapfrog)(jnp.ones(2), jnp.zeros(2))
+    total = q + p
+
+
+PROGRAMS: dict[str, Callable[[], object]] = {
+    program.__name__: program
+    for program in (
+        mlp_gradient,
+        parameters_by_name,
+        scan_rnn,
+        while_loop,
+        cond_of_branches,
+        vmapped,
+        vmap_of_grad,
+        forward_mode,
+        with_custom_jvp,
+        with_custom_vjp,
+        checkpointed,
+        jit_in_jit,
+        collectives,
+        staged_alone,
+        hessian,
+        model_with_state,
+        records,
+        closures_and_globals,
+        rebinding,
+        all_kinds_of_arguments,
+        generators_and_decorators,
+        error_inside,
+        retraced,
+        library_functions,
+        written_for_jax,
+    )
+}
+
+
+def named_operations(program: Callable[[], object]) -> str:
+    """The operations that the lines of ``program`` asked for, with their names, under the lines."""
+    recorder = Recorder("full", program.__name__, True)
+    error = ""
+    try:
+        with recorder:
+            program()
+    except TypeError as raised:
+        error = type(raised).__name__
+    recording = recorder.recording
+    naming = Naming(recording)
+    lines: list[str] = []
+    last = ""
+    for bind, _ in operations(recording):
+        if not bind.expression:
+            continue  # of the engine's, over equations
+        if bind.place != last:
+            last = bind.place
+            file, line, function = place_parts(last)
+            lines.append(f"{(recording.source_line(file, line) or '').strip()}    # {function}")
+        held = naming.assigned(bind)
+        called = ", ".join(map(naming.name, bind.results))
+        said = f"  # {called}" if called != held and not bind.error else ""
+        lines.append(f"    {bind.level}  {naming.operation(bind)}{said}{'  raised' if bind.error else ''}")
+    return "\n".join(lines + [error] * bool(error))
