@@ -64,9 +64,11 @@ class LoopRun:
             for v, x in zip(self.eqn.invars, ins, strict=True)
         ]
 
-    def run(self, key: Any, operation: Any, values: Sequence[Stacked]) -> tuple[list[Stacked], Any]:
+    def run(
+        self, key: Any, operation: Any, values: Sequence[Stacked], times: int = 1
+    ) -> tuple[list[Stacked], Any]:
         """An operation of this loop's, by a program that is made once."""
-        found: tuple[list[Stacked], Any] = self.frame.levels.staged((id(self.eqn), key), operation, values)
+        found: tuple[list[Stacked], Any] = self.frame.levels.staged((id(self.eqn), key), operation, values, times)
         return found
 
     def unknown_tangent(self) -> Unknown | None:
@@ -100,6 +102,10 @@ class ScanRun(LoopRun):
     def part(self, length: int) -> Any:
         """The scan of ``length`` steps as a function."""
         return applied(scan_p, {**self.pure()[0], "length": length})
+
+    def times(self, steps: int) -> int:
+        """How often a part of so many steps is run to go through all: a single step only where somebody looks."""
+        return self.length // steps if steps == self.course("primal").stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:
         """What ``steps`` steps from step ``at`` on have of stacked arrays."""
@@ -160,7 +166,8 @@ class ScanRun(LoopRun):
         cts = [*carry_cts, *y_cts]
         nonzero = tuple(ct is not None for ct in cts)
         operation = cotangent_operation(self.part(steps), len(values), nonzero)
-        outs, flags = self.run(("back", steps, nonzero), operation, [*values, *[ct for ct in cts if ct is not None]])
+        values += [ct for ct in cts if ct is not None]
+        outs, flags = self.run(("back", steps, nonzero), operation, values, self.times(steps))
         return spread(outs, flags)
 
     def _joined(self, parts: Sequence[tuple[int, Any]]) -> Any:
@@ -201,7 +208,7 @@ class ScanRun(LoopRun):
     def _advance(self, at: int, state: list[Any], steps: int) -> list[Any]:
         ins = self.known()
         values = [*ins[: self.n_consts], *state, *self.rows(ins[self.first_x :], at, steps)]
-        outs, _ = self.run(("on", steps), primal_operation(self._carry_only(steps)), values)
+        outs, _ = self.run(("on", steps), primal_operation(self._carry_only(steps)), values, self.times(steps))
         return outs
 
     def _carry_only(self, steps: int) -> Any:
@@ -222,7 +229,8 @@ class ScanRun(LoopRun):
         values = [*ins[: self.n_consts], *carry, *self.rows(ins[self.first_x :], at, steps)]
         nonzero = tuple(t is not None for t in tangents)
         operation = tangent_operation(self._carry_only(steps), nonzero, with_primals=True)
-        outs, flags = self.run(("push", steps, nonzero), operation, [*values, *[t for t in tangents if t is not None]])
+        values += [t for t in tangents if t is not None]
+        outs, flags = self.run(("push", steps, nonzero), operation, values, self.times(steps))
         return [*outs[: self.n_carry], *spread(outs[self.n_carry :], flags)]
 
     def _arriving(self) -> list[Any]:

@@ -38,8 +38,8 @@ from minijax.interpreters.vmap import AxisData, batch
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import compiled
 
-# A program of more NumPy calls than this is compiled: it would take seconds.
-WORTH_COMPILING = 2_000_000
+# What takes more NumPy calls than this, all its runs together, is compiled: it would take the better part of a second.
+WORTH_COMPILING = 500_000
 
 
 # Settings of the user's that forbid, check or report what a program does.
@@ -149,8 +149,13 @@ class Levels:
         outs, flags, side = self._nested(fun, [x.array for x in values], [x.mapped for x in values], 0)
         return [Stacked(as_array(x), f) for x, f in zip(outs, flags, strict=True)], side
 
-    def staged(self, key: Any, fun: Operation, values: Sequence[Stacked]) -> tuple[list[Stacked], Any]:
-        """``run`` by a program on NumPy that is made once for ``key`` and the values' types: for loops."""
+    def staged(
+        self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1
+    ) -> tuple[list[Stacked], Any]:
+        """``run`` by a program on NumPy that is made once for ``key`` and the values' types: for loops.
+
+        It will be run so many ``times``; if that is a lot of work it is compiled.
+        """
         arrays, mapped = [x.array for x in values], [x.mapped for x in values]
         full = (key, *[x.aval for x in arrays], *mapped)
         found = self.programs.get(full)
@@ -165,7 +170,7 @@ class Levels:
             closed = stage(nested, [x.aval for x in arrays], "replay")
             found = self.programs[full] = (closed, about[0], about[1])
         closed, flags, side = found
-        return [Stacked(x, f) for x, f in zip(_on_numpy(closed, arrays), flags, strict=True)], side
+        return [Stacked(x, f) for x, f in zip(_on_numpy(closed, arrays, times), flags, strict=True)], side
 
     def _nested(
         self, fun: Operation, arrays: Sequence[Any], mapped: Sequence[tuple[bool, ...]], level: int
@@ -186,9 +191,9 @@ class Levels:
         return [x if d is None else moveaxis(x, d, 0) for x, d in zip(outs, out_dims, strict=True)], flags, within[1]
 
 
-def _on_numpy(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
+def _on_numpy(closed: ClosedJaxpr, arrays: Sequence[Array], times: int) -> list[Array]:
     made = program(closed)
-    if made.weight > WORTH_COMPILING:
+    if made.weight * times > WORTH_COMPILING:
         return list(compiled(closed, "replay")(*arrays))
     with np.errstate(all="ignore"):
         outs = made(*[x._value() for x in arrays])

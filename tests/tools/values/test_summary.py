@@ -1,0 +1,70 @@
+"""Summaries of values beside what NumPy says of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minijax
+from minijax import numpy as jnp
+from minijax.tools.values.examples import Unknown
+from minijax.tools.values.summary import summary
+
+GRID = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
+
+
+def test_numbers_are_numpys() -> None:
+    x = GRID.copy()
+    x[3, 4], x[5, 6], x[7, 8] = np.nan, np.inf, -np.inf
+    found = summary(x)
+    finite = x[np.isfinite(x)].astype(np.float64)
+    assert found.type == "f32[40,30]"
+    assert found.numbers is not None
+    assert (found.numbers.low, found.numbers.high) == (finite.min().astype(np.float32), finite.max().astype(np.float32))
+    assert found.mean == pytest.approx(finite.mean())
+    assert (found.numbers.nans, found.numbers.infs, found.finite) == (1, 2, 1197)
+    assert "1 nan, 2 inf" in found.text
+    assert "norm" not in found.text
+    whole = summary(GRID)
+    assert whole.numbers is not None
+    assert whole.numbers.norm == pytest.approx(np.linalg.norm(GRID.astype(np.float64)))
+    assert f"norm {np.linalg.norm(GRID):.4g}" in whole.text
+
+
+def test_a_vector_is_drawn_as_it_goes_and_a_matrix_by_how_many_are_where() -> None:
+    assert summary(np.arange(16.0)).spark == "▁▂▃▄▅▆▇█"
+    assert summary(np.float32([0, 1, np.nan, 0])).spark == "▁█·▁"
+    assert summary(np.full((3, 4), 2.0)).spark == "█·······"
+    counts = np.histogram(GRID, 8)[0]
+    drawn = summary(GRID)
+    assert not drawn.course
+    assert [c == "█" for c in drawn.spark] == [n == counts.max() for n in counts]
+    assert summary(np.float32([[np.nan] * 5] * 5)).text == "nothing finite  25 nan  ········"
+    assert summary(np.float32([-3.4e38] * 40 + [3.4e38] * 40)).spark == "▁▁▁▁████"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3.5, "3.5"),
+        (np.int32([1, 2, 3]), "[1, 2, 3]"),
+        (np.arange(12).reshape(3, 4), "0 … 11  mean 5.5  ██████"),
+        (np.arange(20) % 3 == 0, "7 of 20 true"),
+        (np.zeros((0, 3)), "empty"),
+        (Unknown("no reason"), "not known: no reason"),
+        (np.complex64([3 + 4j] * 9), "|…| 5 … 5  mean 5  norm 15  ▄▄▄▄▄▄▄▄"),
+    ],
+)
+def test_texts(value: object, text: str) -> None:
+    assert summary(value).text.startswith(text.partition("  ██")[0])
+
+
+def test_what_is_sampled_says_so_and_keys_have_no_numbers() -> None:
+    big = np.ones((1000, 200), np.float32)
+    found = summary(big, most=1000)
+    assert found.numbers is not None
+    assert found.numbers.sampled
+    assert f"of {found.numbers.seen:,} sampled" in found.text
+    assert not summary(big).text.count("sampled")
+    assert summary(minijax.random.key(0)).numbers is None
+    assert summary(jnp.zeros((2, 3), jnp.bfloat16)).value == "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"
