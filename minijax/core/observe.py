@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minijax.core.missed import Missed
@@ -41,6 +41,11 @@ on_transfer: Hook = []
 on_custom_rule: Hook = []
 # for who counts: see ``Observer.counted``
 on_counted: Hook = []
+# Linear programs run backwards: one begins, an equation of it begins and is done, it has ended.
+on_backward: Hook = []
+on_transposing: Hook = []
+on_transposed: Hook = []
+on_backward_end: Hook = []
 # Everybody who overrides a bind hook or ``rule``: the one list that ``bind`` tests.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
@@ -106,6 +111,21 @@ class Observer:
     def custom_rule(self, table: str, rule: Callable[..., Any]) -> None:
         """A rule that a user wrote for a function is about to be applied: 'custom_jvp rule', 'custom_vjp fwd', ..."""
 
+    def backward(self, jaxpr: Any, known: Mapping[Any, Any], outs: Sequence[Any], cts: Sequence[Any]) -> None:
+        """The linear program ``jaxpr`` is about to be run backwards, from the cotangents ``cts`` of ``outs``.
+
+        ``known`` holds the values of its variables that are not linear: residuals and constants.
+        """
+
+    def transposing(self, eqn: Any, ct: Any) -> None:
+        """The transpose rule of ``eqn`` is about to be applied to the cotangents of its results."""
+
+    def transposed(self, eqn: Any, found: Sequence[tuple[Any, Any, Any]]) -> None:
+        """It has been: for each cotangent found the operand, what it was given, and the sum of what it has so far."""
+
+    def backward_end(self) -> None:
+        """The linear program that began last, and has not ended, has: all is done, or an exception unwinds it."""
+
 
 HOOKS: dict[str, Hook] = {
     "main_push": on_main_push,
@@ -124,6 +144,10 @@ HOOKS: dict[str, Hook] = {
     "executed": on_executed,
     "transfer": on_transfer,
     "custom_rule": on_custom_rule,
+    "backward": on_backward,
+    "transposing": on_transposing,
+    "transposed": on_transposed,
+    "backward_end": on_backward_end,
 }
 
 # Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.

@@ -19,7 +19,7 @@ from minijax.core.structural import UndefinedPrimal, Zero, add_tangents, zero_of
 from minijax.core.trace import state
 from minijax.interpreters.partial_eval import LinearProgram, Residual
 from minijax.interpreters.stage import stage
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 transpose_rules = ReplaceableRules(
     "transpose",
@@ -36,12 +36,16 @@ def backward_pass(
     cts: Sequence[Any],
     in_vars: Sequence[Var],
     named: bool = False,
+    told: Callable[[], tuple[Jaxpr, Mapping[Var, Any]]] | None = None,
 ) -> list[Any]:
     """Cotangents of ``in_vars`` given ``cts`` of ``outs``; ``known`` holds the values of non-linear variables.
 
     An element of the result is a symbolic ``Zero`` where no cotangent arrives. With ``named``, name stacks tell of the
-    transposition.
+    transposition. ``told`` gives the program as whoever watches is to see it, and the values of its constants.
     """
+    if observe.on_backward:
+        program, values = (Jaxpr([*known], in_vars, outs, eqns), known) if told is None else told()
+        observe.emit(observe.on_backward, program, values, outs, cts)
     ct_of: dict[Var, Any] = {}
     for v, ct in zip(outs, cts, strict=True):
         if type(ct) is not Zero and isinstance(v, Var) and type(v) is not Residual and v not in known:
@@ -54,6 +58,8 @@ def backward_pass(
             transpose_eqn(eqn, known, ct_of)
     finally:
         state.source = outer_source
+        if observe.on_backward_end:
+            observe.emit(observe.on_backward_end)
     return [ct_of[v] if v in ct_of else zero_of(v.aval) for v in in_vars]
 
 
@@ -96,6 +102,8 @@ def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -
             args.append(known[v])
         else:
             args.append(UndefinedPrimal(v.aval))
+    if observe.on_transposing:
+        observe.emit(observe.on_transposing, eqn, ct)
     rule = transpose_rules[primitive]
     if observe.on_rule:
         observe.emit(observe.on_rule, "transpose", primitive, rule)
@@ -105,9 +113,14 @@ def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -
     except (TypeError, ValueError) as error:
         expected = f"a cotangent, or None, for each of the {len(args)} operands"
         raise bad_result(transpose_rules, primitive, result, expected, error) from None
+    given: list[tuple[Var, Any, Any]] = []
     for v, arg, new in found:
         if type(arg) is UndefinedPrimal and new is not None and type(new) is not Zero:
-            ct_of[v] = add_tangents(ct_of[v], new) if v in ct_of else new
+            total = ct_of[v] = add_tangents(ct_of[v], new) if v in ct_of else new
+            if observe.on_transposed:
+                given.append((v, new, total))
+    if observe.on_transposed:
+        observe.emit(observe.on_transposed, eqn, given)
 
 
 class Arrivals(dict):  # type: ignore[type-arg]
@@ -132,7 +145,12 @@ def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
     """The cotangents of ``program``'s inputs."""
     known = dict(program.known)
     eqns = evaluate_known(program.eqns, known) if program.mixed else program.eqns
-    return backward_pass(eqns, known, program.outs, cts, program.in_vars, named=True)
+
+    def told() -> tuple[Jaxpr, Mapping[Var, Any]]:
+        closed = program.closed()
+        return closed.jaxpr, dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+
+    return backward_pass(eqns, known, program.outs, cts, program.in_vars, named=True, told=told)
 
 
 def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -144,7 +162,8 @@ def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence
     known: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     known.update((v, x) for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is not UndefinedPrimal)
     in_vars = [v for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is UndefinedPrimal]
-    found = iter(backward_pass(evaluate_known(jaxpr.eqns, known), known, jaxpr.outvars, cts, in_vars))
+    linear = evaluate_known(jaxpr.eqns, known)
+    found = iter(backward_pass(linear, known, jaxpr.outvars, cts, in_vars, told=lambda: (jaxpr, known)))
     return [next(found) if type(x) is UndefinedPrimal else None for x in args]
 
 

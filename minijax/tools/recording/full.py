@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
 from minijax.core.trace import Tracer
-from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Var
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn
 from minijax.tools.documents.words import shortened
 from minijax.tools.programs import links
 from minijax.tools.recording import preview, summary
+from minijax.tools.recording.backward import PASS_CHARACTERS, Transpositions, equation_text
 from minijax.tools.recording.forcing import forced_by
 from minijax.tools.recording.frames import Frames
 from minijax.tools.recording.lives import Lives
@@ -101,6 +102,7 @@ class Full(Summary):
         self.each_phase: list[PhaseRecord] = []
         # operations that have begun and not ended and are not recorded
         self.unrecorded = 0
+        self.transpositions = Transpositions(self.lives, self.sources)
         # id of the exception that is passing through operations
         self.passing = 0
         self.frames = Frames()
@@ -336,6 +338,34 @@ class Full(Summary):
         place = self.sources.place_of(eqn.source) or self.sources.place()
         self.keep(EquationRecord(self.events, scope.label, scope.at, text, place, eqn.primitive.name))
 
+    # --- linear programs run backwards
+    # ------------------------------------------------------------------------------------------------
+
+    @_own_work
+    def backward(self, jaxpr: Any, known: Mapping[Any, Any], outs: Sequence[Any], cts: Sequence[Any]) -> None:
+        if get_ident() == self.thread:
+            if not self.stopped:
+                self.characters += PASS_CHARACTERS * len(jaxpr.eqns)
+            self.transpositions.begin(self.events, self.scopes, None if self.stopped else jaxpr, known, outs, cts)
+
+    @_own_work
+    def transposing(self, eqn: Any, ct: Any) -> None:
+        if get_ident() == self.thread and not self.stopped:
+            self.transpositions.before(self.events, eqn, ct)
+
+    @_own_work
+    def transposed(self, eqn: Any, found: Sequence[tuple[Any, Any, Any]]) -> None:
+        if get_ident() == self.thread and not self.stopped:
+            self.transpositions.after(self.events, eqn, found)
+
+    @_own_work
+    def backward_end(self) -> None:
+        if get_ident() == self.thread:
+            self.transpositions.end(self.events)
+
+    # --- caches, phases, compiled programs
+    # ------------------------------------------------------------------------------------------------
+
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         super().cache(cache, name, hit, key, reason)
         if get_ident() == self.thread and hit:
@@ -397,16 +427,5 @@ class Full(Summary):
         if error is not None:
             self.note_error(CALL, error, self.sources.place_of_error(error))
         self.frames.finish(self.name_variable)
-        return Finished(tuple(self.top), self.lives.records(), self.sources.records(), self.lives.values)
-
-
-def equation_text(eqn: JaxprEqn, name: Callable[[Any], str]) -> str:
-    """``c:f32[] = mul a b``, parameters in brief, variables called as ``name`` says."""
-
-    def binder(var: Var) -> str:
-        return f"{name(var)}:{preview.aval_text(var.aval)}"
-
-    params = " ".join([f"{key}={text}" for key, text in preview.parameters(eqn.params)])
-    operands = " ".join(map(name, eqn.invars))
-    results = " ".join(map(binder, eqn.outvars))
-    return f"{results} = {eqn.primitive.name}{f'[{params}]' if params else ''} {operands}"
+        backward = self.transpositions.records(self.events)
+        return Finished(tuple(self.top), self.lives.records(), self.sources.records(), self.lives.values, backward)

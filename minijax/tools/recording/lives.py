@@ -12,6 +12,7 @@ from typing import Any
 
 from minijax.core.array import Array, LiteralArray
 from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import Var
 from minijax.tools.recording import preview
 from minijax.tools.recording.records import LifeRecord, TracerRecord
 from minijax.tools.recording.summary import Scope
@@ -54,6 +55,8 @@ class Lives:
         # id of an array in a variable that no operation has been given yet -> the array, held weakly, and its name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
         self.values = Values()
+        # the variable of a tangent -> the number of the first value seen whose tangent it is
+        self.primals: dict[Var, int] = {}
 
     def see(
         self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
@@ -108,6 +111,9 @@ class Lives:
         )
         if variable is not None:
             self.values.variables[record.id] = variable
+        tangent = preview.tangent_variable(x)
+        if tangent is not None:
+            self.primals.setdefault(tangent, record.id)
         return self._begin(x, record, scope.at, name, place)
 
     def _begin(self, x: Any, record: TracerRecord, scope: int, name: str, place: str) -> _Life:

@@ -23,7 +23,7 @@ from minijax.interpreters.jvp import DualTracer, JVPTracer
 from minijax.interpreters.partial_eval import PartialEvalTracer
 from minijax.interpreters.stage import JaxprTracer
 from minijax.interpreters.vmap import BatchTracer
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 from minijax.ops.callback import FlatCallback
 from minijax.ops.custom_derivatives import Function
 from minijax.tools.documents.words import plural, shortened
@@ -129,6 +129,15 @@ def held(tracer: Tracer) -> tuple[Any, ...]:
     if isinstance(tracer, DualTracer):  # one whose tangent is a place on a tape
         return (tracer.primal,)
     return (tracer.val,) if isinstance(tracer, BatchTracer) else ()
+
+
+def tangent_variable(tracer: Tracer) -> Var | None:
+    """The variable that stands for the tangent of a tracer while its linear program is recorded."""
+    if not isinstance(tracer, DualTracer):
+        return None
+    tangent = tracer.tangent if isinstance(tracer, JVPTracer) else tracer
+    variable = getattr(tangent, "variable", None)
+    return variable if isinstance(variable, Var) else None
 
 
 def physical_type(tracer: Tracer) -> str:

@@ -89,6 +89,7 @@ class Recorder:
             lives=rest.lives,
             sources=rest.sources,
             cut=tuple(observer.left_out().items()),
+            backward=rest.backward,
         ).holding(rest.kept)
 
 

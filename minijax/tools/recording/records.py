@@ -185,6 +185,75 @@ class ErrorRecord(Frozen):
     place: str = ""
 
 
+class CotangentRecord(Frozen):
+    """A cotangent of a variable of a linear program, by the variable's index: its number (0: a symbolic zero, or what
+    was written inline), and what it is in brief.
+    """
+
+    variable: int
+    number: int
+    text: str
+
+
+class TransposedRecord(Frozen):
+    """An equation of a linear program gone back over: events after ``begun``, up to ``at`` (-1: its rule raised).
+
+    ``equation`` is its index, ``given`` what arrived at its results, ``found`` what its rule gave its operands, and
+    ``sums`` what each of these had in all by then.
+    """
+
+    begun: int
+    at: int
+    equation: int
+    given: tuple[CotangentRecord, ...]
+    found: tuple[CotangentRecord, ...] = ()
+    sums: tuple[CotangentRecord, ...] = ()
+
+
+class LinearVariable(Frozen):
+    """A variable of a linear program: its letter in the printed program, and its type."""
+
+    letter: str
+    type: str
+
+
+class LinearEquation(Frozen):
+    """An equation of a linear program as it is printed, and the indices of its variables (-1: a literal)."""
+
+    text: str
+    primitive: str
+    results: tuple[int, ...]
+    operands: tuple[int, ...]
+
+
+class BackwardRecord(Frozen):
+    """A linear program run backwards: events after ``begun``, up to ``ended``; ``name`` is the function's.
+
+    Variables are counted from 0: those of constants (``constants`` of them), the inputs (``inputs``), then the
+    results of the equations in order. ``primals`` has, for each of them, the number of the forward value whose
+    tangent it is, 0 where that is not known, and of a constant the number of the residual. For each equation there
+    are its line (``places``) and the part of it that it belongs to (``expressions``). ``seeds`` are the cotangents
+    that it began with, in the order of the program's results.
+
+    ``program`` is a copy as in ``JaxprRecord``; ``equations`` and ``variables`` stand in for it in a file.
+    """
+
+    begun: int
+    ended: int
+    name: str
+    constants: int
+    inputs: int
+    outs: tuple[int, ...]
+    primals: tuple[int, ...]
+    places: tuple[str, ...]
+    expressions: tuple[str, ...]
+    seeds: tuple[CotangentRecord, ...]
+    steps: tuple[TransposedRecord, ...]
+    program: Jaxpr | None = None
+    equations: tuple[LinearEquation, ...] = ()
+    variables: tuple[LinearVariable, ...] = ()
+
+
 class BindRecord(Frozen):
     """One application of a primitive by one interpreter, with everything that happened inside it.
 
@@ -276,6 +345,7 @@ class Recording(Frozen):
       lives: the tracers and arrays of a full recording, in the order in which they were born.
       sources: the lines of the user's files and of the rules that the records refer to.
       custom_rules: how often rules that a user wrote were applied: 'custom_jvp f_jvp', 'custom_vjp bwd g_bwd', ...
+      backward: the linear programs that were run backwards, in the order in which they began.
       seconds: from beginning to end, with the recorder's work.
     """
 
@@ -304,6 +374,7 @@ class Recording(Frozen):
     sources: tuple[SourceRecord, ...] = ()
     custom_rules: tuple[tuple[str, int], ...] = ()
     cut: tuple[tuple[str, int], ...] = ()
+    backward: tuple[BackwardRecord, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.level} recording of {self.events} events>"

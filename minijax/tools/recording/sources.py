@@ -79,14 +79,18 @@ class Sources:
 
     def place_of(self, info: errors.SourceInfo | None) -> str:
         """The place that an equation notes as its source, '' if it notes none."""
+        return self.spot_of(info)[0]
+
+    def spot_of(self, info: errors.SourceInfo | None) -> tuple[str, str]:
+        """The place that an equation notes as its source, and the part of the line that asked for it."""
         if info is None:
-            return ""
+            return "", ""
         code, offset = info[:2]
         found = self.places.get((id(code), offset))
         if found is None:
             line, _ = errors.position(info)
             found = self._new(code, offset, line)
-        return found[0]
+        return found[:2]
 
     def _new(self, code: CodeType, offset: int, line: int) -> tuple[str, str, CodeType]:
         self._want_around(code.co_filename, line)

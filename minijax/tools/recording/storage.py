@@ -26,6 +26,7 @@ from minijax.ir.pretty import jaxpr_document
 from minijax.tools import files
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
 from minijax.tools.recording import records as schema
+from minijax.tools.recording.backward import listed
 from minijax.tools.recording.records import JaxprRecord, Recording
 from minijax.tools.recording.storage_types import Reader, Types, Writer, brief
 
@@ -51,6 +52,11 @@ _OTHERS: tuple[type[Frozen], ...] = (
     schema.TracerRecord,
     schema.LifeRecord,
     schema.SourceRecord,
+    schema.CotangentRecord,
+    schema.TransposedRecord,
+    schema.LinearVariable,
+    schema.LinearEquation,
+    schema.BackwardRecord,
     Equation,
     Pane,
     LinkedPrograms,
@@ -107,6 +113,8 @@ def load(path: str | os.PathLike[str]) -> Recording:
 def to_json(recording: Recording) -> dict[str, Any]:
     """``recording`` as what ``json`` writes: dictionaries, lists, strings, numbers, booleans, None."""
     writer = Writer()
+    if recording.backward:
+        recording = recording.replace(backward=tuple(map(listed, recording.backward)))
     rows: list[list[Any]] = []
     fields: dict[str, list[str]] = {}
     todo: list[tuple[Frozen, bool]] = [(recording, False)]

@@ -26,6 +26,7 @@ from minijax.tools.recording import preview
 from minijax.tools.recording.copy import Copier
 from minijax.tools.recording.records import (
     CALL,
+    BackwardRecord,
     CacheRecord,
     ErrorRecord,
     ExecutableRecord,
@@ -146,6 +147,7 @@ class Finished(Frozen):
     lives: tuple[LifeRecord, ...] = ()
     sources: tuple[SourceRecord, ...] = ()
     kept: Values | None = None
+    backward: tuple[BackwardRecord, ...] = ()
 
 
 class Summary(observe.Observer):

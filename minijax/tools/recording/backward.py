@@ -1,0 +1,207 @@
+"""Linear programs run backwards, as a full recorder notes them: which equation, what arrived at its results, what its
+rule gave each operand, and the sum that the operand has by then.
+
+Variables are told by their indices in the program (see ``BackwardRecord``); letters and texts of equations are made of
+the kept copy when somebody looks (``listed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from minijax.core.structural import Zero
+from minijax.ir.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var
+from minijax.ir.pretty import Printer
+from minijax.tools.recording import preview
+from minijax.tools.recording.copy import Copier
+from minijax.tools.recording.lives import Lives
+from minijax.tools.recording.records import (
+    BackwardRecord,
+    CotangentRecord,
+    LinearEquation,
+    LinearVariable,
+    TransposedRecord,
+)
+from minijax.tools.recording.sources import Sources
+from minijax.tools.recording.summary import Scope
+
+# What an equation of a linear program counts towards the bound of a recording.
+PASS_CHARACTERS = 200
+
+
+class _OpenTransposition:
+    """A linear program while it is run backwards."""
+
+    __slots__ = ("scopes", "jaxpr", "index", "equations", "record", "steps", "pending", "ended")
+
+    def __init__(self, scopes: Sequence[Scope], jaxpr: Jaxpr) -> None:
+        self.scopes = scopes
+        self.jaxpr = jaxpr
+        # variable -> its index; first result of an equation -> the equation's
+        self.index: dict[Any, int] = {}
+        self.equations: dict[Any, int] = {}
+        self.record: BackwardRecord | None = None
+        self.steps: list[TransposedRecord] = []
+        # the equation whose rule is at work
+        self.pending: TransposedRecord | None = None
+        self.ended = -1
+
+
+class Transpositions:
+    """Collects them while a recorder watches."""
+
+    def __init__(self, lives: Lives, sources: Sources) -> None:
+        self.lives = lives
+        self.sources = sources
+        self.all: list[_OpenTransposition] = []
+        # those that have not ended, and None for each that is not recorded
+        self.open: list[_OpenTransposition | None] = []
+
+    def begin(
+        self,
+        at: int,
+        scopes: Sequence[Scope],
+        jaxpr: Jaxpr | None,
+        known: Mapping[Any, Any],
+        outs: Sequence[Any],
+        cts: Sequence[Any],
+    ) -> None:
+        """``jaxpr`` begins to be run backwards; None if that is not to be recorded."""
+        if jaxpr is None:
+            self.open.append(None)
+            return
+        new = _OpenTransposition(scopes, jaxpr)
+        spots = [self.sources.spot_of(eqn.source) for eqn in jaxpr.eqns]
+        variables = [*jaxpr.constvars, *jaxpr.invars, *[v for eqn in jaxpr.eqns for v in eqn.outvars]]
+        new.index = {v: i for i, v in enumerate(variables)}
+        new.equations = {eqn.outvars[0]: i for i, eqn in enumerate(jaxpr.eqns) if eqn.outvars}
+        primals = self.lives.primals
+        numbers = [primals.get(v, 0) for v in variables]
+        for i, v in enumerate(jaxpr.constvars):
+            if v in known:
+                numbers[i] = self._number(known[v], scopes)
+        new.record = BackwardRecord(
+            at,
+            -1,
+            jaxpr.debug_name,
+            len(jaxpr.constvars),
+            len(jaxpr.invars),
+            tuple([new.index.get(v, -1) if isinstance(v, Var) else -1 for v in outs]),
+            tuple(numbers),
+            tuple([place for place, _ in spots]),
+            tuple([expression for _, expression in spots]),
+            tuple([self._cotangent(new, v, ct) for v, ct in zip(outs, cts, strict=True)]),
+            (),
+        )
+        self.all.append(new)
+        self.open.append(new)
+
+    def _number(self, x: Any, scopes: Sequence[Scope]) -> int:
+        life = self.lives.see(x, scopes, held=True)
+        return 0 if life is None else life.record.id
+
+    def _cotangent(self, of: _OpenTransposition, variable: Any, ct: Any) -> CotangentRecord:
+        index = of.index.get(variable, -1) if isinstance(variable, Var) else -1
+        if type(ct) is Zero:
+            return CotangentRecord(index, 0, "0")
+        return CotangentRecord(index, self._number(ct, of.scopes), preview.value_text(ct, fetch=True))
+
+    def before(self, at: int, eqn: JaxprEqn, ct: Any) -> None:
+        """The transpose rule of ``eqn`` is about to be applied to ``ct``."""
+        now = self.open[-1] if self.open else None
+        number = None if now is None or not eqn.outvars else now.equations.get(eqn.outvars[0])
+        if now is None or number is None:
+            return
+        cts = ct if eqn.primitive.multiple_results else (ct,)
+        given = tuple([self._cotangent(now, v, each) for v, each in zip(eqn.outvars, cts, strict=True)])
+        now.pending = TransposedRecord(at, -1, number, given)
+
+    def after(self, at: int, eqn: JaxprEqn, found: Sequence[tuple[Any, Any, Any]]) -> None:
+        """It has been applied, and given ``found``: variables, what each was given, and what it has in all."""
+        now = self.open[-1] if self.open else None
+        if now is None or now.pending is None:
+            return
+        begun, number, given = now.pending.begun, now.pending.equation, now.pending.given
+        now.pending = None
+        parts = tuple([self._cotangent(now, v, new) for v, new, _ in found])
+        sums = tuple(
+            [
+                part if total is new else self._cotangent(now, v, total)
+                for part, (v, new, total) in zip(parts, found, strict=True)
+            ]
+        )
+        now.steps.append(TransposedRecord(begun, at, number, given, parts, sums))
+
+    def end(self, at: int) -> None:
+        """What began last has ended."""
+        if not self.open:
+            return
+        ended = self.open.pop()
+        if ended is not None:
+            self._end(ended, at)
+
+    def _end(self, ended: _OpenTransposition, at: int) -> None:
+        ended.ended = at
+        if ended.pending is not None:  # its rule raised
+            ended.steps.append(ended.pending)
+
+    def records(self, at: int) -> tuple[BackwardRecord, ...]:
+        """All of them; what has not ended does so now."""
+        while self.open:
+            self.end(at)
+        return tuple([self._record(each) for each in self.all])
+
+    def _record(self, each: _OpenTransposition) -> BackwardRecord:
+        assert each.record is not None
+        record: BackwardRecord = each.record.replace(
+            ended=each.ended, steps=tuple(each.steps), program=Copier().copy(each.jaxpr)
+        )
+        return record
+
+
+def listed(record: BackwardRecord) -> BackwardRecord:
+    """``record`` with its program as equations and variables, in place of the copy."""
+    program = record.program
+    if program is None:
+        return record
+    name = _names(program)
+    variables = [*program.constvars, *program.invars, *[v for eqn in program.eqns for v in eqn.outvars]]
+    index = {v: i for i, v in enumerate(variables)}
+
+    def indices(atoms: Sequence[Any]) -> tuple[int, ...]:
+        return tuple([-1 if type(v) is Literal else index.get(v, -1) for v in atoms])
+
+    equations = tuple(
+        [
+            LinearEquation(equation_text(eqn, name), eqn.primitive.name, indices(eqn.outvars), indices(eqn.invars))
+            for eqn in program.eqns
+        ]
+    )
+    shown = tuple([LinearVariable(name(v), preview.aval_text(v.aval)) for v in variables])
+    return record.replace(program=None, equations=equations, variables=shown)
+
+
+def _names(program: Jaxpr) -> Callable[[Any], str]:
+    """What the variables are called in the printed program."""
+    printer = Printer(program)
+    printer.document()
+
+    def name(atom: Any) -> str:
+        if type(atom) is Literal:
+            return preview.value_text(atom.val)
+        return "_" if isinstance(atom, DropVar) else printer.name(atom)
+
+    return name
+
+
+def equation_text(eqn: JaxprEqn, name: Callable[[Any], str]) -> str:
+    """``c:f32[] = mul a b``, parameters in brief, variables called as ``name`` says."""
+
+    def binder(var: Var) -> str:
+        return f"{name(var)}:{preview.aval_text(var.aval)}"
+
+    params = " ".join([f"{key}={text}" for key, text in preview.parameters(eqn.params)])
+    operands = " ".join(map(name, eqn.invars))
+    results = " ".join(map(binder, eqn.outvars))
+    return f"{results} = {eqn.primitive.name}{f'[{params}]' if params else ''} {operands}"
