@@ -99,8 +99,14 @@ def apart(wide: bool = False) -> Iterator[None]:
         state.stack, state.dynamic, state.axis_env, state.source = outer
 
 
+class RuleNeeded(Exception):
+    """A derivative rule of the user's would have to be run."""
+
+
 def why(error: Exception) -> Unknown:
     """What to say in place of a value whose evaluation raised ``error``."""
+    if isinstance(error, RuleNeeded):
+        return Unknown(str(error))
     text = str(error).strip().partition("\n")[0]
     return Unknown(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 

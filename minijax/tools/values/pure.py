@@ -19,7 +19,7 @@ from minijax.interpreters.program import called_jaxprs
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, subjaxprs
 from minijax.ops.callback import debug_callback_p, debug_print_p, io_callback_p, pure_callback_p
 from minijax.ops.custom_derivatives import Closed, Function, StagedFunction, Written
-from minijax.tools.values.examples import zeros_of
+from minijax.tools.values.examples import RuleNeeded, zeros_of
 from minijax.tools.values.loops import CALLED
 
 Reasons = list[str]
@@ -28,10 +28,6 @@ CALLBACKS = {io_callback_p, pure_callback_p}
 SILENT = {debug_callback_p, debug_print_p}
 NOT_CALLED = "it comes from a callback, and the user's Python is not run again"
 REFERENCE = "it comes from a reference, whose content changes while the program runs"
-
-
-class RuleNeeded(Exception):
-    """A derivative rule of the user's would have to be run."""
 
 
 def refused(eqn: JaxprEqn) -> str:
@@ -267,7 +263,7 @@ class _StagedAnew(Function):
     def close(self, side: Any, avals: Sequence[Any]) -> Closed:
         if not self.allowed:
             raise RuleNeeded(
-                f"{self.about.subject} is the {self.about.label} of the user's, which is not run again to stage it"
+                f"the {self.about.label} {self.about.subject} was not staged, and staging it runs the user's Python"
             )
         return self.pure(self.inner.close(side, avals))
 

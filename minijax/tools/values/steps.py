@@ -29,6 +29,12 @@ from minijax.tools.values.loops import branch_of, branch_title, called, operands
 from minijax.tools.values.pure import SILENT, refused
 
 INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes its place"
+# Programs that are there only where derivatives are.
+NEEDED = {
+    "rule": "a derivative rule needs tangents, and none were given",
+    "fwd": "a forward pass is run where there are cotangents, and none were given",
+    "bwd": "a backward pass needs cotangents, and none were given",
+}
 NO_CONDITION = "it is not known which branch is taken"
 
 
@@ -173,8 +179,6 @@ class Steps:
                     inner, "cotangent", cts, lambda: [inner.cotangent_of(v) for v in inner.jaxpr.invars]
                 )
                 return [*[None] * (len(eqn.invars) - len(found)), *found]
-        if name == "pmap":
-            return [Unknown(INSIDE_PMAP)] * len(ins)
         if name == "scan":
             return self.loop(eqn).whole_cotangents(ins, cts)
         unknown = first_unknown(cts) or first_unknown(ins)
@@ -199,22 +203,21 @@ class Steps:
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
         """The programs inside ``eqn``."""
-        name = eqn.primitive.name
-        known = {
-            "while": ("", "condition"),
-            "custom_jvp_call": ("", "rule"),
-            "custom_vjp_call": ("", "fwd", "bwd"),
-            "custom_linear_solve": ("", "solve", "matvec"),
-        }
-        if name in known:
-            return known[name]
+        name, feed = eqn.primitive.name, self.frame.feed
+        if name == "while":
+            return "", "condition"
+        if name == "custom_jvp_call":
+            return ("", "rule") if feed.has_tangents else ("",)
+        if name == "custom_vjp_call":
+            return ("", "fwd", "bwd") if feed.has_cotangents else ("",)
+        if name == "custom_linear_solve":
+            return "", "solve", "matvec"
         return ("",) if called(eqn)[0] or name in ("scan", "cond", "pmap") else ()
 
     def inside(self, eqn: JaxprEqn, index: int, part: str) -> Any:
         """The frame of a program inside ``eqn``: see ``Frame.inside``."""
         if part not in self.parts(eqn):
-            there = ", ".join(map(repr, self.parts(eqn))) or "none"
-            return Unknown(f"{eqn.primitive.name} has no program {part!r} inside; it has {there}")
+            return Unknown(NEEDED.get(part, f"{eqn.primitive.name} has no program {part!r} inside"))
         name = eqn.primitive.name
         if name in ("scan", "while"):
             return self.loop(eqn).inside(index, part)
@@ -346,7 +349,7 @@ class Steps:
         return [None if zero else frame.primal_of(next(found)) for zero in zeros_out]
 
     def _passes(self, eqn: JaxprEqn, cts: Sequence[Any] | None = None) -> tuple[Any, Any]:
-        """The frames of a custom_vjp call's forward and backward pass; the backward one an Unknown without cotangents.
+        """The frames of a custom_vjp call's forward and backward pass.
 
         The backward frame has, as ``zeros_out``, which inputs get no cotangent.
         """
@@ -357,8 +360,6 @@ class Steps:
             perturbed = tuple(dtypes.is_inexact(a.dtype) for a in avals[params["num_consts"] :])
         closed, values, side = self._closed_rule(params["fwd_jaxpr_thunk"], perturbed, avals, self._values(eqn))
         fwd = self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_vjp fwd")
-        if not self.frame.feed.has_cotangents:
-            return fwd, Unknown("a backward pass needs cotangents, and none were given")
         if cts is None:
             cts = [self.frame.cotangent_of(v) for v in eqn.outvars]
         return fwd, self._backward_frame(eqn, fwd, side, cts)

@@ -188,8 +188,7 @@ def complexes(m: Any) -> Any:
 
 def linear_algebra(m: Any) -> Any:
     def f(a: Any, b: Any) -> Any:
-        s = a @ a.T + m.numpy.eye(2)
-        return m.numpy.linalg.solve(s, b), m.numpy.max(a, axis=0), m.numpy.sort(b)
+        return m.numpy.cumsum(a @ a.T @ b), m.numpy.max(a, axis=0), m.lax.top_k(b, 2)
 
     return f
 
