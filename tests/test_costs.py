@@ -69,13 +69,13 @@ TUTORIAL = {
     "vjp": Cost(20.5, 10),
     "grad": Cost(30.5, 10),
     "vmap": Cost(11.5, 0),
-    "make_jaxpr": Cost(8.5, 8),
-    "make_jaxpr of grad": Cost(41.5, 27),
+    "make_jaxpr": Cost(4.5, 8),
+    "make_jaxpr of grad": Cost(31.5, 27),
     "grad of grad": Cost(123.5, 45),
     "jvp of grad": Cost(33, 10.5),
     "vmap of jvp": Cost(4, 0),
     "vmap of vmap of grad": Cost(97.5, 11),
-    "make_jaxpr of vmap of grad": Cost(75, 27.5),
+    "make_jaxpr of vmap of grad": Cost(65, 27.5),
 }
 DIRECT = TUTORIAL | {
     "linearize": Cost(7, 3.5),

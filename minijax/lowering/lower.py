@@ -25,7 +25,7 @@ from minijax.core.rules import Rule, RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from minijax.lowering.places import ModulePlaces, Places
-from minijax.lowering.text import FunctionWriter, mlir_type
+from minijax.lowering.text import FunctionWriter, Line, line_rules, mlir_type
 
 # The largest constant that is written into a program, in bytes: a matrix of 128 x 128 float32.
 WRITTEN_BYTES = 1 << 16
@@ -121,6 +121,11 @@ def _function_text(
     return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
 
 
+# rule and operands' types -> the line that it writes, () if it is to be run
+_lines: dict[Any, Line | tuple[()]] = {}
+MOST_LINES = 8192
+
+
 def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: Sequence[str]) -> list[str]:
     """Write the equations of ``jaxpr`` into ``ctx``; returns the names of its outputs."""
     env: dict[Any, str] = dict(zip(jaxpr.constvars, consts, strict=True))
@@ -130,8 +135,19 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
         names = [ctx.literal(v) if type(v) is Literal else env[v] for v in eqn.invars]
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)
+        in_avals = [v.aval for v in eqn.invars]
+        if rule in line_rules and not eqn.params:
+            key = rule, *in_avals
+            line = _lines.get(key)
+            if line is None:
+                line = _lines[key] = line_rules[rule](in_avals, eqn.outvars[0].aval) or ()
+                if len(_lines) > MOST_LINES:
+                    _lines.clear()
+            if line:
+                env[eqn.outvars[0]] = ctx.emit_line(line, names)
+                continue
         if rule is not None:
-            in_avals, out_avals = [v.aval for v in eqn.invars], [v.aval for v in eqn.outvars]
+            out_avals = [v.aval for v in eqn.outvars]
             if keyed and primitive not in lowers_keys and any(is_key(a.dtype) for a in (*in_avals, *out_avals)):
                 rule = physical_rules.get(primitive, rule)
                 in_avals, out_avals = [*map(physical_aval, in_avals)], [*map(physical_aval, out_avals)]

@@ -6,7 +6,7 @@ and parsing it (in C++, when compiling) 1.4 us; and nothing of jax or jaxlib nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,12 @@ def _nested(array: np.ndarray, dtype: np.dtype) -> str:
     return f"[{', '.join(_nested(row, dtype) for row in array)}]"
 
 
+# An operation of one result in which only the operands' names are left open: what comes before and after them.
+Line = tuple[str, str]
+# A lowering rule that writes one line, where the types allow it -> function(avals, out_aval) that gives it, or None. So
+# the rule need not be run for a signature that has been met.
+line_rules: dict[Any, Callable[[Sequence[ShapedArray], ShapedArray], Line | None]] = {}
+
 _NUMBERS = frozenset((float, int, np.float32, np.float64, np.int32, np.int64))
 
 
@@ -110,6 +116,13 @@ class FunctionWriter:
         name = f"%{n}"
         self.lines.append(f"{self.indent}{name} = {op}")
         return name
+
+    def emit_line(self, line: Line, args: Sequence[str]) -> str:
+        """Append a ``Line`` for operands ``args``; returns the result's name."""
+        n = self.counter[0]
+        self.counter[0] = n + 1
+        self.lines.append(f"{self.indent}%{n} = {line[0]}{', '.join(args)}{line[1]}")
+        return f"%{n}"
 
     def emit_many(self, op: str, count: int) -> list[str]:
         """Append ``op``, which has ``count`` results; returns their names."""

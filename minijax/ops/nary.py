@@ -36,7 +36,7 @@ from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.transpose import transpose_rules
 from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.lower import lowering_rules
-from minijax.lowering.text import mlir_type
+from minijax.lowering.text import Line, line_rules, mlir_type
 
 # Which dtype kinds an operand may have: the letters of dtypes.kind.
 FLOAT, INT, INEXACT, NUM, ANY = "f", "iu", "fc", "iufc", "biufc"
@@ -199,19 +199,29 @@ def op_lowering(op: str, of_complex: Callable[..., Any] | None = None) -> Callab
     is_chlo = op.startswith("chlo.")
     op = op if is_chlo else f"stablehlo.{op}"
 
-    def nary_lower(ctx: Any, avals: Any, out_avals: Any, *args: str, **params: Any) -> str:
-        (out,), dtype = out_avals, avals[0].dtype
-        if of_complex is not None and dtype.kind == "c":
-            return of_complex(ctx, avals, out_avals, *args, **params)
-        joined = ", ".join(ctx.broadcast_operands(args, avals, out.shape))
+    def line(avals: Any, out: Any) -> Line:
+        """The op on operands of the result's shape."""
+        dtype = avals[0].dtype
         result = mlir_type(out)
         operand = result if dtype == out.dtype else mlir_type(out.update(dtype=dtype))
         if is_chlo:
-            return ctx.emit(f"{op} {joined} : {', '.join([operand] * len(args))} -> {result}")
+            return f"{op} ", f" : {', '.join([operand] * len(avals))} -> {result}"
         if operand == result:
-            return ctx.emit(f"{op} {joined} : {result}")
-        return ctx.emit(f"{op} {joined} : ({', '.join([operand] * len(args))}) -> {result}")
+            return f"{op} ", f" : {result}"
+        return f"{op} ", f" : ({', '.join([operand] * len(avals))}) -> {result}"
 
+    def nary_lower(ctx: Any, avals: Any, out_avals: Any, *args: str, **params: Any) -> str:
+        (out,) = out_avals
+        if of_complex is not None and avals[0].dtype.kind == "c":
+            return of_complex(ctx, avals, out_avals, *args, **params)
+        return ctx.emit_line(line(avals, out), ctx.broadcast_operands(args, avals, out.shape))  # type: ignore[no-any-return]
+
+    def known_line(avals: Any, out: Any) -> Line | None:
+        if any([a.shape != out.shape for a in avals]) or (of_complex is not None and avals[0].dtype.kind == "c"):
+            return None
+        return line(avals, out)
+
+    line_rules[nary_lower] = known_line
     return nary_lower
 
 

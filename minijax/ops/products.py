@@ -12,6 +12,7 @@ from minijax.core import dtypes
 from minijax.core.avals import ShapedArray
 from minijax.core.primitive import abstract_rules
 from minijax.interpreters.evaluate import by_type
+from minijax.lowering.text import line_rules
 from minijax.ops.convert import convert_numpy, convert_text
 from minijax.ops.nary import INT, NUM, ZERO, binary, defbilinear, op_lowering, unbroadcast
 
@@ -39,6 +40,7 @@ def mul_lower(ctx: Any, avals: Any, out_avals: Any, *args: str, out_dtype: Any =
 
 
 _multiply_lower = op_lowering("multiply")
+line_rules[mul_lower] = line_rules[_multiply_lower]
 _product, mul_p = binary("mul", NUM, mul_numpy, mul_lower, [None, None], "The product.")
 defbilinear(
     mul_p,
