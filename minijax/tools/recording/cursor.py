@@ -7,46 +7,47 @@ record once, and the end. A cursor stands at one of them; ``state`` is what held
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from minijax.core.named import Frozen, NamedTuple
+import numpy as np
+
+from minijax.core.named import Frozen
 from minijax.tools.recording.panels import jaxpr_title
 from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,
-    ErrorRecord,
     JaxprRecord,
     LifeRecord,
     Node,
-    PhaseRecord,
     Recording,
     RuleRecord,
     ScopeRecord,
     place_parts,
 )
+from minijax.tools.recording.timeline import (
+    BEGIN,
+    BIND,
+    END,
+    ENTER,
+    EQUATION,
+    ERROR,
+    EVENT,
+    LEAVE,
+    LEFT,
+    NONFINITE,
+    RAISED,
+    Indices,
+    Moment,
+    Picked,
+    integers,
+    life_columns,
+    timeline,
+)
 
-# What a moment is of its record: the first and the last of a cursor's moments have none.
-BEGIN, ENTER, LEAVE, EVENT, END = "begin", "enter", "leave", "event", "end"
-
-
-class Moment(NamedTuple):
-    """One moment: its ``kind``, its record, how many open records enclose it, and where they begin and end.
-
-    ``parent`` is the index of the moment at which the innermost enclosing record was entered (-1 at the top).
-    ``other`` is the index of the LEAVE moment that belongs to an ENTER, and the reverse; else the moment's own.
-    """
-
-    kind: str
-    node: Node | None
-    depth: int
-    parent: int
-    other: int
-    at: int
-
+__all__ = ["BEGIN", "END", "ENTER", "EVENT", "LEAVE", "Cursor", "Moment", "State", "moments", "texts", "ways"]
 
 class Prefix(Sequence[EquationRecord]):
     """The first ``length`` of ``known``, without a copy: each moment of a long jaxpr has one."""
@@ -111,58 +112,9 @@ class State(Frozen):
     forced: str = ""
 
 
-def moments(recording: Recording) -> tuple[Moment, ...]:
+def moments(recording: Recording) -> Sequence[Moment]:
     """The moments of ``recording`` in order."""
-    kinds: list[str] = [BEGIN]
-    nodes: list[Node | None] = [None]
-    depths, parents, others, ats = [0], [-1], [0], [0]
-    # a record to enter or to leave: (record, depth, parent, index of its ENTER or -1)
-    todo: list[tuple[Node, int, int, int]] = [(node, 0, -1, -1) for node in reversed(recording.tree)]
-    while todo:
-        node, depth, parent, entered = todo.pop()
-        index = len(kinds)
-        nodes.append(node)
-        depths.append(depth)
-        parents.append(parent)
-        others.append(entered if entered >= 0 else index)
-        if entered >= 0:
-            assert isinstance(node, (BindRecord, ScopeRecord))
-            kinds.append(LEAVE)
-            ats.append(node.end)
-            others[entered] = index
-            continue
-        ats.append(node.at)
-        if isinstance(node, (BindRecord, ScopeRecord)):
-            kinds.append(ENTER)
-            todo.append((node, depth, parent, index))
-            todo += [(child, depth + 1, index, -1) for child in reversed(node.children)]
-        else:
-            kinds.append(EVENT)
-    kinds.append(END)
-    nodes.append(None)
-    depths.append(0)
-    parents.append(-1)
-    others.append(len(others))
-    ats.append(recording.events + 1)
-    return tuple(map(Moment, kinds, nodes, depths, parents, others, ats))
-
-
-def loose_rules(known: Sequence[Moment]) -> list[RuleRecord | None]:
-    """For each moment, the rule that is applied there without a bind.
-
-    Such are the rules of a backward pass. One is in force until the next at the same place begins, or until what it is
-    a part of is finished: that is announced by a phase or by a jaxpr. None where there is none, and for the beginning
-    and the end.
-    """
-    current: dict[int, RuleRecord] = {}
-    out = []
-    for moment in known:
-        if isinstance(moment.node, RuleRecord):
-            current[moment.parent] = moment.node
-        elif isinstance(moment.node, (PhaseRecord, JaxprRecord)):
-            current.pop(moment.parent, None)
-        out.append(None if moment.node is None else current.get(moment.parent))
-    return out
+    return timeline(recording)
 
 
 def ways(known: Sequence[Moment]) -> list[Any]:
@@ -223,22 +175,26 @@ class Alive(Sequence[LifeRecord]):
 
 class ScopeLives:
     """The tracers of one scope, in the order of their births; tells which are alive in time that grows with how many
-    are asked for.
+    are asked for. ``births`` and ``deaths`` (-1: none) are theirs, if they are at hand without the records.
 
     ``_latest`` is a binary tree over them as a list (children of i at 2i and 2i + 1): the latest death below each node.
     """
 
-    def __init__(self, known: Sequence[LifeRecord]) -> None:
+    def __init__(self, known: Sequence[LifeRecord], births: Any = None, deaths: Any = None) -> None:
         self.known = known
-        self.births = [life.born for life in known]
-        self.deaths = sorted(life.died for life in known if life.died >= 0)
+        if births is None:
+            births, deaths = [life.born for life in known], [life.died for life in known]
+        died = np.asarray(deaths, np.int64)
+        self.births = integers(np.asarray(births, np.int64))
+        self.deaths = integers(np.sort(died[died >= 0]))
         self._last: tuple[tuple[int, int, int], tuple[LifeRecord, ...]] | None = None
         self.size = size = 1 << max(len(known) - 1, 0).bit_length()
-        never = math.inf
-        self._latest = [-never] * size + [never if life.died < 0 else life.died for life in known]
-        self._latest += [-never] * (2 * size - len(self._latest))
-        for i in range(size - 1, 0, -1):
-            self._latest[i] = max(self._latest[2 * i], self._latest[2 * i + 1])
+        latest = np.full(2 * size, -1, np.int64)  # before any event
+        latest[size : size + len(known)] = np.where(died < 0, np.iinfo(np.int64).max, died)
+        while size > 1:
+            np.maximum(latest[size : 2 * size : 2], latest[size + 1 : 2 * size : 2], out=latest[size // 2 : size])
+            size //= 2
+        self._latest = integers(latest)
 
     def at(self, at: int) -> Alive:
         """Those alive at event ``at``."""
@@ -278,22 +234,16 @@ class Cursor:
 
     def __init__(self, recording: Recording, position: int = 0) -> None:
         self.recording = recording
-        self.moments = moments(recording)
+        self.moments = timeline(recording)
         # what to say at its end if the call went on
         self.cut = recording.stopped
         self.position = min(max(position, 0), len(self.moments) - 1)
         self.bookmarks: dict[str, int] = {}
-        self._loose = loose_rules(self.moments)
-        self._equations: dict[int, list[EquationRecord]] = {}
-        for moment in self.moments:
-            if isinstance(moment.node, EquationRecord):
-                self._equations.setdefault(moment.node.scope, []).append(moment.node)
-        by_scope: dict[int, list[LifeRecord]] = {}
-        for life in recording.lives:
-            if not life.tracer.level.partition(":")[1] and not life.name:
-                continue  # an array that no variable of the user's holds
-            by_scope.setdefault(life.scope, []).append(life)
-        self._lives = {scope: ScopeLives(sorted(lives, key=_born)) for scope, lives in by_scope.items()}
+        # what was asked for of the equations and the tracers of a scope
+        self._equations: dict[int, Picked] = {}
+        self._lives: dict[int, ScopeLives] = {}
+        self._by_scope: tuple[Indices, Any, Any] | None = None
+        self._equations_by_scope: tuple[Indices, Any] | None = None
         # the state that was asked for last, and where that was: panes ask for the same one
         self._last: tuple[int, State] | None = None
 
@@ -344,13 +294,31 @@ class Cursor:
         """To where the enclosing bind or scope was entered; at the top, to the beginning."""
         return self.go(max(self.moment.parent, 0))
 
-    def find(self, wanted: Callable[[Moment], bool], backwards: bool = False) -> bool:
-        """To the next moment (before this one if ``backwards``) that is ``wanted``; stays if there is none."""
-        order = range(self.position - 1, -1, -1) if backwards else range(self.position + 1, len(self.moments))
-        for position in order:
-            if wanted(self.moments[position]):
+    def find(
+        self, wanted: Callable[[Moment], bool], backwards: bool = False, signs: Sequence[int] = (), said: str = ""
+    ) -> bool:
+        """To the next moment (before this one if ``backwards``) that is ``wanted``; stays if there is none.
+
+        Only moments with one of these ``signs`` are looked at, if any are given; of a recording in a file only those of
+        chunks in which there is ``said``.
+        """
+        moments = self.moments
+        mentions = getattr(moments.nodes, "mentions", None) if said else None
+        for position in self._order(backwards, signs):
+            if mentions is not None and not mentions(moments.number(position), said):
+                continue
+            if wanted(moments[position]):
                 return self.go(position)
         return False
+
+    def _order(self, backwards: bool, signs: Sequence[int]) -> Iterable[int]:
+        """The moments after this one, or those before it, the nearest first."""
+        if not signs:
+            return range(self.position - 1, -1, -1) if backwards else range(self.position + 1, len(self.moments))
+        known = self.moments.marked(*signs)
+        if backwards:
+            return integers(known[: np.searchsorted(known, self.position)][::-1])
+        return integers(known[np.searchsorted(known, self.position, side="right") :])
 
     def to_bind(
         self, primitive: str = "", level: str = "", place: str = "", shape: str = "", backwards: bool = False
@@ -375,18 +343,15 @@ class Cursor:
                 and (not shape or _fits(node, shape))
             )
 
-        return self.find(wanted, backwards)
+        return self.find(wanted, backwards, (BIND,), primitive or level or shape.lstrip("["))
 
     def to_nonfinite(self, backwards: bool = False) -> bool:
         """To the next leaving of a bind whose result holds a NaN or an infinity."""
-        return self.find(lambda m: m.kind == LEAVE and getattr(m.node, "nonfinite", False), backwards)
+        return self.find(lambda m: True, backwards, (LEFT + NONFINITE, LEFT + NONFINITE + RAISED))
 
     def to_error(self, backwards: bool = False) -> bool:
         """To the next leaving of a bind by an exception, or record of one."""
-        return self.find(
-            lambda m: isinstance(m.node, ErrorRecord) or (m.kind == LEAVE and bool(getattr(m.node, "error", ""))),
-            backwards,
-        )
+        return self.find(lambda m: True, backwards, (ERROR, LEFT + RAISED, LEFT + RAISED + NONFINITE))
 
     def search(self, words: str, backwards: bool = False) -> bool:
         """To the next moment whose record holds ``words`` in a text of its own, upper or lower case."""
@@ -404,7 +369,7 @@ class Cursor:
                 said = (node.primitive, node.out, node.error) if own_line else ()  # type: ignore[union-attr]
             return any(words in text.lower() for text in said)
 
-        return self.find(wanted, backwards)
+        return self.find(wanted, backwards, said=words)
 
     def mark(self, name: str) -> None:
         """Make the current moment a bookmark."""
@@ -434,12 +399,12 @@ class Cursor:
         parent = moment.parent
         while parent >= 0:
             out.append(parent)
-            parent = self.moments[parent].parent
+            parent = self.moments.parent(parent)
         return out
 
     def path(self) -> tuple[BindRecord | ScopeRecord, ...]:
         """The open binds and scopes, outermost first, the current one among them."""
-        return tuple([self.moments[i].node for i in reversed(self._open())])  # type: ignore[misc]
+        return tuple([self.moments.node(i) for i in reversed(self._open())])  # type: ignore[misc]
 
     def state(self) -> State:
         """What held at the current moment."""
@@ -459,8 +424,8 @@ class Cursor:
         places = (getattr(node, "place", "") for node in (moment.node, *reversed(path)))
         programs = []
         for label, scope in zip(stack, scopes, strict=False):
-            known = self._equations.get(scope, [])
-            count = bisect_right(known, moment.at, key=_at)
+            known = self._equations_of(scope)
+            count = known.up_to(self.position)
             if count:
                 programs.append(JaxprSoFar(label, scope, Prefix(known, count)))
         return State(
@@ -468,7 +433,7 @@ class Cursor:
             stack,
             path,
             binds[-1] if binds else None,
-            tuple([self._lives[scope].at(moment.at) if scope in self._lives else () for scope in scopes]),
+            tuple([lives.at(moment.at) if lives.known else () for lives in map(self._lives_of, scopes)]),
             tuple(programs),
             next((place for place in places if place_parts(place)[0]), ""),
             self._rule(),
@@ -478,18 +443,35 @@ class Cursor:
     def _rule(self) -> RuleRecord | None:
         """The rule that is being applied."""
         for index in (self.position, *self._open()):
-            node = self.moments[index].node
-            if rule := node.rule if isinstance(node, BindRecord) else self._loose[index]:
+            node = self.moments.node(index)
+            if rule := node.rule if isinstance(node, BindRecord) else self.moments.loose_rule(index):
                 return rule
         return None
 
+    def _equations_of(self, scope: int) -> Picked:
+        """The equations that the interpreter of a scope records, as records of the moments at which it does."""
+        known = self._equations.get(scope)
+        if known is None:
+            if self._equations_by_scope is None:
+                self._equations_by_scope = Indices(self.moments.equation_scopes()), self.moments.marked(EQUATION)
+            by_scope, places = self._equations_by_scope
+            known = self._equations[scope] = Picked(self.moments.node, places[by_scope.of(scope)])
+        return known
 
-def _at(record: EquationRecord) -> int:
-    return record.at
+    def _lives_of(self, scope: int) -> ScopeLives:
+        """The tracers of a scope, and of evaluation the arrays that variables of the user's hold."""
+        known = self._lives.get(scope)
+        if known is None:
+            if self._by_scope is None:
+                scopes, births, deaths = life_columns(self.recording, self.moments)
+                self._by_scope = Indices(scopes, births), births, deaths
+            by_scope, births, deaths = self._by_scope
+            places = by_scope.of(scope)
+            known = ScopeLives(Picked(self.recording.lives.__getitem__, places), births[places], deaths[places])
+            self._lives[scope] = known
+        return known
 
 
-def _born(record: LifeRecord) -> int:
-    return record.born
 
 
 def _fits(node: BindRecord, shape: str) -> bool:

@@ -31,6 +31,7 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import FULL, Finished, Summary, error_text
+from minijax.tools.recording.timeline import BIND, SCOPE, Timeline, event_sign, left_sign
 from minijax.tools.recording.values import RunRecord, holds_program
 
 # Past so many characters of previews and equations too, a recorder only counts.
@@ -47,10 +48,14 @@ _LONGEST_ERROR = 200
 class _OpenRecord:
     """A bind or scope that has begun and not ended."""
 
-    __slots__ = ("at", "kind", "facts", "rule", "children", "hits", "cached", "place", "handled")
+    __slots__ = ("at", "number", "kind", "facts", "rule", "children", "hits", "cached", "place", "handled")
 
-    def __init__(self, at: int, kind: Any, facts: tuple[Any, ...], place: str, cached: str = "") -> None:
+    def __init__(
+        self, at: int, number: int, kind: Any, facts: tuple[Any, ...], place: str, cached: str = ""
+    ) -> None:
         self.at = at
+        # of its record, among all in the order in which they begin
+        self.number = number
         # the primitive, or the scope's level
         self.kind = kind
         self.facts = facts
@@ -90,6 +95,9 @@ class Full(Summary):
         self.lives = Lives()
         self.sources = Sources()
         self.top: list[Node] = []
+        # the moments so far, and their records in the order in which they begin (``timeline``)
+        self.signs = bytearray()
+        self.nodes: list[Node | None] = []
         self.open: list[_OpenRecord] = []
         self.top_hits: list[str] = []
         self.characters = 0
@@ -118,7 +126,15 @@ class Full(Summary):
     def keep(self, record: Any) -> Any:
         if self.next_event():
             (self.open[-1].children if self.open else self.top).append(record)
+            self.signs.append(event_sign(record))
+            self.nodes.append(record)
         return record
+
+    def begin(self, kind: Any, facts: tuple[Any, ...], place: str, cached: str = "") -> None:
+        """A bind or scope begins, inside of those that are open."""
+        self.open.append(_OpenRecord(self.events, len(self.nodes), kind, facts, place, cached))
+        self.nodes.append(None)
+        self.signs.append(SCOPE if type(kind) is int else BIND)
 
     # --- the stack
     # -----------------------------------------------------------------------------------------------
@@ -129,7 +145,7 @@ class Full(Summary):
             return
         stack = tuple([scope.label for scope in self.scopes])
         facts = (self.scopes[-1].label, preview.subject_text(main.subject), stack)
-        self.open.append(_OpenRecord(self.events, main.level, facts, self.sources.place()))
+        self.begin(main.level, facts, self.sources.place())
 
     def main_pop(self, main: Any) -> None:
         super().main_pop(main)
@@ -197,7 +213,7 @@ class Full(Summary):
         if any(map(holds_program, params.values())):
             cached = self.taken_hits()
             self.note_run(primitive, scope.label, args, operands, params)
-        self.open.append(_OpenRecord(self.events, primitive, facts, place, cached))
+        self.begin(primitive, facts, place, cached)
 
     def inside_operation(self) -> bool:
         """Whether an operation is under way: the next one is a rule's."""
@@ -291,6 +307,8 @@ class Full(Summary):
         else:
             record = self.closed_bind(o, children, error, values)
         (self.open[-1].children if self.open else self.top).append(record)
+        self.nodes[o.number] = record
+        self.signs.append(left_sign(record))
 
     def closed_bind(self, o: _OpenRecord, children: tuple[Node, ...], error: str, values: Any) -> BindRecord:
         """The record of the bind ``o``."""
@@ -428,4 +446,10 @@ class Full(Summary):
             self.note_error(CALL, error, self.sources.place_of_error(error))
         self.frames.finish(self.name_variable)
         backward = self.transpositions.records(self.events)
-        return Finished(tuple(self.top), self.lives.records(), self.sources.records(), self.lives.values, backward)
+        moments: Timeline | None
+        try:
+            moments = Timeline(self.signs, self.nodes, self.events + 1)
+        except ValueError:  # a hook raised, and was taken off: the moments are told from the tree
+            moments = None
+        sources = self.sources.records()
+        return Finished(tuple(self.top), self.lives.records(), sources, self.lives.values, backward, moments)

@@ -90,7 +90,7 @@ class Recorder:
             sources=rest.sources,
             cut=tuple(observer.left_out().items()),
             backward=rest.backward,
-        ).holding(rest.kept)
+        ).holding(rest.kept, rest.moments)
 
 
 def record(

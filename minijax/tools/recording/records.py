@@ -8,6 +8,7 @@ No record refers to a tracer, an array, a jaxpr or a frame, so a recording keeps
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from minijax.core.named import Frozen
 from minijax.ir.doc import Doc, cut_rows
@@ -379,10 +380,14 @@ class Recording(Frozen):
     def __repr__(self) -> str:
         return f"<{self.level} recording of {self.events} events>"
 
-    def holding(self, kept: Values | None) -> Recording:
-        """This recording, which has the values that were kept from now on. They are no part of what it equals."""
+    def holding(self, kept: Values | None, timeline: Any = None) -> Recording:
+        """This recording, which has the values that were kept from now on, and its moments as ``timeline`` gives them.
+        They are no part of what it equals.
+        """
         if kept is not None:
             self.__dict__["_kept"] = kept
+        if timeline is not None:
+            self.__dict__["_timeline"] = timeline
         return self
 
     @property

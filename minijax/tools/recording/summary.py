@@ -41,7 +41,7 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.values import Values
 
 # Past so many events a recorder of level 'full' only counts.
-MOST_EVENTS = 100_000
+MOST_EVENTS = 1_000_000
 # Everything is counted; of details so much is kept. What goes beyond is told by ``Recording.cut``.
 MOST_TRACERS = 12
 # Of jaxprs; a full recording keeps FULL times as many.
@@ -148,6 +148,7 @@ class Finished(Frozen):
     sources: tuple[SourceRecord, ...] = ()
     kept: Values | None = None
     backward: tuple[BackwardRecord, ...] = ()
+    moments: Any = None
 
 
 class Summary(observe.Observer):

@@ -33,7 +33,7 @@ from minijax.tools.session.values import printed, value_tree
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from minijax.interop.watch import Watched
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 # Recordings of earlier lines that a session remembers.
 MOST_RECORDINGS = 50
+# Of earlier full recordings no more are remembered than hold so many events together: one takes up to 0.8 kB.
+MOST_EVENTS = 1_000_000
 # Inputs of which it remembers what they showed.
 MOST_LOGGED = 1000
 # Characters of a value that a prompt shows.
@@ -99,6 +101,16 @@ class RunnableCommand(Protocol):
 
 # Gives the command of a name, in its cell form if the second argument is true. UsageError if there is none.
 Find: TypeAlias = "Callable[[str, bool], RunnableCommand]"
+
+
+def _forgotten(recordings: Sequence[Recording | None]) -> int:
+    """How many of ``recordings``, the oldest, are not remembered; the newest always is."""
+    events = 0
+    for count, recording in enumerate(reversed(recordings[-MOST_RECORDINGS:])):
+        events += recording.events if recording is not None and recording.tree else 0
+        if count and events > MOST_EVENTS:
+            return len(recordings) - count
+    return max(len(recordings) - MOST_RECORDINGS, 0)
 
 
 class Session:
@@ -275,7 +287,7 @@ class Session:
         """Keep what an input showed, for ``%export``; of older inputs without the recording."""
         self.log.append(entry)
         holding = [i for i, each in enumerate(self.log) if each.recording is not None]
-        for i in holding[:-MOST_RECORDINGS]:
+        for i in holding[: _forgotten([self.log[i].recording for i in holding])]:
             old = self.log[i]
             self.log[i] = Entry(old.number, old.source, old.shown, old.panels, old.failed)
         del self.log[:-MOST_LOGGED]
@@ -422,7 +434,7 @@ class Session:
         if recording.traced or self.recording is None:
             self.recording = recording
             self.recordings.append(recording)
-            del self.recordings[:-MOST_RECORDINGS]
+            del self.recordings[: _forgotten(self.recordings)]
 
     # --- showing
     # -------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class _TreeWalk:
         parent = cursor.moment.parent
         while parent >= 0:
             self.open.add(parent)
-            parent = self.moments[parent].parent
+            parent = self.moments.parent(parent)
 
     def unfolded(self, entered: int) -> bool:
         """Whether the rows inside the record entered at this moment are shown."""

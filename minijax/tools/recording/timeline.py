@@ -1,0 +1,284 @@
+"""The moments of a recording, in order, however many there are: one byte each, and what a moment is made when it is
+asked for.
+
+A moment's byte is its *sign*: what it is of its record, and of which kind that is. Records are numbered as they begin.
+The signs tell the whole structure (depths, which moments belong together, what encloses what), so that nothing has to
+be walked: a recorder notes them as it goes, a file holds them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.named import NamedTuple
+from minijax.tools.recording.records import (
+    BindRecord,
+    EquationRecord,
+    ErrorRecord,
+    JaxprRecord,
+    Node,
+    PhaseRecord,
+    Recording,
+    RuleRecord,
+    ScopeRecord,
+)
+
+# What a moment is of its record: the first and the last of a cursor's moments have none.
+BEGIN, ENTER, LEAVE, EVENT, END = "begin", "enter", "leave", "event", "end"
+
+# The signs. A bind is left with one of four, by whether it raised and whether its result was not finite.
+OUTSIDE, OTHER, BIND, SCOPE, RULE, EQUATION, PHASE, JAXPR, ERROR = range(9)
+LEFT, RAISED, NONFINITE = 16, 1, 2
+MOST_SIGN = LEFT + RAISED + NONFINITE
+
+_EVENTS = {RuleRecord: RULE, EquationRecord: EQUATION, PhaseRecord: PHASE, JaxprRecord: JAXPR, ErrorRecord: ERROR}
+_KINDS = {OUTSIDE: BEGIN, BIND: ENTER, SCOPE: ENTER} | dict.fromkeys(range(LEFT, MOST_SIGN + 1), LEAVE)
+
+
+def event_sign(record: Any) -> int:
+    """The sign of a record with nothing inside it."""
+    return _EVENTS.get(type(record), OTHER)
+
+
+def left_sign(record: Any) -> int:
+    """The sign of leaving a bind or scope."""
+    if type(record) is not BindRecord:
+        return LEFT
+    return LEFT + (RAISED if record.error else 0) + (NONFINITE if record.nonfinite else 0)
+
+
+class Moment(NamedTuple):
+    """One moment: its ``kind``, its record, how many open records enclose it, and where they begin and end.
+
+    ``parent`` is the index of the moment at which the innermost enclosing record was entered (-1 at the top).
+    ``other`` is the index of the LEAVE moment that belongs to an ENTER, and the reverse; else the moment's own.
+    """
+
+    kind: str
+    node: Node | None
+    depth: int
+    parent: int
+    other: int
+    at: int
+
+
+class Timeline(Sequence[Moment]):
+    """The moments of a recording. ``signs`` are those between the beginning and the end, ``nodes`` the records in the
+    order in which they begin, ``end`` the event of the end.
+
+    ValueError if the signs are not those of a tree of so many records.
+    """
+
+    def __init__(self, signs: bytes | bytearray, nodes: Sequence[Node | None], end: int) -> None:
+        self.nodes = nodes
+        self.end = end
+        self.signs = bytes([OUTSIDE]) + bytes(signs) + bytes([OUTSIDE])
+        known = np.frombuffer(self.signs, np.uint8)
+        entered = (known == BIND) | (known == SCOPE)
+        left = known >= LEFT
+        after = np.cumsum(entered.view(np.int8) - left.view(np.int8), dtype=np.int32)
+        strange = ((known > ERROR) & (known < LEFT)) | (known > MOST_SIGN)
+        if after.min() < 0 or after[-1] or strange.any() or (known[1:-1] == OUTSIDE).any():
+            raise ValueError("the moments are not those of a tree")
+        depths = after - entered
+        # a bind and where it is left are at one depth, and nothing at that depth is between them that is either
+        ends = np.flatnonzero(entered | left)
+        ends = ends[np.argsort(_narrow(depths[ends]), kind="stable")]
+        others = np.arange(len(known), dtype=np.int32)
+        others[ends[0::2]] = ends[1::2]
+        others[ends[1::2]] = ends[0::2]
+        numbers = np.cumsum(~left, dtype=np.int32) - 2  # the beginning has none
+        numbers[left] = numbers[others[left]]
+        if len(nodes) != len(known) - 2 - np.count_nonzero(left):
+            raise ValueError("there are not as many records as moments tell of")
+        self._depths, self._others, self._numbers = integers(depths), integers(others), integers(numbers)
+        self._parents = integers(_parents(depths, np.flatnonzero(entered)))
+        self._loose: tuple[Any, Any] | None = None
+        self._starts: Any = None
+        # what is known of all equations and lives without their records: of a recording in a file
+        self.columns: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.signs)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple([self[i] for i in range(*index.indices(len(self.signs)))])
+        size = len(self.signs)
+        if not -size <= index < size:
+            raise IndexError(index)
+        index %= size
+        node = self.node(index)
+        kind = self.kind(index)
+        at = 0 if kind == BEGIN else self.end if node is None else node.end if kind == LEAVE else node.at  # type: ignore[union-attr]
+        return Moment(kind, node, self._depths[index], self.parent(index), self._others[index], at)
+
+    def __iter__(self) -> Iterator[Moment]:
+        return map(self.__getitem__, range(len(self.signs)))
+
+    def kind(self, index: int) -> str:
+        """What a moment is of its record."""
+        return _KINDS.get(self.signs[index], EVENT) if index < len(self.signs) - 1 else END
+
+    def node(self, index: int) -> Node | None:
+        """The record of a moment."""
+        return self.nodes[self._numbers[index]] if 0 < index < len(self.signs) - 1 else None
+
+    def number(self, index: int) -> int:
+        """The number of a moment's record; negative for the beginning, and there is none of the end's."""
+        return self._numbers[index]
+
+    def other(self, index: int) -> int:
+        """Where what is entered here is left, and the reverse."""
+        return self._others[index]
+
+    def parent(self, index: int) -> int:
+        """Where the innermost record around a moment was entered; -1 at the top."""
+        return self._parents[index]
+
+    def start(self, number: int) -> int:
+        """The moment at which the record with this number begins."""
+        if self._starts is None:
+            known = np.frombuffer(self.signs, np.uint8)
+            self._starts = np.flatnonzero((known < LEFT) & (known != OUTSIDE))
+        return int(self._starts[number])
+
+    def marked(self, *signs: int) -> Any:
+        """The moments with one of these signs: an array of indices."""
+        table = np.zeros(256, bool)
+        table[list(signs)] = True
+        return np.flatnonzero(table[np.frombuffer(self.signs, np.uint8)])
+
+    def loose_rule(self, index: int) -> RuleRecord | None:
+        """The rule that is applied at a moment without a bind.
+
+        Such are the rules of a backward pass. One is in force until the next at the same place begins, or until what it
+        is a part of is finished: that is announced by a phase or by a jaxpr. None where there is none, and for the
+        beginning and the end.
+        """
+        if not 0 < index < len(self.signs) - 1:
+            return None
+        if self._loose is None:
+            places = self.marked(RULE, PHASE, JAXPR)
+            keys = (np.asarray(self._parents)[places] + 1) * len(self.signs) + places
+            order = np.argsort(keys, kind="stable")
+            self._loose = keys[order], places[order]
+        keys, places = self._loose
+        wanted = (self.parent(index) + 1) * len(self.signs)
+        found = int(np.searchsorted(keys, wanted + index, side="right"))
+        if not found or keys[found - 1] < wanted:
+            return None
+        node = self.node(int(places[found - 1]))
+        return node if isinstance(node, RuleRecord) else None
+
+    def equation_scopes(self) -> Any:
+        """The scope of each equation, in order."""
+        known = self.columns.get("equations")
+        return [self.node(i).scope for i in self.marked(EQUATION)] if known is None else known  # type: ignore[union-attr]
+
+
+def integers(array: Any) -> Any:
+    """An array of integers whose items are Python's: they are asked for one by one."""
+    whole: Any = np.ascontiguousarray(array)
+    return memoryview(whole)
+
+
+def _parents(depths: Any, entered: Any) -> Any:
+    """The moment at which the innermost record around each moment was entered; -1 at the top."""
+    if not len(entered):
+        return np.full(len(depths), -1)
+    # what is entered, by the depth inside it and then by its place
+    size = len(depths)
+    keys = (depths[entered].astype(np.int64) + 1) * size + entered
+    keys = keys[np.argsort(_narrow(depths[entered]), kind="stable")]
+    wanted = depths.astype(np.int64) * size
+    return np.where(depths > 0, keys[np.searchsorted(keys, wanted + np.arange(size)) - 1] - wanted, -1)
+
+
+def _narrow(depths: Any) -> Any:
+    """``depths`` in as few bytes as they need: short integers are sorted in one pass."""
+    return depths.astype(np.int16) if depths.max(initial=0) < 1 << 15 else depths
+
+
+def timeline(recording: Recording) -> Timeline:
+    """The moments of ``recording``: noted by its recorder, or told from its tree."""
+    found: Timeline | None = recording.__dict__.get("_timeline")
+    if found is None:
+        found = recording.__dict__["_timeline"] = _walked(recording)
+    return found
+
+
+def _walked(recording: Recording) -> Timeline:
+    signs = bytearray()
+    nodes: list[Node | None] = []
+    todo: list[tuple[Node, bool]] = [(node, False) for node in reversed(recording.tree)]
+    while todo:
+        node, entered = todo.pop()
+        if entered:
+            signs.append(left_sign(node))
+            continue
+        nodes.append(node)
+        if isinstance(node, (BindRecord, ScopeRecord)):
+            signs.append(BIND if isinstance(node, BindRecord) else SCOPE)
+            todo.append((node, True))
+            todo += [(child, False) for child in reversed(node.children)]
+        else:
+            signs.append(event_sign(node))
+    return Timeline(signs, nodes, recording.events + 1)
+
+
+class Indices:
+    """Which of many things belong to which scope: ``of(scope)`` are their indices, in order.
+
+    ``scopes`` is the scope of each; ``order`` says what else they are sorted by.
+    """
+
+    def __init__(self, scopes: Any, order: Any = None) -> None:
+        scopes = np.asarray(scopes, np.int64)
+        by = np.argsort(scopes, kind="stable") if order is None else np.lexsort((order, scopes))
+        self._order = by
+        self._scopes = scopes[by]
+
+    def of(self, scope: int) -> Any:
+        """An array of indices."""
+        begin, end = np.searchsorted(self._scopes, (scope, scope + 1))
+        return self._order[begin:end]
+
+
+class Picked(Sequence[Any]):
+    """Things that ``get`` gives by their indices, ``places``, in place of a copy of them."""
+
+    __slots__ = ("get", "places")
+
+    def __init__(self, get: Callable[[int], Any], places: Any) -> None:
+        self.get = get
+        self.places = integers(places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple([self.get(i) for i in self.places[index]])
+        return self.get(self.places[index])
+
+    def up_to(self, place: int) -> int:
+        """How many of them are at ``place`` or before it."""
+        return bisect_right(self.places, place)
+
+
+# The scope of an array that no variable of the user's held: it is shown in none.
+HIDDEN = -(2**53)
+
+
+def life_columns(recording: Recording, known: Timeline) -> tuple[Any, Any, Any]:
+    """Of each life of ``recording`` its scope, when it began and when it ended."""
+    if "deaths" in known.columns:
+        return known.columns["lives"], known.columns["births"], known.columns["deaths"]
+    scopes = [life.scope if life.name or ":" in life.tracer.level else HIDDEN for life in recording.lives]
+    births, deaths = [life.born for life in recording.lives], [life.died for life in recording.lives]
+    return np.array(scopes, np.int64), np.array(births, np.int64), np.array(deaths, np.int64)
