@@ -307,7 +307,7 @@ class WhileRun(LoopRun):
         if self._counting is None:
             params = self.pure()[0]
             cond, body = params["cond_jaxpr"], params["body_jaxpr"]
-            number = get_aval(np.int32(0))
+            number = get_aval(np.zeros(self.shape(), np.int32))
             n_cond, n_body = self.n_cond, self.n_body
 
             def goes_on(*values: Any) -> list[Any]:
@@ -317,7 +317,7 @@ class WhileRun(LoopRun):
 
             def turn(*values: Any) -> list[Any]:
                 consts, (count, *carry) = values[:n_body], values[n_body:]
-                return [add_p.bind(count, np.int32(1)), *eval_closed(body, *consts, *carry)]
+                return [add_p.bind(count, np.ones(self.shape(), np.int32)), *eval_closed(body, *consts, *carry)]
 
             of_cond = [number, *cond.in_avals[:n_cond], number, *cond.in_avals[n_cond:]]
             of_body = [*body.in_avals[:n_body], number, *body.in_avals[n_body:]]
@@ -342,14 +342,18 @@ class WhileRun(LoopRun):
         return self.run("whole", primal_operation(self.function()), self.bounded(ins, carry, at, limit))[0]
 
     def _number(self, n: int) -> Stacked:
-        return self.frame.levels.same(np.int32(n))
+        return self.frame.levels.same(np.full(self.shape(), n, np.int32))
+
+    def shape(self) -> tuple[int, ...]:
+        """The elements that end by themselves: () but for a loop that vmap has batched before it was recorded."""
+        return tuple(self.eqn.params["cond_jaxpr"].out_avals[0].shape)
 
     def count(self) -> Any:
-        """The turns: an integer, a Stacked of those of each example, or an Unknown."""
+        """The turns: an integer; a Stacked where examples, or elements of a batched loop, end by themselves."""
         found = self.ended(None)
         if isinstance(found, Unknown):
             return found
-        return found[0] if any(found[0].mapped) else int(np.asarray(found[0].array._value()))
+        return found[0] if found[0].array.ndim else int(np.asarray(found[0].array._value()))
 
     def ended(self, ins: Sequence[Any] | None) -> Any:
         """The count and the last carry, or an Unknown."""

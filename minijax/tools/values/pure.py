@@ -12,7 +12,6 @@ from typing import Any
 
 from minijax import errors
 from minijax.core.array import get_aval
-from minijax.core.refs import AbstractRef
 from minijax.core.rules import shown_rule
 from minijax.core.trace import state
 from minijax.interpreters.program import called_jaxprs
@@ -21,20 +20,21 @@ from minijax.ops.callback import debug_callback_p, debug_print_p, io_callback_p,
 from minijax.ops.custom_derivatives import Closed, Function, StagedFunction, Written
 from minijax.tools.values.examples import RuleNeeded, zeros_of
 from minijax.tools.values.loops import CALLED
+from minijax.tools.values.references import is_reference, without_references
 
 Reasons = list[str]
 
 CALLBACKS = {io_callback_p, pure_callback_p}
 SILENT = {debug_callback_p, debug_print_p}
 NOT_CALLED = "it comes from a callback, and the user's Python is not run again"
-REFERENCE = "it comes from a reference, whose content changes while the program runs"
+REFERENCE = "it is a reference, whose content changes while the program runs; what is read from it is known"
 
 
 def refused(eqn: JaxprEqn) -> str:
     """Why the results of ``eqn`` are not evaluated; '' if they are."""
     if eqn.primitive in CALLBACKS:
         return NOT_CALLED
-    if any(type(v.aval) is AbstractRef for v in (*eqn.invars, *eqn.outvars)):
+    if any(map(is_reference, (*eqn.invars, *eqn.outvars))):
         return REFERENCE
     return ""
 
@@ -56,7 +56,7 @@ class Purifier:
         found = self.made.get(key)
         if found is None:
             # the original is kept along, so that its id stays its own
-            found = self.made[key] = (*_Rewriting(self, closed, reasons).done(), closed)
+            found = self.made[key] = (*_Rewriting(self, without_references(closed), reasons).done(), closed)
         return found[0], found[1]
 
     def whole(self, closed: ClosedJaxpr) -> tuple[ClosedJaxpr, Reasons]:
@@ -182,7 +182,7 @@ class _Rewriting:
     def stand_in(self, variables: Sequence[Var]) -> None:
         """Zeros in place of results that are not known, which equations with programs may take."""
         for v in variables:
-            if type(v.aval) is not AbstractRef:
+            if not is_reference(v):
                 zero = Var(v.aval)
                 self.consts[zero] = zeros_of(v.aval, 0).array
                 self.same_as[v] = zero

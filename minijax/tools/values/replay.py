@@ -24,7 +24,8 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxp
 from minijax.tools.values.examples import Levels, Stacked, Unknown, apart, of_example, why
 from minijax.tools.values.feeds import Feed, Given
 from minijax.tools.values.keeping import Keeper
-from minijax.tools.values.pure import Purifier
+from minijax.tools.values.pure import REFERENCE, Purifier
+from minijax.tools.values.references import equations, is_reference
 from minijax.tools.values.steps import Steps
 
 # What all frames of one replay keep together, in bytes.
@@ -43,6 +44,17 @@ class Replay:
         self.keeper = Keeper(most_bytes)
         self.purifier = Purifier(rules)
         self.within = False
+        self.layouts: dict[Jaxpr, Any] = {}
+
+    def layout(self, jaxpr: Jaxpr) -> tuple[Sequence[JaxprEqn], dict[Var, int], dict[Var, int]]:
+        """What all frames of one jaxpr have in common."""
+        found = self.layouts.get(jaxpr)
+        if found is None:
+            with self.at_work():
+                eqns = equations(jaxpr)
+            places = {v: i for i, v in enumerate(jaxpr.invars)}
+            found = self.layouts[jaxpr] = eqns, places, {v: i for i, eqn in enumerate(eqns) for v in eqn.outvars}
+        return found
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -75,8 +87,8 @@ class Frame:
         self.path = path
         self.feed = feed
         self.consts = dict(zip(jaxpr.constvars, consts, strict=True))
-        self.place_of = {v: i for i, v in enumerate(jaxpr.invars)}
-        self.made_by = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.outvars}
+        # what is evaluated: the jaxpr's equations, without references; the places of inputs and of what equations give
+        self.eqns, self.place_of, self.made_by = root.layout(jaxpr)
         self.steps = Steps(self)
         # of a custom_vjp call's backward pass: which inputs get no cotangent
         self.zeros_out: Sequence[bool] = ()
@@ -116,10 +128,13 @@ class Frame:
         return found if isinstance(found, (int, Unknown)) else int(np.max(np.asarray(found.array._value())))
 
     def counts(self, eqn: JaxprEqn) -> Any:
-        """``count`` for each example: an integer where it is the same for all, else an Array."""
+        """``count`` for each example, and for each element of a loop that was batched before it was recorded.
+
+        An integer where it is the same for all, else an Array.
+        """
         with self.root.at_work():
             found = self.steps.counts(eqn)
-        return found.array if isinstance(found, Stacked) and any(found.mapped) else self.count(eqn)
+        return found.array if isinstance(found, Stacked) else found
 
     def branch(self, eqn: JaxprEqn) -> Any:
         """Which branch of a ``cond`` is taken: a number; an Array where examples take different ones, or an Unknown."""
@@ -162,6 +177,8 @@ class Frame:
         """The value as a ``Stacked`` or an ``Unknown``."""
         if type(atom) is Literal:
             return self.levels.same(Array(np.asarray(atom.val, atom.aval.dtype), atom.aval))
+        if is_reference(atom) and atom not in self.place_of:
+            return Unknown(REFERENCE)
         if atom in self.consts:
             return self._constant(atom)
         if atom in self.place_of:
@@ -172,6 +189,8 @@ class Frame:
         """The tangent as a ``Stacked`` or an ``Unknown``; None for zero."""
         if type(atom) is Literal or atom in self.consts or not self.feed.has_tangents:
             return None
+        if is_reference(atom) and atom not in self.place_of:
+            return Unknown(REFERENCE)
         if self.feed.no_tangents:
             return Unknown(self.feed.no_tangents)
         if atom in self.place_of:
@@ -194,10 +213,10 @@ class Frame:
             return found[0]
         env: dict[Any, Any] = {}
         eqns = self._slice(kind, var, env)
-        last_use = {v: at for at in eqns for v in self.jaxpr.eqns[at].invars if type(v) is not Literal}
+        last_use = {v: at for at in eqns for v in self.eqns[at].invars if type(v) is not Literal}
         evaluate = self.steps.forward if kind == "primal" else self.steps.pushed
         for at in eqns:
-            eqn = self.jaxpr.eqns[at]
+            eqn = self.eqns[at]
             outs = evaluate(eqn, [self._operand(kind, v, env) for v in eqn.invars])
             for v, x in zip(eqn.outvars, outs, strict=True):
                 env[v] = x
@@ -220,7 +239,7 @@ class Frame:
             if at in found:
                 continue
             found.add(at)
-            for v in self.jaxpr.eqns[at].invars:
+            for v in self.eqns[at].invars:
                 if type(v) is Literal or v not in self.made_by or v in env:
                     continue
                 kept = self._kept(kind, v)
@@ -253,7 +272,7 @@ class Frame:
         arrived: dict[Any, Any] = {}
         for i, v in enumerate(self.jaxpr.outvars):
             self._arrive(arrived, v, self.feed.cotangent(i))
-        for eqn in reversed(self.jaxpr.eqns):
+        for eqn in reversed(self.eqns):
             cts = [arrived.get(v) for v in eqn.outvars]
             if all(ct is None for ct in cts):
                 continue

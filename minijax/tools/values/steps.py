@@ -27,6 +27,7 @@ from minijax.tools.values.examples import Levels, Stacked, Unknown, row, why, ze
 from minijax.tools.values.feeds import Asked, Called, Given
 from minijax.tools.values.loops import branch_of, branch_title, called, operands
 from minijax.tools.values.pure import SILENT, refused
+from minijax.tools.values.references import is_reference
 
 INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes its place"
 # Programs that are there only where derivatives are.
@@ -216,6 +217,8 @@ class Steps:
 
     def inside(self, eqn: JaxprEqn, index: int, part: str) -> Any:
         """The frame of a program inside ``eqn``: see ``Frame.inside``."""
+        if any(map(is_reference, eqn.invars)):
+            return Unknown("it works on references of the program around it, and is evaluated as a whole")
         if part not in self.parts(eqn):
             return Unknown(NEEDED.get(part, f"{eqn.primitive.name} has no program {part!r} inside"))
         name = eqn.primitive.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -16,6 +17,8 @@ from minijax.extend.core import jaxpr_as_fun
 from minijax.interop import from_jax
 from minijax.tools.values.examples import Unknown
 from minijax.tools.values.replay import replay
+from minijax.tree_util import tree_flatten, tree_unflatten
+from tests.programs.pages import on_minijax
 from tests.tools.values.oracle import jax_cotangents, jax_tangents, jax_values, looked_at
 from tests.tools.values.programs import PROGRAMS, Replayed
 
@@ -154,6 +157,24 @@ def test_a_value_says_which_axes_are_examples_and_a_loop_how_often_each_turns() 
     last = frame.inside(loop, 3)
     (carry,) = last.jaxpr.invars[-1:]
     np.testing.assert_array_equal(last.value(carry), [2.0, 6.0])  # the first has ended, and keeps its carry
+
+
+def test_a_loop_that_was_recorded_under_vmap_has_turns_for_each_element() -> None:
+    def turns(x: Any) -> Any:
+        return lax.while_loop(lambda s: s < 20.0, lambda s: s * x, x)
+
+    xs = np.float32([1.5, 30.0, 4.0])
+    closed = minijax.make_jaxpr(minijax.vmap(turns))(xs)
+    frame = replay(closed, [xs], [np.ones_like(xs)])
+    (loop,) = [e for e in frame.jaxpr.eqns if e.primitive.name == "while"]
+    np.testing.assert_array_equal(frame.counts(loop), [7, 0, 2])
+    assert frame.count(loop) == 7
+    for turn in range(7):
+        inner = frame.inside(loop, turn)
+        expected = [x ** (1 + min(turn, n)) for x, n in zip(xs, (7, 0, 2), strict=True)]
+        np.testing.assert_allclose(inner.value(inner.jaxpr.invars[-1]), expected, rtol=1e-6)
+    dots = [(1 + n) * x**n for x, n in zip(xs, (7, 0, 2), strict=True)]
+    np.testing.assert_allclose(frame.tangent(loop.outvars[-1]), dots, rtol=1e-5)
 
 
 def test_collectives_know_the_examples() -> None:
@@ -317,3 +338,67 @@ def test_values_that_were_let_go_of_are_found_again() -> None:
         assert (a is None and b is None) or np.array_equal(a, b)
     assert small.root.keeper.bytes <= 20_000
     assert small.root.keeper.dropped > 0
+
+
+def test_references_are_copies_of_the_replays_own() -> None:
+    def f(x: Any) -> Any:
+        r = minijax.new_ref(x)
+        a = r[0]
+        r[1] = a * 3
+
+        @minijax.jit
+        def write(y: Any) -> Any:
+            r[2] = y * r[1]
+            return r[2] + 1
+
+        def body(c: Any, i: Any) -> Any:
+            own = minijax.new_ref(c)
+            own[...] = own[...] * 2
+            r[0] += c
+            return own[...] + i, r[0]
+
+        b = write(a + 1)
+        c, ys = lax.scan(body, a, jnp.arange(3.0))
+        return r[...], b, c, ys, a * b
+
+    x = np.float32([1, 2, 3])
+    closed = minijax.make_jaxpr(f)(x)
+    cts = _ones(closed)
+    frame = replay(closed, [x], [x + 1], cts)
+    outs, tangents = minijax.jvp(f, (x,), (x + 1,))
+    for v, out, tangent in zip(frame.jaxpr.outvars, outs, tangents, strict=True):
+        _agree("result", frame.value(v), np.asarray(out))
+        _agree("tangent", frame.tangent(v), np.asarray(tangent))
+    (given,) = minijax.vjp(f, x)[1](tuple(map(jnp.asarray, cts)))
+    _agree("cotangent", frame.cotangent(frame.jaxpr.invars[0]), np.asarray(given))
+    made = next(e for e in frame.jaxpr.eqns if e.primitive.name == "new_ref")
+    assert "what is read from it is known" in frame.value(made.outvars[0]).reason
+    loop = next(e for e in frame.jaxpr.eqns if e.primitive.name == "scan")
+    assert "as a whole" in frame.inside(loop, 1).reason
+
+
+@pytest.mark.parametrize("page", ["kalman", "hmc", "implicit_layer", "neural_ode"])
+def test_a_step_of_a_real_training_has_every_value(page: str) -> None:
+    module = on_minijax(page)
+    leaves, tree = tree_flatten((module.start(), module.data()))
+
+    def step(*values: Any) -> Any:
+        state, data = tree_unflatten(tree, values)
+        return module.step(state, *data)
+
+    closed = minijax.make_jaxpr(step)(*leaves)
+    frame = replay(closed, leaves)
+    for v, out in zip(frame.jaxpr.outvars, tree_flatten(step(*leaves))[0], strict=True):
+        np.testing.assert_allclose(_numbers(frame.value(v)), _numbers(out), rtol=1e-4, atol=1e-5)
+    unknown = [(where, x.reason) for where, x in _sampled(frame) if isinstance(x, Unknown)]
+    assert not unknown
+
+
+def _sampled(frame: Any) -> Iterator[tuple[str, Any]]:
+    """The values of all variables, of the first and the last iteration of each loop."""
+    for eqn in frame.jaxpr.eqns:
+        for v in eqn.outvars:
+            yield eqn.primitive.name, frame.value(v)
+        for part in frame.parts(eqn):
+            for i in {0, frame.count(eqn) - 1} if frame.count(eqn) else ():
+                yield from _sampled(frame.inside(eqn, i, part))
