@@ -148,7 +148,7 @@ class StepperApp:
         was_asked = stepper.question
         if stepper.help and action not in (Stepper.leave, Stepper.toggle_help) and not _scrolls(action, stepper):
             stepper.help = False
-        else:
+        elif stepper.help or not stepper.take_key(action):
             action(stepper)
         if stepper.question is not None and stepper.question is not was_asked:
             self.buffer.text = stepper.question.text
@@ -204,6 +204,7 @@ def run(
             if wanted == "retrace" and step.retrace is not None:
                 recording, error = step.retrace()
                 earlier, stepper = stepper, Stepper(Step(recording, 0, step.retrace, step.programs), rename)
+                stepper.values.watches = earlier.values.watches
                 lost = stepper.cursor.take_marks(earlier.cursor)
                 if error is not None:
                     panes.to_failure(stepper.cursor)

@@ -26,8 +26,8 @@ def _page(stepper: Stepper) -> int:
     return max(stepper.page - 1, 1)
 
 
-def _pane(index: int) -> Key:
-    return Key((str(index + 1),), lambda s: s.focus_on(index), "", "")
+def _digit(number: int) -> Key:
+    return Key((str(number),), lambda s: s.digit(number), "", "")
 
 
 # Groups of keys under their headings, as the help lists them. A key that shows nothing is told of by another.
@@ -65,9 +65,9 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     (
         "Panes",
         (
-            Key(("tab",), Stepper.next_pane, "Tab 1…5", "next pane, or the one with this number"),
+            Key(("tab",), Stepper.next_pane, "Tab 1…6", "next pane, or the one with this number"),
             Key(("s-tab",), Stepper.previous_pane, "Shift-Tab", "previous pane"),
-            *map(_pane, range(5)),
+            *map(_digit, range(10)),
             Key(("j",), lambda s: s.scroll(1), "j k", "scroll down, up"),
             Key(("k",), lambda s: s.scroll(-1), "", ""),
             Key(("l",), lambda s: s.scroll(0, 8), "h l", "scroll left, right"),
@@ -75,11 +75,23 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
             Key(("pagedown",), lambda s: s.scroll(_page(s)), "PgDn PgUp", "scroll by a page"),
             Key(("pageup",), lambda s: s.scroll(-_page(s)), "", ""),
             Key(("z",), Stepper.zoom, "z", "the pane alone, or all again"),
-            Key(("+", "="), Stepper.larger, "+ -", "more or less room for the first pane"),
+            Key(("+",), Stepper.larger, "+ -", "more or less room for the first pane"),
             Key(("-",), Stepper.smaller, "", ""),
-            Key(("]",), Stepper.unfold, "] [", "unfold the tree deeper, less deep"),
-            Key(("[",), Stepper.fold_up, "", ""),
+            Key((">",), Stepper.unfold, "> <", "unfold the tree deeper, less deep"),
+            Key(("<",), Stepper.fold_up, "", ""),
             Key(("p",), Stepper.toggle_programs, "p", "programs: Python, jaxpr, StableHLO, optimised"),
+        ),
+    ),
+    (
+        "Values",
+        (
+            Key(("v",), lambda s: s.values.view(), "v", "elements of the selected value"),
+            Key(("=",), lambda s: s.values.ask_expression(), "=", "an expression in the names here"),
+            Key(("W",), lambda s: s.values.ask_watch(), "W", "watch an expression, or no more"),
+            Key(("]",), lambda s: s.values.iterate(1), "] [", "next, previous iteration; 7] goes to 7"),
+            Key(("[",), lambda s: s.values.iterate(-1), "", ""),
+            Key(("}",), lambda s: s.values.next_example(1), "} {", "next, previous example of a vmap, or all"),
+            Key(("{",), lambda s: s.values.next_example(-1), "", ""),
         ),
     ),
     (
@@ -105,7 +117,7 @@ def help_lines(columns: int) -> Iterator[Line]:
                 yield from wrapped(each, columns, 4 if narrow else 20)
             yield ()
     else:
-        left, right = [*lines[0], (), *lines[2]], [*lines[1], (), *lines[3]]
+        left, right = [*lines[0], (), *lines[2]], [*lines[1], (), *lines[3], (), *lines[4]]
         half = columns // 2
         for i in range(max(len(left), len(right))):
             each = left[i] if i < len(left) else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from minijax.repl.stepper.looking import Looking
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
@@ -60,6 +61,7 @@ class Stepper:
       share: the first pane's share of the height, in twentieths.
       message: (role, text) of what the last key had to say.
       question: what is being asked, or None.
+      values: what is looked at of the moment's values.
       help: whether the help is shown, from which line on.
       result: why it ended: '' while it has not, then 'leave', 'retrace' or 'programs' (they are to be made).
     """
@@ -86,6 +88,7 @@ class Stepper:
         self.scrolled: dict[str, tuple[int, int]] = {}
         # the lines that fit into a pane, as drawn last: what a page is
         self.page = 10
+        self.values = Looking(self)
         self._last_find: tuple[str, Callable[[bool], bool]] | None = None
         if step.note:
             self.say(step.note)
@@ -107,6 +110,7 @@ class Stepper:
     def before_key(self) -> None:
         """Forget what the last key said."""
         self.message = ("", "")
+        self.values.before_key()
 
     # --- moves
     # ------------------------------------------------------------------------------------------------------
@@ -115,6 +119,7 @@ class Stepper:
         """After a move: panes show the current line again, or ``otherwise`` says why nothing moved."""
         if moved:
             self.scrolled.clear()
+            self.values.moved()
             self.select_moment()
             self.note_cached()
         else:
@@ -239,6 +244,12 @@ class Stepper:
     # --- panes
     # ------------------------------------------------------------------------------------------------------
 
+    def digit(self, number: int) -> None:
+        """The pane with this number; of several digits the last, unless a ``]`` follows, whose number they are."""
+        self.values.typed_digit(number)
+        if number:
+            self.focus_on(number - 1)
+
     def focus_on(self, index: int) -> None:
         """The pane with this number, from 0, scrolls."""
         if index < len(self.panes):
@@ -315,10 +326,23 @@ class Stepper:
         self.fold = max(self.fold - 1, 1)
         self.say(f"the tree is unfolded {self.fold} levels deep, and around the cursor", "muted")
 
+    def take_key(self, action: Callable[[Stepper], None]) -> bool:
+        """Whether the elements of a value, where they are shown, have a use of their own for a key."""
+        move = VIEWER_MOVES.get(action) if self.values.viewer is not None else None
+        if move is not None:
+            move(self.values)
+        return move is not None
+
     def scroll(self, lines: int = 0, columns: int = 0) -> None:
-        """Scroll the focused pane, or the help."""
+        """Scroll the focused pane, or the help; in the values, select the row so many below."""
         if self.help:
             self.help_top = max(self.help_top + lines, 0)
+            return
+        if self.values.viewer is not None:
+            self.values.scroll(lines, columns)
+            return
+        if self.focus == "values" and lines and not self.programs:
+            self.values.select(lines)
             return
         if self.programs and lines:
             self.select_line(lines)
@@ -369,10 +393,25 @@ class Stepper:
         self.help_top = 0
 
     def leave(self) -> None:
-        """Leave the question, then the help, then the stepper."""
+        """Leave the question, then the help, the elements of a value, then the stepper."""
         if self.question is not None:
             self.cancel()
         elif self.help:
             self.help = False
+        elif self.values.viewer is not None:
+            self.values.viewer = None
         else:
             self.result = "leave"
+
+
+# What keys do where the elements of a value are shown.
+VIEWER_MOVES: dict[Callable[[Stepper], None], Callable[[Looking], None]] = {
+    Stepper.into: lambda values: values.scroll(0, 1),
+    Stepper.back: lambda values: values.scroll(0, -1),
+    Stepper.over: lambda values: values.scroll(1),
+    Stepper.back_over: lambda values: values.scroll(-1),
+    Stepper.first: lambda values: values.scroll(-(10**9), -(10**9)),
+    Stepper.last: lambda values: values.scroll(10**9),
+    Stepper.next_pane: lambda values: values.next_column(),
+    Stepper.previous_pane: lambda values: values.next_column(-1),
+}

@@ -108,6 +108,9 @@ def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) ->
 
 def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     panes = stepper.panes
+    if stepper.values.viewer is not None:
+        stepper.page = rows - 3
+        return _padded(stepper.values.viewer_lines(columns, rows), rows)
     if stepper.zoomed or not _fits(STACKED, columns, rows):
         return _shared(stepper, panes, columns, rows)
     first, others = panes[0], panes[1:]
@@ -122,7 +125,7 @@ def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
         one = columns * 7 // 20
         two = (columns - one - 2) // 2
         tree = _pane(stepper, first, one, rows)
-        middle = _above(stepper, "source", ("stack",), two, rows)
+        middle = _above(stepper, "source", ("stack", "values"), two, rows)
         right = _above(stepper, "jaxpr", ("rule",), columns - one - two - 2, rows)
         return _beside(_beside(tree, one, middle), one + 1 + two, right)
     if _fits(TWO, columns, rows):
@@ -207,6 +210,8 @@ def _document(stepper: Stepper, name: str, columns: int) -> Document:
     if stepper.programs and stepper.linked is not None:
         place = stepper.cursor.state().place
         return programs.linked_pane(stepper.linked, stepper.program_index(name), stepper.selection, place)
+    if name == "values":
+        return stepper.values.pane(columns)
     return stepping.PANES[name](stepper.cursor)
 
 

@@ -128,12 +128,14 @@ def test_there_are_as_many_panes_as_have_room(stepper: Stepper):
 
     stepper.into()
     wide = titles(200, 40)
-    assert all(f" {i} {name} ─" in wide or f" {i} {name} ━" in wide for i, name in enumerate(stepper.panes, 1))
+    own = [(1, "tree"), (2, "source"), (4, "jaxpr"), (5, "rule")]
+    assert all(f" {i} {name} ─" in wide or f" {i} {name} ━" in wide for i, name in own)
+    assert "[3 stack] 6 values ─" in wide
     assert "━ 1 tree ━" in titles(120, 30) and "─ 2 source ─" in titles(120, 30) and "[3 stack]" in titles(120, 30)
-    assert "━ 1 tree ━" in titles(80, 24) and "[2 source] 3 stack 4 jaxpr 5 rule" in titles(80, 24)
-    assert "[1 tree] 2 3 4 5 ━" in titles(40, 24)
+    assert "━ 1 tree ━" in titles(80, 24) and "[2 source] 3 stack 4 jaxpr 5 rule 6 values" in titles(80, 24)
+    assert "[1 tree] 2 3 4 5 6 ━" in titles(40, 24)
     stepper.next_pane()
-    assert "1 [2 source] 3 4 5 ━" in titles(40, 24)
+    assert "1 [2 source] 3 4 5 6 ━" in titles(40, 24)
     stepper.zoom()
     assert "1 tree [2 source] 3 stack" in titles(200, 40)
 
@@ -297,13 +299,141 @@ def test_bookmarks(step: Step):
 
 def test_panes_are_chosen_scrolled_and_sized(step: Step):
     assert pressed(step, "\t\t", "q").focus == "stack"
-    assert pressed(step, SHIFT_TAB, "q").focus == "rule"
+    assert pressed(step, SHIFT_TAB, "q").focus == "values"
     assert pressed(step, "4", "q").focus == "jaxpr"
     assert pressed(step, "+++-", "q").share == 12
     assert pressed(step, "z", "q").zoomed
-    assert pressed(step, "]][", "q").fold == Stepper(step).fold + 1
+    assert pressed(step, ">><", "q").fold == Stepper(step).fold + 1
     stepper = pressed(step, "s", "2", PAGE_DOWN, "jj", "k", "ll", "h", "q")
     assert stepper.scrolled["source"][1] == 8
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+def rolled(x):
+    def turn(carry, each):
+        new = carry * each
+        return new, new
+
+    last, every = minijax.lax.scan(turn, x, jnp.array([2.0, 3.0, 4.0]))
+    return last + jnp.sum(every)
+
+
+@pytest.fixture(scope="module")
+def loop() -> Step:
+    return Step(recorded(lambda: minijax.vmap(minijax.grad(rolled))(jnp.array([1.0, 10.0])), "rolled"), 0)
+
+
+def values(stepper: Stepper) -> str:
+    stepper.focus = "values"
+    stepper.zoomed = True
+    return text(stepper, 100, 40)
+
+
+def test_values_are_those_of_the_moment(step: Step):
+    stepper = Stepper(step)
+    assert "no variable has a value yet" in values(stepper)
+    stepper.last()
+    rows = values(stepper).split("\n")
+    assert next(each for each in rows if each.strip(" ▶").startswith("x ")).split() == ["x", "3.0", "-2.979985"]
+    assert next(each for each in rows if each.strip(" ▶").startswith("y ")).split()[-2:] == ["0.28224", "1.0"]
+    stepper.to_primitive()
+    stepper.first()
+    stepper.find("sub", lambda back: stepper.cursor.to_bind(primitive="sub", backwards=back))
+    assert "cotangent" not in values(stepper) and "0.28224" in values(stepper)
+
+
+def test_iterations_and_examples_are_chosen(loop: Step):
+    stepper = Stepper(loop)
+    stepper.last()
+    assert "iteration 0 of 3" in values(stepper) and "2× [2.0, 20.0]" in values(stepper)
+    assert "iteration 1 of 3" in text(pressed_on(stepper, "]"), 100, 40)
+    assert "2× [6.0, 60.0]" in values(stepper)
+    assert "iteration 2 of 3" in text(pressed_on(stepper, "2", "]"), 100, 40) and stepper.focus == "values"
+    assert "2× [24.0, 240.0]" in values(stepper)
+    assert "iteration 2 of 3" in text(pressed_on(stepper, "9", "]"), 100, 40)
+    assert "iteration 1 of 3" in text(pressed_on(stepper, "["), 100, 40)
+    pressed_on(stepper, "}", "}")
+    assert "example 1 of 2" in stepper.message[1] and "  60.0  " in values(stepper)
+    pressed_on(stepper, "{", "{")
+    assert "all 2 examples" in stepper.message[1] and "2× [6.0, 60.0]" in values(stepper)
+    pressed_on(stepper, "1", "s", "]")  # a number is forgotten by the key after it
+    assert "iteration" in stepper.message[1] or "no variable of a loop" in stepper.message[1]
+
+
+def pressed_on(stepper: Stepper, *keys: str) -> Stepper:
+    """The stepper after these keys."""
+    actions = {name: key.action for _, group in KEYS for key in group for name in key.keys}
+    for each in keys:
+        stepper.before_key()
+        if not stepper.take_key(actions[each]):
+            actions[each](stepper)
+    return stepper
+
+
+def test_expressions_are_evaluated_in_the_names_of_a_moment(step: Step, loop: Step):
+    stepper = Stepper(step)
+    stepper.last()
+    for expression, said, role in (
+        ("x * 2.0", "x * 2.0 = 6.0", "good"),
+        ("float(jnp.sin(x)) > 0 and np.pi > y", "= True", "good"),
+        ("[x, y]", "= [array(3., dtype=float32), array(0.28224, dtype=float32)]", "good"),
+        ("nothing + 1", "NameError: name 'nothing' is not defined", "error"),
+        ("1 +", "SyntaxError: invalid syntax", "error"),
+        ("1 / 0", "ZeroDivisionError: division by zero", "error"),
+    ):
+        stepper.values.ask_expression()
+        stepper.answer(expression)
+        assert said in stepper.message[1] and stepper.message[0] == role, (expression, stepper.message)
+    mapped = Stepper(loop)
+    mapped.last()
+    mapped.values.ask_expression()
+    mapped.answer("last.max()")
+    assert mapped.message[1] == "last.max() = 240.0  over the 2 examples of vmap:1"
+
+
+def test_watches_stand_above_the_values_and_tell_of_changes(step: Step):
+    stepper = Stepper(step)
+    for watched in ("y * 10.0", "1 +"):
+        stepper.values.ask_watch()
+        stepper.answer(watched)
+    assert stepper.values.watches == ["y * 10.0"] and "SyntaxError" in stepper.message[1]
+    assert "  y * 10.0 = NameError" in values(stepper)
+    while "NameError" in values(stepper):
+        assert stepper.cursor.into()
+    assert "* y * 10.0 = 2.8224" in values(stepper)
+    stepper.cursor.into()
+    assert "  y * 10.0 = 2.8224" in values(stepper)
+    stepper.values.ask_watch()
+    stepper.answer("y * 10.0")
+    assert not stepper.values.watches and "y * 10.0 =" not in values(stepper)
+
+
+def test_the_elements_of_a_value_scroll_in_two_ways_and_by_slices(loop: Step):
+    stepper = Stepper(loop)
+    pressed_on(stepper, "v")
+    assert stepper.message[1] == "no variable has a value yet"
+    stepper.last()
+    stepper.focus = "values"
+    while stepper.values.named().name != "every":  # type: ignore[union-attr]
+        stepper.scroll(-1)
+    pressed_on(stepper, "v")
+    screen = text(stepper, 60, 20)
+    assert "━ every · primal" in screen and screen.split("\n")[3].split() == ["0", "1", "2"]
+    rows = [each.split() for each in screen.split("\n")[4:6]]
+    assert rows == [["0", "2.0", "6.0", "24.0"], ["1", "20.0", "60.0", "240.0"]]
+    pressed_on(stepper, "down", "right")
+    assert [each.split() for each in text(stepper, 60, 20).split("\n")[3:5]] == [["1", "2"], ["1", "60.0", "240.0"]]
+    pressed_on(stepper, "tab")
+    assert "━ every · cotangent" in text(stepper, 60, 20)
+    pressed_on(stepper, "]")
+    assert "one slice" in stepper.message[1]
+    for columns, rows in ((1, 1), (3, 4), (20, 7), (80, 24)):
+        screen_lines = compose(stepper, columns, rows)
+        assert len(screen_lines) == rows and max(map(width_of, screen_lines)) <= columns
+    pressed_on(stepper, "q")
+    assert stepper.values.viewer is None and not stepper.result
 
 
 def test_help_opens_and_closes(step: Step):

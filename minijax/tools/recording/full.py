@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
-from minijax.core.trace import Tracer
+from minijax.core.array import get_aval
+from minijax.core.trace import Tracer, state
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn
 from minijax.tools.documents.words import shortened
 from minijax.tools.programs import links
@@ -233,7 +234,10 @@ class Full(Summary):
             numbers = [*operands, *[0 if life is None else life.record.id for life in more]]
         unnumbered = [(i, x) for i, (x, number) in enumerate(zip(args, numbers, strict=True)) if not number]
         literals = {i: x for i, x in unnumbered if not isinstance(x, Tracer)}
-        run = RunRecord(self.events, primitive.name, level, params, tuple(numbers), literals)
+        numbered = tuple(numbers)
+        avals = tuple(map(get_aval, args))
+        at, name, axes = self.events, primitive.name, state.axis_env
+        run = RunRecord(at, name, level, params, numbered, literals, primitive, avals, axes)
         self.lives.values.keep_run(run)
 
     def birth_place(self) -> str:

@@ -96,7 +96,8 @@ class Lives:
             return None
         scope = scopes[main.level]
         # what it holds comes first: it was made first
-        held = [self.see(inner, scopes, place, held=True) for inner in preview.held(x)]
+        inside = preview.held(x)
+        held = [self.see(inner, scopes, place, held=True) for inner in inside]
         type_text = preview.aval_text(x.aval)
         physical = preview.physical_type(x)
         variable = getattr(x, "variable", None)
@@ -114,6 +115,9 @@ class Lives:
         tangent = preview.tangent_variable(x)
         if tangent is not None:
             self.primals.setdefault(tangent, record.id)
+        for index, life in enumerate(held):
+            if life is None and not isinstance(inside[index], Tracer):
+                self.values.inside.setdefault(record.id, {})[index] = inside[index]
         return self._begin(x, record, scope.at, name, place)
 
     def _begin(self, x: Any, record: TracerRecord, scope: int, name: str, place: str) -> _Life:

@@ -25,7 +25,8 @@ MOST_PROGRAMS = 2_000
 
 class RunRecord(Frozen):
     """An operation that runs a program: ``at`` is the event of its bind, ``params`` the operation's own; ``operands``
-    and ``results`` are numbers (0: not numbered, and then ``literals`` has the value at that index).
+    are numbers (0: not numbered, and then ``literals`` has the value at that index). ``operation`` is the primitive
+    itself, ``avals`` are the operands' types, ``axes`` names and sizes of the mapped axes that were bound then.
     """
 
     at: int
@@ -34,6 +35,9 @@ class RunRecord(Frozen):
     params: Mapping[str, Any]
     operands: tuple[int, ...]
     literals: Mapping[int, Any]
+    operation: Any = None
+    avals: tuple[Any, ...] = ()
+    axes: tuple[tuple[Any, int], ...] = ()
 
 
 class Values:
@@ -43,6 +47,7 @@ class Values:
       arrays: number -> the array. Use ``array``, which tells what was not kept.
       variables: number of a tracer -> the variable that it stands for: of the jaxpr that its interpreter records, or of
         its tangent in the linear program.
+      inside: number of a tracer -> what it holds that has no number: a number that was handed over, a zero.
       runs: event of a bind -> the operation that runs a program.
       programs: event -> the jaxpr that was finished then, and by what ('staged', ...).
       left_out: how many values had no room.
@@ -51,6 +56,7 @@ class Values:
     def __init__(self) -> None:
         self.arrays: dict[int, Array] = {}
         self.variables: dict[int, Var] = {}
+        self.inside: dict[int, dict[int, Any]] = {}
         self.runs: dict[int, RunRecord] = {}
         self.programs: dict[int, tuple[str, ClosedJaxpr]] = {}
         self.left_out = 0

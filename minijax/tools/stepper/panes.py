@@ -47,6 +47,7 @@ from minijax.tools.recording.records import (
     place_parts,
 )
 from minijax.tools.stepper.tree import FOLD, tree_rows
+from minijax.tools.values.table import values_pane
 
 # The folder that the engine's own files are in.
 _ENGINE = os.path.dirname(os.path.abspath(errors.__file__)) + "/"
@@ -461,4 +462,5 @@ PANES: dict[str, Callable[[Cursor], Document]] = {
     "stack": stack_pane,
     "jaxpr": program_pane,
     "rule": rule_pane,
+    "values": values_pane,
 }

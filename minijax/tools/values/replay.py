@@ -429,8 +429,8 @@ def _cotangents(closed: ClosedJaxpr, cotangents: Sequence[Any], levels: int) -> 
 
 
 def _argument(x: Any, mapped: tuple[bool, ...]) -> Any:
-    if x is None:
-        return None
+    if x is None or isinstance(x, Unknown):
+        return x
     if isinstance(x, Tracer):
         return Unknown("it is a value of a transformation that is at work")
     try:

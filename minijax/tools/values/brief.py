@@ -1,0 +1,103 @@
+"""A value on one line, in the room that there is: small arrays as they are, of larger ones type, range, mean, how the
+elements are spread, and how many are not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.keys import is_key
+from minijax.tools.documents.document import Line, Segment
+from minijax.tools.documents.words import shortened
+from minijax.tools.values.summary import ValueSummary, summary
+
+# Arrays of up to this many elements are shown with their elements, where there is room.
+MOST_ELEMENTS = 8
+
+
+def numpy_of(array: Array) -> np.ndarray:
+    """The value as NumPy has it; of numbers that NumPy has no type for, 32 bits of them."""
+    value = np.asarray(array._value())
+    if value.dtype.kind == "V" and not value.dtype.names and not is_key(array.aval.dtype):
+        return value.astype(np.float32)
+    return value
+
+
+def number_text(item: Any, digits: int = 4) -> str:
+    """A number with so many digits; whole ones as they are."""
+    if isinstance(item, (bool, np.bool_)):
+        return str(bool(item))
+    if isinstance(item, (complex, np.complexfloating)):
+        sign = "-" if item.imag < 0 or (item.imag == 0 and np.signbit(item.imag)) else "+"
+        return f"{number_text(item.real, digits)}{sign}{number_text(abs(item.imag), digits)}j"
+    if isinstance(item, (float, np.floating)):
+        text = f"{float(item):.{digits}g}"
+        return text if not text.lstrip("-").isdigit() else text + ".0"
+    return str(item)
+
+
+def elements(value: np.ndarray, digits: int = 4) -> str:
+    """All elements, as a list in Python is written."""
+    if value.ndim == 0:
+        return number_text(value[()], digits)
+    return "[" + ", ".join(elements(each, digits) for each in value) + "]"
+
+
+def brief(array: Array, room: int, axes: int = 0) -> Line:
+    """The array on one line of at most ``room`` characters; the first ``axes`` of its axes are those of examples."""
+    kind = type_of(array, axes)
+    if is_key(array.aval.dtype):
+        return (("type", shortened(kind, room)),)
+    value = numpy_of(array)
+    if value.size <= MOST_ELEMENTS:
+        many = examples_text(array, axes)
+        for digits in (7, 4):
+            text = elements(value, digits)
+            if len(many) + len(text) <= room:
+                return (("type", many), ("value", text)) if many else (("value", text),)
+    return _fitted(kind, summary(array), room)
+
+
+def type_of(array: Array, axes: int = 0) -> str:
+    """``f32[4]``, or ``8× f32[4]`` of eight examples."""
+    aval = array.aval
+    return examples_text(array, axes) + aval.update(shape=aval.shape[axes:]).str_short()
+
+
+def examples_text(array: Array, axes: int) -> str:
+    """``8× `` before what is said of eight examples."""
+    return "×".join(map(str, array.aval.shape[:axes])) + "× " if axes else ""
+
+
+def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
+    """Type, range, mean, picture and counts: as many of them as there is room for, those that matter most first."""
+    parts: dict[str, Segment] = {"type": ("type", kind)}
+    n = found.numbers
+    if n is None:
+        parts["said"] = ("muted", found.said)
+    elif n.kind == "b":
+        parts["range"] = ("value", f"{n.high:,} of {n.seen:,} true")
+    elif n.low is not None:
+        alike = n.low == n.high
+        span = number_text(n.low) if alike else f"{number_text(n.low)} … {number_text(n.high)}"
+        parts["range"] = ("value", f"all {span}" if alike and not n.sampled else span)
+        if not alike:
+            parts["mean"] = ("muted", f"mean {number_text(found.mean, 3)}")
+            parts["picture"] = ("param-name", found.spark)
+    if n is not None:
+        for what, count in (("nan", n.nans), ("inf", n.infs)):
+            if count:
+                parts[what] = ("error", f"{what} {count:,}")
+        if n.sampled:
+            parts["sampled"] = ("warning", "sampled")
+    for dropped in ("", "mean", "picture", "type", "range"):
+        parts.pop(dropped, None)
+        if sum(len(text) + 1 for _, text in parts.values()) - 1 <= room:
+            break
+    order = ("type", "range", "mean", "picture", "nan", "inf", "sampled", "said")
+    out: list[Segment] = []
+    for segment in [parts[key] for key in order if key in parts and parts[key][1]]:
+        out += [("", " "), segment] if out else [segment]
+    return tuple(out) if out else (("type", shortened(kind, room)),)

@@ -1,0 +1,469 @@
+"""What the values of a recording are worth, by their numbers: found when somebody looks, the user's Python never run.
+
+What evaluation computed was kept. A tracer is followed to what it holds: a primal and a tangent, a batch. A variable
+of a staged program has the value that a later run of that program gives it (``replay``): on the operands that the run
+had, in the iteration that is looked at. A program that nothing ran is evaluated on the arguments of the call.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import Array, as_array
+from minijax.core.named import Frozen, NamedTuple
+from minijax.core.structural import Zero
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, subjaxprs
+from minijax.tools.recording.naming import Naming
+from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.recording.values import RunRecord
+from minijax.tools.values.examples import Unknown, apart, why
+from minijax.tools.values.replay import replay
+
+# Runs of programs whose values are held at once, and the bytes of each.
+MOST_FRAMES = 12
+FRAME_BYTES = 32_000_000
+# Programs inside programs are looked through so deep.
+DEEPEST = 40
+
+NOT_KEPT = Unknown("there was no room to keep it")
+ELSEWHERE = Unknown("values live in the process that recorded them")
+NOT_RUN = Unknown("its program has not been run")
+NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
+NOT_TAKEN = Unknown("this branch was not taken")
+NO_TURN = Unknown("the loop made no such turn")
+TOO_DEEP = Unknown("it is too deep inside other values")
+
+
+class Worth(NamedTuple):
+    """A value: ``axes`` are the vmaps, outermost first, for whose examples the array has an axis in front."""
+
+    array: Array
+    axes: tuple[str, ...] = ()
+
+
+class LoopShown(Frozen):
+    """A loop whose iteration can be chosen: ``key`` stands for it, ``index`` is the iteration that is looked at."""
+
+    key: tuple[int, ...]
+    kind: str
+    index: int
+    count: int
+
+
+Found = Worth | Unknown | None
+
+
+class Ledger:
+    """The values of one recording.
+
+    Attributes:
+      iterations: key of a loop -> the iteration that is looked at; the first where it has none.
+      examples: label of a vmap -> the example that is looked at; all where it has none.
+      arguments: what the recorded call was given, for programs that nothing ran.
+    """
+
+    def __init__(self, recording: Recording, arguments: Sequence[Any] = ()) -> None:
+        self.recording = recording
+        self.kept = recording.kept
+        self.naming = Naming(recording)
+        self.lives = self.naming.lives
+        self.iterations: dict[tuple[int, ...], int] = {}
+        self.examples: dict[str, int] = {}
+        self.arguments = arguments
+        self._binds = {
+            node.at: node for _, node in recording.walk() if isinstance(node, BindRecord) and node.at in self.kept.runs
+        }
+        self._homes: dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]] | None = None
+        self._arrivals: dict[Var, list[tuple[int, Any]]] | None = None
+        self._frames: OrderedDict[Any, Any] = OrderedDict()
+        self._single: dict[int, tuple[ClosedJaxpr, JaxprEqn]] = {}
+        self._going: set[tuple[str, int]] = set()
+
+    # --- values by number
+    # ---------------------------------------------------------------------------------------------
+
+    def primal(self, number: int) -> Found:
+        """The value itself, under all transformations."""
+        return self._guarded("primal", number)
+
+    def tangent(self, number: int) -> Found:
+        """Its tangent; None where it has none, or that is zero."""
+        return self._guarded("tangent", number)
+
+    def cotangent(self, number: int, at: int | None = None) -> Found:
+        """What the backward pass has given it until event ``at``, or until the end; None where nothing arrived."""
+        sums = [each for when, each in self._sums(number) if at is None or when <= at]
+        if sums:
+            return self._sum(sums[-1])
+        life = self.lives.get(number)
+        fields = {} if life is None else dict(life.tracer.fields)
+        if "batched" in fields:
+            held = self._holds(number)
+            inner = self.cotangent(held[0], at) if held and held[0] else None
+            return self._batched(number, int(fields["axis"]), inner)
+        if "variable" not in fields or not self._backward_done(number, at):
+            return None
+        return self._guarded("cotangent", number)
+
+    def _sum(self, record: Any) -> Found:
+        return self._guarded("primal", record.number) if record.number else Unknown(record.text)
+
+    def _backward_done(self, number: int, at: int | None) -> bool:
+        """Whether the backward pass has been through the run that gives a staged variable its value."""
+        run, _ = self._home(self.kept.variables[number], self.lives[number].born)
+        return run is not None and any(when <= (at or when) for n in run.operands if n for when, _ in self._sums(n))
+
+    def arrived(self, number: int, after: int, until: int) -> bool:
+        """Whether a cotangent arrived at it later than event ``after``, and not later than ``until``."""
+        return any(after < at <= until for at, _ in self._sums(number))
+
+    def _sums(self, number: int) -> Sequence[tuple[int, Any]]:
+        """What its cotangent added up to, and when."""
+        var = self.kept.variables.get(number)
+        if var is None:
+            return ()
+        if self._arrivals is None:
+            self._arrivals = {}
+            for record in self.recording.backward:
+                self._note_backward(record)
+        return self._arrivals.get(var, ())
+
+    def _note_backward(self, record: Any) -> None:
+        assert self._arrivals is not None
+        variables = [self.kept.variables.get(number) for number in record.primals]
+        when = [(record.begun, record.seeds), *[(step.at, step.sums) for step in record.steps]]
+        for at, sums in when:
+            for each in sums:
+                var = variables[each.variable] if 0 <= each.variable < len(variables) else None
+                if var is not None:
+                    self._arrivals.setdefault(var, []).append((at, each))
+
+    def is_zero(self, number: int) -> bool:
+        """Whether its tangent is a zero that is not computed with."""
+        return type(self.kept.inside.get(number, {}).get(1)) is Zero
+
+    def _guarded(self, what: str, number: int) -> Found:
+        if (what, number) in self._going or len(self._going) > DEEPEST:
+            return TOO_DEEP
+        self._going.add((what, number))
+        try:
+            return getattr(self, "_" + what)(number)  # type: ignore[no-any-return]
+        except Exception as error:  # a value that cannot be shown says why; the view goes on
+            return why(error)
+        finally:
+            self._going.discard((what, number))
+
+    def _primal(self, number: int) -> Found:
+        array = self.kept.array(number)
+        if array is not None:
+            return readable(array)
+        life = self.lives.get(number)
+        if life is None:
+            return NOT_KEPT
+        fields = dict(life.tracer.fields)
+        if "primal" in fields:
+            return self._inner(number, 0, "primal")
+        if "batched" in fields:
+            return self._batched(number, int(fields["axis"]), self._inner(number, 0, "primal"))
+        if not self.kept.arrays and not self.kept.variables:
+            return ELSEWHERE
+        if "tangent" in fields:
+            return NOT_FORWARD
+        return self._staged(number, "value") if number in self.kept.variables else NOT_KEPT
+
+    def _tangent(self, number: int) -> Found:
+        life = self.lives.get(number)
+        fields = {} if life is None else dict(life.tracer.fields)
+        if "batched" in fields:
+            return self._batched(number, int(fields["axis"]), self._inner(number, 0, "tangent"))
+        if "primal" in fields:
+            own = self._inner(number, 1, "primal") if len(self._holds(number)) > 1 else None
+            # of a derivative that only linearizes, the tangent is that of the level below
+            return own if own is not None or self.is_zero(number) else self._inner(number, 0, "tangent")
+        if "variable" in fields:
+            found = self._staged(number, "tangent")
+            return None if found is NOT_RUN else found
+        return None
+
+    def _cotangent(self, number: int) -> Found:
+        found = self._staged(number, "cotangent")
+        return None if found is NOT_RUN else found
+
+    def _holds(self, number: int) -> Sequence[int]:
+        """The numbers of what a tracer holds, as many as it holds."""
+        holds = self.lives[number].tracer.holds
+        return holds or (0,) * len(self.kept.inside.get(number, {}))
+
+    def _inner(self, number: int, index: int, what: str) -> Found:
+        """The primal or tangent of what the tracer ``number`` holds at ``index``."""
+        holds = self._holds(number)
+        inner = holds[index] if index < len(holds) else 0
+        if inner:
+            return self._guarded(what, inner)
+        raw = self.kept.inside.get(number, {}).get(index)
+        if what != "primal" or type(raw) is Zero:
+            return None
+        if raw is None:
+            return NOT_KEPT if self.kept.arrays or self.kept.inside else ELSEWHERE
+        return readable(raw)
+
+    def _batched(self, number: int, axis: int, inner: Found) -> Found:
+        """What a batch tracer holds, with the examples' axis in front, after those of the vmaps around."""
+        if not isinstance(inner, Worth):
+            return inner
+        before = len(inner.axes)
+        array = inner.array
+        shape = list(array.aval.shape)
+        shape.insert(before, shape.pop(before + axis))
+        value = np.moveaxis(np.asarray(array._value()), before + axis, before)
+        moved = Array(value, array.aval.update(shape=tuple(shape)))
+        return Worth(moved, (*inner.axes, self.lives[number].tracer.level))
+
+    # --- staged programs
+    # ----------------------------------------------------------------------------------------------
+
+    def _staged(self, number: int, what: str) -> Found:
+        var = self.kept.variables[number]
+        frame = self._frame_of(var, self.lives[number].born)
+        if frame is None:
+            return NOT_RUN
+        if isinstance(frame, Unknown):
+            return frame
+        found, labels = frame
+        value = getattr(found, what)(var)
+        if value is None or isinstance(value, Unknown):
+            return value  # type: ignore[no-any-return]
+        return Worth(value, tuple(label for label, m in zip(labels, found.mapped(var, what), strict=False) if m))
+
+    def loops(self, number: int) -> tuple[LoopShown, ...]:
+        """The loops that the variable of a staged program is inside of, outermost first."""
+        var = self.kept.variables.get(number)
+        life = self.lives.get(number)
+        if var is None or life is None or "variable" not in dict(life.tracer.fields):
+            return ()
+        try:
+            run, path = self._home(var, life.born)
+            outer: tuple[LoopShown, ...] = ()
+            operand = next((n for n in run.operands if n in self.kept.variables), 0) if run is not None else 0
+            if operand and operand != number:
+                outer = self.loops(operand)
+            return outer if run is None else (*outer, *self._loops_on(run, path, var))
+        except Exception:  # what cannot be evaluated has no iteration to choose
+            return ()
+
+    def _loops_on(self, run: RunRecord, path: Any, var: Var) -> Iterator[LoopShown]:
+        known = self._root(run)
+        if isinstance(known, Unknown):
+            return
+        frame, _ = known
+        for step, (eqn, jaxpr) in enumerate(path):
+            count = frame.count(eqn) if eqn.primitive.name in ("scan", "while") else 1
+            if eqn.primitive.name == "while" and jaxpr is eqn.params["cond_jaxpr"].jaxpr and isinstance(count, int):
+                count += 1  # the condition is asked once more, for the end
+            key = (run.at, step)
+            index = self.iterations.get(key, 0)
+            if eqn.primitive.name in ("scan", "while") and isinstance(count, int):
+                yield LoopShown(key, eqn.primitive.name, index, count)
+            inner = self._inside(frame, eqn, jaxpr, index)
+            if isinstance(inner, Unknown):
+                return
+            frame = inner
+
+    def _frame_of(self, var: Var, born: int) -> Any:
+        """The frame that ``var`` is a variable of, with the labels of the vmaps around; why there is none; or None."""
+        run, path = self._home(var, born)
+        if run is None:
+            return self._unrun(var)
+        known = self._root(run)
+        if isinstance(known, Unknown):
+            return known
+        frame, labels = known
+        for step, (eqn, jaxpr) in enumerate(path):
+            frame = self._inside(frame, eqn, jaxpr, self.iterations.get((run.at, step), 0))
+            if isinstance(frame, Unknown):
+                return frame
+        return frame, labels
+
+    def _inside(self, frame: Any, eqn: JaxprEqn, jaxpr: Jaxpr, index: int) -> Any:
+        """The frame of the program ``jaxpr`` inside of ``eqn``."""
+        is_cond = eqn.primitive.name == "cond"
+        # of a cond whose examples take different branches, each has a frame
+        places = range(len(eqn.params["branches"])) if is_cond else (index,)
+        refused: Any = NOT_TAKEN if is_cond else NO_TURN
+        for part in frame.parts(eqn):
+            for place in places:
+                try:
+                    found = frame.inside(eqn, place, part)
+                except IndexError:
+                    continue
+                if isinstance(found, Unknown):
+                    refused = found
+                elif found.jaxpr is jaxpr:
+                    return found
+        return refused
+
+    def _home(self, var: Var, born: int) -> tuple[RunRecord | None, Any]:
+        """The run that gives ``var`` its value: the first after it was made; and the equations to go into."""
+        if self._homes is None:
+            self._homes = {}
+            for run in self.kept.runs.values():
+                _, eqn = self._equation(run)
+                self._look_through(run.at, (), eqn)
+        known = self._homes.get(var, ())
+        later = [each for each in known if each[0] >= born] or list(known)
+        # a run of a program that it is part of itself comes before one of a program around
+        for at, path in sorted(later, key=lambda each: (each[0], len(each[1]))):
+            return self.kept.runs[at], path
+        return None, ()
+
+    def _look_through(self, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ...], eqn: JaxprEqn) -> None:
+        """Note where the variables of the programs inside ``eqn`` are."""
+        assert self._homes is not None
+        if len(path) > DEEPEST:
+            return
+        for jaxpr in subjaxprs(eqn.params):
+            inner = (*path, (eqn, jaxpr))
+            for var in _variables(jaxpr):
+                self._homes.setdefault(var, []).append((at, inner))
+            for each in jaxpr.eqns:
+                if any(True for _ in subjaxprs(each.params)):
+                    self._look_through(at, inner, each)
+
+    def _equation(self, run: RunRecord) -> tuple[ClosedJaxpr, JaxprEqn]:
+        """A run as a program of one equation."""
+        found = self._single.get(run.at)
+        if found is None:
+            primitive = run.operation
+
+            def once(*xs: Any) -> Sequence[Any]:
+                out = primitive.bind(*xs, **run.params)
+                return out if primitive.multiple_results else [out]
+
+            with apart():
+                closed = stage(once, run.avals, "values")
+            eqn = next(e for e in closed.jaxpr.eqns if e.primitive is primitive)
+            found = self._single[run.at] = closed, eqn
+        return found
+
+    def _root(self, run: RunRecord) -> Any:
+        """The frame around a run's one equation, and the labels of the vmaps that map its operands."""
+        key = (run.at, tuple(sorted(self.iterations.items())), tuple(sorted(self.examples.items())))
+        found = self._frames.get(key)
+        if found is None:
+            found = self._frames[key] = self._made_root(run)
+            while len(self._frames) > MOST_FRAMES:
+                self._frames.popitem(last=False)
+        else:
+            self._frames.move_to_end(key)
+        return found
+
+    def _made_root(self, run: RunRecord) -> Any:
+        closed, _ = self._equation(run)
+        operands = [self._operand(run, i, "primal") for i in range(len(run.operands))]
+        tangents = [self._operand(run, i, "tangent") for i in range(len(run.operands))]
+        found = [x for x in (*operands, *tangents) if isinstance(x, Worth)]
+        labels = sorted({label for x in found for label in x.axes}, key=lambda label: int(label.rpartition(":")[2]))
+        sizes = {label: x.array.aval.shape[i] for x in found for i, label in enumerate(x.axes)}
+        names = {size: name for name, size in run.axes}
+        mapped, args, moving = [], [], []
+        for x, t in zip(operands, tangents, strict=True):
+            flags = [any(isinstance(v, Worth) and label in v.axes for v in (x, t)) for label in labels]
+            mapped.append(flags)
+            args.append(_spread(x, labels, flags, sizes))
+            moving.append(None if t is None else _spread(t, labels, flags, sizes))
+        arriving = [self._result_cotangent(number, labels, sizes) for number in self._binds[run.at].results]
+        frame = replay(
+            closed,
+            args,
+            moving if any(t is not None for t in moving) else None,
+            arriving if any(ct is not None for ct in arriving) else None,
+            axes=[(names.get(sizes[label]), sizes[label]) for label in labels],
+            mapped=mapped,
+            most_bytes=FRAME_BYTES,
+        )
+        chosen = [self.examples.get(label) for label in labels]
+        if any(index is not None for index in chosen):
+            index = [None if i is None else min(i, sizes[label] - 1) for i, label in zip(chosen, labels, strict=True)]
+            return frame.example(*index), [label for i, label in zip(index, labels, strict=True) if i is None]
+        return frame, labels
+
+    def _result_cotangent(self, number: int, labels: Sequence[str], sizes: Mapping[str, int]) -> Any:
+        found = self.cotangent(number) if number else None
+        if isinstance(found, Worth):
+            return _spread(found, labels, [bool(found.axes)] * len(labels), sizes)
+        return found
+
+    def _operand(self, run: RunRecord, index: int, what: str) -> Found:
+        number = run.operands[index]
+        if number:
+            return self._guarded(what, number)
+        return readable(run.literals[index]) if what == "primal" and index in run.literals else None
+
+    def _unrun(self, var: Var) -> Any:
+        """The frame of a program that nothing ran, on the arguments of the call; None if there is no such."""
+        for closed in self._own_programs():
+            if var in set(_variables(closed.jaxpr)):
+                key = ("call", id(closed))
+                if key not in self._frames:
+                    self._frames[key] = replay(closed, self.arguments, most_bytes=FRAME_BYTES), ()
+                return self._frames[key]
+        return None
+
+    def _own_programs(self) -> Iterator[ClosedJaxpr]:
+        """The finished programs whose inputs are the arguments of the call."""
+        if not self.arguments:
+            return
+        types = [as_array(x).aval for x in self.arguments]
+        outermost = {record.at for record in self.recording.jaxprs if record.depth == 1}
+        for at, (kind, closed) in self.kept.programs.items():
+            given = [v.aval for v in closed.jaxpr.invars]
+            if kind == "staged" and at in outermost and [t.update(weak_type=False) for t in types] == [
+                t.update(weak_type=False) for t in given
+            ]:
+                yield closed
+
+
+def _variables(jaxpr: Jaxpr) -> Iterator[Var]:
+    yield from jaxpr.constvars
+    yield from jaxpr.invars
+    for eqn in jaxpr.eqns:
+        yield from eqn.outvars
+
+
+def _spread(x: Found, labels: Sequence[str], flags: Sequence[bool], sizes: Mapping[str, int]) -> Any:
+    """The array of ``x`` with an axis for each label that is flagged; an Unknown as it is."""
+    if not isinstance(x, Worth):
+        return x
+    wanted = [label for label, flag in zip(labels, flags, strict=True) if flag]
+    if list(x.axes) == wanted:
+        return x.array
+    value, shape = np.asarray(x.array._value()), list(x.array.aval.shape)
+    for place, label in enumerate(wanted):
+        if label not in x.axes:
+            value = np.repeat(np.expand_dims(value, place), sizes[label], place)
+            shape.insert(place, sizes[label])
+    return Array(value, x.array.aval.update(shape=tuple(shape)))
+
+
+def readable(x: Any) -> Found:
+    """A value that was kept, if it can still be read."""
+    try:
+        array = as_array(x)
+        array._value()
+    except Exception as error:  # it was donated, or its program failed
+        return why(error)
+    return Worth(array)
+
+
+def ledger(recording: Recording) -> Ledger:
+    """The values of ``recording``; asked twice, the same object."""
+    found: Ledger | None = recording.__dict__.get("_ledger")
+    if found is None:
+        found = recording.__dict__["_ledger"] = Ledger(recording)
+    return found
+

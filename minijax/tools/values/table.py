@@ -1,0 +1,244 @@
+"""The table *name, primal, tangent, cotangent* of the variables known at a moment, in the order of the program."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.named import NamedTuple
+from minijax.tools.documents.document import MARK, Document, Line, Segment, Text, document, line
+from minijax.tools.documents.words import shortened
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import LifeRecord, ScopeRecord, place_parts
+from minijax.tools.values.brief import brief
+from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
+
+# TableRows of one table; of more the newest are shown, and the others counted.
+MOST_ROWS = 60
+# What takes longer altogether is left for when its row is selected.
+MOST_SECONDS = 1.0
+NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
+NO_VALUES = line(("muted", "no variable has a value yet"))
+# The columns of a table, and the narrowest that one can be.
+COLUMNS = ("primal", "tangent", "cotangent")
+_NARROWEST = 8
+
+
+class Named(NamedTuple):
+    """A value with a name: its number, what it is called, whether that is a variable, and the scope it was made in."""
+
+    number: int
+    name: str
+    variable: bool
+    life: LifeRecord
+    scope: ScopeRecord | None
+
+
+class ValueRow(NamedTuple):
+    """A row: ``known`` has for each column what is found; ``new`` what the moment made or changed."""
+
+    named: Named
+    known: dict[str, Found]
+    new: bool
+
+
+class TableRows(NamedTuple):
+    """All that was named until a moment; ``shown`` are the last, or those around the selected one."""
+
+    named: Sequence[Named]
+    first: int
+    shown: Sequence[ValueRow]
+
+
+def named_values(known: Ledger) -> Sequence[Named]:
+    """Everything with a name, in the order in which it was made."""
+    found: Sequence[Named] | None = known.__dict__.get("_named")
+    if found is None:
+        found = known.__dict__["_named"] = tuple(_named(known))
+    return found
+
+
+def _named(known: Ledger) -> Iterator[Named]:
+    lives = sorted(known.recording.lives, key=lambda life: (life.born, life.tracer.id))
+    scopes = [node for _, node in known.recording.walk() if isinstance(node, ScopeRecord)]
+    own = {scope.at: scope for scope in scopes}
+    # an argument that became a tracer's is the same value once more
+    held = {(number, life.born) for life in lives if life.name for number in life.tracer.holds}
+    scopes.reverse()
+    around: list[ScopeRecord] = []
+    for life in lives:
+        number = life.tracer.id
+        name = life.name or known.naming.expressions.get(number, "")
+        if not name or name == "_" or ((number, life.born) in held and _is_array(life)):
+            continue
+        while scopes and scopes[-1].at <= life.born:
+            around.append(scopes.pop())
+        while around and around[-1].end < life.born:
+            around.pop()
+        # an array belongs to the function that was at work, a tracer to its own
+        yield Named(number, name, bool(life.name), life, own.get(life.scope) or (around[-1] if around else None))
+
+
+def _is_array(life: LifeRecord) -> bool:
+    return ":" not in life.tracer.level
+
+
+def named_until(known: Ledger, at: int) -> Sequence[Named]:
+    """Everything with a name that had been made by event ``at``."""
+    every = named_values(known)
+    return every[: bisect_right(every, at, key=_born)]
+
+
+def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int = MOST_ROWS) -> TableRows:
+    """The rows of event ``at``; what came after event ``before`` is new."""
+    chosen = named_until(known, at)
+    count = len(chosen)
+    first = max(count - most, 0)
+    if 0 <= selected < count:
+        first = min(first, max(selected - most // 2, 0))
+    # the newest first: they are in sight, and looking takes no longer than it may
+    end = time.monotonic() + MOST_SECONDS
+    shown = []
+    for place in range(min(first + most, count) - 1, first - 1, -1):
+        late = time.monotonic() > end and place != selected
+        named = chosen[place]
+        shown.append(ValueRow(named, NOT_NOW, False) if late else value_row(known, named, at, before))
+    return TableRows(chosen, first, shown[::-1])
+
+
+def _born(named: Named) -> int:
+    return named.life.born
+
+
+def value_row(known: Ledger, named: Named, at: int, before: int) -> ValueRow:
+    """The row of one value."""
+    number = named.number
+    found = {
+        "primal": known.primal(number),
+        "tangent": known.tangent(number),
+        "cotangent": known.cotangent(number, at),
+    }
+    new = named.life.born > before or known.arrived(number, before, at)
+    return ValueRow(named, {key: picked(known, value) for key, value in found.items()}, new)
+
+
+def picked(known: Ledger, found: Found) -> Found:
+    """What is found, of the examples that are looked at."""
+    if not isinstance(found, Worth) or not any(label in known.examples for label in found.axes):
+        return found
+    value, aval = np.asarray(found.array._value()), found.array.aval
+    place, left = 0, []
+    for label in found.axes:
+        size = aval.shape[place]
+        if label in known.examples:
+            value = value[(slice(None),) * place + (min(known.examples[label], size - 1),)]
+            aval = aval.update(shape=(*aval.shape[:place], *aval.shape[place + 1 :]))
+        else:
+            left.append(label)
+            place += 1
+    return Worth(Array(value, aval), tuple(left))
+
+
+# --- as a document
+# ---------------------------------------------------------------------------------------------------------
+
+
+def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Document:
+    """The values known at the cursor's moment, the newest last; row ``selected`` of all is marked."""
+    known = ledger(cursor.recording)
+    before = cursor.moments[cursor.position - 1].at if cursor.position else -1
+    rows = rows_at(known, cursor.moment.at, before, selected)
+    if not rows.shown:
+        return document(Text((NO_VALUES,)))
+    if selected < 0:
+        selected = len(rows.named) - 1
+    return document(Text(tuple(table_lines(known, rows, columns, selected)), wrap=False))
+
+
+def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1) -> Iterator[Line]:
+    """The rows under a heading, and the functions that they are in."""
+    names = [shortened(row.named.name, 40) for row in rows.shown]
+    there = [c for c in COLUMNS if c == "primal" or any(row.known[c] is not None for row in rows.shown)]
+    width = max(min(max(map(len, names)), max(columns // 4, 10)), 4)
+    room = max((columns - width - 4 - 2 * (len(there) - 1)) // len(there), _NARROWEST)
+    yield _heading(there, width, room)
+    if rows.first:
+        yield line(("muted", f"  ... {rows.first} earlier"))
+    last: Any = 0
+    for index, (row, name) in enumerate(zip(rows.shown, names, strict=True), rows.first):
+        scope = row.named.scope
+        loops = known.loops(row.named.number)
+        axes = _axes(row)
+        group = (None if scope is None else scope.at, loops)
+        if group != last and (scope is not None or last):
+            yield _group_line(known, scope, loops, axes)
+        last = group
+        yield _row_line(row, name, there, width, room, index == selected)
+
+
+def _heading(there: Sequence[str], width: int, room: int) -> Line:
+    cells = "  ".join(name.ljust(room) for name in there)
+    return line(("heading", f"  {'name'.ljust(width)}  {cells}".rstrip()))
+
+
+def _axes(row: ValueRow) -> tuple[str, ...]:
+    return next((found.axes for found in row.known.values() if isinstance(found, Worth) and found.axes), ())
+
+
+def _group_line(known: Ledger, scope: ScopeRecord | None, loops: Sequence[LoopShown], axes: Sequence[str]) -> Line:
+    """Where the rows below are: ``step · scan:2 · iteration 1 of 10``."""
+    if scope is None:
+        return line(("muted", "  top level"))
+    subject = scope.subject.partition(" at ")[0]
+    out: list[Segment] = [("", "  ")]
+    if subject:
+        out += [("function", subject), ("muted", " · ")]
+    out.append(("level", scope.level))
+    if loops:
+        out += [("muted", " · "), ("label", loops_text(loops))]
+    for label, example in known.examples.items():
+        if label in axes or label == scope.level:
+            out += [("muted", " · "), ("label", f"example {example} of {label}")]
+    return tuple(out)
+
+
+def loops_text(loops: Sequence[LoopShown]) -> str:
+    """``iteration 1 of 10``; of a loop in a loop ``iteration 1 of 10, in it turn 0 of 3``"""
+    return ", in it ".join(map(loop_text, loops))
+
+
+def loop_text(loop: LoopShown) -> str:
+    """``iteration 1 of 10``"""
+    return f"{'turn' if loop.kind == 'while' else 'iteration'} {loop.index} of {loop.count}"
+
+
+def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: int, selected: bool) -> Line:
+    mark: Segment = ("current", MARK + " ") if selected else ("good", "+ ") if row.new else ("", "  ")
+    role = "var" if row.named.variable else "muted"
+    out: list[Segment] = [mark, (role, shortened(name, width).ljust(width))]
+    for column in there:
+        cell = cell_line(row.known[column], room)
+        used = sum(len(text) for _, text in cell)
+        out += [("", "  "), *cell, ("", " " * max(room - used, 0))]
+    return tuple(out)
+
+
+def cell_line(found: Found, room: int) -> Line:
+    """A value, or why there is none, in so many characters."""
+    if found is None:
+        return ()
+    if isinstance(found, Unknown):
+        return (("muted", shortened(found.reason, room)),)
+    return brief(found.array, room, len(found.axes))
+
+
+def place_text(place: str) -> str:
+    """``model.py:12``"""
+    file, number, _ = place_parts(place)
+    return f"{file.rpartition('/')[2]}:{number}" if file else ""
+

@@ -1,0 +1,296 @@
+"""What a stepper looks at of a moment's values: the selected one, its elements, iterations, examples, watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from minijax.core.named import NamedTuple
+from minijax.tools.documents.document import Document, Line, Segment, Text, document
+from minijax.tools.documents.words import shortened
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import Recording
+from minijax.tools.values import grid
+from minijax.tools.values.brief import brief, numpy_of
+from minijax.tools.values.expressions import Evaluated, evaluate
+from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth, ledger
+from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, value_row, values_pane
+
+# Rows looked back over for a loop, or for a vmap.
+_BACK = 200
+# Characters of an expression that is watched.
+_LABEL = 24
+
+
+class LookedFrom(Protocol):
+    """What a stepper is to those who look."""
+
+    cursor: Cursor
+    focus: str
+
+    @property
+    def recording(self) -> Recording: ...
+
+    def say(self, text: str, role: str = "warning") -> None: ...
+
+    def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None: ...
+
+
+class Viewer(NamedTuple):
+    """The elements of a value: whose, which column of the table, and the part that is looked at."""
+
+    named: Named
+    column: str
+    place: grid.GridPlace
+
+
+class Looking:
+    """The values of a stepper.
+
+    Attributes:
+      selected: the row that is selected, by its place among all that have a name; -1: the newest.
+      viewer: the elements that are shown in place of the panes, or None.
+      watches: the expressions that are shown at every moment.
+    """
+
+    def __init__(self, stepper: LookedFrom) -> None:
+        self.stepper = stepper
+        self.selected = -1
+        self.viewer: Viewer | None = None
+        self.watches: list[str] = []
+        # the digits typed last, and the pane that had the focus before them
+        self._digits = ""
+        self._focus_before = ""
+        self._keep_digits = False
+
+    @property
+    def known(self) -> Ledger:
+        """The values of the recording."""
+        return ledger(self.stepper.recording)
+
+    @property
+    def at(self) -> int:
+        """The event of the cursor's moment."""
+        return self.stepper.cursor.moment.at
+
+    def moved(self) -> None:
+        """The cursor stands elsewhere: the newest value is selected."""
+        self.selected = -1
+
+    # --- the pane
+    # ------------------------------------------------------------------------------------------------------
+
+    def pane(self, columns: int) -> Document:
+        """The watches, then the table."""
+        table = values_pane(self.stepper.cursor, columns, self.selected)
+        if not self.watches:
+            return table
+        lines = [self._watch_line(each, columns) for each in self.watches]
+        return document(Text(tuple(lines), wrap=False)) + table
+
+    def _watch_line(self, expression: str, columns: int) -> Line:
+        now = evaluate(self.known, self.at, expression)
+        label = shortened(expression, _LABEL)
+        mark: Segment = ("current", "* ") if self._changed(expression, now) else ("", "  ")
+        said = now.line(max(columns - len(label) - 5, 8))
+        if now.error:
+            said = (("muted", shortened(now.error, max(columns - len(label) - 5, 8))),)
+        return (("linked", mark[1]), ("label", label), ("muted", " = "), *said)
+
+    def _changed(self, expression: str, now: Evaluated) -> bool:
+        """Whether a watch is worth something else than at the moment before."""
+        cursor = self.stepper.cursor
+        if not cursor.position:
+            return False
+        before = evaluate(self.known, cursor.moments[cursor.position - 1].at, expression)
+        if bool(before.error) != bool(now.error):
+            return not now.error
+        return not now.error and not _same(before.value, now.value)
+
+    # --- the selected value
+    # ----------------------------------------------------------------------------------------------
+
+    def named(self) -> Named | None:
+        """The selected value; None if nothing has a name yet."""
+        every = named_until(self.known, self.at)
+        return every[self.selected] if every else None
+
+    def select(self, lines: int) -> None:
+        """Select the row so many below."""
+        count = len(named_until(self.known, self.at))
+        if count:
+            here = self.selected if self.selected >= 0 else count - 1
+            self.selected = min(max(here + lines, 0), count - 1)
+
+    def view(self) -> None:
+        """Show the elements of the selected value."""
+        named = self.named()
+        if named is None:
+            self.stepper.say("no variable has a value yet", "muted")
+            return
+        self.viewer = Viewer(named, "primal", grid.GridPlace())
+        if not isinstance(self._viewed(), Worth):
+            found = self._viewed()
+            self.viewer = None
+            why = found.reason if isinstance(found, Unknown) else "it has none"
+            self.stepper.say(f"no value of {named.name}: {why}", "muted")
+
+    def _viewed(self) -> Worth | Unknown | None:
+        assert self.viewer is not None
+        row = value_row(self.known, self.viewer.named, self.at, self.at)
+        return row.known[self.viewer.column]
+
+    def scroll(self, lines: int, columns: int = 0) -> None:
+        """Look at another part of the elements."""
+        found = None if self.viewer is None else self._viewed()
+        if self.viewer is None or not isinstance(found, Worth):
+            return
+        place = self.viewer.place
+        step = columns // 8 if abs(columns) >= 8 else columns
+        moved = place._replace(top=place.top + lines, left=place.left + step)
+        self.viewer = self.viewer._replace(place=grid.within(numpy_of(found.array), moved))
+
+    def next_slice(self, step: int) -> None:
+        """Look at another slice of an array of more than two axes."""
+        found = None if self.viewer is None else self._viewed()
+        if self.viewer is None or not isinstance(found, Worth):
+            return
+        value = numpy_of(found.array)
+        moved = self.viewer.place._replace(slice=self.viewer.place.slice + step)
+        self.viewer = self.viewer._replace(place=grid.within(value, moved))
+        if grid.slices(value) == 1:
+            self.stepper.say("it has no more than two axes: there is one slice", "muted")
+
+    def next_column(self, step: int = 1) -> None:
+        """The tangent, the cotangent, the primal: those that are known."""
+        assert self.viewer is not None
+        row = value_row(self.known, self.viewer.named, self.at, self.at)
+        there = [column for column in COLUMNS if isinstance(row.known[column], Worth)]
+        if len(there) < 2:
+            self.stepper.say("it has no tangent and no cotangent here", "muted")
+            return
+        here = there.index(self.viewer.column)
+        self.viewer = self.viewer._replace(column=there[(here + step) % len(there)])
+
+    def viewer_lines(self, columns: int, rows: int) -> list[Line]:
+        """The elements: a title, what they come to, and the part that fits."""
+        assert self.viewer is not None
+        found = self._viewed()
+        named, column, place = self.viewer
+        title: Line = (("heading", f"━ {named.name}"), ("muted", f" · {column} "))
+        if not isinstance(found, Worth):
+            return [title, (("muted", "no value"),)]
+        value = numpy_of(found.array)
+        _, said = grid.slice_of(value, place.slice) if value.size else (value, "")
+        if said:
+            title = (*title, ("label", f"{said} "), ("muted", f"slice {place.slice} of {grid.slices(value)} "))
+        summary = brief(found.array, columns - 2, len(found.axes))
+        hint: Line = (("muted", "arrows scroll · [ ] slices · Tab primal, tangent, cotangent · q closes"),)
+        body = grid.grid_lines(value, place, columns, rows - 3)
+        return [title, (("", " "), *summary), *body[: rows - 3], *[()] * (rows - 3 - len(body)), hint]
+
+    # --- iterations and examples
+    # ------------------------------------------------------------------------------------------
+
+    def typed_digit(self, number: int) -> None:
+        """A digit, which may belong to the number of an iteration."""
+        if not self._digits:
+            self._focus_before = self.stepper.focus
+        self._digits += str(number)
+        self._keep_digits = True
+
+    def before_key(self) -> None:
+        """Digits are forgotten once a key other than a digit or a bracket follows."""
+        if not self._keep_digits:
+            self._digits = ""
+        self._keep_digits = False
+
+    def iterate(self, step: int) -> None:
+        """The next iteration of the loop that the selected value is in; after digits, the one with that number."""
+        if self.viewer is not None and not self._digits:
+            self.next_slice(step)
+            return
+        number = int(self._digits) if self._digits else None
+        if number is not None:
+            self.stepper.focus, self._digits = self._focus_before, ""
+        loop = self._loop()
+        if loop is None:
+            self.stepper.say("no variable of a loop is known here", "muted")
+            return
+        wanted = loop.index + step if number is None else number
+        index = min(max(wanted, 0), max(loop.count - 1, 0))
+        self.known.iterations[loop.key] = index
+        self.stepper.say(f"{loop_text(loop.replace(index=index))} · [ ] for others", "muted")
+
+    def _loop(self) -> LoopShown | None:
+        every = named_until(self.known, self.at)
+        here = self.selected if self.selected >= 0 else len(every) - 1
+        for place in range(here, max(here - _BACK, -1), -1):
+            if loops := self.known.loops(every[place].number):
+                return loops[-1]
+        return None
+
+    def next_example(self, step: int) -> None:
+        """One example of the innermost vmap of the selected value: the next; before the first, all."""
+        found = self._vmap()
+        if found is None:
+            self.stepper.say("no value here is mapped", "muted")
+            return
+        label, size = found
+        index = self.known.examples.get(label, -1) + step
+        if index < 0:
+            self.known.examples.pop(label, None)
+            self.stepper.say(f"all {size} examples of {label}", "muted")
+        else:
+            self.known.examples[label] = min(index, size - 1)
+            self.stepper.say(f"example {min(index, size - 1)} of {size} of {label} · {{ }} for others", "muted")
+
+    def _vmap(self) -> tuple[str, int] | None:
+        every = named_until(self.known, self.at)
+        here = self.selected if self.selected >= 0 else len(every) - 1
+        chosen, self.known.examples = self.known.examples, {}
+        try:
+            for place in range(here, max(here - _BACK, -1), -1):
+                found = self.known.primal(every[place].number)
+                if isinstance(found, Worth) and found.axes:
+                    last = len(found.axes) - 1
+                    return found.axes[last], found.array.aval.shape[last]
+        finally:
+            self.known.examples = chosen
+        return None
+
+    # --- expressions
+    # -----------------------------------------------------------------------------------------------------
+
+    def ask_expression(self) -> None:
+        def say(expression: str) -> None:
+            found = evaluate(self.known, self.at, expression)
+            text = "".join(piece for _, piece in found.line(200))
+            self.stepper.say(text if found.error else f"{expression} = {text}", "error" if found.error else "good")
+
+        self.stepper.ask("= (an expression in the names of this moment)", say)
+
+    def ask_watch(self) -> None:
+        def watch(expression: str) -> None:
+            if expression in self.watches:
+                self.watches.remove(expression)
+                self.stepper.say(f"{expression} is watched no more", "good")
+                return
+            try:
+                compile(expression, "<watch>", "eval")
+            except (SyntaxError, ValueError) as error:
+                self.stepper.say(f"{type(error).__name__}: {getattr(error, 'msg', error)}", "error")
+                return
+            self.watches.append(expression)
+            self.stepper.say(f"{expression} is watched in the values pane; W and the same again ends it", "good")
+
+        self.stepper.ask("watch (an expression; the same again ends it)", watch)
+
+
+def _same(a: object, b: object) -> bool:
+    try:
+        return bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
+    except Exception:  # what cannot be compared is taken for changed
+        return False

@@ -1,0 +1,138 @@
+"""The values that a view shows at every moment, beside what a print in the program shows: JAX's own, by a callback."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter, defaultdict
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import Recording
+from minijax.tools.values.brief import numpy_of
+from minijax.tools.values.moment import Ledger, Unknown, Worth
+from minijax.tools.values.table import Named, named_values
+from tests.tools.values import watched_programs
+from tests.tools.values.watched_programs import PROGRAMS, reported
+
+# A value is called what the first variable that held it is called; these are second names.
+OTHER_NAMES = {"res", "primals[0]", "tangents[0]"}
+
+Seen = dict[str, list[np.ndarray]]
+
+
+def printed(name: str) -> Seen:
+    """What each variable is worth, whenever its line runs, for each example."""
+    seen: Seen = defaultdict(list)
+
+    def report(variable: str, value: Any) -> None:
+        for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+            if hasattr(leaf, "dtype") or isinstance(leaf, (int, float)):
+                said = variable + jax.tree_util.keystr(path)
+                jax.debug.callback(lambda x, said=said: seen[said].append(np.array(x)), leaf)
+
+    reported(name, jax, jax.numpy, report)
+    jax.effects_barrier()
+    return seen
+
+
+def record(name: str) -> Recording:
+    recorder = Recorder("full", name)
+    with recorder:
+        PROGRAMS[name](minijax, minijax.numpy)
+    return recorder.recording
+
+
+def every_value(known: Ledger, named: Named) -> list[np.ndarray]:
+    """What is shown of a value in every iteration and for every example; nothing where it says why not."""
+    out: list[np.ndarray] = []
+    known.iterations = {}
+    found = known.primal(named.number)
+    if isinstance(found, Unknown):
+        return out
+    return list(_iterated(known, named.number, 0))
+
+
+def _iterated(known: Ledger, number: int, depth: int) -> Any:
+    loops = known.loops(number)
+    if depth < len(loops):
+        for index in range(loops[depth].count):
+            known.iterations[loops[depth].key] = index
+            yield from _iterated(known, number, depth + 1)
+        known.iterations.pop(loops[depth].key, None)
+        return
+    found = known.primal(number)
+    if isinstance(found, Worth):
+        value = numpy_of(found.array)
+        shape = value.shape[: len(found.axes)]
+        for index in itertools.product(*map(range, shape)):
+            yield value[index]
+
+
+def _sorted(values: list[np.ndarray]) -> np.ndarray:
+    flat = [np.asarray(x, np.float64).reshape(-1) for x in values]
+    return np.array(sorted(map(tuple, flat)))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_shown_is_what_a_print_shows(name: str) -> None:
+    expected = printed(name)
+    recording = record(name)
+    known = Ledger(recording)
+    shown: Counter[str] = Counter()
+    for named in named_values(known):
+        if not named.variable or named.name not in expected:
+            continue
+        values = every_value(known, named)
+        if not values:
+            continue
+        shown[named.name] += 1
+        there = {tuple(np.round(row, 5)) for row in _sorted(expected[named.name])}
+        here = {tuple(np.round(row, 5)) for row in _sorted(values)}
+        assert _close(here, there), f"{named.name}: {sorted(here)} is shown, {sorted(there)} printed"
+    missing = set(expected) - set(shown) - OTHER_NAMES
+    assert not missing, f"never shown: {missing}; there are {[n.name for n in named_values(known)]}"
+
+
+def _close(here: set[Any], there: set[Any]) -> bool:
+    """Whether every value that is shown was printed, and the reverse."""
+    a, b = np.array(sorted(here)), np.array(sorted(there))
+    return all(np.isclose(b, x, rtol=1e-4, atol=1e-5).all(axis=-1).any() for x in a) and all(
+        np.isclose(a, x, rtol=1e-4, atol=1e-5).all(axis=-1).any() for x in b
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_looking_runs_nothing_of_the_users(name: str) -> None:
+    def counted(work: Any) -> Counter[str]:
+        counts: Counter[str] = Counter()
+
+        def profile(frame: Any, event: str, argument: Any) -> None:
+            if event == "call" and frame.f_code.co_filename == watched_programs.__file__:
+                counts[frame.f_code.co_qualname] += 1
+
+        sys.setprofile(profile)
+        try:
+            work()
+        finally:
+            sys.setprofile(None)
+        return counts
+
+    def look() -> None:
+        known = Ledger(record(name))
+        cursor = Cursor(known.recording)
+        for named in named_values(known):
+            every_value(known, named)
+            known.tangent(named.number)
+            known.cotangent(named.number, cursor.moments[-1].at)
+
+    plain = counted(lambda: PROGRAMS[name](minijax, minijax.numpy))
+    assert counted(look) == plain

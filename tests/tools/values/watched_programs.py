@@ -1,0 +1,289 @@
+"""Programs whose variables are looked at: each is a function of the library (minijax, or JAX), and gives a call.
+
+Names of variables are assigned once in a program, so that a name tells which values are meant. The same source is run
+by JAX with each variable reported, see ``reported``.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Report = Callable[[str, Any], None]
+
+
+def forward(lib: Any, np_: Any) -> Any:
+    def f(x):
+        y = np_.sin(x)
+        z = y * 2.0
+        w = z - x
+        return w
+
+    return lib.jvp(f, (3.0,), (1.5,))
+
+
+def gradient(lib: Any, np_: Any) -> Any:
+    def loss(params, x):
+        h = np_.tanh(x @ params["w"])
+        out = h @ params["v"]
+        total = np_.sum(out * out)
+        return total
+
+    rng = np.random.RandomState(0)
+    params = {"w": np_.array(rng.randn(3, 4).astype("f")), "v": np_.array(rng.randn(4).astype("f"))}
+    return lib.grad(loss)(params, np_.array(rng.randn(5, 3).astype("f")))
+
+
+def per_example(lib: Any, np_: Any) -> Any:
+    def f(a, b):
+        p = a * b
+        q = np_.sum(p)
+        r = np_.sin(q) * a[0]
+        return r
+
+    return lib.vmap(lib.grad(f), in_axes=(0, None))(np_.arange(6.0).reshape(3, 2), np_.array([0.5, -1.0]))
+
+
+def two_vmaps(lib: Any, np_: Any) -> Any:
+    def f(a, b):
+        p = a * b
+        q = p + a
+        return q
+
+    return lib.vmap(lib.vmap(f, (None, 0)), (0, None))(np_.arange(2.0), np_.arange(3.0))
+
+
+def compiled(lib: Any, np_: Any) -> Any:
+    def inner(a):
+        b = np_.cos(a)
+        return b
+
+    def outer(x):
+        y = x * 3.0
+        z = lib.jit(inner)(y)
+        return z + y
+
+    return lib.jit(outer)(0.25)
+
+
+def scanned_gradient(lib: Any, np_: Any) -> Any:
+    def step(carry, x):
+        z = carry * x
+        new = np_.tanh(z)
+        return new, new
+
+    def cell(c):
+        last, ys = lib.lax.scan(step, c, np_.array([0.5, 2.0, -1.0]))
+        return last * 2.0
+
+    return lib.grad(cell)(np_.float32(0.75))
+
+
+def scan_in_vmap_in_jit(lib: Any, np_: Any) -> Any:
+    def step(carry, x):
+        z = carry + np_.sin(x)
+        return z, z * x
+
+    def cell(c, xs):
+        last, ys = lib.lax.scan(step, c, xs)
+        m = np_.max(ys)
+        return m
+
+    return lib.jit(lib.vmap(cell, (0, None)))(np_.arange(3.0), np_.arange(4.0))
+
+
+def nested_scans(lib: Any, np_: Any) -> Any:
+    def inner(d, b):
+        e = d * 0.5 + b
+        return e, e
+
+    def body(c, a):
+        r, _ = lib.lax.scan(inner, c, np_.arange(3.0) * a)
+        s = r * 2.0
+        return r, s
+
+    def f(x):
+        out, outs = lib.lax.scan(body, x, np_.array([1.0, -1.0]))
+        return out
+
+    return lib.jit(f)(1.0)
+
+
+def while_loop(lib: Any, np_: Any) -> Any:
+    def more(state):
+        ahead = state[1] > 1.0
+        return ahead
+
+    def body(state):
+        i, v = state
+        w = v * 0.5
+        return i + 1, w
+
+    def f(x):
+        count, value = lib.lax.while_loop(more, body, (0, x))
+        return value
+
+    return lib.jvp(f, (9.0,), (1.0,))
+
+
+def fori(lib: Any, np_: Any) -> Any:
+    def body(i, v):
+        u = v * 0.5 + i
+        return u
+
+    def f(x):
+        y = lib.lax.fori_loop(0, 4, body, x)
+        return y
+
+    return lib.jit(f)(3.0)
+
+
+def branches(lib: Any, np_: Any) -> Any:
+    def yes(v):
+        a = v * 2.0
+        return a
+
+    def no(v):
+        b = v + 1.0
+        return b
+
+    def f(x):
+        r = lib.lax.cond(x > 1.0, yes, no, x)
+        return r
+
+    return lib.jit(f)(3.0)
+
+
+def remat(lib: Any, np_: Any) -> Any:
+    def block(x):
+        s = np_.sin(x)
+        t = np_.cos(s)
+        return t
+
+    def f(x):
+        y = lib.checkpoint(block)(x)
+        z = y * x
+        return z
+
+    return lib.grad(f)(1.25)
+
+
+def custom_vjp(lib: Any, np_: Any) -> Any:
+    def clipped(a):
+        return a
+
+    def forward(b):
+        keep = b > 0.0
+        return b, keep
+
+    def backward(res, ct):
+        given = np_.where(res, ct, 0.0)
+        return (given,)
+
+    wrapped = lib.custom_vjp(clipped)
+    wrapped.defvjp(forward, backward)
+
+    def f(x):
+        y = np_.sin(x)
+        z = wrapped(y) * 2.0
+        return z
+
+    return lib.grad(f)(2.0)
+
+
+def custom_jvp(lib: Any, np_: Any) -> Any:
+    def g(x):
+        return np_.cos(x)
+
+    wrapped = lib.custom_jvp(g)
+
+    def g_jvp(primals, tangents):
+        (p,), (t,) = primals, tangents
+        moved = -np_.sin(p) * t
+        return np_.cos(p), moved
+
+    wrapped.defjvp(g_jvp)
+
+    def f(x):
+        y = x * x
+        z = wrapped(y)
+        return z
+
+    return lib.jvp(f, (0.5,), (1.0,))
+
+
+def twice(lib: Any, np_: Any) -> Any:
+    def f(x):
+        y = np_.sin(x)
+        z = y * x
+        return z
+
+    return lib.jit(lib.grad(lib.grad(f)))(1.0)
+
+
+def staged_only(lib: Any, np_: Any) -> Any:
+    def f(x):
+        y = np_.exp(x)
+        z = y + 1.0
+        return z
+
+    return lib.jit(f)(0.5)
+
+
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    program.__name__: program
+    for program in (
+        forward,
+        gradient,
+        per_example,
+        two_vmaps,
+        compiled,
+        scanned_gradient,
+        scan_in_vmap_in_jit,
+        nested_scans,
+        while_loop,
+        fori,
+        branches,
+        remat,
+        custom_vjp,
+        custom_jvp,
+        twice,
+        staged_only,
+    )
+}
+
+
+class _Reporting(ast.NodeTransformer):
+    """Every variable that a function of a program assigns, and every argument, is reported."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        names = [each.arg for each in node.args.args]
+        node.body = [*[_report(name) for name in names], *node.body]
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        targets = [each for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+        return [node, *[_report(each.id) for each in targets if each.id != "_"]]
+
+
+def _report(name: str) -> ast.stmt:
+    return ast.parse(f"_report_({name!r}, {name})").body[0]
+
+
+def reported(name: str, lib: Any, np_: Any, report: Report) -> Any:
+    """The program run with ``report(name, value)`` called for each variable of its functions."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(PROGRAMS[name])))
+    outer = tree.body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body = [
+        _Reporting().visit(each) if isinstance(each, ast.FunctionDef) else each for each in outer.body
+    ]
+    scope: dict[str, Any] = {"np": np, "_report_": report, "Any": Any}
+    exec(compile(ast.fix_missing_locations(tree), "<reported>", "exec", dont_inherit=True), scope)
+    return scope[name](lib, np_)
