@@ -6,6 +6,7 @@ an iteration the carry is found by running a part of the loop from the nearest s
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,9 @@ from minijax.tools.values.keeping import Course
 from minijax.tools.values.loops import operands, scan_title, while_title
 
 FOREVER = np.iinfo(np.int32).max
+# A while loop is run to its end, so many turns at first, and given up after so many seconds: it may have none.
+FIRST_TURNS = 4096
+PATIENCE = 20.0
 # A scan of at most so many steps is gone back through as a whole.
 SHORT = 256
 
@@ -46,13 +50,15 @@ class LoopRun:
         self.courses: dict[str, Any] = {}
         self.frames: dict[Any, Any] = {}
         self._made: tuple[Any, list[str]] | None = None
+        # why operands are not known: the equation may stand in an iteration where others are
+        self.reasons: tuple[str, ...] = ()
 
     def pure(self) -> tuple[Any, list[str]]:
         """The parameters without effects, None if nothing is known; and why results are not."""
         if self._made is None:
             ins = [self.frame.primal_of(v) for v in self.eqn.invars]
-            reasons = [x.reason if isinstance(x, Unknown) else "" for x in ins]
-            self._made = self.frame.root.purifier.params(self.eqn, reasons)
+            self.reasons = tuple(x.reason if isinstance(x, Unknown) else "" for x in ins)
+            self._made = self.frame.root.purifier.params(self.eqn, self.reasons)
         return self._made
 
     def known(self, ins: Sequence[Any] | None = None) -> list[Stacked]:
@@ -68,7 +74,9 @@ class LoopRun:
         self, key: Any, operation: Any, values: Sequence[Stacked], times: int = 1
     ) -> tuple[list[Stacked], Any]:
         """An operation of this loop's, by a program that is made once."""
-        found: tuple[list[Stacked], Any] = self.frame.levels.staged((id(self.eqn), key), operation, values, times)
+        found: tuple[list[Stacked], Any] = self.frame.levels.staged(
+            (id(self.eqn), self.reasons, key), operation, values, times
+        )
         return found
 
     def unknown_tangent(self) -> Unknown | None:
@@ -301,6 +309,8 @@ class WhileRun(LoopRun):
         self.n_cond, self.n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         self.first = self.n_cond + self.n_body
         self._counting: dict[str, Any] | None = None
+        # after so many turns it was given up, if it was
+        self.unended = 0
 
     def counting(self) -> dict[str, Any]:
         """The parameters of the loop that counts its turns and stops at a limit: ``(limit, count, *carry)``."""
@@ -333,11 +343,11 @@ class WhileRun(LoopRun):
         """The loop as a function of ``(limit, cond consts, body consts, count, carry)``."""
         return applied(while_p, self.counting())
 
-    def bounded(self, ins: Sequence[Stacked], carry: Sequence[Any], at: int, limit: int) -> list[Stacked]:
+    def bounded(self, ins: Sequence[Stacked], carry: Sequence[Any], at: Stacked, limit: int) -> list[Stacked]:
         """The operands of ``function`` from turn ``at`` on."""
-        return [self._number(limit), *ins[: self.first], self._number(at), *carry]
+        return [self._number(limit), *ins[: self.first], at, *carry]
 
-    def _turned(self, ins: Sequence[Stacked], carry: Sequence[Any], at: int, limit: int) -> list[Stacked]:
+    def _turned(self, ins: Sequence[Stacked], carry: Sequence[Any], at: Stacked, limit: int) -> list[Stacked]:
         """The count and the carry when the loop has ended, or been stopped before turn ``limit``."""
         return self.run("whole", primal_operation(self.function()), self.bounded(ins, carry, at, limit))[0]
 
@@ -355,6 +365,13 @@ class WhileRun(LoopRun):
             return found
         return found[0] if found[0].array.ndim else int(np.asarray(found[0].array._value()))
 
+    def length(self) -> Any:
+        """The most turns that any element makes, or how many were made before it was given up; or an Unknown."""
+        count = self.count()
+        if isinstance(count, Unknown) and self.unended:
+            return self.unended
+        return int(np.max(np.asarray(count.array._value()), initial=0)) if isinstance(count, Stacked) else count
+
     def ended(self, ins: Sequence[Any] | None) -> Any:
         """The count and the last carry, or an Unknown."""
         kept = self.frame.root.keeper.get((self, "ended"))
@@ -363,12 +380,26 @@ class WhileRun(LoopRun):
         params, reasons = self.pure()
         if params is None:
             return Unknown(reasons[0] if reasons else "it has no results")
+        if self.unended:
+            return Unknown(f"it has not ended after {self.unended:,} turns")
         known = self.known(ins)
-
-        found = _tried(lambda: self._turned(known, known[self.first :], 0, FOREVER))
+        found = _tried(lambda: self._to_the_end(known))
         if not isinstance(found, Unknown):
             self.frame.root.keeper.keep((self, "ended"), found)
         return found
+
+    def _to_the_end(self, ins: Sequence[Stacked]) -> Any:
+        """The count and the last carry; an Unknown if the loop goes on for too long."""
+        limit, late = FIRST_TURNS, time.monotonic() + PATIENCE
+        found = [self._number(0), *ins[self.first :]]
+        while True:
+            found = self._turned(ins, found[1:], found[0], limit)
+            if limit == FOREVER or int(np.max(np.asarray(found[0].array._value()), initial=0)) < limit:
+                return found
+            if time.monotonic() > late:
+                self.unended = limit
+                return Unknown(f"it has not ended after {limit:,} turns")
+            limit = min(limit * 4, int(FOREVER))
 
     def whole(self, ins: Sequence[Any]) -> list[Any]:
         """All results."""
@@ -395,7 +426,7 @@ class WhileRun(LoopRun):
         dots = [None, *tangents[: self.first], None, *moving]
         nonzero = tuple(t is not None for t in dots)
         operation = tangent_operation(self.function(), nonzero, with_primals=True)
-        values = [*self.bounded(ins, carry, at, to), *[t for t in dots if t is not None]]
+        values = [*self.bounded(ins, carry, self._number(at), to), *[t for t in dots if t is not None]]
         outs, flags = self.run(("push", nonzero), operation, values)
         n = 1 + len(carry)
         return [*outs[1:n], *spread(outs[n:], flags)[1:]]
@@ -404,14 +435,14 @@ class WhileRun(LoopRun):
         """The states of the carry, or of it and its tangents."""
         if kind not in self.courses:
             n = len(self.eqn.outvars)
-            count = self.count()
-            length = int(np.max(np.asarray(count.array._value()))) if isinstance(count, Stacked) else count
+            length = self.length()
+            assert isinstance(length, int), "whoever asks for a turn knows that there is one"
             start = self.known()[self.first :]
 
             def advance(at: int, state: list[Any], steps: int) -> list[Any]:
                 ins = self.known()
                 if kind == "primal":
-                    return self._turned(ins, state, at, at + steps)[1:]
+                    return self._turned(ins, state, self._number(at), at + steps)[1:]
                 tangents = [self.frame.tangent_of(v) for v in self.eqn.invars]
                 return self._pushed(ins, state[:n], tangents, state[n:], at, at + steps)
 
@@ -422,10 +453,9 @@ class WhileRun(LoopRun):
 
     def inside(self, index: int, part: str) -> Any:
         """The frame of a turn, or of the condition before it."""
-        count = self.count()
-        if isinstance(count, Unknown):
-            return Unknown(f"how often it turns is not known: {count.reason}")
-        length = int(np.max(np.asarray(count.array._value()))) if isinstance(count, Stacked) else count
+        length = self.length()
+        if isinstance(length, Unknown):
+            return Unknown(f"how often it turns is not known: {length.reason}")
         if not 0 <= index < length + (part == "condition"):
             raise IndexError(f"this while loop makes {length} turns; there is no turn {index}")
         n_own, offset = (self.n_cond, 0) if part == "condition" else (self.n_body, self.n_cond)

@@ -12,7 +12,7 @@ of ``jit``, on NumPy, so what XLA rounds otherwise differs in the last digits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -99,15 +99,15 @@ class Frame:
 
     def value(self, var: Any) -> Value:
         """The value of a variable or literal: an Array; with an axis in front for each vmap that ``mapped`` tells."""
-        return self._shown(self.primal_of, var)
+        return self._shown("primal", self.primal_of, var)
 
     def tangent(self, var: Any) -> Value | None:
         """Its tangent; None where that is zero, or no tangents were given."""
-        return self._shown(self.tangent_of, var)
+        return self._shown("tangent", self.tangent_of, var)
 
     def cotangent(self, var: Any) -> Value | None:
         """What all its uses together give it; None where no cotangent arrives, or none were given."""
-        return self._shown(self.cotangent_of, var)
+        return self._shown("cotangent", self.cotangent_of, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
         """For each vmap, outermost first, whether what ``of`` names ('value', 'tangent', 'cotangent') has an axis for
@@ -166,9 +166,17 @@ class Frame:
         """The same evaluation for one example: ``index`` is its number in each vmap, None where all are kept."""
         return Example(self, index)
 
-    def _shown(self, find: Any, var: Any) -> Any:
-        with self.root.at_work():
-            found = find(var)
+    def looking(self) -> AbstractContextManager[None]:
+        """Around many questions, so that each of them costs less: nothing of the user's may run in the block."""
+        return self.root.at_work()
+
+    def _shown(self, kind: str, find: Any, var: Any) -> Any:
+        kept = self._kept(kind, var)
+        if kept is not None:
+            found = kept[0]
+        else:
+            with self.root.at_work():
+                found = find(var)
         return found.array if isinstance(found, Stacked) else found
 
     # ------------------------------------------------------------------------------------------ primals and tangents

@@ -12,7 +12,9 @@ import pytest
 import minijax
 from minijax import lax
 from minijax import numpy as jnp
+from minijax.core import missed, observe
 from minijax.core.keys import is_key
+from minijax.core.trace import state
 from minijax.extend.core import jaxpr_as_fun
 from minijax.interop import from_jax
 from minijax.tools.values.examples import Unknown
@@ -383,8 +385,8 @@ def test_a_step_of_a_real_training_has_every_value(page: str) -> None:
     leaves, tree = tree_flatten((module.start(), module.data()))
 
     def step(*values: Any) -> Any:
-        state, data = tree_unflatten(tree, values)
-        return module.step(state, *data)
+        started, data = tree_unflatten(tree, values)
+        return module.step(started, *data)
 
     closed = minijax.make_jaxpr(step)(*leaves)
     frame = replay(closed, leaves)
@@ -402,3 +404,62 @@ def _sampled(frame: Any) -> Iterator[tuple[str, Any]]:
         for part in frame.parts(eqn):
             for i in {0, frame.count(eqn) - 1} if frame.count(eqn) else ():
                 yield from _sampled(frame.inside(eqn, i, part))
+
+
+def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minijax.tools.values.courses.PATIENCE", 0.0)
+    closed = minijax.make_jaxpr(lambda x: lax.while_loop(lambda s: s >= 0, lambda s: (s + 3) % 1000, x))(1)
+    frame = replay(closed, [1], [None])
+    (loop,) = frame.jaxpr.eqns
+    assert frame.count(loop) == Unknown("it has not ended after 4,096 turns")
+    assert "not ended" in frame.value(loop.outvars[0]).reason
+    inner = frame.inside(loop, 4000)
+    assert int(inner.value(inner.jaxpr.invars[0])) == (1 + 3 * 4000) % 1000
+    with pytest.raises(IndexError, match="there is no turn 4096"):
+        frame.inside(loop, 4096)
+
+
+def test_who_watches_sees_nothing_and_the_users_caches_stay() -> None:
+    class Counting(observe.Observer):
+        seen = 0
+
+        def bind_enter(self, *args: Any) -> None:
+            self.seen += 1
+
+        def jaxpr(self, *args: Any) -> None:
+            self.seen += 1
+
+        def compiled(self, *args: Any) -> None:
+            self.seen += 1
+
+    f = minijax.jit(PROGRAMS["scan"].build(minijax))
+    args = PROGRAMS["scan"].args
+    f(*args)
+    closed = minijax.make_jaxpr(f)(*args)
+    call = closed.eqns[0]
+    loop = next(e for e in call.params["jaxpr"].eqns if e.primitive.name == "scan")
+    programs = (closed, call.params["jaxpr"], loop.params["jaxpr"])
+    before = [set(p.memo) for p in programs], f._cache_size(), missed.total()
+    with observe.watching(Counting()) as counting:
+        frame = replay(closed, args, _tangents(args), _ones(closed))
+        assert len(_everything(frame)) > 50
+    assert counting.seen == 0
+    assert ([set(p.memo) for p in programs], f._cache_size(), missed.total()) == before
+    assert len(state.stack) == 1
+
+
+def test_long_loops_are_compiled_with_the_same_values() -> None:
+    n = 60_000
+
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, a: (jnp.sin(c + a * 1e-4) + 1, c), x, jnp.arange(n, dtype=jnp.float32))[0]
+
+    closed, expected = minijax.make_jaxpr(f)(1.0), float(f(1.0))
+    frame = replay(closed, [1.0], [1.0])
+    loop = next(e for e in frame.jaxpr.eqns if e.primitive.name == "scan")
+    count = missed.total()
+    inner = frame.inside(loop, n - 2)
+    after = frame.inside(loop, n - 1)
+    assert float(after.value(after.jaxpr.invars[0])) == float(inner.value(inner.jaxpr.outvars[0]))
+    assert float(frame.value(frame.jaxpr.outvars[0])) == pytest.approx(expected, rel=1e-5)
+    assert missed.total() == count
