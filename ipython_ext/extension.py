@@ -19,11 +19,14 @@ from minijax.ipython_ext.places import renamer
 from minijax.ipython_ext.terminal import has_screen, stepped
 from minijax.ipython_ext.tracebacks import Tracebacks
 from minijax.tools.commands import find
+from minijax.tools.commands.table import COMMANDS
 from minijax.tools.documents.document import Document, document, text
 from minijax.tools.recording.panels import summary
 from minijax.tools.recording.recorder import Recorder
+from minijax.tools.session import source
 from minijax.tools.session.result import NOTHING, Result
-from minijax.tools.session.session import Entry, Session
+from minijax.tools.session.session import Entry, FailedInput, Session, replay_text
+from minijax.tools.session.tracebacks import passed_engine
 
 # The packages that run a cell: a line of theirs is no line of the user's.
 _MACHINERY = (*IPython.__path__, *traitlets.__path__)
@@ -54,8 +57,10 @@ class Extension:
         self.trees.install()
         self.magics.session.renamed_places = renamer(shell)
         settings = self.magics.session.settings
-        self.tracebacks = Tracebacks(shell, lambda: settings.frames == "all", renamer(shell))
+        self.tracebacks = Tracebacks(shell, lambda: settings.frames == "all", renamer(shell), self._hint)
         self.tracebacks.install()
+        self.magics.showing_errors = self.tracebacks.around
+        self.magics.session.runs_again = self.run_again
         errors.set_machinery(_MACHINERY)
         callbacks.set_front_end(self.at_breakpoint)
         shell.events.register("pre_run_cell", self.before_cell)
@@ -139,9 +144,43 @@ class Extension:
         """Show what was seen; bring the interpreter stack back to the pushed levels, or to evaluation."""
         self.magics.session.restore()
         recorder = self._stop()
+        self._note_failure(result, recorder)
         self._show_levels(result)
         panels = Document() if recorder is None else self._show_panels(recorder)
         self._keep(result, panels, recorder)
+
+    def _note_failure(self, result: Any, recorder: Recorder | None) -> None:
+        """Let the session know of a cell that failed, for a bare %step."""
+        # a program that IPython's own %run runs has its exception shown, and the cell goes on
+        error, self.tracebacks.shown = result.error_in_exec or self.tracebacks.shown, None
+        code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
+        if error is None or isinstance(error, UsageError):
+            return
+        session = self.magics.session
+        recording = None if recorder is None else recorder.recording
+        if error is session.recorded_error:
+            recording = session.recording
+        session.note_failure(result.execution_count or self.shell.execution_count, code, error, recording)
+
+    def _hint(self, error: BaseException) -> str:
+        """What is said below an exception: how to step to it."""
+        if error is self.magics.session.recorded_error or not passed_engine(error):
+            return ""
+        return replay_text(isinstance(error, KeyboardInterrupt))
+
+    def run_again(self, failed: FailedInput) -> Any:
+        """Run a cell once more, as it was transformed, in its file; nothing is shown."""
+        session, shell = self.magics.session, self.shell
+        word = failed.source.split(None, 1)[0].lstrip("%") if source.is_command(failed.source) else ""
+        own = {session.command_name(name): name for name in COMMANDS}
+        if word in own:
+            return session.run_command_line(failed.source.replace(word, own[word], 1), failed.number).value
+        code = shell.transform_cell(failed.source)
+        file = shell.compile.cache(code, failed.number, raw_code=failed.source)
+        statements, expression = source.compiled(code, file, shell.compile.flags)
+        if statements is not None:
+            exec(statements, shell.user_global_ns, shell.user_ns)
+        return NOTHING if expression is None else eval(expression, shell.user_global_ns, shell.user_ns)
 
     def _show_panels(self, recorder: Recorder) -> Document:
         """Show what a watched cell did."""

@@ -33,7 +33,7 @@ from minijax.tools.usage import UsageError
 # Commands that IPython has under the same name get this in front.
 PREFIX = "minijax_"
 # These would change IPython's own meaning of a word, or name what IPython's own magic does.
-TAKEN = ("config", "history", "time")
+TAKEN = ("config", "debug", "history", "time")
 # IPython's own magics that a command is another form of: it is meant where this option stands first.
 OWN = {"run": "--as-jax"}
 # The settings that have no effect here: IPython has its own colours, keys and history.
@@ -53,7 +53,8 @@ def _magic(command: Command) -> Callable[..., Any]:
     def run(self: Any, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Shown | None:
         __tracebackhide__ = True
         if command.name in OWN and not line.lstrip().startswith(OWN[command.name]):
-            return self.pythons_own(command.name)(self.shell.var_expand(line))  # as IPython does for its own
+            own = self.pythons_own(command.name)
+            return self.showing_errors(own, self.shell.var_expand(line))  # as IPython does for its own
         self.apply_traits()
         keep_typed(self.shell)
         # IPython silences the output for a semicolon, and leaves it in the line
@@ -104,6 +105,8 @@ class _Traits(Magics):
     def __init__(self, shell: Any) -> None:
         # IPython's magics of the names in ``OWN``
         self.pythons: dict[str, Callable[..., Any]] = {}
+        # calls a magic of IPython's, whose program's exceptions are to be shown as a cell's are
+        self.showing_errors: Callable[..., Any] = lambda own, line: own(line)
         # what the magics of the running cell have shown themselves
         self.shown: list[Shown] = []
         self.session = Session(find, shell.user_ns)

@@ -17,7 +17,7 @@ from IPython.core.error import UsageError
 
 from minijax import errors
 from minijax.config import config
-from minijax.tools.session.tracebacks import is_internal
+from minijax.tools.session.tracebacks import chain, is_internal, without_engine
 
 
 class Tracebacks:
@@ -26,9 +26,19 @@ class Tracebacks:
     Args:
       all_frames: whether the user has asked for the engine's frames too.
       rename: gives a text with cells called by their names.
+      hint: what to say below an exception; '' for nothing.
     """
 
-    def __init__(self, shell: Any, all_frames: Callable[[], bool], rename: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        shell: Any,
+        all_frames: Callable[[], bool],
+        rename: Callable[[str], str],
+        hint: Callable[[BaseException], str],
+    ) -> None:
+        self.hint = hint
+        # the exception that was shown last
+        self.shown: BaseException | None = None
         self.shell = shell
         self.all_frames = all_frames
         self.rename = rename
@@ -64,6 +74,21 @@ class Tracebacks:
         with _users_only(error):
             debugger(tracebacks, force)
 
+    def around(self, magic: Callable[[str], Any], line: str) -> Any:
+        """What ``magic(line)`` gives; an exception that it shows by itself is shown as a cell's is."""
+
+        def show(exc_tuple: Any = None, filename: Any = None, tb_offset: Any = None, *rest: Any, **named: Any) -> None:
+            del self.shell.showtraceback  # for exceptions that are IPython's business
+            raised: Any = exc_tuple or sys.exc_info()
+            kind, error, tb = raised
+            self.handle(self.shell, kind, error, tb, tb_offset)
+
+        self.shell.showtraceback = show
+        try:
+            return magic(line)
+        finally:
+            vars(self.shell).pop("showtraceback", None)
+
     def handle(
         self,
         shell: Any,
@@ -73,6 +98,7 @@ class Tracebacks:
         tb_offset: int | None = None,
     ) -> list[str] | None:
         """Show ``error``, in IPython's calling convention."""
+        self.shown = error
         kinds, handler = self.before
         if kinds and issubclass(kind, kinds):
             shown: list[str] | None = handler(kind, error, tb, tb_offset=tb_offset)
@@ -81,7 +107,7 @@ class Tracebacks:
             # of the cell itself, which has not run: IPython shows it without a traceback
             shell.showsyntaxerror()
             return None
-        chain = list(_chain(error))
+        causes = list(chain(error))
         asked = self._all_asked() or shell.call_pdb
         if issubclass(kind, SyntaxError) and not asked and _passed(error):
             # the file and line that matter are the error's own: of a magic's cell, say
@@ -89,8 +115,8 @@ class Tracebacks:
             shell._showtraceback(kind, error, [self.rename(each) for each in shown_error])
             return None
         # IPython has ways of its own with these
-        special = issubclass(kind, SyntaxError | UsageError) or any(isinstance(e, BaseExceptionGroup) for e in chain)
-        if asked or special or not any(map(_passed, chain)):
+        special = issubclass(kind, SyntaxError | UsageError) or any(isinstance(e, BaseExceptionGroup) for e in causes)
+        if asked or special or not any(map(_passed, causes)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=True)
             return None
         self._show(kind, error, tb, tb_offset)
@@ -107,16 +133,9 @@ class Tracebacks:
         if hidden:
             counted = "1 frame" if hidden == 1 else f"{hidden} frames"
             lines.append(f"({counted} of minijax hidden; %tb shows them)")
+        if said := self.hint(error):
+            lines.append(said)
         shell._showtraceback(kind, error, [self.rename(each) for each in lines])
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception, and those that it names as its causes."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _unparsed(tb: TracebackType | None) -> bool:
@@ -147,31 +166,15 @@ def _users_only(error: BaseException) -> Iterator[int]:
     changed: list[tuple[BaseException, TracebackType | None, bool]] = []
     hidden = 0
     try:
-        for each in _chain(error):
+        for each in chain(error):
             changed.append((each, each.__traceback__, each.__suppress_context__))
             context = each.__context__
             if each.__cause__ is None and context is not None and is_internal(context):
                 each.__suppress_context__ = True
-            each.__traceback__, left_out = _filtered(each.__traceback__)
+            each.__traceback__, left_out = without_engine(each.__traceback__)
             hidden += left_out
         yield hidden
     finally:
         for each, tb, suppressed in changed:
             each.__traceback__ = tb
             each.__suppress_context__ = suppressed
-
-
-def _filtered(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without the engine's frames, and how many those are; all of it if there are no others."""
-    frames = []
-    at = tb
-    while at is not None:
-        frames.append(at)
-        at = at.tb_next
-    kept = [each for each in frames if not errors.is_own_file(each.tb_frame.f_code.co_filename)]
-    if not kept:
-        return tb, 0
-    rest: TracebackType | None = None
-    for each in reversed(kept):
-        rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return rest, len(frames) - len(kept)

@@ -175,6 +175,13 @@ class App:
         if outcome.step is not None:
             self.show(self.stepped(outcome, outcome.step))
             return
+        if outcome.debug is not None and self._at_a_terminal:
+            with restored():
+                batch.debug(outcome.debug)
+            self.session.restore()
+            return
+        if outcome.error is not None:
+            batch.remember_error(outcome.error)
         if isinstance(outcome.error, KeyboardInterrupt):
             self.write([("", "\n")])  # the terminal has written ^C
         if outcome.shown:
@@ -186,9 +193,8 @@ class App:
                 pieces = [("class:mj-prompt-out", prefix + ("\n" if several else " ")), *pieces]
             self.write(pieces)
         self.show(outcome.summary)
-        failed = self.session.failed
-        if isinstance(outcome.error, Exception) and failed and failed.number == outcome.number and failed.events:
-            self._say("%step runs it again, recorded, and opens at the exception")
+        if hint := self.session.replay_hint(outcome.number):
+            self._say(hint)
 
     def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
         """Run a line that was typed at ``debug.breakpoint``, in the names of a frame of the program that it stopped."""

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
+from types import TracebackType
 from typing import Any, TextIO
 
 import minijax
@@ -19,6 +20,7 @@ from minijax.tools.session import source
 from minijax.tools.session.namespace import initial_names
 from minijax.tools.session.session import Outcome, Session
 from minijax.tools.session.settings import Settings
+from minijax.tools.session.tracebacks import without_engine
 
 
 def versions() -> str:
@@ -196,11 +198,37 @@ def plain_prompt(session: Session, page: Page) -> int:
             continue
         lines = []
         try:
-            _show(session.run_line(code), page)
+            outcome = session.run_line(code)
+            if outcome.error is not None:
+                remember_error(outcome.error)
+            if outcome.debug is not None and sys.stdin.isatty():
+                debug(outcome.debug)
+                session.restore()
+            else:
+                _show(outcome, page)
+            if hint := session.replay_hint(number):
+                write(sys.stdout, hint + "\n")
         except SystemExit as leaving:
             return exit_code(leaving)
         except KeyboardInterrupt:
             write(sys.stdout, "\n")
+
+
+def debug(tb: TracebackType) -> None:
+    """Python's debugger in the innermost frame of ``tb``, until the user leaves it."""
+    import pdb  # here: it brings a dozen modules, and a prompt must not wait for them
+
+    debugger = pdb.Pdb()
+    debugger.reset()
+    debugger.interaction(None, tb)
+
+
+def remember_error(error: BaseException) -> None:
+    """Let debuggers that begin where the last error was (``pdb.pm()``, ``pudb.pm()``) find the user's frames."""
+    tb, _ = without_engine(error.__traceback__)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, tb
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
 
 
 def prompt_parts(session: Session, number: int) -> tuple[str, str, str]:

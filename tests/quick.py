@@ -59,5 +59,5 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools.session": ("tools/test_session.py", "tools/test_completion.py"),
     "minijax.tools.values": ("tools/values/test_replay.py",),
     "minijax.tools.stepper": ("tools/test_stepping.py", "tools/test_fold.py"),
-    "minijax.tools.trees": ("tools/test_trees.py",),
+    "minijax.tools.trees": ("tools/sessions/test_trees.py",),
 }

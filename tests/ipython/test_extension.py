@@ -580,3 +580,43 @@ def test_containers_of_arrays_are_displayed_as_trees(shell):
     run(shell, "%minijax_config trees off")
     assert "Array([[1., 1." in displayed("p")["text/plain"]
     run(shell, "%minijax_config trees on")
+
+
+def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
+    """A cell of several statements, a magic, a loop around one, a program of %run: each is run again, recorded."""
+    hint = "%step runs it again, recorded, and opens at the exception"
+    run(shell, "ran = []\ndef clash(x):\n    ran.append(1)\n    y = jnp.sin(x)\n    return y @ jnp.ones(7)")
+    program = tmp_path / "program.py"
+    program.write_text("from minijax import jit\ndef bad(x): return x.nothing\njit(bad)(1.)\n")
+    loop = "for i in range(2):\n    got = %vjp clash(v)"
+    cells = ("a = 1\njit(clash)(v)\nb = 2", "%grad clash(v)", loop, f"%run {program}")
+    for code in cells:
+        with capture_output() as captured:
+            shell.run_cell(code, store_history=True)
+        assert hint in captured.stdout and "minijax/" not in captured.stdout, code
+        shell.user_ns["ran"].clear()
+        with capture_output() as captured:
+            shell.run_cell("shown = %step", store_history=True)
+        assert len(shell.user_ns["ran"]) == (0 if "%run" in code else 1), code
+        assert hint not in captured.stdout and "was run again to record it" in captured.outputs[0].data["text/plain"]
+        error = "AttributeError at bad in jit:1" if "%run" in code else "TypeError at the recorded call: dot_general"
+        assert error in captured.outputs[0].data["text/plain"] and "<details" in captured.outputs[0].data["text/html"]
+        # it is recorded now: nothing runs once more
+        with capture_output() as captured:
+            shell.run_cell("%step --text", store_history=True)
+        assert len(shell.user_ns["ran"]) == (0 if "%run" in code else 1)
+        assert "was run again" not in captured.stdout
+    assert hint not in printed(shell, "1 / 0")
+    assert "this is earlier" in printed(shell, "%step --text")
+    assert "ZeroDivisionError: division by zero" in printed(shell, "%minijax_debug")
+    assert stack_depth() == 0
+
+
+def test_an_interrupted_cell_can_be_replayed(shell):
+    run(shell, "import signal\ndef stops(x):\n    y = jnp.sin(x)\n    signal.raise_signal(signal.SIGINT)\n    return y")
+    assert "Ctrl-C ends that where you want to look" in printed(shell, "jit(stops)(1.)")
+    with capture_output() as captured:
+        shell.run_cell("%step jit(stops)(1.)")
+    assert "recorded until then" in captured.outputs[0].data["text/plain"]
+    assert "KeyboardInterrupt" in captured.stdout and "%step runs it again" not in captured.stdout
+    assert stack_depth() == 0 and run(shell, "float(jit(jnp.sin)(0.))") == 0.0

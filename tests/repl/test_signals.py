@@ -76,6 +76,48 @@ def test_ctrl_c_again_and_again(terminal: Terminal):
     assert terminal.leave() == 0
 
 
+def test_ctrl_c_keeps_a_recording(terminal: Terminal):
+    """The stepper opens on what was recorded until then, a second Ctrl-C or not; bare %step opens it again."""
+    terminal.wait_for_prompt(1)
+    loop = "x = sin(x)\rif x < 0.1 and not shown: shown.append(print('at' + ' work'))"
+    terminal.type(f"def slow(x):\rwhile True:\r{loop}\r\r", 2)
+    terminal.type("shown = []", 3)
+    terminal.send("%step grad(slow)(1.)\r")
+    terminal.wait_for("at work")
+    terminal.send("\x03\x03")
+    terminal.wait_for("interrupted at <minijax-1>:")
+    terminal.wait_for("recorded until then")
+    assert terminal.screen.alternate and "KeyboardInterrupt" in terminal.text()
+    assert any(line.startswith("▶") and ("sin(x)" in line or "shown" in line) for line in terminal.lines())
+    terminal.send("q")
+    terminal.wait_for_prompt(4)
+    terminal.send("%step\r")
+    terminal.wait_for("1 tree")
+    assert len([line for line in terminal.lines() if "at work" in line]) == 0 and terminal.screen.alternate
+    terminal.send("q")
+    terminal.type("float(grad(sin)(0.)), minijax.core.trace.stack_depth()", 6)
+    assert "(1.0, 0)" in terminal.text()
+    assert terminal.leave() == 0
+
+
+def test_debuggers_start_in_the_users_frame(terminal: Terminal):
+    """%debug after an error, breakpoint() while a function is traced, and pdb.pm()."""
+    terminal.wait_for_prompt(1)
+    terminal.type("def f(x):\ry = sin(x)\rif flag: breakpoint()\rreturn y @ jnp.ones(7)\r\r", 2)
+    terminal.type("flag = False; vmap(jit(f))(jnp.ones((3, 4)))", 3)
+    assert "%debug: its frame" in terminal.text()
+    for number, line in ((3, "%debug"), (4, "import pdb; pdb.pm()"), (5, "flag = True; jit(f)(jnp.ones(4))")):
+        terminal.send(line + "\r")
+        terminal.wait_for(f"in [{number}]: {line}")
+        terminal.wait_for_last("(Pdb)")
+        assert "-> return y @ jnp.ones(7)" in terminal.text().rpartition(f"in [{number}]")[2]
+        terminal.send(f"p 'y is', y.shape, {number}\r")
+        terminal.wait_for(f"('y is', (4,), {number})")
+        terminal.send("q\r")
+        terminal.wait_for_prompt(number + 1)
+    assert terminal.leave() == 0
+
+
 def test_ctrl_c_right_after_enter(terminal: Terminal):
     """The terminal still makes a key of it, which the prompt reads together with Enter."""
     terminal.wait_for_prompt(1)

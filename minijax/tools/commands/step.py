@@ -13,13 +13,14 @@ from minijax.tools.documents.document import document, text
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import CALL, Recording
-from minijax.tools.session import source, targets
+from minijax.tools.session import targets
 from minijax.tools.session.result import NOTHING, Result, Step
+from minijax.tools.session.tracebacks import last_user_place
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.programs.links import LinkedPrograms
-    from minijax.tools.session.session import Session
+    from minijax.tools.session.session import FailedInput, Session
 
 MOST = Param("most", "int", "how many records to list at most", default=200)
 
@@ -29,6 +30,8 @@ def run_log(session: Session, args: Arguments) -> Result:
     target = targets.from_expression(session, "log", args["expr"]).concrete("log")
     value, error, recording = recorded(target.call, args["expr"], args["retrace"])
     shown = log_document(recording, _most("log", args))
+    if said := _interrupted(error):
+        shown = document(text(said, role="warning")) + shown
     return Result(shown, NOTHING if value is None else value, recording, error=error)
 
 
@@ -51,7 +54,7 @@ def run_step(session: Session, args: Arguments) -> Result:
 
         return linked_programs(target.fun, *target.args, **target.kwargs)
 
-    step = Step(recording, 0, _retraced(target.call, expression), programs)
+    step = Step(recording, 0, _retraced(target.call, expression), programs, _interrupted(error))
     return _opened(args, step, NOTHING if value is None else value, error)
 
 
@@ -59,10 +62,10 @@ def _last(session: Session, args: Arguments) -> Result:
     """What the last line did: a line that failed is run again and recorded; else the last full recording."""
     __tracebackhide__ = True
     failed = session.failed
-    if failed is None or not (failed.events or source.is_command(failed.source)):
-        recording = _last_full(session)
+    if failed is None or not failed.replays:
+        recording = _last_full(session, failed)
         # what failed since did nothing that could be shown
-        said = "" if failed is None else f"input {failed.number} failed before the engine did anything; this is earlier"
+        said = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
         return _opened(args, Step(recording, note=said), NOTHING, ended=_ended_in_error(recording))
     _most("step", args)
 
@@ -73,8 +76,20 @@ def _last(session: Session, args: Arguments) -> Result:
     code = failed.source.strip()
     value, error, recording = recorded(call, code, args["retrace"])
     said = f"input {failed.number} was run again to record it" + ("" if error else "; this time it did not fail")
-    step = Step(recording, 0, _retraced(call, code), note=said)
+    step = Step(recording, 0, _retraced(call, code), note=_interrupted(error) or said)
     return _opened(args, step, NOTHING if value is None else value, error)
+
+
+def _nothing_done(failed: FailedInput) -> str:
+    return f"input {failed.number} failed before the engine did anything ({failed.error})"
+
+
+def _interrupted(error: BaseException | None) -> str:
+    """What is to be known of the recording of a call that Ctrl-C ended."""
+    if not isinstance(error, KeyboardInterrupt):
+        return ""
+    place = last_user_place(error).rpartition("/")[2]
+    return f"interrupted{f' at {place}' if place else ''}; recorded until then"
 
 
 def _retraced(call: Callable[[], Any], expression: str) -> Callable[[], tuple[Recording, BaseException | None]]:
@@ -160,11 +175,14 @@ def _most(name: str, args: Arguments) -> int:
     return int(args["most"])
 
 
-def _last_full(session: Session) -> Recording:
-    """The last recording that has a tree; UsageError if there is none."""
+def _last_full(session: Session, failed: FailedInput | None) -> Recording:
+    """The last recording that has a tree; UsageError if there is none, which says why ``failed`` has none."""
     for recording in reversed(session.recordings):
         if recording.level == "full":
             return recording
+    if failed is not None:
+        debug = f"%{session.command_name('debug')} looks at its variables"
+        raise UsageError(f"{_nothing_done(failed)}: there is nothing to step through; {debug}")
     example = session.recording.source.strip() if session.recording is not None else ""
     hint = f"; %step {example} records that line anew" if _is_call(example) else ", as in %step grad(f)(3.0)"
     raise UsageError(f"nothing has been recorded in full yet: give %step an expression{hint}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from minijax.tools.commands import (
     compare,
     compile,
+    debug,
     explain,
     export,
     gallery,
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Command] = {
         *rules.COMMANDS,
         *compare.COMMANDS,
         *step.COMMANDS,
+        *debug.COMMANDS,
         *tree.COMMANDS,
         *explain.COMMANDS,
         *live.COMMANDS,

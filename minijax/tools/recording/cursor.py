@@ -421,7 +421,8 @@ class Cursor:
                 stack = node.stack
                 scopes = [*scopes[: node.depth], node.at]
         binds = [node for node in path if isinstance(node, BindRecord)]
-        places = (getattr(node, "place", "") for node in (moment.node, *reversed(path)))
+        ended = self.recording.errors[-1:] if moment.kind == END else ()
+        places = (getattr(node, "place", "") for node in (moment.node, *reversed(path), *ended))
         programs = []
         for label, scope in zip(stack, scopes, strict=False):
             known = self._equations_of(scope)

@@ -302,7 +302,7 @@ class Full(Summary):
 
     def close(self, error: str = "", values: Any = ()) -> None:
         """End the innermost open record."""
-        o = self.open.pop()
+        o = self.open[-1]
         children = tuple(o.children)
         record: Node
         if type(o.kind) is int:
@@ -310,6 +310,8 @@ class Full(Summary):
             record = ScopeRecord(o.at, self.events, level, o.kind, subject, stack, children, o.place)
         else:
             record = self.closed_bind(o, children, error, values)
+        # only now: an interrupt until here leaves the record open, with all that is in it
+        del self.open[-1]
         (self.open[-1].children if self.open else self.top).append(record)
         self.nodes[o.number] = record
         self.signs.append(left_sign(record))

@@ -87,7 +87,7 @@ def record_line(node: Node, done: bool = True, brief: bool = True) -> Line:
     assert isinstance(node, ErrorRecord)
     first, _, more = node.message.strip().partition("\n")
     message = f"{first} ..." if more and brief else " ".join(node.message.split())
-    return line(("error", f"{node.type} "), f"at {node.where}: {message}")
+    return line(("error", f"{node.type} "), f"at {node.where}{': ' if message else ''}{message}")
 
 
 def linearizes(bind: BindRecord) -> bool:

@@ -8,6 +8,8 @@ while a recorder watches it keeps no tracer, array or jaxpr alive either.
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -54,6 +56,11 @@ class Recorder:
         return Full()
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        # a second Ctrl-C must not take away what the first one leaves
+        with _Uninterrupted(isinstance(error, KeyboardInterrupt)):
+            self._finish(error)
+
+    def _finish(self, error: BaseException | None) -> None:
         seconds = time.perf_counter() - self._began
         observer, self._observer = self._observer, None
         assert observer is not None
@@ -91,6 +98,31 @@ class Recorder:
             cut=tuple(observer.left_out().items()),
             backward=rest.backward,
         ).holding(rest.kept, rest.moments)
+
+
+class _Uninterrupted:
+    """Context manager: an interrupt in the block waits for its end. ``dropped``: the block is itself what follows an
+    interrupt, and another one is heard no more.
+    """
+
+    def __init__(self, dropped: bool) -> None:
+        self.dropped = dropped
+        self.came = False
+        self.handler: Any = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+            self.handler = signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.came = True
+
+    def __exit__(self, *exc: object) -> None:
+        if self.handler is None:
+            return
+        signal.signal(signal.SIGINT, self.handler)
+        if self.came and not self.dropped:
+            self.handler(signal.SIGINT, None)
 
 
 def record(

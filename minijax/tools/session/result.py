@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from minijax.core.named import Frozen
@@ -52,6 +53,7 @@ class Result(Frozen):
       recording: what was recorded.
       step: what a front end that has the whole screen opens a stepper on, in place of showing ``document``.
       error: the exception that ended the user's call, where the command has something to show in spite of it.
+      debug: the frames in which a front end that reads lines opens a debugger, in place of showing ``document``.
     """
 
     document: Document
@@ -59,3 +61,4 @@ class Result(Frozen):
     recording: Recording | None = None
     step: Step | None = None
     error: BaseException | None = None
+    debug: TracebackType | None = None

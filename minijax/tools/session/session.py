@@ -28,13 +28,14 @@ from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscribed_bools
-from minijax.tools.session.tracebacks import error_document, last_user_place
+from minijax.tools.session.tracebacks import error_document, last_user_place, passed_engine
 from minijax.tools.session.values import printed, value_tree
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from minijax.interop.watch import Watched
     from minijax.tools.live.level import Level
@@ -61,6 +62,7 @@ class Outcome(Frozen):
       recording: what the engine did.
       command: whether the input was a command, so that ``shown`` is what it said rather than a value.
       step: what to open a stepper on, in place of showing ``shown``, where there is a screen to do it on.
+      debug: the frames to open a debugger in, in place of showing ``shown``, where there is somebody to type.
     """
 
     number: int
@@ -71,6 +73,7 @@ class Outcome(Frozen):
     recording: Recording | None = None
     command: bool = False
     step: Step | None = None
+    debug: TracebackType | None = None
 
 
 class Entry(Frozen):
@@ -85,12 +88,27 @@ class Entry(Frozen):
 
 
 class FailedInput(Frozen):
-    """An input that an exception ended and that was not recorded in full; ``events`` is what a summary counted of it,
-    nothing for a command's."""
+    """An input that an exception ended, and that was not recorded in full.
+
+    Attributes:
+      number, source: the input.
+      replays: whether there is something to be recorded when it is run again: not if the engine had done nothing yet.
+      error: what ended it and where, in a line: ``KeyError at <minijax-3>:2``.
+      interrupted: whether it was Ctrl-C.
+    """
 
     number: int
     source: str
-    events: int
+    replays: bool
+    error: str
+    interrupted: bool = False
+
+
+def replay_text(interrupted: bool) -> str:
+    """What a prompt says below an input that failed and can be stepped through."""
+    if interrupted:
+        return "%step runs it again, recorded; Ctrl-C ends that where you want to look"
+    return "%step runs it again, recorded, and opens at the exception · %debug: its frame"
 
 
 class RunnableCommand(Protocol):
@@ -139,6 +157,12 @@ class Session:
         self.jax = Watching()
         # the input that an exception ended last, if nothing has been recorded since
         self.failed: FailedInput | None = None
+        # the last exception that ended an input, with the variables of its frames, as Python's prompt keeps it
+        self.error: BaseException | None = None
+        # the last exception that ended a full recording
+        self.recorded_error: BaseException | None = None
+        # runs an input once more, where a front end runs them itself
+        self.runs_again: Callable[[FailedInput], Any] | None = None
         self.inputs: list[str] = [""]
         self.outputs = Outputs()
         self.log: list[Entry] = []
@@ -264,23 +288,39 @@ class Session:
         """
         outcome = self._run(code)
         failed = outcome.error is not None
-        self._note_failure(outcome, code)
+        self.note_failure(outcome.number, code, outcome.error, outcome.recording)
         self.keep(Entry(outcome.number, code, outcome.shown, outcome.summary, failed, outcome.recording))
         return outcome
 
-    def _note_failure(self, outcome: Outcome, code: str) -> None:
-        """Know the last input that failed, until something else is recorded."""
-        if outcome.error is None or (outcome.recording is not None and outcome.recording.level == "full"):
-            if outcome.recording is not None:
+    def note_failure(self, number: int, code: str, error: BaseException | None, recording: Recording | None) -> None:
+        """Know the last input that failed, until something else is recorded. Front ends that run inputs themselves
+        (IPython) call this after each.
+        """
+        if error is not None and not isinstance(error, (SystemExit, UsageError)):
+            self.error = error
+        if error is None or (recording is not None and recording.level == "full"):
+            if recording is not None:
                 self.failed = None
-        elif not isinstance(outcome.error, (UsageError, SyntaxError)):
-            events = 0 if outcome.recording is None else outcome.recording.events
-            self.failed = FailedInput(outcome.number, code, events)
+        elif not isinstance(error, (UsageError, SyntaxError)):
+            events = 0 if recording is None else recording.events
+            replays = events > 0 if recording is not None else passed_engine(error)
+            place = last_user_place(error)
+            said = type(error).__name__ + (f" at {place}" if place else "")
+            self.failed = FailedInput(number, code, replays, said, isinstance(error, KeyboardInterrupt))
+
+    def replay_hint(self, number: int) -> str:
+        """What a prompt says below input ``number``, if that failed and can be stepped through; else nothing."""
+        failed = self.failed
+        if failed is None or failed.number != number or not failed.replays:
+            return ""
+        return replay_text(failed.interrupted)
 
     def run_again(self, failed: FailedInput) -> Any:
         """Run an input once more, under its number, and give its value; nothing is shown, kept or counted."""
+        if self.runs_again is not None:
+            return self.runs_again(failed)
         if source.is_command(failed.source):
-            return self._command(failed.source, failed.number).value
+            return self.run_command_line(failed.source, failed.number).value
         return self._python(failed.source, failed.number, contextlib.nullcontext())
 
     def keep(self, entry: Entry) -> None:
@@ -300,7 +340,7 @@ class Session:
         recorder = Recorder("summary", code)
         try:
             if source.is_command(code):
-                return self._finish(number, self._command(code, number))
+                return self._finish(number, self.run_command_line(code, number))
             value = self._python(code, number, recorder)
             assigned, grown = self.note(code, value)
             shown = assigned if value is NOTHING else self.value_document(value)
@@ -326,7 +366,8 @@ class Session:
             value = NOTHING if expression is None else eval(expression, self.namespace)
         return NOTHING if value is None else value
 
-    def _command(self, code: str, number: int) -> Result:
+    def run_command_line(self, code: str, number: int) -> Result:
+        """Run a command as it is typed, with its ``%``, and the lines of its cell if it has one."""
         filename = f"<minijax-{number}>"
         source.register(filename, code)
         header, _, body = source.as_command(code).strip("\n").lstrip().partition("\n")
@@ -370,6 +411,8 @@ class Session:
             self.local_names, self.watched = {}, around
         if result.error is not None:
             self.restore()  # after an interrupt
+            if result.recording is not None and result.recording.level == "full":
+                self.recorded_error = result.error
         if result.recording is not None:
             self.remember(result.recording)
             self.jax.skip()
@@ -387,7 +430,7 @@ class Session:
         command = source.is_command(code)
         try:
             if command:
-                result = self._command(code, number)
+                result = self.run_command_line(code, number)
                 shown = self._with_error(result)
                 return Outcome(number, result.value, shown, result.error, Document(), result.recording, True)
             value = self._python(code, number, recorder)
@@ -414,7 +457,9 @@ class Session:
             self.remember(result.recording)
             summary = self.panels(result.recording)
         shown = self._with_error(result)
-        return Outcome(number, value, shown, result.error, summary, result.recording, command, result.step)
+        return Outcome(
+            number, value, shown, result.error, summary, result.recording, command, result.step, result.debug
+        )
 
     def _with_error(self, result: Result) -> Document:
         """What a result shows, and the exception that ended the user's call, if one did."""
@@ -423,15 +468,20 @@ class Session:
         return result.document + self.error_document(result.error)
 
     def _failed(self, number: int, error: BaseException, recorder: Recorder) -> Outcome:
+        if source.is_command(self.inputs[number]):  # which has recorders of its own
+            return Outcome(number, NOTHING, self.error_document(error), error, command=True)
         recording = recorder.recording
+        summary = Document()
         if recording.events:
             self.remember(recording)
-        return Outcome(number, NOTHING, self.error_document(error), error, Document(), recording)
+            if isinstance(error, KeyboardInterrupt) and (shown := self.panels(recording)):
+                summary = document(text("until then:", role="muted")) + shown
+        return Outcome(number, NOTHING, self.error_document(error), error, summary, recording)
 
     def remember(self, recording: Recording) -> None:
         """Make ``recording`` the last one."""
         self.unwatched = False
-        if recording.traced or self.recording is None:
+        if recording.traced or recording.level == "full" or self.recording is None:
             self.recording = recording
             self.recordings.append(recording)
             del self.recordings[: _forgotten(self.recordings)]

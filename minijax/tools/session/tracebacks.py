@@ -37,6 +37,47 @@ def last_user_place(error: BaseException) -> str:
     return places[-1] if places else ""
 
 
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and those that it names as its causes."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+# What of minijax only shows what the rest does.
+_SHOWING = ("minijax.tools", "minijax.repl", "minijax.ipython_ext")
+
+
+def passed_engine(error: BaseException) -> bool:
+    """Whether an exception, or a cause of it, was raised in the engine or by what that called."""
+    for each in chain(error):
+        tb = each.__traceback__
+        while tb is not None:
+            module = tb.tb_frame.f_globals.get("__name__", "")
+            if module.startswith("minijax.") and not module.startswith(_SHOWING):
+                return True
+            tb = tb.tb_next
+    return False
+
+
+def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
+    """A traceback without minijax's own frames, and how many those are; all of it if there are no others."""
+    frames = []
+    at = tb
+    while at is not None:
+        frames.append(at)
+        at = at.tb_next
+    kept = [each for each in frames if not errors.is_own_file(each.tb_frame.f_code.co_filename)]
+    if not kept:
+        return tb, 0
+    rest: TracebackType | None = None
+    for each in reversed(kept):
+        rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return rest, len(frames) - len(kept)
+
+
 def is_internal(error: BaseException) -> bool:
     """Whether the engine raised ``error`` itself: a look-up that failed, say, and was handled."""
     frames = list(_frames(error.__traceback__))

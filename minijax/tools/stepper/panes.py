@@ -409,7 +409,8 @@ def status(cursor: Cursor) -> Document:
     if last_error is not None and last_error.where == CALL:
         second += [("muted", " · ")] if second else []
         second += [("muted", "ends in ")] if last_error.at > cursor.moment.at + 1 else []
-        second += [("error", last_error.type), ("", f": {last_error.message.strip().partition(chr(10))[0]}")]
+        said = last_error.message.strip().partition("\n")[0]
+        second += [("error", last_error.type), ("", f": {said}" if said else "")]
     if cursor.cut and cursor.moment.kind != END:
         second += [("muted", " · ")] if second else []
         second.append(("warning", cursor.cut.replace("here", "before the end")))

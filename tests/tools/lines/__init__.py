@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tests.tools.lines import (
     compile,
+    debug,
     explain,
     export,
     gallery,
@@ -38,6 +39,7 @@ AREAS = {
     "compile": compile,
     "step": step,
     "tree": tree,
+    "debug": debug,
     "explain": explain,
     "programs": programs,
     "live": live,

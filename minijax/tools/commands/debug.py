@@ -1,0 +1,80 @@
+"""The command that looks at the variables of what failed: %debug."""
+
+from __future__ import annotations
+
+import linecache
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
+
+from minijax import errors
+from minijax.tools.commands.arguments import Arguments
+from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import Block, Document, Line, Table, document, line, text
+from minijax.tools.recording.preview import type_text, value_text
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.session.tracebacks import without_engine
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+# Variables of a frame, and frames, that are listed where there is no debugger.
+MOST_VARIABLES, MOST_FRAMES = 30, 12
+
+
+def run_debug(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    error = session.error
+    if error is None:
+        return Result(document(text("nothing has failed in this session", role="muted")))
+    tb, _ = without_engine(error.__traceback__)
+    if tb is None:
+        raise UsageError(f"%debug: {type(error).__name__} has passed no line of yours")
+    return Result(_frames(error, tb), NOTHING, debug=tb)
+
+
+def _frames(error: BaseException, tb: TracebackType) -> Document:
+    """The user's frames, and the variables of the innermost."""
+    frames: list[tuple[FrameType, int]] = []
+    at: TracebackType | None = tb
+    while at is not None:
+        if errors.is_user_file(at.tb_frame.f_code.co_filename):
+            frames.append((at.tb_frame, at.tb_lineno))
+        at = at.tb_next
+    message = str(error).strip().partition("\n")[0]
+    lines: list[Line] = [line(("error", type(error).__name__), f": {message}" if message else "")]
+    if len(frames) > MOST_FRAMES:
+        lines.append(line(("muted", f"  ({len(frames) - MOST_FRAMES} frames further out)")))
+    for frame, number in frames[-MOST_FRAMES:]:
+        code = frame.f_code
+        lines.append(line(("place", f"  {code.co_filename}:{number}"), ("muted", f" in {code.co_name}")))
+        lines.append(line(f"    {linecache.getline(code.co_filename, number).strip()}"))
+    blocks: list[Block] = [text(*lines, wrap=False)]
+    names = _variables(frames[-1][0]) if frames else []
+    if names:
+        rows = [(("var", name), ("type", type_text(x)), ("value", value_text(x))) for name, x in names[:MOST_VARIABLES]]
+        blocks.append(Table(("variable", "type", "value"), tuple(rows)))
+    if len(names) > MOST_VARIABLES:
+        blocks.append(text(f"... {len(names) - MOST_VARIABLES} more variables", role="muted"))
+    return Document(tuple(blocks))
+
+
+def _variables(frame: FrameType) -> list[tuple[str, object]]:
+    """The variables of a function; of an input none, for they are the user's own."""
+    if frame.f_code.co_name == "<module>":
+        return []
+    return list(frame.f_locals.items())
+
+
+COMMANDS = (
+    Command(
+        "debug",
+        (),
+        "Look at the variables of what failed last, in the line of yours that raised it.\n"
+        "At a terminal this opens Python's debugger there (up, down, p NAME, q leaves), with your frames only; "
+        "elsewhere it lists the frames, and the variables of the innermost.",
+        "%debug",
+        run_debug,
+        group="watch",
+    ),
+)

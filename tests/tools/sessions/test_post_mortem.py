@@ -1,0 +1,218 @@
+"""After an error or Ctrl-C: a bare %step opens at the line that raised, recordings last, %debug finds the frame."""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minijax.core import observe
+from minijax.core.trace import stack_depth
+from minijax.repl import batch
+from minijax.tools.documents.document import plain
+from minijax.tools.recording import full
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.session.session import Session
+from minijax.tools.stepper import panes
+
+PROGRAM = """
+import minijax.numpy as jnp
+from minijax import grad, vmap
+def loss(x):
+    y = jnp.sin(x)
+    return jnp.reshape(y, (7,)).sum()
+vmap(grad(loss))(jnp.ones((3, 4)))
+"""
+
+SETUP = (
+    "def between(x):\n    y = sin(x)\n    n = {}['k']\n    return y * n",
+    "def inside(x):\n    y = sin(x)\n    z = jnp.dot(y, jnp.ones(7))\n    return z.sum()",
+    "import minijax\n@minijax.custom_jvp\ndef ruled(x): return sin(x)",
+    "@ruled.defjvp\ndef rule(p, t):\n    w = cos(p[0])\n    raise ValueError('in the rule')",
+    "def forced(x):\n    y = sin(x)\n    return y if y > 0 else x",
+)
+
+# input -> the line that the source pane marks at the opening
+FAILING = {
+    "grad(between)(1.)": "n = {}['k']",
+    "vmap(grad(inside))(jnp.ones((3, 4)))": "z = jnp.dot(y, jnp.ones(7))",
+    "jit(inside)(jnp.ones(4))": "z = jnp.dot(y, jnp.ones(7))",
+    "jit(forced)(1.)": "return y if y > 0 else x",
+    "grad(ruled)(1.)": "raise ValueError('in the rule')",
+    "jit(grad(ruled))(1.)": "raise ValueError('in the rule')",
+    "%grad between(1.)": "n = {}['k']",
+    "%jit inside(jnp.ones(4))": "z = jnp.dot(y, jnp.ones(7))",
+    "%nan between(1.)": "n = {}['k']",
+    "%%jaxpr x=f32[3]\ny = sin(x)\nz = y @ jnp.ones(4)\nz": "z = y @ jnp.ones(4)",
+    "a = sin(1.)\nb = cos(a)\nq = jnp.ones(3) @ jnp.ones(4)\nr = 1": "q = jnp.ones(3) @ jnp.ones(4)",
+    "for i in range(3):\n    a = sin(1. * i)\n    if i == 2: raise KeyError(i)": "if i == 2: raise KeyError(i)",
+    "%step grad(between)(1.)": "n = {}['k']",
+    "%log grad(between)(1.)": "n = {}['k']",
+    "%run program.py": "return jnp.reshape(y, (7,)).sum()",
+}
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    made = batch.new_session({})
+    for line in SETUP:
+        assert made.run_line(line).error is None
+    yield made
+    assert stack_depth() == 0
+
+
+def marked(session: Session) -> str:
+    """The line that the source pane marks where a bare %step opens."""
+    step = session.run_line("%step").step
+    assert step is not None
+    source = plain(panes.source_pane(Cursor(step.recording, step.position)))
+    return next((line.lstrip("▶0123456789 ") for line in source.split("\n") if line.startswith("▶")), source)
+
+
+@pytest.mark.parametrize("code", FAILING)
+def test_a_bare_step_opens_at_the_line_that_raised(
+    session: Session, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    outcome = session.run_line(code)
+    assert outcome.error is not None
+    recorded_already = code.startswith(("%step", "%log"))
+    assert session.replay_hint(outcome.number).startswith("%step") != recorded_already
+    assert marked(session) == FAILING[code]
+    # and what was under way has its values: the variables of the levels that stood there
+    step = session.run_line("%step").step
+    assert step is not None
+    cursor = Cursor(step.recording, step.position)
+    assert "error" in plain(panes.status(cursor)).lower() and cursor.moment.kind != "end"
+
+
+@pytest.mark.parametrize("code", ["1/0", "undefined", "%grad undefined(1.)", "sin('a')", "import nothing_at_all"])
+def test_what_failed_before_the_engine_did_anything_has_a_reason(session: Session, code: str):
+    outcome = session.run_line(code)
+    assert not session.replay_hint(outcome.number)
+    said = plain(session.run_line("%step").shown)
+    assert f"input {outcome.number} failed before the engine did anything (" in said
+    assert f"{type(outcome.error).__name__} at <minijax-{outcome.number}>:1)" in said
+    assert "there is nothing to step through; %debug looks at its variables" in said
+
+
+def test_values_are_there_at_the_opening(session: Session):
+    session.run_line("vmap(grad(inside))(jnp.ones((3, 4)))")
+    step = session.run_line("%step").step
+    assert step is not None
+    stack = plain(panes.stack_pane(Cursor(step.recording, step.position)))
+    assert "vmap:1" in stack and "linearize:2" in stack and "y #" in stack and "primal" in stack
+
+
+STOPS = """
+import signal
+seen = []
+def stops(x):
+    for i in range(20):
+        x = sin(x)
+        if i == 12:
+            seen.append(stops)
+            signal.raise_signal(signal.SIGINT)
+    return x
+"""
+
+
+@pytest.mark.parametrize("code", ["%step grad(stops)(1.)", "%log jit(stops)(1.)", "%step stops(1.)"])
+def test_an_interrupt_keeps_what_was_recorded(session: Session, code: str):
+    session.run_line(STOPS)
+    outcome = session.run_line(code)
+    assert isinstance(outcome.error, KeyboardInterrupt) and len(session.namespace["seen"]) == 1
+    recording = outcome.recording
+    assert recording is not None and recording is session.recording
+    counts = {name: count for name, count in recording.binds}
+    assert max(counts.values()) >= 13
+    said = plain(outcome.shown, 100)
+    # the line of the loop that ran then
+    assert ":9; recorded until then" in said and "\ninterrupted at <minijax-6>:9" in said
+    assert outcome.step is None or "interrupted at <minijax-6>:9" in outcome.step.note
+    assert marked(session) == "signal.raise_signal(signal.SIGINT)"
+    assert len(session.namespace["seen"]) == 1  # opened, not run again
+    assert not observe.observers
+    assert session.run_line("float(grad(sin)(0.))").value == 1.0
+
+
+def test_an_interrupted_line_shows_its_panels(session: Session):
+    session.run_line(STOPS)
+    outcome = session.run_line("jit(stops)(1.)")
+    assert isinstance(outcome.error, KeyboardInterrupt)
+    assert plain(outcome.shown) == "interrupted at <minijax-6>:9"
+    summary = plain(outcome.summary)
+    assert summary.startswith("until then:\n stack    eval ▸ jit:1") and "13 binds" in summary
+    assert session.replay_hint(outcome.number).startswith("%step runs it again, recorded; Ctrl-C ends that")
+    assert marked(session) == "signal.raise_signal(signal.SIGINT)" and len(session.namespace["seen"]) == 2
+
+
+def test_a_second_interrupt_does_not_take_the_recording(session: Session, monkeypatch: pytest.MonkeyPatch):
+    """Not while the recording is being finished, whose end an interrupt waits for; nor in an observer's own work."""
+    session.run_line(STOPS)
+    finish = full.Full.finish
+
+    def interrupted(self: full.Full, error: BaseException | None) -> full.Finished:
+        signal.raise_signal(signal.SIGINT)
+        return finish(self, error)
+
+    monkeypatch.setattr(full.Full, "finish", interrupted)
+    outcome = session.run_line("%step grad(stops)(1.)")
+    assert outcome.recording is not None and outcome.recording.tree and outcome.step is not None
+    # the first one, while a call that has ended is being finished, is heard after that
+    recorder = Recorder("full")
+    with pytest.raises(KeyboardInterrupt), recorder:
+        pass
+    assert recorder.recording.level == "full" and not observe.observers
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_within_the_recorders_work_loses_no_record(monkeypatch: pytest.MonkeyPatch):
+    session = batch.new_session({})
+    closed = full.Full.closed_bind
+    calls: list[int] = []
+
+    def interrupted(self: full.Full, *args: object) -> object:
+        calls.append(1)
+        if len(calls) == 5:
+            _thread.interrupt_main()
+        return closed(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(full.Full, "closed_bind", interrupted)
+    session.run_line("def f(x):\n    for _ in range(10): x = sin(x)\n    return x")
+    outcome = session.run_line("%step jit(vmap(f))(jnp.ones(3))")
+    assert isinstance(outcome.error, KeyboardInterrupt) and outcome.recording is not None
+    binds = [moment for moment in Cursor(outcome.recording).moments if moment.kind == "enter"]
+    assert sum(getattr(m.node, "primitive", "") == "sin" for m in binds) >= 5
+    assert stack_depth() == 0 and not observe.observers
+
+
+def test_debug_tells_frames_and_variables(session: Session):
+    assert "nothing has failed" in plain(session.run_line("%debug").shown)
+    session.run_line("jit(inside)(jnp.ones(4))")
+    outcome = session.run_line("%debug")
+    said = plain(outcome.shown)
+    assert said.startswith("TypeError: ") and "<minijax-2>:3 in inside" in said and "minijax/" not in said
+    assert "y         f32[4]  jit:1 f32[4]" in said
+    assert outcome.debug is not None
+    innermost = outcome.debug
+    while innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    assert innermost.tb_frame.f_code.co_name == "inside" and "y" in innermost.tb_frame.f_locals
+
+
+def test_an_interrupt_of_a_command_line(tmp_path: Path):
+    """``-c``: what was recorded until then is written, and the exit code says that it was interrupted."""
+    code = f"{STOPS}\n%log grad(stops)(1.) --most 3"
+    command = [sys.executable, "-m", "minijax.repl", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130
+    assert "recorded until then" in done.stderr and "linearize:1 begins for stops" in done.stderr
+    assert "Traceback" not in done.stderr
