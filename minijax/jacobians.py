@@ -12,16 +12,29 @@ from typing import Any
 from minijax.api.autodiff import check_input, check_output, jvp, on_leaves, vjp
 from minijax.api.batching import vmap
 from minijax.api.flat import avals_of, check_callable, fun_name
+from minijax.config import x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import get_aval
+from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray
+from minijax.core.observe import observers
 from minijax.core.structural import zeros
+from minijax.core.trace import state
 from minijax.interpreters.stage import JaxprTracer
 from minijax.numpy import eye
 from minijax.ops.convert import convert_element_type_p
 from minijax.ops.nary import reshape_p
 from minijax.ops.slicing import split_p
 from minijax.pytree import tree_flatten, tree_map, tree_unflatten
+
+# The bases of so many lists of types are kept, of so many elements at most.
+MOST_KEPT = 32
+LARGEST_KEPT = 100
+_bases: dict[Any, list[Any]] = {}
+
+
+def _evaluating() -> bool:
+    """Whether operations on arrays are evaluated at once, and nobody is to see them."""
+    return not state.dynamic.level and not observers
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
@@ -30,6 +43,9 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
     """``array``, whose ``axis`` runs over all elements of arrays of these types, cut into one block for each."""
+    if len(avals) == 1 and type(array) is Array and _evaluating():  # there is nothing to cut
+        yield _reshape(array, (*array.shape[:axis], *avals[0].shape, *array.shape[axis + 1 :]))
+        return
     shape = get_aval(array).shape
     parts = split_p.bind(array, sizes=tuple(a.size for a in avals), axis=axis)
     for part, aval in zip(parts, avals, strict=True):
@@ -40,8 +56,17 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
     """The standard basis of the space of arrays of these types: for each, (total size, *shape)."""
     if not avals:
         return []
-    columns = eye(sum(a.size for a in avals), dtype=dtypes.result_type(*[(a.dtype, a.weak_type) for a in avals])[0])
-    return [_converted(x, a) for x, a in zip(_cut(columns, 1, avals), avals, strict=True)]
+    key = (*avals, x64_enabled())
+    found = _bases.get(key) if _evaluating() else None
+    if found is None:
+        size = sum(a.size for a in avals)
+        columns = eye(size, dtype=dtypes.result_type(*[(a.dtype, a.weak_type) for a in avals])[0])
+        found = [_converted(x, a) for x, a in zip(_cut(columns, 1, avals), avals, strict=True)]
+        if size <= LARGEST_KEPT and _evaluating():
+            if len(_bases) >= MOST_KEPT:
+                _bases.clear()
+            _bases[key] = found
+    return found
 
 
 def _converted(x: Any, aval: ShapedArray) -> Any:

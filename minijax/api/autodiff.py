@@ -7,12 +7,23 @@ transposed; ``linearize``, ``vjp`` and ``grad`` share that road.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.api.flat import FlatFun, avals_of, check_args, check_callable, describe, int_or_ints, positions, to_value
+from minijax.api.flat import (
+    FlatFun,
+    LeafFun,
+    avals_of,
+    check_args,
+    check_callable,
+    describe,
+    int_or_ints,
+    positions,
+    to_value,
+)
 from minijax.config import direct_linearize_enabled
 from minijax.core import dtypes, late, observe
 from minijax.core.array import Array, LiteralArray, as_array, get_aval, is_array_like, is_foreign, retyped
@@ -75,11 +86,12 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             f"{tree_structure(primals)} whereas tangents have tree structure {tree_structure(tangents)}."
         )
     leaves = check_args(leaves, "jvp", fun, in_tree)
-    flat = FlatFun(fun, in_tree, "jvp", has_aux)
+    name = describe(fun)
+    flat = FlatFun(fun, in_tree, "jvp", has_aux, name)
     seeds = [check_tangent(p, t) for p, t in zip(leaves, tangent_leaves, strict=True)]
-    outs, tangents_out = jvp_flat(flat, leaves, seeds, describe(fun))
-    value = tree_unflatten(flat.out_tree, outs)
-    tangent = tree_unflatten(flat.out_tree, [instantiate_zeros(t) for t in tangents_out])
+    outs, tangents_out = jvp_flat(flat, leaves, seeds, name)
+    value = flat.out_tree.unflatten(outs)
+    tangent = flat.out_tree.unflatten([instantiate_zeros(t) if type(t) is Zero else t for t in tangents_out])
     return (value, tangent, lower_aux(flat.aux)) if has_aux else (value, tangent)
 
 
@@ -181,8 +193,10 @@ def _linearize_directly(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str, lines: bool
 ) -> tuple[list[Any], Tape]:
     """``linearize_flat`` by the one interpreter."""
-    with observe.timed("linearize", name):
-        outs, tape = _linearize_on_tape()(fun, primals, wrt, name, lines)
+    began = time.perf_counter()
+    outs, tape = _linearize_on_tape()(fun, primals, wrt, name, lines)
+    if observe.on_phase:
+        observe.emit(observe.on_phase, "linearize", name, time.perf_counter() - began)
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, "linear", tape.closed(), name)
     return outs, tape
@@ -199,8 +213,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     check_callable(fun)
     leaves, in_tree = tree_flatten((primals, {}))
     leaves = check_args(leaves, "linearize", fun, in_tree)
-    flat = FlatFun(fun, in_tree, "linearize", has_aux)
-    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
+    name = describe(fun)
+    flat = FlatFun(fun, in_tree, "linearize", has_aux, name)
+    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name)
     linear = linear_function(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
     value = tree_unflatten(flat.out_tree, outs)
     return (value, linear, lower_aux(flat.aux)) if has_aux else (value, linear)
@@ -419,13 +434,19 @@ def as_program(made: LinearProgram | Tape) -> LinearProgram:
 
 def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
     """Cotangents of all inputs, zeros made real: the transpose of ``program`` at ``cts``."""
-    with observe.timed("transpose", program.name):
-        made = transpose_program(program, cts) if isinstance(program, LinearProgram) else program.transpose(cts)
-        found = iter(made)
-        return [
-            instantiate_zeros(next(found)) if dtypes.is_inexact(aval.dtype) else zeros(aval.to_tangent_aval())
-            for aval in in_avals
-        ]
+    began = time.perf_counter()
+    made = transpose_program(program, cts) if isinstance(program, LinearProgram) else program.transpose(cts)
+    found = iter(made)
+    out = []
+    for aval in in_avals:
+        if dtypes.is_inexact(aval.dtype):
+            ct = next(found)
+            out.append(instantiate_zeros(ct) if type(ct) is Zero else ct)
+        else:
+            out.append(zeros(aval.to_tangent_aval()))
+    if observe.on_phase:
+        observe.emit(observe.on_phase, "transpose", program.name, time.perf_counter() - began)
+    return out
 
 
 def _check_cotangent(aval: ShapedArray, ct: Any) -> Any:
@@ -451,8 +472,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     check_callable(fun)
     leaves, in_tree = tree_flatten((primals, {}))
     leaves = check_args(leaves, "vjp", fun, in_tree)
-    flat = FlatFun(fun, in_tree, "vjp", has_aux)
-    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), describe(fun))
+    name = describe(fun)
+    flat = FlatFun(fun, in_tree, "vjp", has_aux, name)
+    outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name)
     pullback = VJP(program, avals_of(leaves), in_tree, avals_of(outs), flat.out_tree)
     value = tree_unflatten(flat.out_tree, outs)
     return (value, pullback, lower_aux(flat.aux)) if has_aux else (value, pullback)
@@ -508,7 +530,12 @@ def check_scalar(out: Any) -> ShapedArray:
             f"Gradient only defined for scalar-output functions. Output was {out!r}. "
             "Return one scalar (for auxiliary outputs, use has_aux=True)."
         )
-    aval = get_aval(leaves[0])
+    return check_scalar_leaf(leaves[0])
+
+
+def check_scalar_leaf(out: Any) -> ShapedArray:
+    """The type of the array ``out``, if it is a scalar: TypeError otherwise."""
+    aval: ShapedArray = get_aval(out)
     if aval.shape:
         raise TypeError(
             f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}. "
@@ -519,6 +546,8 @@ def check_scalar(out: Any) -> ShapedArray:
 
 def check_input(transform: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
     dtype = get_aval(x).dtype
+    if dtype.kind == "f" and not holomorphic:  # as usual
+        return
     if holomorphic:
         if not dtypes.is_complex(dtype):
             raise TypeError(f"{transform} with holomorphic=True requires inputs with complex dtype, but got {dtype}.")
@@ -536,6 +565,8 @@ def check_input(transform: str, x: Any, holomorphic: bool, allow_int: bool) -> N
 
 
 def check_output(transform: str, aval: ShapedArray, holomorphic: bool) -> None:
+    if aval.dtype.kind == "f" and not holomorphic:  # as usual
+        return
     if holomorphic:
         if not dtypes.is_complex(aval.dtype):
             raise TypeError(
@@ -562,8 +593,11 @@ def on_leaves(
     The tree is that of one argument if ``argnums`` is an integer, of a tuple of arguments otherwise.
     """
     single = not isinstance(argnums, (tuple, list))
-    numbers = int_or_ints(argnums, "argnums")
-    chosen = positions(numbers, len(args), "differentiating with respect to", "argnums", TypeError)
+    if type(argnums) is int and 0 <= argnums < len(args):
+        chosen = [argnums]
+    else:
+        numbers = int_or_ints(argnums, "argnums")
+        chosen = positions(numbers, len(args), "differentiating with respect to", "argnums", TypeError)
     leaves, tree = tree_flatten(args[chosen[0]] if single else tuple(args[i] for i in chosen))
     if not all([isinstance(x, AnyArray) for x in leaves]):
         if not all(map(is_array_like, leaves)):
@@ -572,7 +606,7 @@ def on_leaves(
         leaves = [as_array(x) if is_foreign(x) else x for x in leaves]
 
     def fun_of_leaves(*values: Any) -> Any:
-        rebuilt = tree_unflatten(tree, values)
+        rebuilt = tree.unflatten(values)
         full = list(args)
         for i, part in zip(chosen, (rebuilt,) if single else rebuilt, strict=True):
             full[i] = part
@@ -624,12 +658,12 @@ def _value_and_grad(
     for x in leaves:
         check_input(transform, x, holomorphic, allow_int)
     name = describe(fun)
-    flat = FlatFun(fun_of_leaves, _tree_of_leaves(len(leaves)), transform, has_aux, name)
+    flat = LeafFun(fun_of_leaves, _tree_of_leaves(len(leaves)), transform, has_aux, name)
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name, lines=False)
-    value = tree_unflatten(flat.out_tree, outs)
-    aval = check_scalar(value)
+    value = flat.out_tree.unflatten(outs)
+    aval = check_scalar_leaf(value) if len(outs) == 1 and value is outs[0] else check_scalar(value)
     check_output(transform, aval, holomorphic)
-    gradient = tree_unflatten(tree, pull_back(program, avals_of(leaves), [one_like(aval)]))
+    gradient = tree.unflatten(pull_back(program, avals_of(leaves), [one_like(aval)]))
     return ((value, lower_aux(flat.aux)), gradient) if has_aux else (value, gradient)
 
 

@@ -31,9 +31,13 @@ def describe(fun: Callable[..., Any]) -> str:
         fun = fun.func
     code = getattr(getattr(fun, "__wrapped__", fun), "__code__", None)
     name = fun_name(fun)
-    if code is None or not is_user_file(code.co_filename):
-        return name
-    return f"{name} at {code.co_filename}:{code.co_firstlineno}"
+    return name if code is None else _placed(name, code.co_filename, code.co_firstlineno)
+
+
+@functools.lru_cache(maxsize=256)
+def _placed(name: str, file: str, line: int) -> str:
+    """What ``describe`` says of the function called ``name`` from this line."""
+    return f"{name} at {file}:{line}" if is_user_file(file) else name
 
 
 def check_callable(fun: Any) -> None:
@@ -68,8 +72,11 @@ class FlatFun:
         self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        args, kwargs = tree_unflatten(self.in_tree, leaves)
-        out = self.fun(*args, **kwargs)
+        args, kwargs = self.in_tree.unflatten(leaves)
+        return self.flat(self.fun(*args, **kwargs))
+
+    def flat(self, out: Any) -> list[Any]:
+        """The leaves of the function's result ``out``, whose tree is kept."""
         if self.has_aux:
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(
@@ -78,10 +85,12 @@ class FlatFun:
                 )
             out, self.aux = out
         outs, self.out_tree = tree_flatten(out)
-        for x in outs:
-            if not is_array_like(x):
-                raise TypeError(self._bad_output(out))
-        return [x if isinstance(x, _AS_IT_IS) else to_value(x) for x in outs]
+        for i, x in enumerate(outs):
+            if not isinstance(x, AnyArray):
+                if not is_array_like(x):
+                    raise TypeError(self._bad_output(out))
+                outs[i] = x if isinstance(x, _AS_IT_IS) else to_value(x)
+        return outs
 
     def _bad_output(self, out: Any) -> str:
         for path, leaf in tree_flatten_with_path(out)[0]:
@@ -101,6 +110,15 @@ class FlatFun:
     @property
     def __name__(self) -> str:
         return fun_name(self.fun)
+
+
+class LeafFun(FlatFun):
+    """A ``FlatFun`` of a function whose arguments are the leaves themselves."""
+
+    __slots__ = ()
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        return self.flat(self.fun(*leaves))
 
 
 def named_like(

@@ -465,7 +465,10 @@ def stack_depth() -> int:
 
 def records_below(level: int) -> bool:
     """Whether an interpreter under ``level`` records equations, so that transformations should note the source."""
-    return any(main.records for main in state.stack[:level])
+    for main in state.stack[:level]:
+        if main.trace_type.records:
+            return True
+    return False
 
 
 def find_top_trace(args: Sequence[Any]) -> Trace:

@@ -134,11 +134,18 @@ class Bottom:
 
     def carries(self, xs: Sequence[Any]) -> bool:
         """Whether those of ``xs`` that are tracers come down to here."""
-        return not any([isinstance(x, Tracer) and self.down(x) is None for x in xs])
+        for x in xs:
+            if isinstance(x, Tracer) and self.down(x) is None:
+                return False
+        return True
 
     def within(self, other: Bottom | None) -> bool:
         """Whether values under the vmaps here are under the same ones in ``other``, which may have more."""
         return other is not None and self.staging is other.staging and self.axes == other.axes[: len(self.axes)]
+
+
+# the bottom where nothing is mapped or staged
+_EVALUATION = Bottom((), None)
 
 
 def bottom() -> Bottom | None:
@@ -147,8 +154,11 @@ def bottom() -> Bottom | None:
     staging = dynamic if type(dynamic) is JaxprTrace else None
     if dynamic.level and staging is None:
         return None
-    above = state.stack[dynamic.main.level + 1 :]
-    return Bottom(tuple([main.trace for main in above if main.trace_type is BatchTrace]), staging)  # type: ignore[misc]
+    axes: tuple[Any, ...] = ()
+    for main in state.stack[dynamic.main.level + 1 :]:
+        if main.trace_type is BatchTrace:
+            axes += (main.trace,)
+    return _EVALUATION if staging is None and not axes else Bottom(axes, staging)
 
 
 def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[ClosedJaxpr, Sequence[Type]]:

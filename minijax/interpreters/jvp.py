@@ -310,11 +310,11 @@ class NumPyJVPTrace(JVPTrace):
             found.append(tracer)
         return found
 
-    def bring_down(self, x: JVPTracer) -> bool:
-        """Note on ``x`` what its primal and its tangent come down to, if they do."""
+    def bring_down(self, x: JVPTracer, fetch: bool = True) -> bool:
+        """Note on ``x`` what its primal and its tangent come down to, if they do; without ``fetch``, on the host."""
         if type(x.tangent) is Zero:
             return False
-        primal, tangent = self.bottom.down(x.primal), self.bottom.down(x.tangent)
+        primal, tangent = self.bottom.down(x.primal, fetch), self.bottom.down(x.tangent, fetch)
         if primal is None or tangent is None:
             return False
         (x.raw, x.raw_type), (x.moved, x.moved_type) = primal, tangent
@@ -328,7 +328,12 @@ def jvp(
 
     def push_forward(main: Any) -> list[tuple[Any, Any]]:
         trace = main.trace
-        outs = fun(*[trace.join(p, t) for p, t in zip(primals, tangents, strict=True)])
+        ins = [p if type(t) is Zero else JVPTracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)]
+        if type(trace) is NumPyJVPTrace:
+            for x in ins:
+                if type(x) is JVPTracer and x._trace is trace:
+                    trace.bring_down(x, fetch=False)
+        outs = fun(*ins)
         return [trace.split(out) for out in outs]
 
     found = bottom()

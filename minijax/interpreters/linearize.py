@@ -126,7 +126,7 @@ class TangentTrace(PartialEvalTrace):
 class LinearizeTrace(Trace):
     """Applies what is derived from jvp rules, or these, and writes the tape that its main shares."""
 
-    __slots__ = ("tape", "tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering", "tally", "counted")
+    __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "staging", "entering", "tally", "counted")
     tally: Any  # made where somebody counts
     reaches_all = False
     rules = jvp_rules
@@ -141,7 +141,7 @@ class LinearizeTrace(Trace):
         # Whether values come down to NumPy's, for all that is known now: nothing is staged, and no input is a tracer of
         # another interpreter than vmap.
         self.tape, self.on_numpy, self.notes_lines = main.global_data
-        self.tangents = TangentTrace(main)
+        self._tangents: TangentTrace | None = None
         # what values come down to, and the trace that stages all operations, if there is one and inputs are its own
         self.bottom: Any = self.tape.bottom
         self.staging = None if self.bottom is None else self.bottom.staging
@@ -151,6 +151,18 @@ class LinearizeTrace(Trace):
             self.notes_lines = self.notes_lines or any([getattr(m.trace, "notes_lines", False) for m in state.stack])
         if not self.entering:
             self.tape.eqns = self.tangents.eqns
+
+    @property
+    def tangents(self) -> TangentTrace:
+        """Records what rules compute of tangents; made when the first one is run."""
+        if self._tangents is None:
+            self._tangents = TangentTrace(self.main)
+        return self._tangents
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some of what rules have recorded has no linear operand."""
+        return self._tangents is not None and self._tangents.mixed
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.on_numpy and not _followers and not (nan_checks and results_checked()):
@@ -561,13 +573,13 @@ def linearize(
                 found = tape.bottom.down(x) if tape.bottom is not None and type(aval) is ShapedArray else None
                 if found is not None:
                     tracer.raw, tracer.raw_type = found
-                    if on_numpy:
+                    if on_numpy and lines:  # otherwise nobody sees which residual is which
                         tape.know(tracer.raw, tracer.raw_type, x)
                 ins.append(tracer)
             else:
                 ins.append(x)
         pairs = [trace.split(out) for out in fun(*ins)]
-        tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs], trace.tangents.mixed)
+        tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs], trace.mixed)
         return [x for x, _ in pairs]
 
     # Where somebody watches, rules are run, and equations are all that there is to write; but for those who only count,

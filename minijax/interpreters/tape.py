@@ -615,8 +615,9 @@ class _NestedBackwardRun(_BackwardRun):
         for at in range(len(entries) - 1, tape.n_in - 1, -1):
             entry = entries[at]
             if type(entry) is tuple:
-                ct = self.take(at)
+                ct = cts[at]
                 if ct is not None:
+                    cts[at] = None
                     derived, residuals, places, source = entry
                     self.backward(derived, get_aval(ct), [ct], residuals, places, source)
             elif type(entry) is Several:
@@ -626,7 +627,9 @@ class _NestedBackwardRun(_BackwardRun):
         return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
 
     def several(self, entry: Several) -> None:
-        cts = [*map(self.take, range(entry.first, entry.first + len(entry.derived.tangents)))]
+        first, end = entry.first, entry.first + len(entry.derived.tangents)
+        cts = self.cts[first:end]
+        self.cts[first:end] = [None] * len(cts)
         given = [ct for ct in cts if ct is not None]
         if given:
             key = tuple([None if ct is None else get_aval(ct) for ct in cts])

@@ -90,7 +90,9 @@ class PyTreeDef:
             if count < self.num_leaves:
                 raise ValueError(f"Too few leaves for PyTreeDef; expected {self.num_leaves}, got {count}")
             raise ValueError(f"Too many leaves for PyTreeDef; expected {self.num_leaves}, got {count}")
-        return build(self, leaves, 0)
+        if self._type is None:
+            return leaves[0]
+        return _assemble(self, leaves) if self._flat else build(self, leaves, 0)
 
     def flatten_up_to(self, tree: Tree) -> list[Tree]:
         """Takes ``tree`` apart as far as this structure goes: one subtree per leaf of this structure.
