@@ -80,9 +80,14 @@ class Unrolled:
         carry = args[n + m :]
         while True:
             (going,) = self.run(params["cond_jaxpr"], [*args[:n], *carry])
-            if not bool(going):
+            if not bool(jnp.any(going)):
                 return carry
-            carry = self.run(params["body_jaxpr"], [*args[n : n + m], *carry])
+            new = self.run(params["body_jaxpr"], [*args[n : n + m], *carry])
+            # of a batched loop, the elements that have ended keep their carry
+            carry = [
+                jnp.where(jnp.reshape(going, jnp.shape(going) + (1,) * (jnp.ndim(a) - jnp.ndim(going))), a, b)
+                for a, b in zip(new, carry, strict=True)
+            ]
 
 
 def _inexact(x: Any) -> bool:

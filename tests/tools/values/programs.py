@@ -206,6 +206,44 @@ def derivative(m: Any) -> Any:
     return m.grad(loss)
 
 
+def rematerialised(m: Any) -> Any:
+    """The backward pass of calls that are computed again in it."""
+    f = checkpoint(m)
+    return m.grad(f, (0, 1))
+
+
+def backward_rules(m: Any) -> Any:
+    """Programs in which what users wrote as derivative rules has been staged."""
+    f, g = custom_vjp(m), custom_jvp(m)
+    return lambda x, y: (m.grad(f, (0, 1))(x, y), m.jvp(g, (x, y), (y, x)))
+
+
+def while_under_vmap(m: Any) -> Any:
+    def f(x: Any) -> Any:
+        return m.lax.while_loop(lambda s: abs(s[0]) < 20.0, lambda s: (s[0] * (1.5 + x * x), s[1] + 1), (x, 0))
+
+    return m.vmap(f)
+
+
+def mapped_gradient(m: Any) -> Any:
+    def loss(w: Any, x: Any) -> Any:
+        y = m.lax.scan(lambda h, a: (m.numpy.tanh(w * h + a), h), x, m.numpy.arange(2.0))[0]
+        return m.lax.pmean(y * x, "batch")
+
+    return lambda w, xs: m.vmap(m.grad(loss), (None, 0), axis_name="batch")(w, xs)
+
+
+def linear_solve(m: Any) -> Any:
+    def f(a: Any, b: Any) -> Any:
+        def solve(_: Any, r: Any) -> Any:
+            return m.numpy.array([a[1, 1] * r[0] - a[0, 1] * r[1], a[0, 0] * r[1] - a[1, 0] * r[0]]) / det
+
+        det = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+        return m.lax.custom_linear_solve(lambda v: a @ v, b, solve, symmetric=True) * b
+
+    return f
+
+
 PROGRAMS = {
     "straight": Replayed(straight, (X, X + 1)),
     "jit in jit": Replayed(jit_in_jit, (M, M.T.copy())),
@@ -223,5 +261,10 @@ PROGRAMS = {
     "integers": Replayed(integers, (np.int32(5), X)),
     "complex": Replayed(complexes, (X,)),
     "linear algebra": Replayed(linear_algebra, (M, X[:2])),
+    "rematerialised": Replayed(rematerialised, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
+    "rules that were staged": Replayed(backward_rules, (np.float32(0.7), np.float32(1.5))),
+    "while under vmap": Replayed(while_under_vmap, (X,), reverse=False),
+    "gradient under vmap": Replayed(mapped_gradient, (np.float32(0.7), X)),
+    "linear solve": Replayed(linear_solve, (np.float32([[3, 1], [1, 2]]), X[:2])),
     "derivative": Replayed(derivative, (np.eye(2, dtype=np.float32) * 0.5, X[:2])),
 }
