@@ -5,12 +5,13 @@ What draws is imported when a command runs: few sessions need it, and every sess
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minijax.api.flat import fun_name
 from minijax.tools import files
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
+from minijax.tools.commands.origins import origin_of
 from minijax.tools.commands.transform import EXPR, STATIC
 from minijax.tools.documents.document import Block, Document, Fitted, Picture, Row, Text, joined, line
 from minijax.tools.documents.words import bytes_text, plural, shortened
@@ -20,6 +21,7 @@ from minijax.tools.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from minijax.tools.compare.diff import Printed
+    from minijax.tools.compare.graph import Graph
     from minijax.tools.compare.passes import Passes
     from minijax.tools.session.session import Session
 
@@ -126,17 +128,33 @@ def run_graph(session: Session, args: Arguments) -> Result:
     for name in ("most", "depth"):
         if args[name] < 1:
             raise UsageError(f"%graph --{name} needs a positive number, not {args[name]}")
-    target = targets.traceable("graph", targets.from_expression(session, "graph", args["expr"]), args["static"])
-    closed = targets.stage(target)
-    title = f"{shortened(target.title, 60)} · {plural(len(closed.eqns), 'equation')}"
-    made = graph.build(closed, title, targets.input_names(target), args["most"])
-    blocks: list[Block] = [Text((line(("heading", title)),))]
+    if args["of"] is not None:
+        made, value = _slice(session, args)
+    else:
+        target = targets.traceable("graph", targets.from_expression(session, "graph", args["expr"]), args["static"])
+        value = closed = targets.stage(target)
+        title = f"{shortened(target.title, 60)} · {plural(len(closed.eqns), 'equation')}"
+        made = graph.build(closed, title, targets.input_names(target), args["most"])
+    blocks: list[Block] = [Text((line(("heading", made.title)),))]
     if args["file"] is None:
         drawn = Fitted(lambda width: graph_text.drawing(made, args["depth"]))
-        return Result(Document((*blocks, Picture(graph_svg.markup(made), drawn))), closed)
+        return Result(Document((*blocks, Picture(graph_svg.markup(made), drawn))), value)
     size = _write(args["file"], graph_svg.page(made), args["force"])
     blocks.append(Row("written", (line(("place", args["file"])),), line(("muted", bytes_text(size)))))
-    return Result(Document(tuple(blocks)), closed)
+    return Result(Document(tuple(blocks)), value)
+
+
+def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
+    """What a variable came from in a run of the expression, as a graph; and what that gave."""
+    __tracebackhide__ = True
+    from minijax.tools.explain import origin
+
+    if args["static"] is not None:
+        raise UsageError("%graph --of runs the call as it is: --static is for staging it")
+    asked = origin_of(session, "graph", args["expr"], args["of"])
+    found = asked.lane.found
+    title = f"{args['of']} in {shortened(args['expr'].strip())} · {found.operations} of "
+    return origin.graph_of(list(asked.lane.rows()), title + plural(found.total, "operation")), asked.value
 
 
 def _write(path: str, text: str, force: bool) -> int:
@@ -180,6 +198,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             EXPR,
             STATIC,
+            Param("of", "word", "draw only what this variable of the program came from: the call is run, and recorded"),
             Param("most", "int", "how many equations of each jaxpr to draw at most", default=100),
             Param("depth", "int", "how many levels of jaxprs inside jaxprs a terminal shows", default=3),
             Param("file", "word", "write the picture to this file, which ends in .svg"),

@@ -15,7 +15,7 @@ from minijax.tools.documents.words import plural
 
 # The columns of a page in which there is one lane.
 _COLUMNS_PER_LANE = 5
-_NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "output": "◇"}
+NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "output": "◇"}
 
 
 def drawing(graph: Graph, depth: int) -> tuple[Block, ...]:
@@ -41,11 +41,11 @@ def most_lanes(width: int) -> int:
 
 def lines(graph: Graph, width: int) -> Iterator[Line]:
     """The lines of the drawing."""
-    lanes = _Lanes(graph, most_lanes(width))
+    lanes = Lanes(graph, most_lanes(width))
     drawn = [(lanes.row(node, i), node) for i, node in enumerate(graph.nodes)]
     columns = max((len(row) for row, _ in drawn), default=0)
     for row, node in drawn:
-        mark = row.find(_NODES[node.kind])
+        mark = row.find(NODES[node.kind])
         role = "primitive" if node.kind in ("equation", "call") else "value"
         yield (
             ("muted", row[:mark]),
@@ -73,7 +73,7 @@ def _text(node: GraphNode) -> Line:
     return tuple(out)
 
 
-class _Lanes:
+class Lanes:
     """Which lane holds which value, from line to line."""
 
     def __init__(self, graph: Graph, most: int) -> None:
@@ -108,7 +108,7 @@ class _Lanes:
                 made.append(lane)
         at = min(at, self.most)
         self.ended = {k for k in {*ending, at} if k >= len(self.lanes) or self.lanes[k] is None}
-        return _joined(before, self.lanes, at, set(into), set(ending), set(made), _NODES[node.kind])
+        return _joined(before, self.lanes, at, set(into), set(ending), set(made), NODES[node.kind])
 
     def _free(self) -> int:
         free = (k for k, name in enumerate(self.lanes) if name is None and k not in self.ended)

@@ -220,6 +220,10 @@ class Full(Summary):
         """Whether an operation is under way: the next one is a rule's."""
         return any(type(o.kind) is not int for o in self.open)
 
+    def number(self, value: Any) -> int:
+        life = self.lives.see(value, self.scopes, self.birth_place(), held=True)
+        return 0 if life is None else life.record.id
+
     def name_variable(self, value: Any, name: str) -> None:
         """Note what a variable of the user's holds."""
         self.lives.name(value, self.scopes, self.birth_place(), name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minijax.core import observe
@@ -54,6 +54,13 @@ class Recorder:
         from minijax.tools.recording.full import Full
 
         return Full()
+
+    def numbers(self, values: Iterable[Any]) -> list[int]:
+        """The numbers of arrays and tracers in a full recording, which follows them from now on if it has not before; 0
+        of anything else. Only while it watches.
+        """
+        observer = self._observer
+        return [] if observer is None else [observer.number(value) for value in values]
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         # a second Ctrl-C must not take away what the first one leaves

@@ -497,6 +497,10 @@ class Summary(observe.Observer):
         """The linked programs of what was compiled."""
         return None
 
+    def number(self, value: Any) -> int:
+        """The number of a value; 0, for a summary follows none."""
+        return 0
+
     def finish(self, error: BaseException | None) -> Finished:
         """The rest of the recording, which ``error`` ended if it is not None."""
         if error is not None:

@@ -1,0 +1,417 @@
+"""What ``%origin`` shows: a slice of a recording as named lines with values, in the order of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from minijax import errors
+from minijax.core.array import Array
+from minijax.core.named import Frozen
+from minijax.ir.jaxpr import JaxprEqn, Literal, Var
+from minijax.ir.pretty import Printer
+from minijax.tools.compare.graph import Graph, GraphNode, Value
+from minijax.tools.compare.graph_text import NODES, Lanes, most_lanes
+from minijax.tools.documents.document import Block, Document, Fitted, Line, Row, Segment, Text, length, line
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.recording import preview
+from minijax.tools.recording.naming import MOST_COMPUTED, called, naming_of
+from minijax.tools.recording.records import BindRecord, place_parts
+from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
+from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, WhatRan
+
+# Results that get a line of their own; more are counted.
+MOST_RESULTS = 8
+_LONGEST = 44
+_PRIMAL = "primal of "
+# A value is shown where it has so many characters.
+_LEAST_VALUE = 8
+
+
+class OriginRow(Frozen):
+    """A line: what is computed from what.
+
+    Attributes:
+      kind: 'input', 'const', 'equation', 'call' or 'output', as a graph's nodes.
+      reads, makes: keys of the values.
+      names: what those that it makes are called.
+      said: the operation in the user's words.
+      type, value, place: of its result, and the line.
+      inside: what it consists of: the operations of a rule, or of a program.
+      title: of rows that are a program's, what that is; else ''.
+    """
+
+    kind: str
+    reads: tuple[Any, ...]
+    makes: tuple[Any, ...]
+    names: tuple[str, ...]
+    said: Line
+    type: str = ""
+    value: str = ""
+    place: str = ""
+    inside: tuple[OriginRow, ...] = ()
+    title: str = ""
+
+
+class OriginLane:
+    """The rows of a slice.
+
+    Args:
+      given: number -> what the argument is called.
+      results: number -> what the result is called.
+    """
+
+    def __init__(
+        self, origins: Origins, found: OriginSlice, given: Mapping[int, str], results: Mapping[int, str]
+    ) -> None:
+        self.origins = origins
+        self.found = found
+        self.given = given
+        self.results = results
+        self.naming = naming_of(origins.recording)
+        self.variables = {var: number for number, var in origins.recording.kept.variables.items()}
+
+    def rows(self) -> Iterator[OriginRow]:
+        """Arguments, what the program holds, the operations in order, the results."""
+        given = [n for n in self.given if n in self.found.inputs]
+        for number in given:
+            yield self._input("input", number, self.given[number])
+        for number in self.found.inputs:
+            if number not in self.given:
+                yield self._input("const", number, self.value_name(number))
+        groups = list(self._groups())
+        for i, group in enumerate(groups):
+            later = {n for each in groups[i + 1 :] for use in each for n in _read(use)}
+            yield self._group(group, later | set(map(self.origins.array_of, self.results)))
+        for number, name in list(self.results.items())[:MOST_RESULTS]:
+            array = self.origins.array_of(number)
+            if array:  # what is inside a program is among its equations
+                yield OriginRow("output", (array,), (), (), line(("muted", name)))
+
+    def value_name(self, number: int) -> str:
+        """What an array is called: as the tracer that it is the primal of."""
+        return self.given.get(number) or own_name(self.naming.name(number))
+
+    def _input(self, kind: str, number: int, name: str) -> OriginRow:
+        type_text, value = self._shown(number)
+        said = line(("var", name), ("muted", "  argument" if kind == "input" else "  from outside"))
+        return OriginRow(kind, (), (number,), (name,), said, type_text, value)
+
+    def _shown(self, number: int) -> tuple[str, str]:
+        """The type and the value of an array."""
+        life = self.origins.lives.get(number)
+        if life is None:
+            return "", ""
+        value = next((text for key, text in life.tracer.fields if key == "value"), "")
+        return life.tracer.type, "" if value == life.tracer.type else value
+
+    def _groups(self) -> Iterator[list[StepUse]]:
+        """The operations, those together that one of the user's consists of."""
+        group: list[StepUse] = []
+        for use in self.found.uses:
+            if group and group[-1].step.owner is not use.step.owner:
+                yield group
+                group = []
+            group.append(use)
+        if group:
+            yield group
+
+    def _group(self, group: Sequence[StepUse], wanted: set[int]) -> OriginRow:
+        owner = group[0].step.owner
+        made = [n for use in group for n in _made(use)]
+        kept = tuple(dict.fromkeys(n for n in made if n in wanted))
+        reads = tuple(dict.fromkeys(n for use in group for n in _read(use) if n not in made))
+        shown = kept[0] if kept else made[0] if made else 0
+        type_text, value = self._shown(shown)
+        names = tuple(self.value_name(n) for n in kept)
+        own = len(group) == 1 and group[0].step.bind.primitive == owner.primitive
+        inside: tuple[OriginRow, ...]
+        if own:
+            inside = tuple(self._parts(group[0]))
+        else:
+            steps = [self._step(use, set(made) | wanted) for use in group]
+            inside = tuple(each for each in steps if each.inside or each.said != self._said(owner))
+        kind = "call" if any(each.title for each in inside) else "equation"
+        return OriginRow(kind, reads, kept, names, self._said(owner), type_text, value, owner.place, inside)
+
+    def _step(self, use: StepUse, wanted: set[int]) -> OriginRow:
+        """One operation of a rule."""
+        bind = use.step.bind
+        made = tuple(n for n in _made(use) if n in wanted)
+        type_text, value = self._shown(made[0] if made else 0)
+        names = tuple(map(self.value_name, made))
+        inside = tuple(self._parts(use))
+        return OriginRow(
+            "call" if inside else "equation", tuple(_read(use)), made, names, self._said(bind), type_text, value,
+            bind.place, inside,
+        )  # fmt: skip
+
+    def _said(self, bind: BindRecord) -> Line:
+        assigned = own_name(self.naming.assigned(bind))
+        operands = [
+            self.value_name(number) if number else text
+            for number, text in zip((*bind.operands, *[0] * len(bind.args)), bind.args, strict=False)
+        ]
+        of = shortened(", ".join(operands), _LONGEST)
+        begin = [("var", assigned), ("punctuation", " = ")] if assigned else []
+        return (*begin, ("primitive", called(bind)), ("", f"({of})"))
+
+    # --- programs
+    # ----------------------------------------------------------------------------------------------------
+
+    def _parts(self, use: StepUse) -> Iterator[OriginRow]:
+        run = use.step.run
+        known = UNKNOWN if run is None else self.origins.known(run)
+        names = [self.value_name(n) if n else "" for n in use.step.operands]
+        for part in use.parts:
+            yield from self._program(part, names, known)
+
+    def _program(self, part: SlicedProgram, operands: Sequence[str], known: WhatRan) -> Iterator[OriginRow]:
+        """The equations of a program that are needed, under a title if there is something to say of it."""
+        if not part.uses:
+            return
+        program = ProgramLane(self, part, operands, known)
+        rows = tuple(program.rows())
+        frames = program.frames
+        times = f" ×{len(frames)}" if frames and len(frames) > 1 and part.carries else ""
+        carried = [program.name(part.jaxpr.invars[i]) for i in sorted(part.carries) if i in part.inputs]
+        said = f"{part.title}{times}" + (f" · carries {', '.join(carried)}" if carried else "")
+        heading = line(("muted", said)) if said else ()
+        yield OriginRow("call", (), (), (), heading, inside=rows, title=said or "its program")
+
+
+def own_name(name: str) -> str:
+    """``h`` of ``primal of h``: the value is the same."""
+    while name.startswith(_PRIMAL):
+        name = name.removeprefix(_PRIMAL)
+    return name[1:-1] if name.startswith("(") and name.endswith(")") else name
+
+
+class ProgramLane:
+    """The rows of one program that an operation ran."""
+
+    def __init__(self, lane: OriginLane, part: SlicedProgram, operands: Sequence[str], known: WhatRan) -> None:
+        self.lane = lane
+        self.part = part
+        self.known = known
+        self.frames = known.frames(part.jaxpr) if isinstance(known, Ran) else None
+        self.given = {
+            var: operands[at] for var, at in zip(part.jaxpr.invars, part.operands, strict=True) if at < len(operands)
+        }
+        self.printer = Printer(part.jaxpr)
+        self.printer.document()
+        self.makers = {var: use.eqn for use in part.uses for var in use.eqn.outvars}
+
+    def rows(self) -> Iterator[OriginRow]:
+        """A row for each equation that is needed."""
+        for use in self.part.uses:
+            yield self._row(use)
+
+    def name(self, var: Any) -> str:
+        """What a variable is called: as the user's, as the operand that it is, as the expression that it is."""
+        if type(var) is Literal:
+            return preview.value_text(var.val)
+        return shortened(self._known(var) or self._computed(var) or self.printer.name(var), _LONGEST)
+
+    def _known(self, var: Any) -> str:
+        number = self.lane.variables.get(var, 0)
+        found = own_name(self.lane.naming.known(number)) if number else ""
+        return found or ("" if self.part.carries else self.given.get(var, ""))
+
+    def _computed(self, var: Any) -> str:
+        """``mul(c, t)``, if it is short."""
+        eqn = self.makers.get(var)
+        if eqn is None or len(eqn.outvars) != 1:
+            return ""
+        known = [preview.value_text(v.val) if isinstance(v, Literal) else self._known(v) for v in eqn.invars]
+        said = f"{eqn.primitive.name}({', '.join(known)})"
+        return said if all(known) and len(said) <= MOST_COMPUTED else ""
+
+    def _row(self, use: EquationUse) -> OriginRow:
+        eqn = use.eqn
+        made = tuple(var for i, var in enumerate(eqn.outvars) if i in use.outs)
+        operands = ", ".join(map(self.name, eqn.invars))
+        number = self.lane.variables.get(made[0], 0) if made else 0
+        assigned = self.lane.naming.variable(number) if number else ""
+        begin = [("var", assigned), ("punctuation", " = ")] if assigned else []
+        said = (*begin, ("primitive", _called(eqn)), ("", f"({shortened(operands, _LONGEST)})"))
+        known = self.known.inside(self.part.jaxpr, eqn)
+        names = [self.name(each) for each in eqn.invars]
+        inside = tuple(row for part in use.parts for row in self.lane._program(part, names, known))
+        type_text = made[0].aval.str_short(short_dtypes=True) if made else ""
+        reads = tuple(each for each in eqn.invars if isinstance(each, Var) and each in self.makers)
+        return OriginRow(
+            "call" if inside else "equation", reads, made, tuple(map(self.name, made)), said, type_text,
+            self._value(made), _place(eqn), inside,
+        )  # fmt: skip
+
+    def _value(self, made: Sequence[Var]) -> str:
+        if not self.frames or not made:
+            return ""
+        value = self.frames[-1].value(made[0])
+        if not isinstance(value, Array):
+            return ""
+        text = preview.value_text(value, fetch=True)
+        last = "last " if len(self.frames) > 1 else ""
+        return "" if text == preview.type_text(value) else last + text
+
+
+def _made(use: StepUse) -> list[int]:
+    return [use.step.bind.results[i] for i in sorted(use.outs)] if not use.step.chooses else []
+
+
+def _read(use: StepUse) -> list[int]:
+    return [n for i, n in enumerate(use.step.operands) if i in use.needed and n]
+
+
+def _called(eqn: JaxprEqn) -> str:
+    name = eqn.params.get("name")
+    return f"{eqn.primitive.name}[{name}]" if isinstance(name, str) and name.isidentifier() else eqn.primitive.name
+
+
+def _place(eqn: JaxprEqn) -> str:
+    if not eqn.source:
+        return ""
+    code = eqn.source[0]
+    return f"{code.co_filename}:{errors.position(eqn.source)[0]} ({code.co_qualname})"
+
+
+# --- drawing
+# ---------------------------------------------------------------------------------------------------------
+
+
+def graph_of(rows: Sequence[OriginRow], title: str, keyed: bool = False) -> Graph:
+    """Rows as a graph; its values are called by their names, or by ``keyed`` by what no two share."""
+    names: dict[Any, str] = {}
+    maker: dict[Any, int] = {}
+    nodes: list[GraphNode] = []
+    edges: list[tuple[int, int, Value]] = []
+    inside: list[Graph] = []
+    values: dict[Any, Value] = {}
+    for row in rows:
+        for key, name in zip(row.makes, row.names, strict=True):
+            unique = f"#{len(names)}" if keyed else _unused(name, names.values())
+            names[key] = unique
+            values[key] = Value(unique, row.type)
+            maker[key] = len(nodes)
+        read = [key for key in row.reads if key in maker]
+        edges += [(maker[key], len(nodes), values[key]) for key in read]
+        graphs = [graph_of(each.inside, each.title) for each in row.inside if each.title]
+        places = tuple(range(len(inside), len(inside) + len(graphs)))
+        inside += graphs
+        label = row.names[0] if row.kind == "input" else next((t for role, t in row.said if role == "primitive"), "")
+        operands = tuple(values[key] for key in read)
+        made = tuple(values[key] for key in row.makes)
+        nodes.append(GraphNode(row.kind, label, operands, made, row.place, places))
+    operations = sum(row.kind in ("equation", "call") for row in rows)
+    return Graph(title, tuple(nodes), tuple(edges), tuple(inside), 0, operations)
+
+
+def _unused(name: str, used: Iterable[str]) -> str:
+    taken, count, out = set(used), 1, name
+    while out in taken:
+        count += 1
+        out = f"{name} ({count})"
+    return out
+
+
+class DrawnRow(Frozen):
+    """A line before it is laid out: its lanes, the mark in them, the words, and the row whose facts it tells."""
+
+    lanes: str
+    mark: str
+    said: Line
+    row: OriginRow | None = None
+
+
+def lines(rows: Sequence[OriginRow], width: int, depth: int) -> Iterator[Line]:
+    """The rows with their lanes, in columns; what is inside them is set in, ``depth`` levels of it."""
+    drawn = list(_drawn(rows, width, depth))
+    room = max((len(each.lanes) for each in drawn), default=0) + 2
+    # what is said has half of the page, of a narrow one more
+    words = min(max((length(each.said) for each in drawn), default=0), max(width // 2, width - 40) - room)
+    types = max((len(each.row.type) for each in drawn if each.row is not None), default=0)
+    for each in drawn:
+        facts = () if each.row is None else _facts(each.row, types, width - room - words - 2)
+        said = tuple(_cut(each.said, words))
+        gap = ((("", " " * (words - length(said) + 2))),) if facts else ()
+        yield (*_lanes(each), ("", " " * (room - len(each.lanes))), *said, *gap, *facts)
+
+
+def _drawn(rows: Sequence[OriginRow], width: int, depth: int) -> Iterator[DrawnRow]:
+    graph = graph_of(rows, "", keyed=True)
+    lanes = Lanes(graph, most_lanes(width) // 2)
+    for i, (row, node) in enumerate(zip(rows, graph.nodes, strict=True)):
+        yield DrawnRow(lanes.row(node, i), NODES[node.kind], row.said, row)
+        passing = "".join("│ " if name is not None else "  " for name in lanes.lanes).rstrip()
+        if depth > 1:
+            yield from _inside(row, passing, depth - 1, 1)
+
+
+def _inside(row: OriginRow, passing: str, depth: int, indent: int) -> Iterator[DrawnRow]:
+    for each in row.inside:
+        space = ("", "  " * indent)
+        if not each.title:
+            yield DrawnRow(passing, "", (space, ("muted", "· "), *each.said), each)
+        elif each.said:
+            yield DrawnRow(passing, "", (space, *each.said))
+        if each.title or depth > 1:
+            deeper = indent + bool(each.said)
+            yield from _inside(each, passing, depth if each.title else depth - 1, deeper)
+
+
+def _lanes(drawn: DrawnRow) -> Line:
+    lanes = drawn.lanes
+    at = lanes.find(drawn.mark) if drawn.mark else -1
+    if at < 0:
+        return (("muted", lanes),)
+    role = "primitive" if drawn.row is not None and drawn.row.kind in ("equation", "call") else "value"
+    return (("muted", lanes[:at]), (role, drawn.mark), ("muted", lanes[at + 1 :]))
+
+
+def _facts(row: OriginRow, types: int, room: int) -> Line:
+    """The type, the value and the line of a row's result, in ``room`` columns; the line is at their right."""
+    place = short_place(row.place)
+    left = room - types - 2 - (len(place) + 1 if place else 0)
+    value = shortened(row.value, max(left, 0)) if left >= min(len(row.value), _LEAST_VALUE) else ""
+    gap = " " * max(left - len(value), 0)
+    return (("type", row.type.ljust(types)), ("", "  "), ("value", value), ("", gap), ("place", f" {place}".rstrip()))
+
+
+def _cut(segments: Line, room: int) -> Iterator[Segment]:
+    left = room
+    for role, piece in segments:
+        if len(piece) > left:
+            yield role, piece[: max(left - 1, 0)] + "…"
+            return
+        yield role, piece
+        left -= len(piece)
+
+
+def short_place(place: str) -> str:
+    """``:12`` of ``/home/me/file.py:12 (f)``."""
+    _, number, _ = place_parts(place)
+    return f":{number}" if number else ""
+
+
+def origin_document(lane: OriginLane, title: str, depth: int, unfollowed: Sequence[str] = ()) -> Document:
+    """The slice, under what was left out of it; ``unfollowed`` are the arguments that no operation shows."""
+    found = lane.found
+    rows = list(lane.rows())
+    arguments = len(lane.given)
+    reached = sum(number in found.inputs for number in lane.given)
+    counts = f"{found.operations} of {plural(found.total, 'operation')}"
+    given = f" · {reached} of {plural(arguments, 'argument')}" if arguments else ""
+    blocks: list[Block] = [Text((line(("heading", title), ("muted", f"  {counts}{given}")),))]
+    if unfollowed:
+        said = f"{', '.join(unfollowed)}: Python's own {'numbers' if len(unfollowed) > 1 else 'number'}"
+        blocks.append(Row("apart", (line(("muted", said)),)))
+    if found.unknown:
+        blocks.append(Row("missing", (line(("warning", found.unknown)),)))
+    drawn = Fitted(lambda width: (Text(tuple(lines(rows, width, depth)), wrap=False),))
+    blocks.append(drawn)
+    rest = len(lane.results) - MOST_RESULTS
+    if rest > 0:
+        blocks.append(Text((line(("muted", f"and {plural(rest, 'further result')}")),)))
+    return Document(tuple(blocks))
+

@@ -1,0 +1,330 @@
+"""Where a value of a recording came from, and where it goes.
+
+What evaluation was asked for is a program of its own: operations on arrays, by their numbers, in order, whatever the
+transformations were that asked. A call that was staged is one operation of it, and is looked into result by result, a
+trace from a cache like any other (``slices``). A tracer is followed to the array inside it, or to the variable that it
+stands for in a program that ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from minijax.core.named import Frozen
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Var, subjaxprs
+from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
+from minijax.tools.recording.values import RunRecord
+from minijax.tools.values import slices
+from minijax.tools.values.replay import Frame, replay
+from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
+
+# Frames of one equation that are looked at to tell which branches were taken.
+MOST_FRAMES = 200
+
+
+class EvaluatedStep:
+    """An operation of evaluation.
+
+    Attributes:
+      bind: its record.
+      owner: the user's operation that it is a part of; itself if none asked for it, as in a backward pass.
+      operands: the numbers of its operands, all of them; 0 for a number written inline.
+      run: the program that it runs, if it runs one and that was kept.
+      chooses: whether it only chose, by its first operand, which operations evaluation was asked for.
+    """
+
+    __slots__ = ("bind", "owner", "operands", "run", "chooses")
+
+    def __init__(self, bind: BindRecord, owner: BindRecord, run: RunRecord | None, chooses: bool = False) -> None:
+        self.bind = bind
+        self.owner = owner
+        self.run = run
+        self.chooses = chooses
+        self.operands = bind.operands if run is None else run.operands
+
+
+class StepUse(Frozen):
+    """An operation that a slice needs, which of its results are needed, and the slices of its programs."""
+
+    step: EvaluatedStep
+    outs: frozenset[int]
+    needed: frozenset[int]
+    parts: tuple[SlicedProgram, ...] = ()
+
+    def innermost(self) -> Iterator[BindRecord | JaxprEqn]:
+        """What is computed in the end: the operation, or the equations of its programs that are needed."""
+        if self.parts:
+            yield from slices.innermost(self.parts)
+        elif not self.step.chooses:
+            yield self.step.bind
+
+
+class _Chosen(WhatRan):
+    """A cond whose index is known."""
+
+    def __init__(self, taken: Sequence[int] | None) -> None:
+        self.taken = taken
+
+    def branches(self) -> Sequence[int] | None:
+        return self.taken
+
+
+class Ran(WhatRan):
+    """A program that ran: its frame."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+
+    def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
+        """The frames of one of its programs, one for each time that it ran; None if they are not known."""
+        return [self.frame] if self.frame.jaxpr is jaxpr else None
+
+    def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
+        frames = self.frames(jaxpr) if any(True for _ in subjaxprs(eqn.params)) else None
+        return UNKNOWN if frames is None else RanEquation(eqn, frames)
+
+
+class RanEquation(Ran):
+    """An equation of programs that ran, and the frames that it ran in."""
+
+    def __init__(self, eqn: JaxprEqn, around: Sequence[Frame]) -> None:
+        self.eqn = eqn
+        self.around = around
+
+    def branches(self) -> Sequence[int] | None:
+        found = [frame.branch(self.eqn) for frame in self.around]
+        known = found and all(isinstance(each, int) for each in found)
+        return found if known else None
+
+    def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
+        out: list[Frame] = []
+        for frame in self.around:
+            count = frame.count(self.eqn)
+            if not isinstance(count, int) or len(out) + count > MOST_FRAMES:
+                return None
+            for name in frame.parts(self.eqn):
+                made = [frame.inside(self.eqn, index, name) for index in range(count)]
+                out += [each for each in made if isinstance(each, Frame) and each.jaxpr is jaxpr]
+        return out or None
+
+
+class OriginSlice(Frozen):
+    """What some values depend on.
+
+    Attributes:
+      wanted: their numbers; 0 for what has none.
+      uses: the operations, in order.
+      inputs: the numbers of what they begin with: arguments, and what the program holds.
+      operations: how many there are, those of programs counted each once.
+      total: how many there were in the whole recording.
+      unknown: why something is missing, '' if nothing is.
+    """
+
+    wanted: tuple[int, ...]
+    uses: tuple[StepUse, ...]
+    inputs: tuple[int, ...]
+    operations: int
+    total: int
+    unknown: str = ""
+
+
+class Origins:
+    """The data flow of a recording.
+
+    Attributes:
+      steps: the operations of evaluation, in order.
+      makers: number -> the operation of evaluation whose result it is.
+      lives: number -> the life of that tracer or array.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.lives: dict[int, LifeRecord] = {life.tracer.id: life for life in recording.lives}
+        self.steps: list[EvaluatedStep] = []
+        self.makers: dict[int, int] = {}
+        for bind, owner, chooses in _evaluated(recording):
+            step = EvaluatedStep(bind, owner, recording.kept.runs.get(bind.at), chooses)
+            for number in () if chooses else bind.results:
+                if number and number not in step.operands:
+                    self.makers.setdefault(number, len(self.steps))
+            self.steps.append(step)
+
+    @property
+    def total(self) -> int:
+        """How many operations there were, those of programs counted each once."""
+        return sum(_size(step) for step in self.steps)
+
+    # --- from a value to what it depends on
+    # -----------------------------------------------------------------------------------------------
+
+    def array_of(self, number: int) -> int:
+        """The array inside a tracer: of a dual number its primal, of a batch tracer all of the batch. 0 if it holds
+        none: it stands for a variable of a program."""
+        while number:
+            life = self.lives.get(number)
+            if life is None or not life.tracer.level.partition(":")[1]:
+                return number
+            number = life.tracer.holds[0] if life.tracer.holds else 0
+        return 0
+
+    def variable_of(self, number: int) -> Var | None:
+        """The variable that a tracer stands for, or the tracer inside it; None of an array."""
+        known = self.recording.kept.variables
+        while number:
+            if number in known and not self._is_dual(number):
+                return known[number]
+            life = self.lives.get(number)
+            number = life.tracer.holds[0] if life is not None and life.tracer.holds else 0
+        return None
+
+    def _is_dual(self, number: int) -> bool:
+        # the variable of one that holds a primal is that of its tangent
+        return bool(self.lives[number].tracer.holds)
+
+    def slice(self, numbers: Iterable[int]) -> OriginSlice:
+        """What the values with these numbers, arrays or tracers, depend on."""
+        wanted = tuple(numbers)
+        arrays = {self.array_of(number) for number in wanted} - {0}
+        focused: dict[int, Focus] = {}
+        unknown = ""
+        for number in wanted:
+            if not self.array_of(number):
+                found = self._focus(number)
+                if found is None:
+                    unknown = "it is inside a program that did not run, or was not kept"
+                else:
+                    focused[found[0]] = found[1]
+        return self._slice(wanted, arrays, focused, unknown)
+
+    def _focus(self, number: int) -> tuple[int, Focus] | None:
+        """The last operation in whose programs the tracer is a variable, and where."""
+        variable = self.variable_of(number)
+        if variable is None:
+            return None
+        for index in range(len(self.steps) - 1, -1, -1):
+            run = self.steps[index].run
+            if run is not None:
+                for focus in slices.focuses(run.params, variable):
+                    return index, focus
+        return None
+
+    def _slice(self, wanted: tuple[int, ...], arrays: set[int], focused: dict[int, Focus], unknown: str) -> OriginSlice:
+        uses: list[StepUse] = []
+        needed = set(arrays)
+        constants: dict[int, int] | None = None
+        for index in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[index]
+            results = enumerate(step.bind.results)
+            made = frozenset(i for i, n in results if n in needed and (step.chooses or self.makers.get(n) == index))
+            if not (made or index in focused):
+                continue
+            use = self._use(step, made, focused.get(index))
+            unknown = unknown or self._lacking(step)
+            uses.append(use)
+            needed.update(step.operands[i] for i in use.needed if step.operands[i])
+            for constant in slices.held(use.parts):
+                constants = self._constants() if constants is None else constants
+                needed.update(constants[id(each)] for each in _memory(constant) if id(each) in constants)
+        reached = {n for n in needed if n not in self.makers}
+        uses.reverse()
+        operations = sum(len(list(use.innermost())) for use in uses)
+        return OriginSlice(wanted, tuple(uses), tuple(sorted(reached)), operations, self.total, unknown)
+
+    def _use(self, step: EvaluatedStep, made: frozenset[int], focus: Focus | None) -> StepUse:
+        if step.chooses:
+            return StepUse(step, made, frozenset({0}))
+        if step.run is None:
+            return StepUse(step, made, frozenset(range(len(step.operands))))
+        run = step.run
+        needed, parts = slices.look_into(
+            run.primitive, run.params, len(run.operands), made, self.known(run), focus
+        )
+        return StepUse(step, made, needed, parts)
+
+    def known(self, run: RunRecord) -> WhatRan:
+        """What is known of how an operation ran that runs a program."""
+        if run.primitive == "cond":
+            return _Chosen(self._branch(run))
+        if run.primitive not in slices.CALLS:
+            return UNKNOWN
+        values = [self.recording.kept.array(n) if n else run.literals.get(i) for i, n in enumerate(run.operands)]
+        if any(each is None for each in values):
+            return UNKNOWN
+        return Ran(replay(run.params[slices.CALLS[run.primitive]], values))
+
+    def _branch(self, run: RunRecord) -> Sequence[int] | None:
+        index = self.recording.kept.array(run.operands[0]) if run.operands[0] else run.literals.get(0)
+        if index is None or index.aval.shape:
+            return None
+        return (min(max(int(index), 0), len(run.params["branches"]) - 1),)
+
+    def _constants(self) -> dict[int, int]:
+        """The memory of an array -> its number: programs hold arrays that they closed over."""
+        out: dict[int, int] = {}
+        for number, array in self.recording.kept.arrays.items():
+            for memory in _memory(array):
+                out.setdefault(id(memory), number)
+        return out
+
+    def _lacking(self, step: EvaluatedStep) -> str:
+        """What is not known of an operation that a slice needs."""
+        if any(each.startswith("Ref{") for each in step.bind.in_types):
+            return f"{step.bind.primitive} uses a reference: what was written to it before is not followed"
+        if step.run is None and len(step.bind.args) > len(step.bind.operands):
+            return f"{step.bind.primitive} has more operands than were kept"
+        if step.run is None and any(value.startswith("{") for _, value in step.bind.params):
+            return f"the program of {step.bind.primitive} was not kept: its results may depend on less"
+        return ""
+
+    # --- the other way
+    # ----------------------------------------------------------------------------------------------------
+
+    def users(self, number: int) -> list[BindRecord]:
+        """The operations, of the user and of rules, that are given the value, in order."""
+        return [
+            node
+            for _, node in self.recording.walk()
+            if isinstance(node, BindRecord) and number and number in node.operands
+        ]
+
+
+def _size(step: EvaluatedStep) -> int:
+    if step.chooses:
+        return 0
+    return 1 if step.run is None else slices.size(step.run.primitive, step.run.params)
+
+
+def _evaluated(recording: Recording) -> Iterator[tuple[BindRecord, BindRecord, bool]]:
+    """The operations that evaluation did, in the order in which they ended, each with the user's operation around it.
+
+    One that only asks evaluation for others, as a function with derivatives of its own does, is these; of a cond it is
+    told too, since it chose them.
+    """
+    # (record, the user's operation around it, or None when it is about to be left)
+    todo: list[tuple[Node, BindRecord | None, bool]] = [(node, None, False) for node in reversed(recording.tree)]
+    made_inside: list[set[int]] = [set()]
+    while todo:
+        node, owner, left = todo.pop()
+        if left:
+            assert isinstance(node, BindRecord) and owner is not None
+            inside = made_inside.pop()
+            if node.depth == 0 and node.level == recording.base[0]:
+                passes = any(number in inside for number in node.results if number)
+                made_inside[-1] |= inside | set(node.results)
+                if not passes or node.primitive == "cond":
+                    yield node, owner, passes
+            else:
+                made_inside[-1] |= inside
+        elif isinstance(node, BindRecord):
+            own = owner if owner is not None and owner.place == node.place else node
+            todo.append((node, own, True))
+            made_inside.append(set())
+            todo += [(child, own, False) for child in reversed(node.children)]
+        elif isinstance(node, ScopeRecord):
+            todo += [(child, owner, False) for child in reversed(node.children)]
+
+
+def _memory(array: Any) -> list[Any]:
+    """What holds the elements of an array: two with the same memory are one value."""
+    return [held for name in ("_np", "_buffer") if (held := getattr(array, name, None)) is not None]

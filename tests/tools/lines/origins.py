@@ -1,0 +1,36 @@
+"""Command lines for ``tools/commands/origins.py``: see the package."""
+
+from __future__ import annotations
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("%origin f(3.0)", ("3 of 3 operations · 1 of 1 argument", "x  argument", "sin(x)", "0.14112", "result")),
+    (
+        "def layer(w, x):\n"
+        "    a = w * x\n"
+        "    unused = jnp.exp(x)\n"
+        "    h = jnp.tanh(a)\n"
+        "    return jnp.sum(h), unused",
+        (),
+    ),
+    ("%origin layer(v, v) --of h", ("h in layer(v, v)  2 of 4 operations · 2 of 2 arguments", "a = mul(w, x)")),
+    ("%origin layer(v, x)[1]", ("1 of 5 operations · 1 of 2 arguments", "unused = exp(x)")),
+    ("%origin grad(lambda w: layer(w, x)[0])(v) --depth 1", ("1 of 1 argument", "a = mul(w, 3.0)", "h = tanh(a)")),
+    ("two = jit(lambda a, b: (jnp.sin(a), b * 2.0))", ()),
+    ("%origin two(x, v)[0]", ("1 of 2 operations · 1 of 2 arguments", "jit(x, v)", "sin(a)")),
+    ("%origin v * 2.0 + x", ("3 of 3 operations · 2 of 2 arguments",)),
+    ("%graph layer(v, x) --of h", ("h in layer(v, x) · 3 of 5 operations", "h:f32[3] = tanh a")),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%origin", "needs EXPR"),
+    ("%origin f", "f is a function: give it arguments"),
+    ("%origin f(f32[3])", "an argument that is only a type"),
+    ("%origin f(3.0) --of", "needs a value"),
+    ("%origin f(3.0) --of u", "no variable u held a value in it; there are x"),
+    ("%origin f(3.0) --depth 0", "needs a number from 1, not 0"),
+    ("%origin f(3.0) --dept 2", "Did you mean --depth?"),
+    ("%origin 'text'", "gives no array"),
+    ("%origin f(3.0", "is none"),
+    ("%graph f(3.0) --of u", "no variable u held a value"),
+    ("%graph f(3.0) --of x --static 0", "runs the call as it is"),
+)
