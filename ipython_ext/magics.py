@@ -27,6 +27,7 @@ from minijax.tools.commands.command import Command
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.recording.panels import PANELS
+from minijax.tools.session.result import NOTHING
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
@@ -70,7 +71,8 @@ def _magic(command: Command) -> Callable[..., Any]:
         if command.name == "panels" and line and not line.startswith("--"):
             # whoever chooses panels wants to see them
             self.watch = bool(self.session.settings.panels)
-        shown = Shown(self.shell, result) if result.document or result.value is not None else None
+        empty = result.value is None or result.value is NOTHING
+        shown = Shown(self.shell, result) if result.document or not empty else None
         if result.error is not None:
             # the user's own exception, after what there is to show in spite of it
             if shown is not None:

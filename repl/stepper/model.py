@@ -91,7 +91,7 @@ class Stepper:
         self.values = Looking(self)
         self._last_find: tuple[str, Callable[[bool], bool]] | None = None
         if step.note:
-            self.say(step.note)
+            self.say(step.note if rename is None else rename(step.note))
 
     @property
     def recording(self) -> Recording:

@@ -292,7 +292,8 @@ class Full(Summary):
                 self.passing = id(error)
                 where = f"{primitive.name} in {self.scopes[trace.main.level].label}"
                 self.note_error(where, error, self.sources.place_of_error(error) or self.open[-1].place)
-            self.close(f"{type(error).__name__}: {shortened(error_text(error), _LONGEST_ERROR)}")
+            said = error_text(error)
+            self.close(f"{type(error).__name__}{': ' if said else ''}{shortened(said, _LONGEST_ERROR)}")
 
     def find(self, primitive: Any) -> bool:
         """Make the open record of ``primitive`` the innermost one. False if there is none."""

@@ -5,7 +5,8 @@ A terminal shows a fixed picture with a count of what is folded; a page of HTML 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from types import FunctionType
 from typing import Any
 
@@ -27,6 +28,8 @@ MOST_PLAIN = 6
 MANY_PARTS = 100
 # Lines of a tree below an input, by ``%tree``, and on a page that folds.
 MOST_LINES, MOST_ASKED, MOST_PAGED = 18, 200, 300
+# Leaves of a folded branch that are searched for what is not finite.
+MOST_HIDDEN = 200
 # Arrays of up to so many elements are shown with their values.
 MOST_VALUES = 6
 # The columns of keys, of the page's width, and of types.
@@ -55,14 +58,33 @@ class _Shown:
         self.tree = tree
         self.budget = Budget(None) if tree.exact else Budget()
         self.known: dict[int, tuple[str, Line, Line]] = {}
+        # id of a leaf -> elements that were looked at and are not finite
+        self.wrong: dict[int, int] = {}
         self.opened = _opened(tree)
 
     def facts(self, leaf: TreePart) -> tuple[str, Line, Line]:
         """The type of a leaf, its norm, and what else there is to say of it."""
         found = self.known.get(id(leaf))
         if found is None:
-            found = self.known[id(leaf)] = _facts(leaf, self.budget, self.tree.exact)
+            kind, norm, rest, self.wrong[id(leaf)] = _facts(leaf, self.budget, self.tree.exact)
+            found = self.known[id(leaf)] = kind, norm, rest
         return found
+
+    def hidden(self, parts: Iterable[TreePart]) -> Line:
+        """A warning of what is not finite in parts that are not shown, as far as they are looked at."""
+        wrong = 0
+        for leaf in islice(_leaves(parts), MOST_HIDDEN):
+            self.facts(leaf)
+            wrong += self.wrong[id(leaf)]
+        return line(("warning", f" · {wrong:,} not finite")) if wrong else ()
+
+
+def _leaves(parts: Iterable[TreePart]) -> Iterator[TreePart]:
+    for each in parts:
+        if each.parts is None:
+            yield each
+        else:
+            yield from _leaves(each.parts)
 
 
 def plain_enough(value: Any, root: TreePart, columns: int, said: Callable[[], str]) -> bool:
@@ -161,25 +183,26 @@ def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
     folded = [each.part for each in kept if each.part.parts and not each.opened]
     rest = [each.part for each in cut if not each.opened]
     if cut or folded:
-        blocks.append(text(_rest(tree, len(entries), folded, rest), hanging=_INDENT))
+        blocks.append(text(_rest(shown, len(entries), folded, rest), hanging=_INDENT))
     return tuple(blocks)
 
 
-def _rest(tree: Tree, total: int, folded: list[TreePart], rest: list[TreePart]) -> Line:
+def _rest(shown: _Shown, total: int, folded: list[TreePart], rest: list[TreePart]) -> Line:
     """What is not shown, and the command that shows it."""
-    words = []
+    tree, words = shown.tree, []
     if rest:
         words.append(f"{len(rest):,} more lines ({counts(rest)})" if counts(rest) else f"{len(rest):,} more lines")
     if folded:
         words.append(f"{len(folded)} folded")
     said = f"... {', '.join(words)}"
+    wrong = shown.hidden(rest)
     if not tree.name:
-        return line(("muted", said))
+        return (("muted", said), *wrong)
     command = f"%tree {tree.name}"
     if tree.most >= MOST_ASKED or tree.depth is not None:
         command += f" --depth {tree.depth + 1}" if folded and tree.depth is not None else ""
         command += f" --most {max(total + sum(_parts_of(each, 10_000) for each in folded), tree.most)}"
-    return line(("muted", f"{said}: "), ("keyword", command), ("muted", " shows them"))
+    return (("muted", said), *wrong, ("muted", ": "), ("keyword", command), ("muted", " shows them"))
 
 
 def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterable[Block]:
@@ -195,9 +218,11 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterable[Block]:
         begin: Line = line(" " * (_INDENT * each.level), ("var", each.key))
         if each.part.parts is not None:
             said = "" if each.opened and type(each.part.value) in (dict, list, tuple) else f"  {each.part.kind()}"
+            wrong: Line = ()
             if not each.opened:
                 said += f" · {counts([each.part])}" if counts([each.part]) else ""
-            yield text((*begin, ("muted", said)), hanging=_INDENT * each.level + 4)
+                wrong = shown.hidden([each.part])
+            yield text((*begin, ("muted", said), *wrong), hanging=_INDENT * each.level + 4)
             continue
         kind, norm, rest = facts[id(each.part)]
         told = _told(kind, norm, rest, types, norms)
@@ -245,7 +270,7 @@ def _paged(shown: _Shown, branch: TreePart, left: list[int]) -> Iterable[Block]:
             run = []
             said = f"  {part.kind()} · {counts([part])}" if counts([part]) else f"  {part.kind()}"
             inner = tuple(_paged(shown, part, left))
-            yield Section((("var", key), ("muted", said)), inner, id(part) in shown.opened)
+            yield Section((("var", key), ("muted", said), *shown.hidden([part])), inner, id(part) in shown.opened)
         else:
             run.append(_Entry(0, key, part, False))
     yield from _lines(shown, run, 100)
@@ -255,26 +280,28 @@ def _paged(shown: _Shown, branch: TreePart, left: list[int]) -> Iterable[Block]:
 # --------------------------------------------------------------------------------------------------------
 
 
-def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line]:
+def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line, int]:
+    """Type, norm, what else there is to say, and how many elements are not finite."""
     value = leaf.value
     if leaf.said:
-        return "", (), line(("muted", leaf.said))
+        return "", (), line(("muted", leaf.said)), 0
     if leaf.parts is not None:
-        return "", (), line(("muted", f"empty {type(value).__name__}"))
+        return "", (), line(("muted", f"empty {type(value).__name__}")), 0
     if not is_array(value):
-        return _other(value)
+        return *_other(value), 0
     if isinstance(value, Tracer):
-        return preview.aval_text(value.aval), (), line(("level", preview.level_text(value)))
+        return preview.aval_text(value.aval), (), line(("level", preview.level_text(value))), 0
     kind = array_type(value)
     if not leaf.elements:
-        return kind, (), line(("muted", "empty"))
+        return kind, (), line(("muted", "empty")), 0
     held, why = fetched(value, exact)
     if held is None:
-        return kind, (), line(("muted", why))
-    if held.size <= MOST_VALUES:
-        return kind, (), line(("value", values_text(held)))
+        return kind, (), line(("muted", why)), 0
     found = numbers(held, budget)
-    return (kind, (), ()) if found is None else (kind, norm_line(found), range_line(found))
+    wrong = 0 if found is None else found.nans + found.infs
+    if held.size <= MOST_VALUES:
+        return kind, (), line(("value", values_text(held))), wrong
+    return (kind, (), (), 0) if found is None else (kind, norm_line(found), range_line(found), wrong)
 
 
 def _other(value: Any) -> tuple[str, Line, Line]:

@@ -165,6 +165,19 @@ def test_folding_counts_what_it_hides_and_names_the_command():
     assert wide[-1] == "... 983 more lines (983 arrays, 1,966 elements): %tree _ shows them"
 
 
+def test_what_is_not_finite_is_told_of_folded_branches_too():
+    bad = {**PARAMS, "l2": {"w": jnp.array([[jnp.nan] * 3 + [1.0]] * 2), "b": jnp.array([jnp.inf, 1.0])}}
+    tree = {"a": PARAMS, "b": [bad] * 2, "c": [jnp.array([jnp.nan])] * 50}
+    lines = shown(tree, depth=1).split("\n")
+    assert lines[1:4] == [
+        "  ['a']  dict of 3 · 6 arrays, 120 elements",
+        "  ['b']  list of 2 · 12 arrays, 180 elements · 14 not finite",
+        "  ['c']  list of 50 · 50 arrays, 50 elements · 50 not finite",
+    ]
+    assert "41 more lines (41 arrays, 41 elements) · 41 not finite" in shown(tree["c"], most=10)
+    assert "· 14 not finite" in to_html(document(key_tree(Tree(taken_apart(tree)))))
+
+
 def test_a_page_folds_every_branch_and_escapes_keys():
     hostile = {"<script>alert(1)</script>": PARAMS, "\x1b[2J\u202e": PARAMS, "k" * 5000: PARAMS}
     page = to_html(document(key_tree(Tree(taken_apart(hostile)))))
