@@ -8,6 +8,7 @@ The fields:
 - ``shown``: what a prompt would show above the panels, as plain text.
 - ``printed``: what the input wrote to standard output (its beginning, if that is long: ``printed_cut`` is then true).
 - ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, the user's innermost, or null).
+- ``data``: what a command showed, as data, of those that give some: ``%values`` gives a list of rows.
 - ``panels``: null for an input that traced nothing, or what ``tools.recording.panel_data`` describes.
 """
 
@@ -119,6 +120,8 @@ def as_data(session: Session, code: str, outcome: Outcome, printed: CapturedPrin
             "message": _text(outcome.error),
             "place": last_user_place(outcome.error) or None,
         }
+    if outcome.data is not None:
+        data["data"] = outcome.data
     if outcome.recording is not None and outcome.recording.traced:
         data["panels"] = panel_data(outcome.recording, session.settings.style)
     return data

@@ -77,3 +77,12 @@ def test_programs_of_real_jax_are_watched():
     wrong = [(each["input"], said) for each, (_, expected) in zip(found, lines, strict=True) for said in expected
              if said not in " ".join(each["shown"].split())]
     assert not wrong
+
+
+def test_values_are_data_for_programs():
+    (_, shown), code = objects(given="def f(x):\n    y = x * 2.0\n    return y * y\n\n%values grad(f)(3.0)\n")
+    assert code == 0
+    rows = {row["name"]: row for row in shown["data"]}
+    assert rows["x"]["primal"]["text"] == "3.0" and rows["x"]["cotangent"]["text"] == "24.0"
+    assert rows["y"]["level"] == "linearize:1" and rows["y"]["tangent"] is None
+    assert "primal" in shown["shown"]

@@ -20,6 +20,7 @@ from minijax.tools.commands import (
     tour,
     transform,
     tree,
+    values,
 )
 from minijax.tools.commands.command import Command
 from minijax.tools.usage import UsageError, did_you_mean
@@ -35,6 +36,7 @@ COMMANDS: dict[str, Command] = {
         *step.COMMANDS,
         *debug.COMMANDS,
         *tree.COMMANDS,
+        *values.COMMANDS,
         *explain.COMMANDS,
         *origins.COMMANDS,
         *live.COMMANDS,

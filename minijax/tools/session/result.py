@@ -54,6 +54,7 @@ class Result(Frozen):
       step: what a front end that has the whole screen opens a stepper on, in place of showing ``document``.
       error: the exception that ended the user's call, where the command has something to show in spite of it.
       debug: the frames in which a front end that reads lines opens a debugger, in place of showing ``document``.
+      data: what it shows as data that JSON can hold, for programs; None where there is nothing but the document.
     """
 
     document: Document
@@ -62,3 +63,4 @@ class Result(Frozen):
     step: Step | None = None
     error: BaseException | None = None
     debug: TracebackType | None = None
+    data: Any = None

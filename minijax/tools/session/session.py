@@ -63,6 +63,7 @@ class Outcome(Frozen):
       command: whether the input was a command, so that ``shown`` is what it said rather than a value.
       step: what to open a stepper on, in place of showing ``shown``, where there is a screen to do it on.
       debug: the frames to open a debugger in, in place of showing ``shown``, where there is somebody to type.
+      data: what a command showed, as data that JSON can hold.
     """
 
     number: int
@@ -74,6 +75,7 @@ class Outcome(Frozen):
     command: bool = False
     step: Step | None = None
     debug: TracebackType | None = None
+    data: Any = None
 
 
 class Entry(Frozen):
@@ -457,9 +459,8 @@ class Session:
             self.remember(result.recording)
             summary = self.panels(result.recording)
         shown = self._with_error(result)
-        return Outcome(
-            number, value, shown, result.error, summary, result.recording, command, result.step, result.debug
-        )
+        more = result.step, result.debug, result.data
+        return Outcome(number, value, shown, result.error, summary, result.recording, command, *more)
 
     def _with_error(self, result: Result) -> Document:
         """What a result shows, and the exception that ended the user's call, if one did."""

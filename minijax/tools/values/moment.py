@@ -64,6 +64,7 @@ class Ledger:
     Attributes:
       iterations: key of a loop -> the iteration that is looked at; the first where it has none.
       examples: label of a vmap -> the example that is looked at; all where it has none.
+      binds: event -> the record of each operation that ran a program.
       arguments: what the recorded call was given, for programs that nothing ran.
     """
 
@@ -75,7 +76,7 @@ class Ledger:
         self.iterations: dict[tuple[int, ...], int] = {}
         self.examples: dict[str, int] = {}
         self.arguments = arguments
-        self._binds = {
+        self.binds = {
             node.at: node for _, node in recording.walk() if isinstance(node, BindRecord) and node.at in self.kept.runs
         }
         self._homes: dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]] | None = None
@@ -142,6 +143,22 @@ class Ledger:
                 var = variables[each.variable] if 0 <= each.variable < len(variables) else None
                 if var is not None:
                     self._arrivals.setdefault(var, []).append((at, each))
+
+    def vmaps(self, number: int) -> tuple[str, ...]:
+        """The labels of the vmaps that may map a value, outermost first."""
+        return tuple(sorted(self._labels(number, 0), key=lambda label: int(label.rpartition(":")[2])))
+
+    def _labels(self, number: int, depth: int) -> set[str]:
+        life = self.lives.get(number)
+        if life is None or depth > DEEPEST:
+            return set()
+        fields = dict(life.tracer.fields)
+        inner = [each for each in life.tracer.holds if each]
+        if "variable" in fields and number in self.kept.variables:
+            run, _ = self._home(self.kept.variables[number], life.born)
+            inner = [] if run is None else [each for each in run.operands if each and each != number]
+        own = {life.tracer.level} if "batched" in fields else set()
+        return own.union(*[self._labels(each, depth + 1) for each in inner])
 
     def is_zero(self, number: int) -> bool:
         """Whether its tangent is a zero that is not computed with."""
@@ -376,7 +393,7 @@ class Ledger:
             mapped.append(flags)
             args.append(_spread(x, labels, flags, sizes))
             moving.append(None if t is None else _spread(t, labels, flags, sizes))
-        arriving = [self._result_cotangent(number, labels, sizes) for number in self._binds[run.at].results]
+        arriving = [self._result_cotangent(number, labels, sizes) for number in self.binds[run.at].results]
         frame = replay(
             closed,
             args,

@@ -15,8 +15,9 @@ from minijax.tools.documents.document import MARK, Document, Line, Segment, Text
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import LifeRecord, ScopeRecord, place_parts
-from minijax.tools.values.brief import brief
+from minijax.tools.values.brief import brief, type_of
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
+from minijax.tools.values.summary import summary
 
 # TableRows of one table; of more the newest are shown, and the others counted.
 MOST_ROWS = 60
@@ -95,8 +96,14 @@ def named_until(known: Ledger, at: int) -> Sequence[Named]:
 
 
 def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int = MOST_ROWS) -> TableRows:
-    """The rows of event ``at``; what came after event ``before`` is new."""
-    chosen = named_until(known, at)
+    """The rows of event ``at``; what came after event ``before`` is new. Row ``selected`` is among those shown."""
+    return rows_of(known, named_until(known, at), at, before, most, selected)
+
+
+def rows_of(
+    known: Ledger, chosen: Sequence[Named], at: int, before: int, most: int = MOST_ROWS, selected: int = -1
+) -> TableRows:
+    """The rows of these values, as at event ``at``."""
     count = len(chosen)
     first = max(count - most, 0)
     if 0 <= selected < count:
@@ -105,10 +112,42 @@ def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int =
     end = time.monotonic() + MOST_SECONDS
     shown = []
     for place in range(min(first + most, count) - 1, first - 1, -1):
-        late = time.monotonic() > end and place != selected
+        late = before >= 0 and time.monotonic() > end and place != selected
         named = chosen[place]
         shown.append(ValueRow(named, NOT_NOW, False) if late else value_row(known, named, at, before))
     return TableRows(chosen, first, shown[::-1])
+
+
+def rows_data(known: Ledger, rows: TableRows) -> list[dict[str, Any]]:
+    """The rows as data for programs: what JSON can hold."""
+    out = []
+    for row in rows.shown:
+        named = row.named
+        data: dict[str, Any] = {"name": named.name, "variable": named.variable, "place": named.life.place}
+        data["level"] = named.life.tracer.level
+        data["iterations"] = [loop.index for loop in known.loops(named.number)]
+        for column in COLUMNS:
+            data[column] = _found_data(row.known[column])
+        out.append(data)
+    return out
+
+
+def _found_data(found: Found) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    if isinstance(found, Unknown):
+        return {"unknown": found.reason}
+    data: dict[str, Any] = {"type": type_text(found), "examples": list(found.axes)}
+    told = summary(found.array)
+    data["text"] = told.text
+    if told.numbers is not None:
+        data |= {"nans": told.numbers.nans, "infs": told.numbers.infs}
+    return data
+
+
+def type_text(found: Worth) -> str:
+    """``f32[3]``, or ``8× f32[3]`` of eight examples."""
+    return type_of(found.array, len(found.axes))
 
 
 def _born(named: Named) -> int:
@@ -123,7 +162,7 @@ def value_row(known: Ledger, named: Named, at: int, before: int) -> ValueRow:
         "tangent": known.tangent(number),
         "cotangent": known.cotangent(number, at),
     }
-    new = named.life.born > before or known.arrived(number, before, at)
+    new = before >= 0 and (named.life.born > before or known.arrived(number, before, at))
     return ValueRow(named, {key: picked(known, value) for key, value in found.items()}, new)
 
 
@@ -173,10 +212,10 @@ def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1
     for index, (row, name) in enumerate(zip(rows.shown, names, strict=True), rows.first):
         scope = row.named.scope
         loops = known.loops(row.named.number)
-        axes = _axes(row)
-        group = (None if scope is None else scope.at, loops)
+        examples = _examples(known, row)
+        group = (None if scope is None else scope.at, loops, examples)
         if group != last and (scope is not None or last):
-            yield _group_line(known, scope, loops, axes)
+            yield _group_line(scope, loops, examples)
         last = group
         yield _row_line(row, name, there, width, room, index == selected)
 
@@ -186,11 +225,15 @@ def _heading(there: Sequence[str], width: int, room: int) -> Line:
     return line(("heading", f"  {'name'.ljust(width)}  {cells}".rstrip()))
 
 
-def _axes(row: ValueRow) -> tuple[str, ...]:
-    return next((found.axes for found in row.known.values() if isinstance(found, Worth) and found.axes), ())
+def _examples(known: Ledger, row: ValueRow) -> tuple[str, ...]:
+    """``example 3 of vmap:1`` for each vmap of which one example is looked at."""
+    if not known.examples:
+        return ()
+    labels = known.vmaps(row.named.number)
+    return tuple([f"example {known.examples[label]} of {label}" for label in labels if label in known.examples])
 
 
-def _group_line(known: Ledger, scope: ScopeRecord | None, loops: Sequence[LoopShown], axes: Sequence[str]) -> Line:
+def _group_line(scope: ScopeRecord | None, loops: Sequence[LoopShown], examples: Sequence[str]) -> Line:
     """Where the rows below are: ``step · scan:2 · iteration 1 of 10``."""
     if scope is None:
         return line(("muted", "  top level"))
@@ -201,9 +244,8 @@ def _group_line(known: Ledger, scope: ScopeRecord | None, loops: Sequence[LoopSh
     out.append(("level", scope.level))
     if loops:
         out += [("muted", " · "), ("label", loops_text(loops))]
-    for label, example in known.examples.items():
-        if label in axes or label == scope.level:
-            out += [("muted", " · "), ("label", f"example {example} of {label}")]
+    for said in examples:
+        out += [("muted", " · "), ("label", said)]
     return tuple(out)
 
 

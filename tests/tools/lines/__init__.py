@@ -24,6 +24,7 @@ from tests.tools.lines import (
     tour,
     transform,
     tree,
+    values,
 )
 
 # What every session has run before: names the lines below use.
@@ -41,6 +42,7 @@ AREAS = {
     "step": step,
     "tree": tree,
     "debug": debug,
+    "values": values,
     "explain": explain,
     "origins": origins,
     "programs": programs,

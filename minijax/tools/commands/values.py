@@ -1,0 +1,189 @@
+"""The command that shows what the variables of a call are worth: %values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from minijax.pytree import tree_leaves
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.step import recorded
+from minijax.tools.documents.document import Block, Document, Fitted, Picture, Text, document, line, text
+from minijax.tools.documents.words import plural
+from minijax.tools.session import targets
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.usage import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+    from minijax.tools.values.moment import Ledger
+    from minijax.tools.values.table import Named, TableRows
+
+MOST = 60
+# A table is not wider than this, whatever the page.
+_WIDEST = 120
+# Of an array that is asked for so many rows are printed, in a page of so many columns.
+_GRID_ROWS = 12
+
+
+def run_values(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    # imported here: the replay of programs, which only this command needs
+    from minijax.tools.values import table
+    from minijax.tools.values.moment import ledger
+
+    if args["most"] < 1:
+        raise UsageError(f"%values --most needs a number from 1, not {args['most']}")
+    expression = args["expr"]
+    target = targets.from_expression(session, "values", expression).concrete("values")
+    value, error, recording = recorded(target.call, expression, args["retrace"])
+    known = ledger(recording)
+    known.arguments = [x for x in tree_leaves((target.args, target.kwargs)) if targets.is_value(x)]
+    every = table.named_values(known)
+    chosen = every if args["of"] is None else _called(every, args["of"], expression)
+    _choose_iterations(known, chosen, _numbers(args["iteration"]))
+    _choose_examples(known, chosen, _numbers(args["example"]))
+    last = max((named.life.born for named in every), default=0)
+    rows = table.rows_of(known, chosen, max(last, recording.events), -1, args["most"])
+    shown = _document(known, rows, args["of"], args["most"])
+    cached = _cached(known)
+    if cached:
+        said = f"the trace of {cached} came from a cache: --retrace traces it again and shows its variables"
+        shown = shown + document(text(said, role="muted"))
+    if args["of"] is not None and error is None:
+        value = _array(known, chosen[-1])
+    return Result(shown, NOTHING if value is None else value, recording, error=error, data=table.rows_data(known, rows))
+
+
+def _numbers(given: Any) -> Sequence[int]:
+    return () if given is None else (given,) if isinstance(given, int) else given
+
+
+def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Named]:
+    """The values called ``name``, or parts of it."""
+    found = [each for each in every if each.name == name] or [
+        each for each in every if each.name.startswith((f"{name}[", f"{name}."))
+    ]
+    if not found:
+        names = list(dict.fromkeys(each.name for each in every))
+        hint = did_you_mean(name, names)
+        there = f" It has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}." if names else ""
+        raise UsageError(f"%values --of {name}: nothing in {expression} is called {name}.{hint or there}")
+    return found
+
+
+def _choose_iterations(known: Ledger, chosen: Sequence[Named], numbers: Sequence[int]) -> None:
+    """Look at these iterations: of a loop in a loop the outer one's first; of all loops if there is one number."""
+    if not numbers:
+        return
+    most = -1
+    for named in chosen:
+        for depth in range(len(known.loops(named.number))):
+            loops = known.loops(named.number)  # a loop's length may depend on the iteration around it
+            if depth >= len(loops):
+                break
+            wanted = numbers[min(depth, len(numbers) - 1)] if len(numbers) > 1 or depth == len(loops) - 1 else 0
+            most = max(most, loops[depth].count - 1)
+            if 0 <= wanted < loops[depth].count:
+                known.iterations[loops[depth].key] = wanted
+    if most < 0:
+        raise UsageError("%values --iteration: no variable that is shown is in a loop")
+    if not all(0 <= number <= most for number in numbers):
+        raise UsageError(f"%values --iteration {','.join(map(str, numbers))}: iterations here are 0 to {most}")
+
+
+def _choose_examples(known: Ledger, chosen: Sequence[Named], numbers: Sequence[int]) -> None:
+    """Look at this example: of vmaps in each other the outermost's first."""
+    from minijax.tools.values.moment import Worth
+
+    if not numbers:
+        return
+    sizes: dict[str, int] = {}
+    for named in chosen:
+        found = known.primal(named.number)
+        if isinstance(found, Worth):
+            sizes |= {label: found.array.aval.shape[i] for i, label in enumerate(found.axes)}
+    if not sizes:
+        raise UsageError("%values --example: no value that is shown is mapped")
+    labels = sorted(sizes, key=lambda label: int(label.rpartition(":")[2]))
+    if len(numbers) > len(labels):
+        raise UsageError(f"%values --example takes {plural(len(labels), 'number')} here, one for each vmap")
+    for label, number in zip(labels, numbers, strict=False):
+        if not 0 <= number < sizes[label]:
+            raise UsageError(f"%values --example {number}: examples of {label} are 0 to {sizes[label] - 1}")
+        known.examples[label] = number
+
+
+def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Document:
+    from minijax.tools.values import table
+
+    if not rows.shown:
+        return document(Text((table.NO_VALUES,)))
+
+    def lines(width: int) -> tuple[Block, ...]:
+        return (Text(tuple(table.table_lines(known, rows, min(width, _WIDEST))), wrap=False),)
+
+    blocks: list[Block] = [Fitted(lines)]
+    if of is not None:
+        blocks += _elements(rows)
+    if rows.first:
+        blocks.append(text(f"--most {len(rows.named)} shows all {len(rows.named)}; it is {most}", role="muted"))
+    return document(*blocks)
+
+
+def _elements(rows: TableRows) -> Iterator[Block]:
+    """The elements of the arrays that were asked for, of the last value of the name."""
+    from minijax.tools.values import grid, table
+    from minijax.tools.values.brief import numpy_of
+    from minijax.tools.values.moment import Worth
+
+    row = rows.shown[-1]
+    for column in table.COLUMNS:
+        found = row.known[column]
+        if not isinstance(found, Worth) or found.array.aval.size < 2 or found.array.aval.ndim < 1:
+            continue
+        value = numpy_of(found.array)
+        if value.dtype.kind not in "fiubc":
+            continue
+
+        def drawn(width: int, value: Any = value) -> tuple[Block, ...]:
+            return (Text(tuple(grid.grid_lines(value, grid.GridPlace(), width, _GRID_ROWS)), wrap=False),)
+
+        yield text(line(("heading", row.named.name), ("muted", f" · {column} "), ("type", table.type_text(found))))
+        yield Picture(grid.heat_map(value), Fitted(drawn))
+
+
+def _array(known: Ledger, named: Named) -> Any:
+    from minijax.tools.values.moment import Worth
+    from minijax.tools.values.table import picked
+
+    found = picked(known, known.primal(named.number))
+    return found.array if isinstance(found, Worth) else None
+
+
+def _cached(known: Ledger) -> str:
+    """The functions whose traces came from caches, so that nothing of them is in the recording."""
+    found = [bind.cached for bind in known.binds.values() if bind.cached]
+    return ", ".join(dict.fromkeys(found))
+
+
+COMMANDS = (
+    Command(
+        "values",
+        (
+            Param("expr", "text", "a call such as grad(f)(3.0)", required=True),
+            Param("of", "word", "only the values with this name, with their elements: h, params['w'] in quotes"),
+            Param("iteration", "ints", "the iteration of loops to look at, from 0; 2,0 for a loop in a loop"),
+            Param("example", "ints", "the example of a vmap to look at, from 0; 3,1 for a vmap in a vmap"),
+            Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
+            Param("most", "int", "how many rows to show at most, the last ones", default=MOST),
+        ),
+        "Run a call once, recorded, and show what its variables are worth, in the order of the program: primals, and "
+        "where there are any tangents and cotangents.\n"
+        "What is inside jit, scan, while or cond comes from the traced program; your functions are not run again.",
+        "%values grad(f)(3.0)",
+        run_values,
+        group="watch",
+    ),
+)

@@ -1,0 +1,38 @@
+"""Command lines for ``tools/commands/values.py``: see the package."""
+
+from __future__ import annotations
+
+GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("%values grad(f)(3.0)", ("primal", "cotangent", "x", "3.0", "-2.979985", "jnp.sin(x)", "0.14112")),
+    ("%values minijax.jvp(f, (3.0,), (1.0,))", ("tangent", "-0.9899925", "-1.979985")),
+    ("%values jit(f)(v)", ("f · jit:1", "[0.0, 0.841471, 0.9092974]")),
+    ("%values jit(f)(v)", ("the trace of f came from a cache", "--retrace")),
+    ("%values jit(f)(v) --retrace", ("[0.0, 0.841471, 0.9092974]",)),
+    ("%values vmap(grad(f))(v)", ("3× [0.0, 1.0, 2.0]", "3× [1.0, 0.080604")),
+    ("%values vmap(grad(f))(v) --example 2 --of x", ("2.0", "-1.832294", "example 2 of vmap:1")),
+    ("%values minijax.make_jaxpr(f)(3.0)", ("jnp.sin(x)", "0.14112")),
+    ("def body(c, a): new = c * a; return new, new", ()),
+    ("def roll(x): return minijax.lax.scan(body, x, v + 1.0)[0]", ()),
+    ("%values grad(roll)(2.0)", ("iteration 0 of 3", "roll · linearize:1")),
+    ("%values grad(roll)(2.0) --retrace --iteration 2 --of new", ("iteration 2 of 3", "12.0", "1.0")),
+    ("table = jnp.arange(12.0).reshape(3, 4)", ()),
+    ("def rows(m): s = jnp.sin(m); return s.sum()", ()),
+    ("%values grad(rows)(table) --of s", ("f32[3,4]", "-0.9589", "s · primal", "s · cotangent")),
+    ("%values grad(rows)(table) --most 1", ("... ", "earlier", "--most")),
+)
+
+BAD: tuple[tuple[str, str], ...] = (
+    ("%values", "needs EXPR"),
+    ("%values f", "f is a function: give it arguments"),
+    ("%values f(f32[3])", "needs values"),
+    ("%values grad(f)(3.0) --of y", "nothing in grad(f)(3.0) is called y"),
+    ("%values grad(f)(3.0) --of", "needs a value"),
+    ("%values grad(f)(3.0) --iteration 0", "no variable that is shown is in a loop"),
+    ("%values minijax.lax.scan(lambda c, a: (c * a, c), 2.0, v) --iteration 7", "iterations here are 0 to 2"),
+    ("%values grad(f)(2.0) --iteration two", "needs an integer"),
+    ("%values grad(f)(3.0) --example 0", "no value that is shown is mapped"),
+    ("%values vmap(f)(v) --example 3", "examples of vmap:1 are 0 to 2"),
+    ("%values vmap(f)(v) --example 0,1", "takes 1 number here"),
+    ("%values f(3.0) --most 0", "--most needs a number from 1"),
+    ("%values f(3.0) --iterations 1", "Did you mean --iteration?"),
+)
