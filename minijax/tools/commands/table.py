@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minijax.tools.commands import (
+    backward,
     compare,
     compile,
     debug,
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     command.name: command
     for command in (
         *transform.COMMANDS,
+        *backward.COMMANDS,
         *compile.COMMANDS,
         *programs.COMMANDS,
         *rules.COMMANDS,

@@ -264,7 +264,7 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
     return target if target.args else targets.positional(target)
 
 
-def _with_arguments(target: Target, command: str) -> Target:
+def with_arguments(target: Target, command: str) -> Target:
     __tracebackhide__ = True
     if not tree_leaves(target.args):
         raise UsageError(f"%{command} needs an argument, and {target.title} has none")
@@ -284,18 +284,18 @@ def named_rows(
 
 def run_jvp(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = _with_arguments(_target(session, "jvp", args), "jvp")
+    target = with_arguments(_target(session, "jvp", args), "jvp")
     if args["tangents"] is None:
         tangents = tuple(tree_map(ones, x) for x in target.args)
     else:
         given_ones = given(session, "jvp", args["tangents"], len(target.args))
         tangents = tuple(
-            _as_tangent("jvp --tangents", f"the tangent of {name}", x, t)
+            as_tangent("jvp --tangents", f"the tangent of {name}", x, t)
             for name, x, t in zip(target.names, target.args, given_ones, strict=True)
         )
     recorder = Recorder("summary", args["expr"])
     with recorder:
-        out, tangent = jvp(_positional(target), target.args, tangents)
+        out, tangent = jvp(positional(target), target.args, tangents)
     blocks = value_rows(session, "primal", out, "[0]") + value_rows(session, "tangent", tangent, "[1]")
     along = [tuple(map(_seed, tree_leaves(t))) for t in tangents]
     blocks.append(Row("along", (joined(" · ", _named(target.names, along)),)))
@@ -313,7 +313,7 @@ def _named(names: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Segment
     return [("", f"{name} {', '.join(each)}") for name, each in zip(names, texts, strict=True)]
 
 
-def _as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
+def as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
     """``tangent``, checked against ``x``: numbers are spread over arrays and take their dtype.
 
     UsageError if the structures or shapes do not fit.
@@ -342,7 +342,7 @@ def _leaf_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
     return tangent if found.dtype == aval.dtype else np.asarray(tangent).astype(aval.dtype)
 
 
-def _positional(target: Target) -> Any:
+def positional(target: Target) -> Any:
     """The target as a function of its positional arguments."""
     if not target.kwargs:
         return target.fun
@@ -367,15 +367,15 @@ def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
 
 def run_vjp(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = _with_arguments(_target(session, "vjp", args), "vjp")
+    target = with_arguments(_target(session, "vjp", args), "vjp")
     recorder = Recorder("summary", args["expr"])
     with recorder:
-        out, pullback = vjp(_positional(target), *target.args)
+        out, pullback = vjp(positional(target), *target.args)
         if args["cotangent"] is None:
             cotangent = tree_map(ones, out)
         else:
             value = session.evaluate(parse_expression("vjp", args["cotangent"]), {})
-            cotangent = _as_tangent("vjp --cotangent", "the cotangent of the value", out, value)
+            cotangent = as_tangent("vjp --cotangent", "the cotangent of the value", out, value)
         cotangents = pullback(cotangent)
     places = [f"[1][{i}]" for i in range(len(cotangents))]
     blocks = value_rows(session, "value", out, "[0]")
@@ -388,7 +388,7 @@ def run_vjp(session: Session, args: Arguments) -> Result:
 
 def run_vmap(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = _with_arguments(_target(session, "vmap", args), "vmap")
+    target = with_arguments(_target(session, "vmap", args), "vmap")
     axes = {}
     for option in ("in_axes", "out_axes"):
         text = args[option]
@@ -404,7 +404,7 @@ def run_vmap(session: Session, args: Arguments) -> Result:
         _check_axis(name, x, axis)
     recorder = Recorder("summary", args["expr"])
     with recorder:
-        out = vmap(_positional(target), **axes)(*target.args)
+        out = vmap(positional(target), **axes)(*target.args)
     shown = [(f"{type_texts(x)}, {_axis_text(axis)}",) for x, axis in zip(target.args, each, strict=True)]
     blocks = [
         *value_rows(session, "mapped", out),
@@ -435,10 +435,10 @@ def _axis_text(axis: Any) -> str:
 
 def run_linearize(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = _with_arguments(_target(session, "linearize", args), "linearize")
+    target = with_arguments(_target(session, "linearize", args), "linearize")
     recorder = Recorder("summary", args["expr"])
     with recorder:
-        out, linear = linearize(_positional(target), *target.args)
+        out, linear = linearize(positional(target), *target.args)
     kind = f"a function of {plural(len(target.args), 'tangent')}, of {', '.join(target.names)}"
     blocks = [*value_rows(session, "value", out, "[0]"), Row("tangent", (line(kind),))]
     blocks += _linear_rows(session, linear.jaxpr)

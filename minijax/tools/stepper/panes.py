@@ -46,6 +46,7 @@ from minijax.tools.recording.records import (
     ScopeRecord,
     place_parts,
 )
+from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.tree import FOLD, tree_rows
 from minijax.tools.values.table import values_pane
 
@@ -189,6 +190,9 @@ def program_pane(cursor: Cursor) -> Document:
     StableHLO module or the compiled program where the moment is one's finishing."""
     state, node = cursor.state(), cursor.moment.node
     blocks: list[Block] = []
+    backward = backward_lines(cursor)
+    if backward:
+        blocks.append(Text(tuple(backward), wrap=False))
     if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
         blocks.append(text((("current", MARK + " "), *finished_title(node))))
         blocks += finished_program(node)

@@ -8,6 +8,7 @@ area of their own.
 from __future__ import annotations
 
 from tests.tools.lines import (
+    backward,
     compile,
     debug,
     explain,
@@ -38,6 +39,7 @@ SETUP = (
 
 AREAS = {
     "transform": transform,
+    "backward": backward,
     "compile": compile,
     "step": step,
     "tree": tree,

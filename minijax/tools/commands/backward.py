@@ -1,0 +1,143 @@
+"""The backward pass of a call, step by step: %backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from minijax.api import vjp
+from minijax.core.array import get_aval
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
+from minijax.ops.call import jit_p
+from minijax.ops.checkpoint import remat_p
+from minijax.pytree import tree_leaves, tree_map
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.transform import EXPR, as_tangent, named_rows, ones, value_rows, with_arguments
+from minijax.tools.documents.document import Block, Line, Row, Text, document, line
+from minijax.tools.documents.words import plural
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import Recording
+from minijax.tools.session import targets
+from minijax.tools.session.result import Result
+from minijax.tools.session.source import parse_expression
+from minijax.tools.session.targets import Target
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+
+def run_backward(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    # only who looks at a backward pass loads its view
+    from minijax.tools.stepper import backward_table
+
+    target = _target(session, args["expr"])
+    if args["most"] < 1:
+        raise UsageError("%backward --most takes a number from 1 on")
+    recorder = Recorder("full", args["expr"], args["retrace"])
+    with recorder:
+        out, pullback = vjp(target.fun, *target.args)
+        if args["cotangent"] is None:
+            cotangent = tree_map(ones, out)
+        else:
+            value = session.evaluate(parse_expression("backward", args["cotangent"]), {})
+            cotangent = as_tangent("backward --cotangent", "the cotangent of the value", out, value)
+        cotangents = pullback(cotangent)
+    recording = recorder.recording
+    blocks = value_rows(session, "value", out, "[0]")
+    blocks += backward_table.steps_blocks(recording, args["most"])
+    places = [f"[1][{i}]" for i in range(len(cotangents))]
+    blocks += named_rows(session, "gradient", target.names, cotangents, places)
+    blocks += backward_table.kept_blocks(recording)
+    blocks += _checkpoint_blocks(target, recording)
+    return Result(document(*blocks), (out, cotangents), recording)
+
+
+def _target(session: Session, expression: str) -> Target:
+    __tracebackhide__ = True
+    target = targets.from_expression(session, "backward", expression).concrete("backward")
+    target = targets.traceable("backward", target)
+    target = with_arguments(target if target.args else targets.positional(target), "backward")
+    return targets.positional(target) if target.kwargs else target
+
+
+# --- what checkpoint saves
+# ---------------------------------------------------------------------------------------------------
+
+
+def _checkpoint_blocks(target: Target, recording: Recording) -> Iterator[Block]:
+    """What is recomputed, and what that saves: residuals with checkpoint, and without it."""
+    closed = targets.stage(target)
+    calls = list(_checkpoints(closed.jaxpr))
+    if not calls:
+        return
+    leaves = tree_leaves((target.args, target.kwargs))
+    with_it, without = (residual_bytes(each, leaves) for each in (closed, without_checkpoint(closed)))
+    again = sum(len(eqn.params["jaxpr"].eqns) for eqn in calls)
+    saved = without - with_it
+    said: Line = line(("value", f"{with_it:,} bytes"), ("muted", f" of residuals, {without:,} without it: "))
+    said += (("good", f"{saved:,} saved"),) if saved > 0 else (("warning", f"{-saved:,} more" if saved else "the same"),)
+    note = f"{plural(len(calls), 'call')} of {plural(again, 'equation')}, run again as far as residuals are needed"
+    yield Row("checkpoint", (said, line(("muted", note))))
+
+
+def _checkpoints(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The calls of ``checkpoint`` in a program and in what it runs."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is remat_p:
+            yield eqn
+        for value in eqn.params.values():
+            for each in value if type(value) is tuple else (value,):
+                if isinstance(each, ClosedJaxpr):
+                    yield from _checkpoints(each.jaxpr)
+
+
+def without_checkpoint(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program with a ``jit`` in place of each ``checkpoint``."""
+    eqns = []
+    for eqn in closed.jaxpr.eqns:
+        params = {name: _without(value) for name, value in eqn.params.items()}
+        if eqn.primitive is remat_p:
+            eqns.append(eqn.replace(primitive=jit_p, params={"jaxpr": params["jaxpr"], "name": "checkpoint"}))
+        else:
+            eqns.append(eqn.replace(params=params))
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts)
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, ClosedJaxpr):
+        return without_checkpoint(value)
+    if type(value) is tuple and any(isinstance(each, ClosedJaxpr) for each in value):
+        return tuple([_without(each) for each in value])
+    return value
+
+
+def residual_bytes(closed: ClosedJaxpr, leaves: Sequence[Any]) -> int:
+    """The bytes of what the linear part of the program holds at ``leaves``, by their types; each array once."""
+    _, pullback = vjp(lambda *xs: eval_closed(closed, *xs), *leaves)
+    held = {id(x): get_aval(x) for x in pullback.jaxpr.consts}
+    return sum(aval.size * aval.dtype.itemsize for aval in held.values())
+
+
+COMMANDS = (
+    Command(
+        "backward",
+        (
+            EXPR,
+            Param("cotangent", "expression", "the cotangent of the value, ones if not given"),
+            Param("most", "int", "how many steps of a pass to list at most", default=60),
+            Param("retrace", "flag", "trace again what was traced before", default=False),
+        ),
+        "The backward pass of a call's function, from the result back to the arguments.\n\n"
+        "Each step is an equation of the linear program, under the line of yours that it belongs to: the cotangent "
+        "that arrived at its result, and what it gives its operands. A cotangent is called by the value that it "
+        "belongs to: ct of h. Below are the gradients of the arguments, and the residuals that the forward pass keeps "
+        "for this, by line; with checkpoint, what it saves.",
+        "%backward f(3.0)",
+        run_backward,
+        group="transform",
+    ),
+)

@@ -1,0 +1,504 @@
+"""The backward pass at a moment: the linear program that is run backwards, from the bottom up, with the cotangent of each
+variable as it adds up, under the user's lines that its equations belong to.
+
+A cotangent is called by the forward value that it belongs to: ``ct of h``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.named import NamedTuple
+from minijax.tools.documents.document import MARK, Line, Segment, line
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.recording import preview
+from minijax.tools.recording.backward import listed
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.naming import Naming, naming_of
+from minijax.tools.recording.records import (
+    BackwardRecord,
+    CotangentRecord,
+    PhaseRecord,
+    Recording,
+    TransposedRecord,
+    place_parts,
+)
+
+# How many of a scan's operands are constants, and how many are carried, as its equation is printed.
+_COUNTS = re.compile(r"(num_consts|num_carry)=(\d+)")
+# Equations that are shown around the current one, and characters of one of them, and of a name.
+MOST_ROWS = 120
+MOST_EQUATION = 26
+MOST_NAME = 24
+# Of an equation with many operands so many contributions are shown.
+MOST_GIVEN = 12
+# Digits of a number in a row.
+DIGITS = 5
+# Characters that all elements of an array may take.
+MOST_ELEMENTS = 40
+
+
+class Standing(NamedTuple):
+    """A linear program run backwards as it stands at a moment.
+
+    ``step`` is the equation that is gone back over, or was last; ``done`` says which. ``sums`` has what has arrived so
+    far, by variable, and ``counts`` how often; ``changed`` are the variables at which something arrived last.
+    """
+
+    step: TransposedRecord | None
+    done: bool
+    finished: int
+    sums: dict[int, CotangentRecord]
+    counts: dict[int, int]
+    changed: frozenset[int]
+
+
+class Backward:
+    """One linear program run backwards, with names.
+
+    Attributes:
+      record: what was recorded of it, its equations listed.
+      around: the one whose transpose rule runs this one, and its step then; None if none does.
+    """
+
+    def __init__(self, record: BackwardRecord, recording: Recording) -> None:
+        self.recorded = record
+        self.recording = recording
+        self.around: tuple[Backward, TransposedRecord] | None = None
+
+    @cached_property
+    def record(self) -> BackwardRecord:
+        return listed(self.recorded)
+
+    @property
+    def naming(self) -> Naming:
+        """The names of the recording's values."""
+        return naming_of(self.recording)
+
+    @property
+    def function(self) -> str:
+        """What it is the derivative of: ``mlp``."""
+        return self.recorded.name.partition(" at ")[0]
+
+    @cached_property
+    def expected(self) -> Counter[int]:
+        """How many cotangents arrive at each variable in all."""
+        record = self.recorded
+        counts = Counter(seed.variable for seed in record.seeds if seed.number)
+        for step in record.steps:
+            counts.update(part.variable for part in step.found)
+        return counts
+
+    @property
+    def failed(self) -> bool:
+        """Whether a transpose rule raised: then more might have arrived."""
+        return any(step.at < 0 for step in self.recorded.steps)
+
+    # --- names
+    # ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """What the forward values are called whose cotangents these are, by variable; those that have a name."""
+        record, naming = self.recorded, self.naming
+        first = record.constants + record.inputs
+        out: dict[int, str] = {}
+        if self.around is not None:
+            # forward values of a staged program have no variable of the user's: its lines say what they are
+            for variable, here in self._last_of_lines():
+                out[variable] = self._assigned(*here) or here[1]
+        for variable, number in enumerate(record.primals):
+            found = naming.variable(number) if variable >= first and self.around else naming.known(number)
+            if not found and record.constants <= variable < first:
+                found = self._held_name(number)
+            if found:
+                out[variable] = found
+        if self.around is not None:
+            self._names_from_outside(out, *self.around)
+        elif len(record.outs) == 1:
+            out.setdefault(record.outs[0], "the result")
+        return {variable: shortened(name, MOST_NAME) for variable, name in out.items()}
+
+    def _last_of_lines(self) -> Iterator[tuple[int, tuple[str, str]]]:
+        """The variables that are computed last of an expression: tangents of what it is worth."""
+        record = self.record
+        heres = list(zip(record.places, record.expressions, strict=True))
+        for index, equation in enumerate(record.equations):
+            last = index + 1 == len(heres) or heres[index] != heres[index + 1]
+            if last and heres[index][1] and len(equation.results) == 1 and equation.results[0] >= 0:
+                yield equation.results[0], heres[index]
+
+    def _held_name(self, number: int) -> str:
+        """What an input is called by who called: by the value that its tracer holds."""
+        naming = self.naming
+        life = naming.lives.get(number)
+        return naming.variable(life.tracer.holds[0]) if life is not None and life.tracer.holds else ""
+
+    def _assigned(self, place: str, expression: str) -> str:
+        """``h`` for ``tanh(x)`` of the line ``h = tanh(x)``."""
+        file, number, _ = place_parts(place)
+        target, equals, value = (self.recording.source_line(file, number) or "").partition(" = ")
+        value = value.partition("  #")[0].strip()
+        return target.strip() if equals and " ".join(value.split()) == expression else ""
+
+    def _names_from_outside(self, out: dict[int, str], outer: Backward, step: TransposedRecord) -> None:
+        """Of inputs that are what the equation around is given, one by one."""
+        operands = outer.record.equations[step.equation].operands
+        inputs = range(self.recorded.constants, self.recorded.constants + self.recorded.inputs)
+        if len(operands) < len(inputs):
+            return
+        said = dict(_COUNTS.findall(outer.record.equations[step.equation].text))
+        consts, carry = int(said.get("num_consts", 0)), int(said.get("num_carry", 0))
+        for i, (variable, operand) in enumerate(zip(inputs, operands[len(operands) - len(inputs) :], strict=True)):
+            name = outer.names.get(operand)
+            if said and consts <= i < consts + carry:
+                # what a loop carries is called by what each step makes of it
+                result = self.recorded.outs[i - consts] if i - consts < len(self.recorded.outs) else -1
+                name = f"{out[result]} before" if result in out else None
+            elif said and i >= consts + carry and name is not None:
+                name = f"{name}[i]"
+            if name is not None:
+                out.setdefault(variable, name)
+
+    def letter(self, variable: int) -> str:
+        """What the variable is called in the printed program."""
+        return self.record.variables[variable].letter if variable >= 0 else "_"
+
+    def named(self, variable: int, alone: bool = True) -> Line:
+        """``ct of h``; of what has a letter only ``ct of j``, or ``ct`` where it does not stand ``alone``."""
+        name = self.names.get(variable, self.letter(variable) if alone else "")
+        return line(("muted", "ct of "), ("var", name)) if name else line(("muted", "ct"))
+
+    def residual_name(self, variable: int) -> str:
+        """What the value is called that the forward pass kept for the constant; '' if it has no name."""
+        return shortened(self.naming.known(self.recorded.primals[variable]).removeprefix("primal of "), MOST_NAME)
+
+    def residual_bytes(self, variable: int) -> int:
+        """What a constant takes, by its type."""
+        return _type_bytes(self.record.variables[variable].type)
+
+    # --- what holds at a moment
+    # ------------------------------------------------------------------------------------------------
+
+    def at(self, event: int) -> Standing:
+        """How it stands when ``event`` has happened."""
+        sums: dict[int, CotangentRecord] = {}
+        counts: Counter[int] = Counter()
+        for seed in self.recorded.seeds:
+            if seed.number:
+                sums[seed.variable] = seed
+                counts[seed.variable] += 1
+        current: TransposedRecord | None = None
+        done, finished = False, 0
+        changed = frozenset(sums)
+        for step in self.recorded.steps:
+            if step.begun >= event:
+                break
+            current, done = step, 0 <= step.at <= event
+            if done:
+                finished += 1
+                for total in step.sums:
+                    sums[total.variable] = total
+                    counts[total.variable] += 1
+                changed = frozenset(total.variable for total in step.sums)
+            else:
+                changed = frozenset()
+        return Standing(current, done, finished, sums, dict(counts), changed)
+
+    def complete(self, variable: int, standing: Standing) -> bool:
+        """Whether nothing more will arrive at the variable."""
+        return not self.failed and standing.counts.get(variable, 0) == self.expected[variable]
+
+    # --- values
+    # ------------------------------------------------------------------------------------------------
+
+    def value(self, ct: CotangentRecord) -> Line:
+        """The cotangent in brief: a small one as it is, of a larger one the type and its norm."""
+        array = self.array(ct.number)
+        if array is not None:
+            return array_line(array)
+        staged = self.staged(ct.number)
+        if staged:
+            return staged
+        return line(("value" if ct.text[:1] in "-[0123456789" else "type", ct.text))
+
+    def array(self, number: int) -> Array | None:
+        """The array of this number, or what the tracer holds whose number it is."""
+        kept, lives = self.recording.kept, self.naming.lives
+        for _ in range(8):
+            found = kept.array(number)
+            if found is not None:
+                return found
+            life = lives.get(number)
+            if life is None or not life.tracer.holds:
+                return None
+            number = life.tracer.holds[0]
+        return None
+
+    def staged(self, number: int) -> Line:
+        """``f32[3] variable q of jaxpr:1`` for what is being staged."""
+        life = self.naming.lives.get(number)
+        if life is None:
+            return ()
+        variable = dict(life.tracer.fields).get("variable", "")
+        if not variable:
+            return ()
+        return line(("type", life.tracer.type), ("muted", " = "), ("var", variable))
+
+
+def passes_of(recording: Recording) -> list[Backward]:
+    """The linear programs that were run backwards, in the order in which they began: made once for a recording."""
+    found: list[Backward] | None = recording.__dict__.get("_backward_passes")
+    if found is None:
+        found = [Backward(record, recording) for record in recording.backward]
+        open_: list[Backward] = []
+        for each in found:
+            while open_ and open_[-1].recorded.ended <= each.recorded.begun:
+                open_.pop()
+            if open_:
+                outer = open_[-1]
+                begun = each.recorded.begun
+                steps = [step for step in outer.recorded.steps if step.begun <= begun]
+                if steps and (steps[-1].at < 0 or begun <= steps[-1].at):
+                    each.around = outer, steps[-1]
+            open_.append(each)
+        recording.__dict__["_backward_passes"] = found
+    return found
+
+
+def at_cursor(cursor: Cursor) -> Backward | None:
+    """The innermost linear program that is run backwards at the cursor's moment, or that has just been."""
+    moment = cursor.moment
+    if moment.node is None:
+        return None
+    told = isinstance(moment.node, PhaseRecord) and moment.node.phase == "transpose"
+    for each in reversed(passes_of(cursor.recording)):
+        record = each.recorded
+        if record.begun < moment.at <= record.ended + told and record.steps:
+            return each
+    return None
+
+
+def _type_bytes(kind: str) -> int:
+    """The bytes of an array of type ``f32[2,3]``."""
+    name, _, dims = kind.partition("[")
+    elements = 1
+    for each in filter(None, dims.rstrip("]").split(",")):
+        elements *= int(each)
+    bits = re.match(r"[a-z]+(\d+)", name)
+    if bits is None:
+        return elements * (1 if name == "bool" else 8)  # a key has two words
+    return elements * max(int(bits[1]) // 8, 1)
+
+
+# --- values in brief
+# ---------------------------------------------------------------------------------------------------
+
+
+def array_line(array: Array) -> Line:
+    """``0.25``, ``[1, 2.5]``; ``f32[4,8] |x| = 0.31`` of what has more elements."""
+    held = preview.host_value(array, fetch=True) if not preview.is_key(array.aval.dtype) else None
+    kind = preview.aval_text(array.aval)
+    if held is None:
+        return line(("type", kind))
+    values = np.asarray(held)
+    if values.size <= preview.MOST_ELEMENTS and values.dtype.kind in "fiub":
+        written = _elements(values)
+        if len(written) <= MOST_ELEMENTS:
+            return line(("value", written))
+    if values.dtype.kind not in "fc":
+        return line(("type", kind))
+    norm = float(np.linalg.norm(values.astype(np.complex128 if values.dtype.kind == "c" else np.float64).ravel()))
+    bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+    out = [("type", kind), ("muted", " norm "), ("value", f"{norm:.4g}")]
+    if bad:
+        out += [("", " "), ("error", f"{bad} not finite")]
+    return tuple(out)
+
+
+def _elements(values: np.ndarray) -> str:
+    if values.ndim:
+        return "[" + ", ".join(map(_elements, values)) + "]"
+    item = values.item()
+    if not isinstance(item, float):
+        return str(item)
+    written = f"{item:.{DIGITS}g}"
+    return written + ".0" if written.lstrip("-").isdigit() else written
+
+
+# --- the view
+# ---------------------------------------------------------------------------------------------------
+
+
+def backward_lines(cursor: Cursor) -> list[Line]:
+    """The backward pass at the cursor's moment; nothing where there is none. One line carries the role 'current'."""
+    backward = at_cursor(cursor)
+    if backward is None:
+        return []
+    standing = backward.at(cursor.moment.at)
+    return [*heading(backward, standing), *_rows(backward, standing)]
+
+
+def heading(backward: Backward, standing: Standing) -> Iterator[Line]:
+    """What is gone back over, and how far."""
+    record = backward.record
+    steps = len(record.steps)
+    how = f"{standing.finished} of {plural(steps, 'step')} done"
+    if not backward.failed and standing.finished == steps:
+        how = "complete"
+    yield line(("heading", f"backward pass of {path_line(backward)}"), ("muted", f" · {how} · from the bottom up"))
+
+
+def path_line(backward: Backward) -> str:
+    if backward.around is None:
+        return backward.function or "the linear program"
+    outer, step = backward.around
+    inner = outer.record.equations[step.equation].primitive
+    named = backward.function
+    return f"{path_line(outer)} › {inner}" + (f" {named}" if named and named != outer.function else "")
+
+
+def _rows(backward: Backward, standing: Standing) -> Iterator[Line]:
+    """The inputs, then the equations in the order of the program under their lines."""
+    record = backward.record
+    width = min(max([len(brief_equation(backward, i)) for i in range(len(record.equations))], default=0), MOST_EQUATION)
+    names = min(max(map(len, backward.names.values()), default=0), MOST_NAME // 2) + len("ct of ")
+    inputs = range(record.constants, record.constants + record.inputs)
+    shown = [variable for variable in inputs if backward.expected[variable]]
+    if shown:
+        yield line(("muted", "inputs"))
+    for variable in shown:
+        yield (*_margin(variable in standing.changed), *_cell(backward, standing, variable, names, alone=True))
+    here = standing.step.equation if standing.step is not None else len(record.equations) - 1
+    begin = min(max(here - MOST_ROWS // 2, 0), max(len(record.equations) - MOST_ROWS, 0))
+    end = min(begin + MOST_ROWS, len(record.equations))
+    if begin:
+        yield line(("muted", f"... {plural(begin, 'equation')} above"))
+    place = ""
+    for index in range(begin, end):
+        if record.places[index] != place:
+            place = record.places[index]
+            yield place_line(backward.recording, place)
+        yield from _equation(backward, standing, index, width, names)
+    if end < len(record.equations):
+        yield line(("muted", f"... {plural(len(record.equations) - end, 'equation')} below"))
+
+
+def place_line(recording: Recording, place: str) -> Line:
+    """`` 9  y = h @ w2``: a line of the user's, by its number."""
+    file, number, _ = place_parts(place)
+    code = (recording.source_line(file, number) or "").strip() if file else ""
+    return line(("place", f"{number:>3} " if file else "    "), ("", code or place or "of no line"))
+
+
+def _margin(changed: bool, now: bool = False) -> tuple[Segment, Segment]:
+    mark: Segment = ("current", MARK + " ") if now else ("linked", "+ ") if changed else ("", "  ")
+    return mark, ("", "  ")
+
+
+def brief_equation(backward: Backward, index: int) -> str:
+    """``k = mul j c``: an equation without types and parameters."""
+    equation = backward.record.equations[index]
+    results = " ".join(map(backward.letter, equation.results))
+    operands = " ".join(backward.letter(v) if v >= 0 else "_" for v in equation.operands)
+    written = equation.text.rpartition(" = ")[2].rpartition("] ")[2].split(" ")
+    if len(written) >= len(equation.operands):
+        operands = " ".join(written[len(written) - len(equation.operands) :]) if equation.operands else ""
+    return shortened(f"{results} = {equation.primitive} {operands}".rstrip(), MOST_EQUATION)
+
+
+def _equation(backward: Backward, standing: Standing, index: int, width: int, names: int) -> Iterator[Line]:
+    equation = backward.record.equations[index]
+    step = standing.step
+    now = step is not None and step.equation == index and (not standing.done or standing.finished < _steps(backward))
+    results = [variable for variable in equation.results if variable >= 0]
+    changed = any(variable in standing.changed for variable in results)
+    reached = any(variable in standing.sums for variable in results)
+    brief = brief_equation(backward, index)
+    expected = any(backward.expected[variable] for variable in results)
+    role = "" if now or reached else "muted"
+    first: Line = (*_margin(changed, now), (role, brief.ljust(width)))
+    if not expected:
+        yield first if _linear(backward, index) else (*first, ("muted", "  not linear: computed as it is"))
+    else:
+        for i, variable in enumerate(v for v in results if backward.expected[v] or len(results) == 1):
+            lead: Line = first if not i else (*_margin(variable in standing.changed), ("", " " * width))
+            yield (*lead, ("", "  "), *_cell(backward, standing, variable, names))
+    if now and step is not None:
+        yield from _given(backward, standing, step)
+
+
+def _steps(backward: Backward) -> int:
+    return len(backward.recorded.steps)
+
+
+def _linear(backward: Backward, index: int) -> bool:
+    """Whether an equation computes with a tangent: with an input, or with the result of one that does."""
+    return index in _linear_equations(backward)
+
+
+def _linear_equations(backward: Backward) -> frozenset[int]:
+    found = backward.__dict__.get("linear")
+    if found is None:
+        record = backward.record
+        tangents = set(range(record.constants, record.constants + record.inputs))
+        known = set()
+        for index, equation in enumerate(record.equations):
+            if not tangents.isdisjoint(equation.operands):
+                known.add(index)
+                tangents.update(equation.results)
+        found = backward.__dict__["linear"] = frozenset(known)
+    return found
+
+
+def _cell(backward: Backward, standing: Standing, variable: int, width: int, alone: bool = False) -> Line:
+    """``1/2 ct of h  0.25``: a variable's cotangent as it stands."""
+    named = backward.named(variable, alone)
+    total = standing.sums.get(variable)
+    progress = _progress(backward, standing, variable)
+    if total is None:
+        return (progress, *named)
+    pad = " " * max(width - sum(len(piece) for _, piece in named), 0)
+    return (progress, *named, ("", pad + "  "), *backward.value(total))
+
+
+def _progress(backward: Backward, standing: Standing, variable: int) -> Segment:
+    """How much of it has arrived: ``1/2``, ``✓`` for all, ``·`` for nothing."""
+    count, expected = standing.counts.get(variable, 0), backward.expected[variable]
+    if not count:
+        return ("muted", "·   ")
+    if backward.failed:
+        return ("muted", f"{count}/? ")
+    return ("good", "✓   ") if count == expected else ("warning", f"{count}/{expected} ")
+
+
+def _given(backward: Backward, standing: Standing, step: TransposedRecord) -> Iterator[Line]:
+    """What the current equation gives its operands, once its rule has; and with which residuals."""
+    record = backward.record
+    equation = record.equations[step.equation]
+    for variable in dict.fromkeys(equation.operands):
+        if 0 <= variable < record.constants:
+            yield (("", "        "), ("muted", "with "), *_residual(backward, variable))
+    if not standing.done:
+        return
+    for part in step.found[:MOST_GIVEN]:
+        plus = "adds " if standing.counts[part.variable] > 1 else "gives "
+        yield (("", "        "), ("linked", plus), *backward.named(part.variable), ("", "  "), *backward.value(part))
+    if len(step.found) > MOST_GIVEN:
+        yield line(("muted", f"        ... and {len(step.found) - MOST_GIVEN} more"))
+
+
+def _residual(backward: Backward, variable: int) -> Line:
+    """``c h = 0.5``: a value that the forward pass kept, by its letter and its name."""
+    record = backward.record
+    array = backward.array(record.primals[variable])
+    shown = array_line(array) if array is not None else line(("type", record.variables[variable].type))
+    name = backward.residual_name(variable)
+    said = line(("muted", " "), ("var", name)) if name else ()
+    return (("residual", backward.letter(variable)), *said, ("muted", " = "), *shown)

@@ -1,0 +1,107 @@
+"""A whole backward pass as a table: every step from the result to the arguments, and the residuals by forward line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minijax.tools.documents.document import Block, Line, Row, Text, line
+from minijax.tools.documents.words import plural
+from minijax.tools.recording.records import BackwardRecord, Recording, TransposedRecord, place_parts
+from minijax.tools.stepper.backward import Backward, array_line, brief_equation, passes_of, path_line, place_line
+
+MOST_RESIDUALS = 8
+
+
+def steps_blocks(recording: Recording, most: int) -> Iterator[Block]:
+    """Each linear program that was run backwards, the outermost first, those that its rules ran below it."""
+    passes = passes_of(recording)
+    if not passes:
+        yield Row("backward", (line(("muted", "nothing is differentiated: no result depends on an argument")),))
+        return
+    for each in passes:
+        steps = each.recorded.steps
+        said = plural(len(steps), "step")
+        yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {said}, from the result back")),))
+        yield Text(tuple(_steps(each, most)), hanging=8)
+
+
+def _steps(backward: Backward, most: int) -> Iterator[Line]:
+    record = backward.record
+    place = ""
+    arrived = {seed.variable: 1 for seed in record.seeds if seed.number}
+    width = max([len(brief_equation(backward, step.equation)) for step in record.steps[:most]], default=0)
+    for step in record.steps[:most]:
+        if record.places[step.equation] != place:
+            place = record.places[step.equation]
+            yield place_line(backward.recording, place)
+        yield _step(backward, step, width)
+        for part, total in zip(step.found, step.sums, strict=True):
+            before = arrived.get(part.variable, 0)
+            arrived[part.variable] = before + 1
+            gives: Line = (("", "      "), ("linked", "+ " if before else "→ "), *backward.named(part.variable), ("", "  "))
+            gives += backward.value(part)
+            if before:
+                gives += (("muted", "  sum "), *backward.value(total))
+            if arrived[part.variable] == backward.expected[part.variable] and before:
+                gives += (("good", " ✓"),)
+            yield gives
+        if step.at < 0:
+            yield line(("error", "      its transpose rule raised"))
+    if len(record.steps) > most:
+        yield line(("muted", f"... {len(record.steps) - most} more steps (--most {len(record.steps)} lists all)"))
+
+
+def _step(backward: Backward, step: TransposedRecord, width: int) -> Line:
+    out: Line = (("", "    "), ("", brief_equation(backward, step.equation).ljust(width)))
+    for ct in step.given:
+        if ct.number:
+            out += (("", "  "), *backward.named(ct.variable, alone=False), ("", "  "), *backward.value(ct))
+    return out
+
+
+# --- residuals
+# ---------------------------------------------------------------------------------------------------
+
+
+def kept_blocks(recording: Recording) -> Iterator[Block]:
+    """What the forward pass of each outermost program keeps for its backward pass, and where it was computed."""
+    for backward in passes_of(recording):
+        if backward.around is None:
+            yield from _kept(backward)
+
+
+def _kept(backward: Backward) -> Iterator[Block]:
+    record = backward.record
+    if not record.constants:
+        yield Row("kept", (line(("muted", "no residuals: nothing but numbers that are written in the program")),))
+        return
+    by_place: dict[str, list[int]] = {}
+    total = 0
+    for variable in range(record.constants):
+        by_place.setdefault(_place_of(backward, record, variable), []).append(variable)
+        total += backward.residual_bytes(variable)
+    rows: list[Line] = [
+        line(("value", plural(record.constants, "residual")), ("muted", ", "), ("value", f"{total:,} bytes"))
+    ]
+    for place in sorted(by_place, key=lambda place: (place_parts(place)[0], place_parts(place)[1])):
+        variables = by_place[place]
+        size = sum(map(backward.residual_bytes, variables))
+        rows.append((*place_line(backward.recording, place), ("muted", f"  {size:,} bytes")))
+        rows += [_residual_line(backward, variable) for variable in variables[:MOST_RESIDUALS]]
+        if len(variables) > MOST_RESIDUALS:
+            rows.append(line(("muted", f"      ... {len(variables) - MOST_RESIDUALS} more")))
+    yield Row("kept", tuple(rows))
+
+
+def _place_of(backward: Backward, record: BackwardRecord, variable: int) -> str:
+    life = backward.naming.lives.get(record.primals[variable])
+    return "" if life is None else life.place
+
+
+def _residual_line(backward: Backward, variable: int) -> Line:
+    array = backward.array(backward.record.primals[variable])
+    name = backward.residual_name(variable)
+    shown = array_line(array) if array is not None else line(("type", backward.record.variables[variable].type))
+    letter = backward.letter(variable)
+    named = line(("", "      "), ("residual", letter), ("", f" {name}" if name else ""), ("muted", " = "))
+    return (*named, *shown, ("muted", f"  {backward.residual_bytes(variable):,} bytes"))
