@@ -15,7 +15,7 @@ from minijax.pytree import tree_leaves, tree_map
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.transform import EXPR, as_tangent, named_rows, ones, value_rows, with_arguments
-from minijax.tools.documents.document import Block, Line, Row, Text, document, line
+from minijax.tools.documents.document import Block, Line, Row, document, line
 from minijax.tools.documents.words import plural
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording
@@ -70,18 +70,21 @@ def _target(session: Session, expression: str) -> Target:
 
 def _checkpoint_blocks(target: Target, recording: Recording) -> Iterator[Block]:
     """What is recomputed, and what that saves: residuals with checkpoint, and without it."""
+    from minijax.tools.stepper import backward_table
+
     closed = targets.stage(target)
     calls = list(_checkpoints(closed.jaxpr))
     if not calls:
         return
     leaves = tree_leaves((target.args, target.kwargs))
     with_it, without = (residual_bytes(each, leaves) for each in (closed, without_checkpoint(closed)))
-    again = sum(len(eqn.params["jaxpr"].eqns) for eqn in calls)
     saved = without - with_it
     said: Line = line(("value", f"{with_it:,} bytes"), ("muted", f" of residuals, {without:,} without it: "))
-    said += (("good", f"{saved:,} saved"),) if saved > 0 else (("warning", f"{-saved:,} more" if saved else "the same"),)
-    note = f"{plural(len(calls), 'call')} of {plural(again, 'equation')}, run again as far as residuals are needed"
-    yield Row("checkpoint", (said, line(("muted", note))))
+    verdict = ("good", f"{saved:,} saved") if saved > 0 else ("warning", f"{-saved:,} more" if saved else "the same")
+    rows = [(*said, verdict)]
+    for names in backward_table.recomputed(recording):
+        rows.append(line(("muted", f"{plural(len(names), 'equation')} run again: "), ("primitive", " ".join(names))))
+    yield Row("saved", tuple(rows))
 
 
 def _checkpoints(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:

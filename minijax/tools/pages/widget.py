@@ -37,6 +37,7 @@ from minijax.tools.recording.records import (
     place_parts,
 )
 from minijax.tools.stepper import panes
+from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.programs import at_moment
 
 # Records that a notebook's widget holds; ``%export`` writes all of them.
@@ -218,12 +219,14 @@ class _Payload(Texts):
 
     def _program(self, position: int) -> None:
         state, node = self.cursor.state(), self.cursor.moment.node
-        items: list[int] = []
+        backward = backward_lines(self.cursor)
+        items = [self.line(each) for each in backward]
+        newest = [i for i, each in enumerate(backward) if any(role == "current" for role, _ in each)]
+        rows = len(items)
         if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
             lines = self.block(self.finished(node), MOST_PROGRAM_LINES)
             items.append(self.part(self.listing(lines), 0, len(lines)))
-        rows = len(lines) if items else 0
-        newest: list[int] = []
+            rows += len(lines)
         for program in panes.growing_programs(state):
             equations, first = program.program.equations, program.earlier
             items.append(self.line(program.heading))
@@ -240,7 +243,7 @@ class _Payload(Texts):
             items.append(self.part(growing.number, begin, end))
             rows += 1 + bool(first) + end - begin
             if program.just_added:
-                newest = [rows - 1]
+                newest.append(rows - 1)
         self.tracks["program"].show(position, items or [self.line(panes.NO_EQUATION)])
         self.tracks["newest"].show(position, newest)
 

@@ -10,17 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from minijax.core.array import Array
+from minijax.core.keys import is_key
 from minijax.core.structural import Zero
 from minijax.ir.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 from minijax.tools.recording import preview
 from minijax.tools.recording.copy import Copier
 from minijax.tools.recording.lives import Lives
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import (
     BackwardRecord,
     CotangentRecord,
     LinearEquation,
     LinearVariable,
+    Recording,
     TransposedRecord,
 )
 from minijax.tools.recording.sources import Sources
@@ -28,6 +34,11 @@ from minijax.tools.recording.summary import Scope
 
 # What an equation of a linear program counts towards the bound of a recording.
 PASS_CHARACTERS = 200
+# How far it is followed what tracers hold.
+MOST_LEVELS = 8
+# Digits of a number, and characters that all elements of an array may take.
+DIGITS = 5
+MOST_ELEMENTS = 40
 
 
 class _OpenTransposition:
@@ -160,11 +171,59 @@ class Transpositions:
         return record
 
 
-def listed(record: BackwardRecord) -> BackwardRecord:
-    """``record`` with its program as equations and variables, in place of the copy."""
+def array_of(recording: Recording, number: int) -> Array | None:
+    """The array of this number, or what the tracer holds whose number it is; None if it was not kept."""
+    lives = naming_of(recording).lives
+    for _ in range(MOST_LEVELS):
+        found = recording.kept.array(number)
+        life = lives.get(number)
+        if found is not None or life is None or not life.tracer.holds:
+            return found
+        number = life.tracer.holds[0]
+    return None
+
+
+def brief(array: Array) -> str:
+    """``0.25``, ``[1.0, 2.5]``; ``f32[4,8] norm 0.31`` of what has more elements."""
+    kind = preview.aval_text(array.aval)
+    held = None if is_key(array.aval.dtype) else preview.host_value(array, fetch=True)
+    if held is None:
+        return kind
+    values = np.asarray(held)
+    if values.size <= preview.MOST_ELEMENTS and values.dtype.kind in "fiub":
+        written = _elements(values)
+        if len(written) <= MOST_ELEMENTS:
+            return written
+    if values.dtype.kind not in "fc":
+        return kind
+    bad = values.size - int(np.count_nonzero(np.isfinite(values)))
+    wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64).ravel()
+    return f"{kind} norm {float(np.linalg.norm(wide)):.4g}" + (f" · {bad} not finite" if bad else "")
+
+
+def _elements(values: np.ndarray) -> str:
+    if values.ndim:
+        return "[" + ", ".join(map(_elements, values)) + "]"
+    item = values.item()
+    if not isinstance(item, float):
+        return str(item)
+    written = f"{item:.{DIGITS}g}"
+    return written + ".0" if written.lstrip("-").isdigit() else written
+
+
+def listed(record: BackwardRecord, recording: Recording) -> BackwardRecord:
+    """``record`` with its program as equations and variables, in place of the copy, and with values in brief."""
     program = record.program
     if program is None:
         return record
+
+    def told(cts: Sequence[CotangentRecord]) -> tuple[CotangentRecord, ...]:
+        return tuple([CotangentRecord(ct.variable, ct.number, _text(ct, recording)) for ct in cts])
+
+    steps = [
+        TransposedRecord(s.begun, s.at, s.equation, told(s.given), told(s.found), told(s.sums)) for s in record.steps
+    ]
+    residuals = [array_of(recording, number) for number in record.primals[: record.constants]]
     name = _names(program)
     variables = [*program.constvars, *program.invars, *[v for eqn in program.eqns for v in eqn.outvars]]
     index = {v: i for i, v in enumerate(variables)}
@@ -179,7 +238,19 @@ def listed(record: BackwardRecord) -> BackwardRecord:
         ]
     )
     shown = tuple([LinearVariable(name(v), preview.aval_text(v.aval)) for v in variables])
-    return record.replace(program=None, equations=equations, variables=shown)
+    return record.replace(
+        program=None,
+        equations=equations,
+        variables=shown,
+        seeds=told(record.seeds),
+        steps=tuple(steps),
+        residuals=tuple(["" if each is None else brief(each) for each in residuals]),
+    )
+
+
+def _text(ct: CotangentRecord, recording: Recording) -> str:
+    array = array_of(recording, ct.number) if ct.number else None
+    return ct.text if array is None else brief(array)
 
 
 def _names(program: Jaxpr) -> Callable[[Any], str]:

@@ -236,7 +236,8 @@ class BackwardRecord(Frozen):
     are its line (``places``) and the part of it that it belongs to (``expressions``). ``seeds`` are the cotangents
     that it began with, in the order of the program's results.
 
-    ``program`` is a copy as in ``JaxprRecord``; ``equations`` and ``variables`` stand in for it in a file.
+    ``program`` is a copy as in ``JaxprRecord``; ``equations`` and ``variables`` stand in for it in a file,
+    with ``residuals``, the values of the constants in brief.
     """
 
     begun: int
@@ -253,6 +254,7 @@ class BackwardRecord(Frozen):
     program: Jaxpr | None = None
     equations: tuple[LinearEquation, ...] = ()
     variables: tuple[LinearVariable, ...] = ()
+    residuals: tuple[str, ...] = ()
 
 
 class BindRecord(Frozen):

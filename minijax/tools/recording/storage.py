@@ -114,7 +114,7 @@ def to_json(recording: Recording) -> dict[str, Any]:
     """``recording`` as what ``json`` writes: dictionaries, lists, strings, numbers, booleans, None."""
     writer = Writer()
     if recording.backward:
-        recording = recording.replace(backward=tuple(map(listed, recording.backward)))
+        recording = recording.replace(backward=tuple([listed(each, recording) for each in recording.backward]))
     rows: list[list[Any]] = []
     fields: dict[str, list[str]] = {}
     todo: list[tuple[Frozen, bool]] = [(recording, False)]

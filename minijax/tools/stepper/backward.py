@@ -1,5 +1,5 @@
-"""The backward pass at a moment: the linear program that is run backwards, from the bottom up, with the cotangent of each
-variable as it adds up, under the user's lines that its equations belong to.
+"""The backward pass at a moment: the linear program that is run backwards, from the bottom up, with the cotangent of
+each variable as it adds up, under the user's lines that its equations belong to.
 
 A cotangent is called by the forward value that it belongs to: ``ct of h``.
 """
@@ -10,14 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
-import numpy as np
-
-from minijax.core.array import Array
 from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import MARK, Line, Segment, line
 from minijax.tools.documents.words import plural, shortened
-from minijax.tools.recording import preview
 from minijax.tools.recording.backward import listed
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import Naming, naming_of
@@ -38,10 +35,6 @@ MOST_EQUATION = 26
 MOST_NAME = 24
 # Of an equation with many operands so many contributions are shown.
 MOST_GIVEN = 12
-# Digits of a number in a row.
-DIGITS = 5
-# Characters that all elements of an array may take.
-MOST_ELEMENTS = 40
 
 
 class Standing(NamedTuple):
@@ -59,22 +52,25 @@ class Standing(NamedTuple):
     changed: frozenset[int]
 
 
-class Backward:
+class BackwardPass:
     """One linear program run backwards, with names.
 
     Attributes:
-      record: what was recorded of it, its equations listed.
+      recorded: what was recorded of it; ``record`` is that with its equations listed.
       around: the one whose transpose rule runs this one, and its step then; None if none does.
     """
 
     def __init__(self, record: BackwardRecord, recording: Recording) -> None:
         self.recorded = record
         self.recording = recording
-        self.around: tuple[Backward, TransposedRecord] | None = None
+        self.around: tuple[BackwardPass, TransposedRecord] | None = None
+        # what was drawn last, and of which state
+        self.drawn: tuple[Any, list[Line]] | None = None
 
     @cached_property
     def record(self) -> BackwardRecord:
-        return listed(self.recorded)
+        """What was recorded, its equations listed."""
+        return listed(self.recorded, self.recording)
 
     @property
     def naming(self) -> Naming:
@@ -147,7 +143,7 @@ class Backward:
         value = value.partition("  #")[0].strip()
         return target.strip() if equals and " ".join(value.split()) == expression else ""
 
-    def _names_from_outside(self, out: dict[int, str], outer: Backward, step: TransposedRecord) -> None:
+    def _names_from_outside(self, out: dict[int, str], outer: BackwardPass, step: TransposedRecord) -> None:
         """Of inputs that are what the equation around is given, one by one."""
         operands = outer.record.equations[step.equation].operands
         inputs = range(self.recorded.constants, self.recorded.constants + self.recorded.inputs)
@@ -177,7 +173,14 @@ class Backward:
 
     def residual_name(self, variable: int) -> str:
         """What the value is called that the forward pass kept for the constant; '' if it has no name."""
-        return shortened(self.naming.known(self.recorded.primals[variable]).removeprefix("primal of "), MOST_NAME)
+        found = self.naming.known(self.recorded.primals[variable])
+        if found.startswith("primal of "):
+            found = found.removeprefix("primal of ").removeprefix("(").removesuffix(")" if "of (" in found else "")
+        return shortened(found, MOST_NAME)
+
+    def residual(self, variable: int) -> Line:
+        """The value of a constant in brief; its type where it was not kept."""
+        return brief_line(self.record.residuals[variable] or self.record.variables[variable].type)
 
     def residual_bytes(self, variable: int) -> int:
         """What a constant takes, by its type."""
@@ -190,14 +193,14 @@ class Backward:
         """How it stands when ``event`` has happened."""
         sums: dict[int, CotangentRecord] = {}
         counts: Counter[int] = Counter()
-        for seed in self.recorded.seeds:
+        for seed in self.record.seeds:
             if seed.number:
                 sums[seed.variable] = seed
                 counts[seed.variable] += 1
         current: TransposedRecord | None = None
         done, finished = False, 0
         changed = frozenset(sums)
-        for step in self.recorded.steps:
+        for step in self.record.steps:
             if step.begun >= event:
                 break
             current, done = step, 0 <= step.at <= event
@@ -220,26 +223,7 @@ class Backward:
 
     def value(self, ct: CotangentRecord) -> Line:
         """The cotangent in brief: a small one as it is, of a larger one the type and its norm."""
-        array = self.array(ct.number)
-        if array is not None:
-            return array_line(array)
-        staged = self.staged(ct.number)
-        if staged:
-            return staged
-        return line(("value" if ct.text[:1] in "-[0123456789" else "type", ct.text))
-
-    def array(self, number: int) -> Array | None:
-        """The array of this number, or what the tracer holds whose number it is."""
-        kept, lives = self.recording.kept, self.naming.lives
-        for _ in range(8):
-            found = kept.array(number)
-            if found is not None:
-                return found
-            life = lives.get(number)
-            if life is None or not life.tracer.holds:
-                return None
-            number = life.tracer.holds[0]
-        return None
+        return self.staged(ct.number) or brief_line(ct.text)
 
     def staged(self, number: int) -> Line:
         """``f32[3] variable q of jaxpr:1`` for what is being staged."""
@@ -252,12 +236,12 @@ class Backward:
         return line(("type", life.tracer.type), ("muted", " = "), ("var", variable))
 
 
-def passes_of(recording: Recording) -> list[Backward]:
+def passes_of(recording: Recording) -> list[BackwardPass]:
     """The linear programs that were run backwards, in the order in which they began: made once for a recording."""
-    found: list[Backward] | None = recording.__dict__.get("_backward_passes")
+    found: list[BackwardPass] | None = recording.__dict__.get("_backward_passes")
     if found is None:
-        found = [Backward(record, recording) for record in recording.backward]
-        open_: list[Backward] = []
+        found = [BackwardPass(record, recording) for record in recording.backward]
+        open_: list[BackwardPass] = []
         for each in found:
             while open_ and open_[-1].recorded.ended <= each.recorded.begun:
                 open_.pop()
@@ -272,7 +256,7 @@ def passes_of(recording: Recording) -> list[Backward]:
     return found
 
 
-def at_cursor(cursor: Cursor) -> Backward | None:
+def at_cursor(cursor: Cursor) -> BackwardPass | None:
     """The innermost linear program that is run backwards at the cursor's moment, or that has just been."""
     moment = cursor.moment
     if moment.node is None:
@@ -297,39 +281,15 @@ def _type_bytes(kind: str) -> int:
     return elements * max(int(bits[1]) // 8, 1)
 
 
-# --- values in brief
-# ---------------------------------------------------------------------------------------------------
-
-
-def array_line(array: Array) -> Line:
-    """``0.25``, ``[1, 2.5]``; ``f32[4,8] |x| = 0.31`` of what has more elements."""
-    held = preview.host_value(array, fetch=True) if not preview.is_key(array.aval.dtype) else None
-    kind = preview.aval_text(array.aval)
-    if held is None:
+def brief_line(text: str) -> Line:
+    """A value in brief as it is drawn: ``0.25``, ``f32[4,8] norm 0.31``."""
+    if text[:1] in tuple("-[0123456789") or text in ("nan", "inf", "True", "False"):
+        return line(("value", text))
+    kind, norm, rest = text.partition(" norm ")
+    if not norm:
         return line(("type", kind))
-    values = np.asarray(held)
-    if values.size <= preview.MOST_ELEMENTS and values.dtype.kind in "fiub":
-        written = _elements(values)
-        if len(written) <= MOST_ELEMENTS:
-            return line(("value", written))
-    if values.dtype.kind not in "fc":
-        return line(("type", kind))
-    norm = float(np.linalg.norm(values.astype(np.complex128 if values.dtype.kind == "c" else np.float64).ravel()))
-    bad = int(values.size - np.count_nonzero(np.isfinite(values)))
-    out = [("type", kind), ("muted", " norm "), ("value", f"{norm:.4g}")]
-    if bad:
-        out += [("", " "), ("error", f"{bad} not finite")]
-    return tuple(out)
-
-
-def _elements(values: np.ndarray) -> str:
-    if values.ndim:
-        return "[" + ", ".join(map(_elements, values)) + "]"
-    item = values.item()
-    if not isinstance(item, float):
-        return str(item)
-    written = f"{item:.{DIGITS}g}"
-    return written + ".0" if written.lstrip("-").isdigit() else written
+    number, bad, count = rest.partition(" · ")
+    return line(("type", kind), ("muted", norm), ("value", number), *([("error", bad + count)] if bad else []))
 
 
 # --- the view
@@ -342,10 +302,14 @@ def backward_lines(cursor: Cursor) -> list[Line]:
     if backward is None:
         return []
     standing = backward.at(cursor.moment.at)
-    return [*heading(backward, standing), *_rows(backward, standing)]
+    # most moments change nothing here
+    key = (standing.step, standing.done)
+    if backward.drawn is None or backward.drawn[0] != key:
+        backward.drawn = key, [*heading(backward, standing), *_rows(backward, standing)]
+    return backward.drawn[1]
 
 
-def heading(backward: Backward, standing: Standing) -> Iterator[Line]:
+def heading(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     """What is gone back over, and how far."""
     record = backward.record
     steps = len(record.steps)
@@ -355,7 +319,7 @@ def heading(backward: Backward, standing: Standing) -> Iterator[Line]:
     yield line(("heading", f"backward pass of {path_line(backward)}"), ("muted", f" · {how} · from the bottom up"))
 
 
-def path_line(backward: Backward) -> str:
+def path_line(backward: BackwardPass) -> str:
     if backward.around is None:
         return backward.function or "the linear program"
     outer, step = backward.around
@@ -364,7 +328,7 @@ def path_line(backward: Backward) -> str:
     return f"{path_line(outer)} › {inner}" + (f" {named}" if named and named != outer.function else "")
 
 
-def _rows(backward: Backward, standing: Standing) -> Iterator[Line]:
+def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     """The inputs, then the equations in the order of the program under their lines."""
     record = backward.record
     width = min(max([len(brief_equation(backward, i)) for i in range(len(record.equations))], default=0), MOST_EQUATION)
@@ -402,7 +366,7 @@ def _margin(changed: bool, now: bool = False) -> tuple[Segment, Segment]:
     return mark, ("", "  ")
 
 
-def brief_equation(backward: Backward, index: int) -> str:
+def brief_equation(backward: BackwardPass, index: int) -> str:
     """``k = mul j c``: an equation without types and parameters."""
     equation = backward.record.equations[index]
     results = " ".join(map(backward.letter, equation.results))
@@ -413,7 +377,7 @@ def brief_equation(backward: Backward, index: int) -> str:
     return shortened(f"{results} = {equation.primitive} {operands}".rstrip(), MOST_EQUATION)
 
 
-def _equation(backward: Backward, standing: Standing, index: int, width: int, names: int) -> Iterator[Line]:
+def _equation(backward: BackwardPass, standing: Standing, index: int, width: int, names: int) -> Iterator[Line]:
     equation = backward.record.equations[index]
     step = standing.step
     now = step is not None and step.equation == index and (not standing.done or standing.finished < _steps(backward))
@@ -434,16 +398,16 @@ def _equation(backward: Backward, standing: Standing, index: int, width: int, na
         yield from _given(backward, standing, step)
 
 
-def _steps(backward: Backward) -> int:
+def _steps(backward: BackwardPass) -> int:
     return len(backward.recorded.steps)
 
 
-def _linear(backward: Backward, index: int) -> bool:
+def _linear(backward: BackwardPass, index: int) -> bool:
     """Whether an equation computes with a tangent: with an input, or with the result of one that does."""
     return index in _linear_equations(backward)
 
 
-def _linear_equations(backward: Backward) -> frozenset[int]:
+def _linear_equations(backward: BackwardPass) -> frozenset[int]:
     found = backward.__dict__.get("linear")
     if found is None:
         record = backward.record
@@ -457,7 +421,7 @@ def _linear_equations(backward: Backward) -> frozenset[int]:
     return found
 
 
-def _cell(backward: Backward, standing: Standing, variable: int, width: int, alone: bool = False) -> Line:
+def _cell(backward: BackwardPass, standing: Standing, variable: int, width: int, alone: bool = False) -> Line:
     """``1/2 ct of h  0.25``: a variable's cotangent as it stands."""
     named = backward.named(variable, alone)
     total = standing.sums.get(variable)
@@ -468,7 +432,7 @@ def _cell(backward: Backward, standing: Standing, variable: int, width: int, alo
     return (progress, *named, ("", pad + "  "), *backward.value(total))
 
 
-def _progress(backward: Backward, standing: Standing, variable: int) -> Segment:
+def _progress(backward: BackwardPass, standing: Standing, variable: int) -> Segment:
     """How much of it has arrived: ``1/2``, ``✓`` for all, ``·`` for nothing."""
     count, expected = standing.counts.get(variable, 0), backward.expected[variable]
     if not count:
@@ -478,7 +442,7 @@ def _progress(backward: Backward, standing: Standing, variable: int) -> Segment:
     return ("good", "✓   ") if count == expected else ("warning", f"{count}/{expected} ")
 
 
-def _given(backward: Backward, standing: Standing, step: TransposedRecord) -> Iterator[Line]:
+def _given(backward: BackwardPass, standing: Standing, step: TransposedRecord) -> Iterator[Line]:
     """What the current equation gives its operands, once its rule has; and with which residuals."""
     record = backward.record
     equation = record.equations[step.equation]
@@ -494,11 +458,9 @@ def _given(backward: Backward, standing: Standing, step: TransposedRecord) -> It
         yield line(("muted", f"        ... and {len(step.found) - MOST_GIVEN} more"))
 
 
-def _residual(backward: Backward, variable: int) -> Line:
+def _residual(backward: BackwardPass, variable: int) -> Line:
     """``c h = 0.5``: a value that the forward pass kept, by its letter and its name."""
-    record = backward.record
-    array = backward.array(record.primals[variable])
-    shown = array_line(array) if array is not None else line(("type", record.variables[variable].type))
     name = backward.residual_name(variable)
     said = line(("muted", " "), ("var", name)) if name else ()
+    shown = backward.residual(variable)
     return (("residual", backward.letter(variable)), *said, ("muted", " = "), *shown)

@@ -6,26 +6,28 @@ from collections.abc import Iterator
 
 from minijax.tools.documents.document import Block, Line, Row, Text, line
 from minijax.tools.documents.words import plural
-from minijax.tools.recording.records import BackwardRecord, Recording, TransposedRecord, place_parts
-from minijax.tools.stepper.backward import Backward, array_line, brief_equation, passes_of, path_line, place_line
+from minijax.tools.recording.records import BackwardRecord, EquationRecord, Recording, TransposedRecord, place_parts
+from minijax.tools.stepper.backward import BackwardPass, brief_equation, passes_of, path_line, place_line
 
 MOST_RESIDUALS = 8
+# What a call of ``checkpoint`` is called as an operation.
+REMAT = "remat2"
 
 
 def steps_blocks(recording: Recording, most: int) -> Iterator[Block]:
     """Each linear program that was run backwards, the outermost first, those that its rules ran below it."""
-    passes = passes_of(recording)
+    passes = [each for each in passes_of(recording) if each.recorded.steps]
     if not passes:
         yield Row("backward", (line(("muted", "nothing is differentiated: no result depends on an argument")),))
         return
     for each in passes:
-        steps = each.recorded.steps
+        steps = each.record.steps
         said = plural(len(steps), "step")
         yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {said}, from the result back")),))
         yield Text(tuple(_steps(each, most)), hanging=8)
 
 
-def _steps(backward: Backward, most: int) -> Iterator[Line]:
+def _steps(backward: BackwardPass, most: int) -> Iterator[Line]:
     record = backward.record
     place = ""
     arrived = {seed.variable: 1 for seed in record.seeds if seed.number}
@@ -38,8 +40,8 @@ def _steps(backward: Backward, most: int) -> Iterator[Line]:
         for part, total in zip(step.found, step.sums, strict=True):
             before = arrived.get(part.variable, 0)
             arrived[part.variable] = before + 1
-            gives: Line = (("", "      "), ("linked", "+ " if before else "→ "), *backward.named(part.variable), ("", "  "))
-            gives += backward.value(part)
+            gives = line(("", "      "), ("linked", "+ " if before else "→ "))
+            gives += (*backward.named(part.variable), ("", "  "), *backward.value(part))
             if before:
                 gives += (("muted", "  sum "), *backward.value(total))
             if arrived[part.variable] == backward.expected[part.variable] and before:
@@ -51,7 +53,7 @@ def _steps(backward: Backward, most: int) -> Iterator[Line]:
         yield line(("muted", f"... {len(record.steps) - most} more steps (--most {len(record.steps)} lists all)"))
 
 
-def _step(backward: Backward, step: TransposedRecord, width: int) -> Line:
+def _step(backward: BackwardPass, step: TransposedRecord, width: int) -> Line:
     out: Line = (("", "    "), ("", brief_equation(backward, step.equation).ljust(width)))
     for ct in step.given:
         if ct.number:
@@ -70,7 +72,20 @@ def kept_blocks(recording: Recording) -> Iterator[Block]:
             yield from _kept(backward)
 
 
-def _kept(backward: Backward) -> Iterator[Block]:
+def recomputed(recording: Recording) -> Iterator[list[str]]:
+    """For each call of ``checkpoint`` that was gone back over, the primitives of what was computed again before."""
+    for backward in passes_of(recording):
+        if backward.around is None:
+            continue
+        outer, step = backward.around
+        if outer.record.equations[step.equation].primitive != REMAT:
+            continue
+        begun, before = step.begun, backward.recorded.begun
+        nodes = (node for _, node in recording.walk() if isinstance(node, EquationRecord))
+        yield [node.primitive for node in nodes if begun < node.at <= before]
+
+
+def _kept(backward: BackwardPass) -> Iterator[Block]:
     record = backward.record
     if not record.constants:
         yield Row("kept", (line(("muted", "no residuals: nothing but numbers that are written in the program")),))
@@ -93,15 +108,13 @@ def _kept(backward: Backward) -> Iterator[Block]:
     yield Row("kept", tuple(rows))
 
 
-def _place_of(backward: Backward, record: BackwardRecord, variable: int) -> str:
+def _place_of(backward: BackwardPass, record: BackwardRecord, variable: int) -> str:
     life = backward.naming.lives.get(record.primals[variable])
     return "" if life is None else life.place
 
 
-def _residual_line(backward: Backward, variable: int) -> Line:
-    array = backward.array(backward.record.primals[variable])
+def _residual_line(backward: BackwardPass, variable: int) -> Line:
     name = backward.residual_name(variable)
-    shown = array_line(array) if array is not None else line(("type", backward.record.variables[variable].type))
     letter = backward.letter(variable)
     named = line(("", "      "), ("residual", letter), ("", f" {name}" if name else ""), ("muted", " = "))
-    return (*named, *shown, ("muted", f"  {backward.residual_bytes(variable):,} bytes"))
+    return (*named, *backward.residual(variable), ("muted", f"  {backward.residual_bytes(variable):,} bytes"))
