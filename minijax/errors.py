@@ -172,6 +172,18 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+def user_frames(most: int) -> list[FrameType]:
+    """The ``most`` innermost frames outside minijax itself, the outermost of them first. Do not store them."""
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(frames) < most:
+        if _is_user[frame.f_code.co_filename]:
+            frames.append(frame)
+        frame = frame.f_back
+    frames.reverse()
+    return frames
+
+
 def position(info: SourceInfo) -> tuple[int, int | None]:
     """``(line, column)`` of a place; the line counts from 1, the column from 0 and is None if not known."""
     code, offset = info[:2]

@@ -86,6 +86,8 @@ class Frozen:
     _names: tuple[str, ...] = ()
     _required: frozenset[str] = frozenset()
     _defaults: tuple[Any, ...] = ()
+    # how many values are given -> the defaults of the others, where these have some
+    _tails: dict[int, tuple[Any, ...]] = {}
 
     def __init_subclass__(cls) -> None:
         cls._names = names = tuple(cls.__annotations__)
@@ -93,23 +95,20 @@ class Frozen:
         cls._required = frozenset(names).difference(given)
         # the values of a record for which nothing is given: those of required fields are never read
         cls._defaults = tuple(cls.__dict__.get(name) for name in names)
+        last = max([i + 1 for i, name in enumerate(names) if name not in given], default=0)
+        cls._tails = {n: cls._defaults[n:] for n in range(last, len(names) + 1)}
         for i, name in enumerate(names):
             setattr(cls, name, _field(i))
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        cls = type(self)
-        if named or len(values) != len(cls._names):
-            values = cls._completed(values, named)
-        _set_row(self, values)
+        tail = None if named else self._tails.get(len(values))
+        _set_row(self, self._completed(values, named) if tail is None else values + tail)
 
     @classmethod
     def _completed(cls, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """All the values, in order. TypeError as for any function called with such arguments."""
-        lacking = len(cls._names) - len(values)
-        if not named and lacking > 0 and cls._required.isdisjoint(cls._names[-lacking:]):
-            return values + cls._defaults[-lacking:]
         fields = dict(zip(cls._names, values, strict=False))
-        if lacking < 0 or named.keys() & fields.keys() or not named.keys() <= set(cls._names):
+        if len(values) > len(cls._names) or named.keys() & fields.keys() or not named.keys() <= set(cls._names):
             raise TypeError(f"{cls.__name__} takes {', '.join(cls._names)}; got {len(values)} values and {list(named)}")
         fields.update(named)
         if not cls._required <= fields.keys():

@@ -41,9 +41,8 @@ class Frames:
         # containers that have been looked into, as far as that can be told without keeping them
         self.containers: set[tuple[int, int, int]] = set()
 
-    def moved(self) -> bool:
-        """Whether the user's program has gone on since variables were looked at; it is asked at each operation."""
-        frame = errors.user_frame()
+    def moved(self, frame: FrameType | None) -> bool:
+        """Whether the user's program, now in ``frame``, has gone on since variables were looked at."""
         if frame is None:
             return False
         return not self.known or self.known[-1] is not frame or self.stood[-1] != frame.f_lasti
@@ -52,7 +51,7 @@ class Frames:
         """Tell ``see`` what the variables hold: of frames that have ended since, then of those that have gone on, the
         callers first: what a caller calls a value is what its function is given it as.
         """
-        chain = list(_chain(errors.user_frame()))
+        chain = errors.user_frames(MOST_FRAMES)
         stands = [each.f_lasti for each in chain]
         common = 0
         for a, b in zip(self.known, chain, strict=False):
@@ -117,17 +116,6 @@ def _is_nobodys(name: str) -> bool:
 _CONTAINERS = {dict, list, tuple}
 # What has attributes that are no data of the user's.
 _OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
-
-
-def _chain(frame: FrameType | None) -> list[FrameType]:
-    """The user's frames from the outermost to ``frame``."""
-    out: list[FrameType] = []
-    while frame is not None and len(out) < MOST_FRAMES:
-        if errors.is_user_file(frame.f_code.co_filename):
-            out.append(frame)
-        frame = frame.f_back
-    out.reverse()
-    return out
 
 
 def _items(value: Any) -> tuple[Mapping[Any, Any], Callable[[Any], str]] | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
+from minijax import errors
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer, state
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn
@@ -177,27 +178,38 @@ class Full(Summary):
             return
         self.passing = 0
         # before this event begins: what only frames that have ended held dies with them
-        if not self.stopped and (self.frames.moved() or not self.inside_operation()):
+        frame = None if self.stopped else errors.user_frame()
+        if not self.stopped and (self.frames.moved(frame) or not self.inside_operation()):
             self.frames.look(self.name_variable)
         if not self.next_event():
             self.unrecorded += 1
             return
-        place, expression = self.sources.spot()
+        place, expression = self.sources.spot(frame)
         shown = args if len(args) <= MOST_OPERANDS else args[:MOST_OPERANDS]
         own = []
-        operands = []
+        operands, texts, types = [], [], []
+        see, scopes, birth_place = self.lives.see, self.scopes, self.birth_place()
         for x in shown:
-            life = self.lives.see(x, self.scopes, self.birth_place())
-            operands.append(0 if life is None else life.record.id)
-            if life is not None and getattr(x, "_trace", None) is trace:
-                own.append(life.record)
-        texts = [preview.value_text(x, fetch=True) for x in shown]
+            life = see(x, scopes, birth_place)
+            if life is None:
+                operands.append(0)
+                texts.append(preview.value_text(x, fetch=True))
+                types.append(preview.short_type(x))
+                continue
+            record = life.record
+            operands.append(record.id)
+            texts.append(life.text)
+            types.append(record.type)
+            if getattr(x, "_trace", None) is trace:
+                own.append(record)
         if shown is not args:
             texts.append(f"... {len(args) - len(shown)} more")
         parameters = preview.parameters(params)
         forcer, forced = forced_by(trace, args)
-        scope = self.scopes[trace.main.level]
-        self.characters += 100 + sum(map(len, texts)) + sum([len(text) for _, text in parameters])
+        scope = scopes[trace.main.level]
+        self.characters += 100 + sum(map(len, texts))
+        if params:
+            self.characters += sum([len(text) for _, text in parameters])
         facts = (
             scope.label,
             trace.main.level,
@@ -207,17 +219,19 @@ class Full(Summary):
             forced,
             forcer,
             tuple(operands),
-            tuple(map(preview.short_type, shown)),
+            tuple(types),
             expression,
         )
         cached = ""
-        if any(map(holds_program, params.values())):
+        if params and any(map(holds_program, params.values())):
             cached = self.taken_hits()
             self.note_run(primitive, scope.label, args, operands, params)
         self.begin(primitive, facts, place, cached)
 
     def inside_operation(self) -> bool:
         """Whether an operation is under way: the next one is a rule's."""
+        if self.open and type(self.open[-1].kind) is not int:
+            return True
         return any(type(o.kind) is not int for o in self.open)
 
     def number(self, value: Any) -> int:
@@ -325,10 +339,12 @@ class Full(Summary):
         """The record of the bind ``o``."""
         level, depth, args, own, parameters, forced, forcer, operands, in_types, expression = o.facts
         shown = values if len(values) <= MOST_OPERANDS else values[:MOST_OPERANDS]
-        results = []
+        results, texts, types = [], [], []
         for x in shown:
             life = self.lives.see(x, self.scopes, o.place)
             results.append(0 if life is None else life.record.id)
+            texts.append(preview.value_text(x, fetch=True) if life is None else life.text)
+            types.append(preview.short_type(x) if life is None else life.record.type)
         return BindRecord(
             o.at,
             self.events,
@@ -338,14 +354,14 @@ class Full(Summary):
             args,
             own,
             parameters,
-            preview.names(values, fetch=True),
+            preview.listed(texts, len(values)),
             o.rule,
             o.place,
             error,
             children,
             forced,
             forcer,
-            tuple(map(preview.short_type, shown)),
+            tuple(types),
             operands,
             tuple(results),
             any(map(preview.nonfinite, values)),

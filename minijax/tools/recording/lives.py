@@ -25,10 +25,12 @@ MOST_NAMED = 20_000
 class _Life:
     """A tracer or an array while it is followed."""
 
-    __slots__ = ("record", "scope", "died", "name", "place", "ref")
+    __slots__ = ("record", "text", "scope", "died", "name", "place", "ref")
 
-    def __init__(self, record: TracerRecord, scope: int, name: str, place: str) -> None:
+    def __init__(self, record: TracerRecord, text: str, scope: int, name: str, place: str) -> None:
         self.record = record
+        # what it is as an operand
+        self.text = text
         self.scope = scope
         self.died = -1
         self.name = name
@@ -75,9 +77,10 @@ class Lives:
             known = self.named.pop(id(x), None)
             if not name and known is not None and known[0]() is x:
                 name = known[1]
-            fields = (("value", preview.value_text(x, fetch=True)),)
+            text = preview.value_text(x, fetch=True)
+            fields = (("value", text),)
             record = TracerRecord(self.now, scopes[0].label, preview.aval_text(x.aval), fields, len(self.all) + 1)
-            life = self._begin(x, record, scopes[0].at, name, place)
+            life = self._begin(x, record, text, scopes[0].at, name, place)
             self.values.keep(record.id, x)
             return life
         return None
@@ -118,10 +121,10 @@ class Lives:
         for index, life in enumerate(held):
             if life is None and not isinstance(inside[index], Tracer):
                 self.values.inside.setdefault(record.id, {})[index] = inside[index]
-        return self._begin(x, record, scope.at, name, place)
+        return self._begin(x, record, preview.value_text(x), scope.at, name, place)
 
-    def _begin(self, x: Any, record: TracerRecord, scope: int, name: str, place: str) -> _Life:
-        life = _Life(record, scope, name, place)
+    def _begin(self, x: Any, record: TracerRecord, text: str, scope: int, name: str, place: str) -> _Life:
+        life = _Life(record, text, scope, name, place)
         ref = _Ref(x, self._gone)
         ref.key, ref.life = id(x), life
         life.ref = ref

@@ -226,9 +226,9 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
     return ()
 
 
-def names(values: Sequence[Any], limit: int = 4, fetch: bool = False) -> str:
-    """The values in brief, the first ``limit`` of them."""
-    if len(values) == 1:
-        return value_text(values[0], fetch)
-    shown = ", ".join([value_text(value, fetch) for value in values[:limit]])
-    return f"{shown}, ... {len(values) - limit} more" if len(values) > limit else shown
+def listed(texts: Sequence[str], count: int, limit: int = 4) -> str:
+    """The first ``limit`` of ``count`` values, of which ``texts`` tells."""
+    if count == 1:
+        return texts[0]
+    shown = ", ".join(texts[:limit])
+    return f"{shown}, ... {count - limit} more" if count > limit else shown

@@ -8,7 +8,7 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from minijax import errors
@@ -52,13 +52,13 @@ class Sources:
         """
         return self.spot()[0]
 
-    def spot(self) -> tuple[str, str]:
+    def spot(self, frame: FrameType | None = None) -> tuple[str, str]:
         """The user's line now, and the part of it that is being evaluated: ``a @ w1``; '' where the engine runs over
-        equations, which compute something else of that line (a cotangent, say).
+        equations, which compute something else of that line (a cotangent, say). ``frame`` is the user's, if known.
         """
         if state.source is not None:
             return self.place_of(state.source), ""
-        frame = errors.user_frame()
+        frame = frame or errors.user_frame()
         if frame is None:
             return "<unknown>", ""
         code = frame.f_code
