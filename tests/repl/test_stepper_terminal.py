@@ -103,8 +103,8 @@ def test_a_session_of_stepping(columns: int, begun: Callable[..., Stepping], gol
     # an error: the stepper opens where it was raised, and steps back from there
     stepping.terminal.type("def bad(x): return sin(x) * missing", 4)
     screens.append(stepping.keys("%step grad(bad)(3.)" + ENTER, "NameError"))
-    stepping.keys("b", "done linearize:1 sin")
-    screens.append(stepping.keys("bbb", "into linearize:1 mul"))
+    stepping.keys("b", "done linearize:1 sin(x)")
+    screens.append(stepping.keys("bbb", "into linearize:1 ta"))
     stepping.terminal.send("q")
     stepping.left(5)
     assert "NameError: name 'missing' is not defined" in stepping.terminal.text()

@@ -148,14 +148,17 @@ def test_to_an_error_and_back_out_of_it():
 
 def test_search_both_ways():
     cursor = Cursor(gradient())
-    assert cursor.search("COS(") is False  # a record's texts, not how somebody prints them
+    assert cursor.search("LINEARIZE:1 COS") is False  # a record's texts, and its line with names
+    assert cursor.search("COS(") and cursor.first()
     assert cursor.search("Cos")
     assert cursor.moment.node.primitive == "cos"
     here = cursor.position
     assert cursor.search("transpose") and isinstance(cursor.moment.node, RuleRecord)
-    assert cursor.search("cos", backwards=True) and cursor.position == here
+    assert cursor.search("Cos(") and cursor.search("cos", backwards=True) and cursor.to_bind("cos", backwards=True)
+    assert cursor.position == here
     assert cursor.search("linear part of f") and type(cursor.moment.node).__name__ == "JaxprRecord"
-    assert cursor.search("cos", backwards=True) and cursor.position == here
+    assert cursor.search("Cos(") and cursor.search("cos", backwards=True) and cursor.to_bind("cos", backwards=True)
+    assert cursor.position == here
     assert not cursor.search("nowhere") and cursor.position == here
 
 

@@ -77,7 +77,7 @@ def test_the_data_of_a_session(session: Session, tmp_path: Path) -> None:
 
 def test_a_recording_as_data_can_be_stepped_through(session: Session, tmp_path: Path) -> None:
     assert "wrote the recording of grad(f)(3.) to" in said(session, f"%export {tmp_path}/it.json --recording")
-    assert "linearize:1 sin" in said(session, f"%step --file {tmp_path}/it.json --text")
+    assert "  sin(x) = 0.14112\n" in said(session, f"%step --file {tmp_path}/it.json --text")
     assert "wrote the recording" in said(session, f"%export {tmp_path}/it.html --recording")
     assert (tmp_path / "it.html").read_text("utf-8").count('class="minijax mjw ') == 1
 

@@ -15,8 +15,8 @@ from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import BEGIN, END, Cursor
 from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord, Recording
-from tests.programs.named import PROGRAMS as NAMED
-from tests.programs.named import named_operations
+from tests.tools.programs.named import PROGRAMS as NAMED
+from tests.tools.programs.named import named_operations
 from tests.tools.recorded_programs import FAILING, PROGRAMS, as_text, recorded
 
 

@@ -23,6 +23,7 @@ from minijax.tools.programs.links import Equation, LinkedPrograms, Pane, linked_
 from minijax.tools.recording import panels, storage, summary
 from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor
 from minijax.tools.recording.log import log_document
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import (
     BindRecord,
@@ -93,11 +94,11 @@ def test_the_tree_tells_what_has_happened_and_no_more(gradient: Recording):
     cursor = at(gradient, LEAVE, "sin", "eval")
     shown = lines(stepping.tree_lines(cursor, 100, 100))
     here = next(i for i, each in enumerate(shown) if each.startswith("▶"))
-    assert shown[here].split() == "▶ eval sin(3.0) = 0.14112".split()
+    assert shown[here].split() == "▶ eval primal = sin(3.0) = 0.14112".split()
     assert not any(" = 0." in each or " = -" in each for each in shown[here + 1 :])
     assert shown[0] == " begin  grad(slope)(3.0)" and shown[-1] == " end"
     before = lines(stepping.tree_lines(at(gradient, ENTER, "sin", "eval"), 100, 100))
-    assert before[here].split() == "▶ eval sin(3.0)".split()
+    assert before[here].split() == "▶ eval primal = sin(3.0)".split()
 
 
 def test_at_the_end_the_tree_is_the_log(gradient: Recording):
@@ -127,7 +128,7 @@ def test_what_lies_deep_is_folded_but_around_the_cursor(mapped: Recording):
     assert any(each.endswith(" inside") for each in folded) and len(folded) < len(whole) // 2
     cursor.to_bind(primitive="sin", level="eval")
     inside = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
-    assert any(each.startswith("▶") and "eval sin" in each for each in inside)
+    assert any(each.startswith("▶") and "sin(" in each for each in inside)
     assert len(inside) < len(lines(stepping.tree_lines(cursor, 100, 100)))
     # where the end of a folded record is reached, its one row stands for it
     cursor.go(1)
@@ -223,7 +224,8 @@ def test_the_rule_says_why_and_shows_its_source(gradient: Recording):
     with open(rule.file, encoding="utf-8") as file:
         whole = file.read().split("\n")[rule.line - 1 :][: source.text.count("\n") + 1]
     assert source.text == textwrap.dedent("\n".join(whole)) and source.text.startswith("def ")
-    assert "gave   linearize:1 f32[]" in plain(stepping.rule_pane(at(gradient, LEAVE, "mul", "linearize")), 200)
+    shown = plain(stepping.rule_pane(at(gradient, LEAVE, "mul", "linearize")), 200)
+    assert "given  jnp.sin(x) = linearize:1 f32[]" in shown and "gave   y = linearize:1 f32[]" in shown
 
 
 def test_where_no_operation_is_under_way_the_rule_of_the_backward_pass_is_shown():
@@ -259,9 +261,9 @@ def test_the_status_names_the_moment(gradient: Recording):
     first, second = lines(stepping.status(cursor))
     assert first.endswith("the end") and "linearize" in second and "transpose" in second
     sin = at(gradient, ENTER, "sin", "linearize")
-    assert plain(stepping.status(sin)).endswith("into linearize:1 sin(linearize:1 f32[])")
+    assert plain(stepping.status(sin)).endswith("into linearize:1 sin(x)")
     sin.over()
-    assert plain(stepping.status(sin)).endswith("done linearize:1 sin(linearize:1 f32[]) = linearize:1 f32[]")
+    assert plain(stepping.status(sin)).endswith("done linearize:1 sin(x) = 0.14112")
 
 
 # --- errors, caches, starts -------------------------------------------------------------------------------------
@@ -410,7 +412,7 @@ def test_an_exception_is_stepped_from_and_told(session: Session):
     outcome = session.run_line("%step grad(bad)(3.0)")
     assert isinstance(outcome.error, AttributeError) and outcome.step is not None and outcome.step.position > 3
     shown = plain(outcome.shown)
-    assert "linearize:1 sin" in shown and "AttributeError" in shown and "in bad" in shown
+    assert "  sin(x) = 0.14112" in shown and "AttributeError" in shown and "in bad" in shown
     assert session.run_line("1 + 1").value == 2
 
 
@@ -428,7 +430,9 @@ def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session:
         assert outcome.step is not None and isinstance(outcome.error, AttributeError)
         assert len(session.namespace["ran"]) == 1
         assert outcome.step.recording.source == line and "was run again" in outcome.step.note
-        assert "AttributeError" in plain(document(Text((stepping.moment_line(Cursor(*place(outcome.step)).moment),))))
+        cursor = Cursor(*place(outcome.step))
+        said = stepping.moment_line(cursor.moment, naming_of(cursor.recording))
+        assert "AttributeError" in plain(document(Text((said,))))
         # it is the last full recording now: nothing runs a third time
         again = session.run_line("%step")
         assert again.step is not None and again.step.recording is outcome.step.recording
@@ -491,7 +495,7 @@ def test_an_interrupted_call_leaves_what_was_recorded(session: Session, command:
     assert recording is not None and session.recording is recording
     assert sum(getattr(node, "primitive", "") == "sin" for _, node in recording.walk()) >= 10
     shown = plain(outcome.shown)
-    assert "linearize:1 sin" in shown and "interrupted at <minijax-2>:3" in shown
+    assert "  x = sin(x) = 0.84" in shown and "interrupted at <minijax-2>:3" in shown
     if command == "step":
         assert outcome.step is not None
         where = Cursor(*place(outcome.step)).moment.node

@@ -126,7 +126,9 @@ def test_the_log_is_cut_and_says_so():
         minijax.grad(jnp.sin)(1.0)
     whole = plain(log_document(recorder.recording), 200)
     assert whole.split("\n")[0].startswith("linearize:1 begins")
-    assert "  linearize:1 sin(linearize:1 f32[]) = linearize:1 f32[]  derived from jvp rule nary_jvp.unary_jvp" in whole
+    assert "\n  sin(#1) = 0.841471\n    eval primal = sin(1.0) = 0.841471\n" in whole
+    told = plain(log_document(recorder.recording, verbose=True), 200)
+    assert "  linearize:1 sin(linearize:1 f32[]) = linearize:1 f32[]  derived from jvp rule nary_jvp.unary_jvp" in told
     cut = plain(log_document(recorder.recording, most=2), 200).split("\n")
     assert len(cut) == 3 and cut[-1].startswith(f"... {len(whole.splitlines()) - 2} more records")
 

@@ -24,6 +24,7 @@ from minijax.tools.pages.widget import MOST_NESTED, WIDTH, payload, widget_html
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.log import record_line
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, ScopeRecord
 from minijax.tools.stepper import panes
 
@@ -168,7 +169,8 @@ def test_what_is_kept_shows_at_every_moment_what_the_panes_show(most: int, monke
         assert [i for i, each in enumerate(lines) if LINK in each] == marks[1:], index
         said = "".join(text_of(data, line) for line in shown["status"][position])
         if index < len(cursor.moments) - 1:
-            assert said.startswith("".join(words for _, words in panes.moment_line(cursor.moment))), index
+            told = panes.moment_line(cursor.moment, naming_of(recording))
+            assert said.startswith("".join(words for _, words in told)), index
     assert said.startswith("cut here" if most == 300 else "the end")
 
 
@@ -176,7 +178,10 @@ def test_every_record_is_there_and_every_number_means_something():
     _, recording = record(grad(chain), jnp.ones(3))
     data = payload(recording, highlight)
     walked = [node for _, node in recording.walk()]
-    lines = [record_line(node, False) for node in walked]
+    parents = [node for node in walked if isinstance(node, (BindRecord, ScopeRecord))]
+    around = {id(each): node for node in parents for each in node.children}
+    naming = naming_of(recording)
+    lines = [record_line(node, False, naming=naming, around=around.get(id(node))) for node in walked]
     assert [text_of(data, node[0]) for node in data["nodes"]] == ["".join(words for _, words in each) for each in lines]
     entered = sum(isinstance(node, (BindRecord, ScopeRecord)) for node in walked)
     assert (data["moves"].count("("), data["moves"].count(")")) == (entered, entered)

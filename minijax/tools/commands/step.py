@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 MOST = Param("most", "int", "how many records to list at most", default=200)
 
 
+VERBOSE = Param("verbose", "flag", "tell places, parameters and rules too", default=False)
+
+
 def run_log(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     target = targets.from_expression(session, "log", args["expr"]).concrete("log")
     value, error, recording = recorded(target.call, args["expr"], args["retrace"])
-    shown = log_document(recording, _most("log", args))
+    shown = log_document(recording, _most("log", args), verbose=args["verbose"])
     if said := _interrupted(error):
         shown = document(text(said, role="warning")) + shown
     return Result(shown, NOTHING if value is None else value, recording, error=error)
@@ -139,7 +142,7 @@ def _opened(
     """
     recording = step.recording
     position, event = start(recording, args["into"] or "", args["at"] or "", ended or error is not None)
-    shown = log_document(recording, _most("step", args), event)
+    shown = log_document(recording, _most("step", args), event, args["verbose"])
     if step.note:
         shown = document(text(step.note, role="muted")) + shown
     opened = None if args["text"] else Step(recording, position, step.retrace, step.programs, step.note)
@@ -226,6 +229,7 @@ COMMANDS = (
             ),
             Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
             MOST,
+            VERBOSE,
             Param("into", "word", "begin where this function is first traced or called"),
             Param("at", "word", "begin at the first operation of this line: LINE or FILE:LINE"),
             Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
@@ -243,6 +247,7 @@ COMMANDS = (
         (
             Param("expr", "text", "a call such as grad(f)(3.0)", required=True),
             MOST,
+            VERBOSE,
             Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
         ),
         "Run a call and show everything the engine did, as an indented log.",

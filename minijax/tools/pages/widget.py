@@ -21,8 +21,9 @@ from minijax.tools.pages.links import linked
 from minijax.tools.pages.page import Texts, bare_element, element
 from minijax.tools.pages.track import Track
 from minijax.tools.programs.links import LinkedPrograms
-from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, Moment, State, moments
+from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, Moment, State
 from minijax.tools.recording.log import outcome, record_line
+from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import (
     BindRecord,
     CacheRecord,
@@ -39,6 +40,7 @@ from minijax.tools.recording.records import (
 from minijax.tools.stepper import panes
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.programs import at_moment
+from minijax.tools.stepper.tree import record_around
 
 # Records that a notebook's widget holds; ``%export`` writes all of them.
 MOST_RECORDS = 1500
@@ -75,6 +77,9 @@ class _Payload(Texts):
         super().__init__()
         self.recording = recording
         self.cursor = Cursor(recording)
+        self.naming = naming_of(recording)
+        # id of a record -> the record around it
+        self.around = {id(moment.node): record_around(self.cursor, moment) for moment in self.cursor.moments}
         self.highlight = highlight
         self.most = most
         self.lists: list[list[int]] = []
@@ -123,28 +128,30 @@ class _Payload(Texts):
             gave, listed, begun = -1, -1, 0
             own: list[int] = []
             if isinstance(node, BindRecord):
-                gave = self.line(outcome(node)) if outcome(node) else -1
-                begun = len(list(panes.bind_lines(node, False)))
-                own = self.block(panes.bind_lines(node, True))
+                gave = self.line(outcome(node, self.naming)) if outcome(node, self.naming) else -1
+                begun = len(list(panes.bind_lines(node, False, self.naming)))
+                own = self.block(panes.bind_lines(node, True, self.naming))
             elif isinstance(node, CacheRecord | ErrorRecord):
                 own = self.block(panes.event_lines(node))
                 begun = len(own)
             if own:
                 listed = self.listing(own)
-            known = self.nodes[id(node)] = [self.line(record_line(node, False)), gave, listed, min(begun, len(own))]
+            shown = record_line(node, False, naming=self.naming, around=self.around[id(node)])
+            known = self.nodes[id(node)] = [self.line(shown), gave, listed, min(begun, len(own))]
         return known
 
     def own_row(self, node: Node) -> int:
         """The name that a search finds where a bind is left, if that has a row of its own; else -1."""
         if isinstance(node, BindRecord) and node.children:
-            return self.line((("primitive", node.primitive),))
+            assigned = self.naming.assigned(node)
+            return self.line(line(("primitive", node.primitive), ("var", f" {assigned}" if assigned else "")))
         return -1
 
     # --- what the panes show at the cursor's moment
 
     def show(self, position: int, left_out: int) -> None:
         """The moment is the page's one with this index; ``left_out`` records before it are not in the page."""
-        said = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.cursor.cut)]
+        said = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.naming, self.cursor.cut)]
         if left_out and self.cursor.moment.kind == END:
             said = [self.note(left_out)]
         elif left_out:
@@ -214,7 +221,7 @@ class _Payload(Texts):
 
     def life(self, life: LifeRecord) -> int:
         if id(life) not in self.lives:
-            self.lives[id(life)] = self.line((("", "    "), *panes.life_line(life)))
+            self.lives[id(life)] = self.line((("", "    "), *panes.life_line(life, self.naming)))
         return self.lives[id(life)]
 
     def _program(self, position: int) -> None:
@@ -347,7 +354,9 @@ def _static(recording: Recording, most: int) -> Iterator[str]:
     yield "<pre>The log of this recording; where scripts are on, a stepper stands here.</pre>"
     nested: list[int] = []  # the moments whose <details> is open
     count = left_out = 0
-    for index, moment in enumerate(moments(recording)):
+    cursor = Cursor(recording)
+    naming = naming_of(recording)
+    for index, moment in enumerate(cursor.moments):
         if moment.node is None:
             continue
         if moment.kind == LEAVE:
@@ -359,7 +368,8 @@ def _static(recording: Recording, most: int) -> Iterator[str]:
             left_out += 1
             continue
         count += 1
-        text = html.escape(shown("".join(piece for _, piece in _static_line(moment))))
+        said = _static_line(moment, naming, record_around(cursor, moment))
+        text = html.escape(shown("".join(piece for _, piece in said)))
         if moment.kind == ENTER and len(nested) < MOST_NESTED and moment.other != index + 1:
             nested.append(index)
             yield f"<details{' open' if moment.depth < 3 else ''}><summary>{text}</summary><div>"
@@ -372,6 +382,6 @@ def _static(recording: Recording, most: int) -> Iterator[str]:
         yield f"<pre>{html.escape(recording.stopped)}</pre>"
 
 
-def _static_line(moment: Moment) -> Line:
+def _static_line(moment: Moment, naming: Naming, around: Node | None) -> Line:
     assert moment.node is not None
-    return record_line(moment.node, not isinstance(moment.node, ScopeRecord))
+    return record_line(moment.node, not isinstance(moment.node, ScopeRecord), naming=naming, around=around)

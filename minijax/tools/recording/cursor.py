@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.named import Frozen
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.panels import jaxpr_title
 from minijax.tools.recording.records import (
     BindRecord,
@@ -356,6 +357,7 @@ class Cursor:
     def search(self, words: str, backwards: bool = False) -> bool:
         """To the next moment whose record holds ``words`` in a text of its own, upper or lower case."""
         words = words.lower()
+        naming = naming_of(self.recording)
 
         def wanted(moment: Moment) -> bool:
             node = moment.node
@@ -366,7 +368,10 @@ class Cursor:
             if moment.kind == LEAVE:
                 # with nothing inside it is left on the line on which it was entered
                 own_line = isinstance(node, BindRecord) and bool(node.children)
-                said = (node.primitive, node.out, node.error) if own_line else ()  # type: ignore[union-attr]
+                name = naming.assigned(node) if own_line else ""  # type: ignore[arg-type]
+                said = (node.primitive, name, node.out, node.error) if own_line else ()  # type: ignore[union-attr]
+            elif isinstance(node, BindRecord):
+                said = (*said, naming.operation(node))
             return any(words in text.lower() for text in said)
 
         return self.find(wanted, backwards, said=words)

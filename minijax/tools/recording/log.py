@@ -7,6 +7,7 @@ from collections import Counter
 from minijax.tools.documents.document import Document, Line, Segment, Text, document, line
 from minijax.tools.documents.words import plural, seconds_text
 from minijax.tools.programs import hlo
+from minijax.tools.recording.naming import Naming, called, naming_of
 from minijax.tools.recording.panels import jaxpr_title
 from minijax.tools.recording.records import (
     BindRecord,
@@ -29,16 +30,23 @@ MOST_INDENT = 30
 _MOST_PARAMETERS = 24
 
 
-def log_document(recording: Recording, most: int = 200, start: int = 0) -> Document:
-    """The tree of a full recording as an indented log: ``most`` records of it, from the event ``start`` on."""
+def log_document(recording: Recording, most: int = 200, start: int = 0, verbose: bool = False) -> Document:
+    """The tree of a full recording as an indented log: ``most`` records of it, from the event ``start`` on; if it is
+    ``verbose``, with places, parameters and rules.
+    """
     lines: list[Line] = []
+    parents: list[Node] = []
+    naming = naming_of(recording)
     count = 0
     for depth, node in recording.walk():
+        around = parents[depth - 1] if depth else None
+        parents[depth:] = [node]
         if node.at < start:
             continue
         count += 1
         if len(lines) < most:
-            lines.append((("", "  " * min(depth, MOST_INDENT)), *record_line(node, brief=False)))
+            shown = record_line(node, brief=False) if verbose else record_line(node, naming=naming, around=around)
+            lines.append((("", "  " * min(depth, MOST_INDENT)), *shown))
     if count > len(lines):
         lines.append(line(("muted", f"... {count - len(lines)} more records (--most {count} shows them)")))
     if recording.truncated:
@@ -49,27 +57,51 @@ def log_document(recording: Recording, most: int = 200, start: int = 0) -> Docum
     return document(Text(tuple(lines), wrap=False))
 
 
-def outcome(node: BindRecord) -> Line:
-    """What a bind came to: `` = 0.14112`` or `` raised ...``; nothing if it has no results."""
+def outcome(node: BindRecord, naming: Naming | None = None) -> Line:
+    """What a bind came to: `` = 0.14112``, `` : f32[3]`` or `` raised ...``; nothing if it has no results."""
     if node.error:
         return (("error", f" raised {node.error}"),)
-    return (("muted", " = "), ("value", node.out)) if node.out else ()
+    if naming is None:
+        return (("muted", " = "), ("value", node.out)) if node.out else ()
+    value, types = naming.outcome(node)
+    if value:
+        return (("muted", " = "), ("value", value))
+    return (("muted", " : "), ("type", types)) if types else ()
 
 
-def record_line(node: Node, done: bool = True, brief: bool = True) -> Line:
+def left_line(node: BindRecord, naming: Naming, around: Node | None, done: bool = True) -> Line:
+    """The line on which a bind is left: ``└ h = 0.14112``, ``└ tanh = 0.14112`` if no variable holds its result."""
+    name = naming.assigned(node, around)
+    what = ("var", name) if name else ("primitive", node.primitive)
+    came = outcome(node, naming) if done else ()
+    return (("muted", "└ "), what, *(came or (("muted", " done" if done else " …"),)))
+
+
+def record_line(
+    node: Node,
+    done: bool = True,
+    brief: bool = True,
+    naming: Naming | None = None,
+    around: Node | None = None,
+    with_level: bool = False,
+) -> Line:
     """One record on one line.
 
     Args:
       done: whether the line tells what a bind came to.
       brief: leaves out places, rules and long parameters.
+      naming: the names of the recording's values: then a brief line of a bind is ``h = tanh(a @ w1)``.
+      around: the record around it, whose level need not be told again.
+      with_level: tells the level all the same.
     """
     if isinstance(node, ScopeRecord):
         subject = node.subject.partition(" at ")[0] if brief else node.subject
         return line(("level", node.level), ("muted", f" begins{' for ' + subject if subject else ''}"))
     if isinstance(node, BindRecord):
-        return _bind_line(node, done, brief)
+        return _bind_line(node, done, brief) if naming is None else _named_line(node, done, naming, around, with_level)
     if isinstance(node, EquationRecord):
-        return line(("muted", "equation "), ("", " ".join(node.text.split())))
+        text = " ".join(node.text.split())
+        return line(("muted", "equation "), ("", without_parameters(text, node.primitive) if brief else text))
     if isinstance(node, RuleRecord):
         table = node.table.removesuffix(" rule")
         return line(("muted", f"{table} rule of "), ("primitive", node.primitive), ("comment", f"  {node.name}"))
@@ -90,9 +122,40 @@ def record_line(node: Node, done: bool = True, brief: bool = True) -> Line:
     return line(("error", f"{node.type} "), f"at {node.where}{': ' if message else ''}{message}")
 
 
+def without_parameters(text: str, primitive: str) -> str:
+    """An equation's text without what stands in brackets after the primitive."""
+    head = f" = {primitive}["
+    start = text.find(head) + len(head)
+    if start < len(head):
+        return text
+    depth = 1
+    for end in range(start, len(text)):
+        depth += {"[": 1, "]": -1}.get(text[end], 0)
+        if not depth:
+            return text[: start - 1] + text[end + 1 :]
+    return text
+
+
 def linearizes(bind: BindRecord) -> bool:
     """Whether the operation is one of ``linearize``, derived from a jvp rule."""
     return bind.rule is not None and bind.rule.table == "jvp" and bind.level.startswith("linearize:")
+
+
+def _named_line(node: BindRecord, done: bool, naming: Naming, around: Node | None, with_level: bool) -> Line:
+    """``h = tanh(a @ w1) : f32[3]``, the level before it where it is another than that of ``around``."""
+    same = node.level == (around.level if isinstance(around, (BindRecord, ScopeRecord)) else naming.recording.base[-1])
+    out: list[Segment] = [("level", node.level), ("", " ")] if with_level or not same else []
+    assigned = naming.assigned(node, around)
+    if assigned:
+        out += [("var", assigned), ("muted", " = ")]
+    primitive, _, function = called(node).partition("[")
+    out.append(("primitive", primitive))
+    if function:
+        out.append(("param-value", f"[{function}"))
+    out.append(("", f"({', '.join(naming.operands(node, fitted=True))})"))
+    if done:
+        out += outcome(node, naming)
+    return tuple(out)
 
 
 def _bind_line(node: BindRecord, done: bool, brief: bool) -> Line:

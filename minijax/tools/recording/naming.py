@@ -13,8 +13,10 @@ functions of the user's ran in between, none of them gets its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+import ast
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
 
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
@@ -22,8 +24,15 @@ from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Record
 MOST_NAME = 40
 # A value without a name is called by what computes it if that takes no more characters.
 MOST_COMPUTED = 32
+# Longer texts of values are left to the panes: an operation's line has the type instead.
+MOST_VALUE = 32
 # How far ``primal of primal of h`` is followed.
 MOST_LEVELS = 4
+# Among so many tracers after a value what holds it is looked for.
+MOST_AFTER = 64
+# Tracers whose variables are known by their letters, and events of a recording that is looked through for expressions.
+MOST_LETTERED = 200_000
+MOST_PASSED = 200_000
 # What a field of a tracer is called before the tracer's name.
 _ROLES = {"primal": "primal of ", "tangent": "tangent of ", "batched": "batched "}
 # Operations that functions like those of ``jnp`` put before an operand so that it fits: the user wrote the operand.
@@ -53,7 +62,8 @@ def naming_of(recording: Recording) -> Naming:
 
 
 class Naming:
-    """The names of a recording's values, by number. What takes a pass over the recording is made at first need.
+    """The names of a recording's values, by number. What takes a pass over the recording is made at first need, and
+    only of one that is not very long.
 
     Attributes:
       recording: the recording.
@@ -69,36 +79,59 @@ class Naming:
         """Number -> the life of that tracer or array."""
         return {life.tracer.id: life for life in self.recording.lives}
 
-    @cached_property
-    def held_by(self) -> dict[int, tuple[str, int]]:
-        """Number -> the first tracer that holds the value, and as what: 'primal'."""
-        out: dict[int, tuple[str, int]] = {}
-        for life in self.recording.lives:
-            tracer = life.tracer
-            for (key, _), number in zip(tracer.fields, tracer.holds, strict=False):
-                if number:
-                    out.setdefault(number, (key, tracer.id))
-        return out
+    def life(self, number: int) -> LifeRecord | None:
+        """The life of the tracer or array with this number; None if there is none."""
+        known = self.recording.lives
+        if 0 < number <= len(known) and known[number - 1].tracer.id == number:
+            return known[number - 1]
+        return None
+
+    def held_by(self, number: int) -> tuple[str, int]:
+        """What holds a value, and as what: ('primal', the tracer). It is looked for among the tracers seen after it;
+        ('', 0) if none does.
+        """
+        known = self.recording.lives
+        for life in known[number : number + MOST_AFTER] if number > 0 else ():
+            if number in life.tracer.holds:
+                return life.tracer.fields[life.tracer.holds.index(number)][0], life.tracer.id
+        return "", 0
 
     @cached_property
-    def makers(self) -> dict[int, BindRecord]:
-        """Number -> the outermost operation whose result it is, of the user's or of a rule."""
-        out: dict[int, BindRecord] = {}
-        for _, node in self.recording.walk():
-            if isinstance(node, BindRecord):
-                for number in node.results:
-                    if number:
-                        out.setdefault(number, node)
+    def lettered(self) -> dict[tuple[int, str], int]:
+        """The scope of an interpreter and a variable of what it records -> the first tracer that stands for it; of a
+        tangent's, the one whose tangent it is.
+        """
+        out: dict[tuple[int, str], int] = {}
+        for life in self.recording.lives[:MOST_LETTERED]:
+            fields = life.tracer.fields
+            key, letter = fields[-1] if fields else ("", "")
+            if letter and (key == "variable" or key == "tangent" and fields[0][0] == "primal" and not _holds_two(life)):
+                out.setdefault((life.scope, letter), life.tracer.id)
         return out
+
+    def maker(self, number: int) -> BindRecord | None:
+        """The outermost operation whose result it is, of the user's or of a rule; None if it came from outside."""
+        life = self.life(number)
+        nodes: Sequence[Node] = self.recording.tree if life is not None else ()
+        while life is not None and nodes:
+            # what is seen first as a result is seen when the operation ends
+            index = bisect_right(nodes, life.born, key=_at) - 1
+            node = nodes[index] if index >= 0 else None
+            if isinstance(node, BindRecord) and number in node.results:
+                return node
+            nodes = node.children if isinstance(node, (BindRecord, ScopeRecord)) else ()
+        return None
 
     @cached_property
     def expressions(self) -> dict[int, str]:
-        """Number -> the expression that it is the result of."""
-        return dict(_results(self.recording))
+        """Number -> the expression that it is the result of. Of a very long recording none is known: to find them takes
+        a pass over it.
+        """
+        return dict(_results(self.recording)) if self.recording.events <= MOST_PASSED else {}
 
     def variable(self, number: int) -> str:
         """What the user's variable is called that held the value first; '' if none did."""
-        life = self.lives.get(number)
+        life = self.life(number)
         return "" if life is None else life.name
 
     def known(self, number: int) -> str:
@@ -114,12 +147,24 @@ class Naming:
             found = self.variable(number) or self.expressions.get(number, "")
             if found:
                 # ``tangent of (a @ b)``: what is within is one thing
-                return roles + (f"({found})" if roles and not _is_path(found) else found)
-            role, number = self.held_by.get(number, ("", 0))
+                return roles + (f"({found})" if roles and not _is_one(found) else found)
+            role, number = self._holder(number)
             if role not in _ROLES:
                 return ""
             roles += _ROLES[role]
         return ""
+
+    def _holder(self, number: int) -> tuple[str, int]:
+        found = self.held_by(number)
+        return found if found[1] else self._tangent_of(number)
+
+    def _tangent_of(self, number: int) -> tuple[str, int]:
+        """('tangent', the tracer) if the value is a place on the tape of linearize: which tracer's tangent it is."""
+        life = self.life(number)
+        if life is None or len(life.tracer.fields) != 1 or life.tracer.fields[0][0] != "tangent":
+            return "", 0
+        dual = self.lettered.get((life.scope, life.tracer.fields[0][1]), 0)
+        return ("tangent", dual) if dual and dual != number else ("", 0)
 
     def name(self, number: int) -> str:
         """The value in the user's words: ``h``, ``params['w']``, ``a @ w1``, ``primal of h``, ``reduce_sum(e ** 2)``;
@@ -130,10 +175,10 @@ class Naming:
         found = self.known(number)
         if found:
             return shortened(found, MOST_NAME)
-        maker = self.makers.get(number)
+        maker = self.maker(number)
         if maker is None:
             return f"#{number}"
-        if len(maker.results) == 1 and all(map(self.known, filter(None, maker.operands))):
+        if len(maker.results) == 1 and all(self.known(n) or self._from_outside(n) for n in maker.operands if n):
             said = f"{maker.primitive}({', '.join(self.operands(maker))})"
             if len(said) <= MOST_COMPUTED:
                 return said
@@ -152,14 +197,18 @@ class Naming:
         return [self._operand(number, text) for number, text in zip(numbers, bind.args, strict=False)]
 
     def _operand(self, number: int, text: str) -> str:
-        life = self.lives.get(number)
-        if life is not None and ":" not in life.tracer.level and not self.known(number) and number not in self.makers:
-            return text  # an array that came from outside
-        return self.name(number) or text
+        return text if self._from_outside(number) else self.name(number) or text
+
+    def _from_outside(self, number: int) -> bool:
+        """Whether it is an array that no operation made, and that nobody has named: it is called by its value."""
+        life = self.life(number)
+        if life is None or ":" in life.tracer.level or self.known(number):
+            return False
+        return self.maker(number) is None
 
     def _before_fitting(self, number: int, bind: BindRecord) -> int:
         while number and not self.known(number):
-            maker = self.makers.get(number)
+            maker = self.maker(number)
             if maker is None or maker.primitive not in _FITTING or len(maker.operands) != 1 or not maker.expression:
                 break
             if not maker.operands[0] or (maker.place, maker.expression) != (bind.place, bind.expression):
@@ -167,18 +216,47 @@ class Naming:
             number = maker.operands[0]
         return number
 
-    def results(self, bind: BindRecord) -> list[str]:
-        """The results of an operation that variables or named tracers hold: their names; '' for the others."""
-        return [self._result(number) for number in bind.results]
+    def results(self, bind: BindRecord, around: Node | None = None) -> list[str]:
+        """The results of an operation that variables or named tracers hold: their names; '' for the others. What the
+        results of ``around`` hold is ``primal`` in place of ``primal of h``.
+        """
+        outer = around.results if isinstance(around, BindRecord) else ()
+        return [self._result(number, outer) for number in bind.results]
 
-    def _result(self, number: int) -> str:
-        inside = number in self.held_by and number not in self.expressions
+    def _result(self, number: int, outer: tuple[int, ...]) -> str:
+        if outer and number and number not in outer and not self.variable(number):
+            role, holder = self._holder(number)
+            if role in _ROLES and holder in outer:
+                return role
+        inside = number not in self.expressions
         return shortened(self.variable(number) or (self.known(number) if inside else ""), MOST_NAME)
 
-    def assigned(self, bind: BindRecord) -> str:
+    def assigned(self, bind: BindRecord, around: Node | None = None) -> str:
         """``h`` of ``h = tanh(a @ w1)``, ``h, _`` of an operation with two results; '' if no variable holds any."""
-        results = self.results(bind)
+        results = self.results(bind, around)
         return ", ".join(each or "_" for each in results) if any(results) else ""
+
+    def outcome(self, bind: BindRecord) -> tuple[str, str]:
+        """What an operation gave: its result's value if it is short, and '', else '' and the types of its results."""
+        if len(bind.results) == 1 and bind.types:
+            value = self.value(bind.results[0]) or (bind.out if not bind.results[0] else "")
+            if value and value != bind.types[0] and len(value) <= MOST_VALUE:
+                return value, ""
+        return "", ", ".join(bind.types)
+
+    def value(self, number: int) -> str:
+        """The value of an array, or of the primal that a tracer holds; '' if it is not known or was not kept short."""
+        for _ in range(MOST_LEVELS):
+            life = self.life(number)
+            if life is None or not life.tracer.fields:
+                return ""
+            key, text = life.tracer.fields[0]
+            if key == "value":
+                return text
+            if key != "primal" or not life.tracer.holds:
+                return ""
+            number = life.tracer.holds[0]
+        return ""
 
     def operation(self, bind: BindRecord) -> str:
         """An operation on one short line: ``h = tanh(a @ w1)``."""
@@ -193,9 +271,25 @@ def called(bind: BindRecord) -> str:
     return f"{bind.primitive}[{name}]" if name and name.isidentifier() else bind.primitive
 
 
-def _is_path(name: str) -> bool:
-    """Whether ``name`` is a variable with a path: ``params['w']``."""
-    return not set(name) & set(" (+-*/@")
+def _holds_two(life: LifeRecord) -> bool:
+    """Whether a tracer holds its tangent, which then is no variable."""
+    return len(life.tracer.holds) == 2
+
+
+def _at(node: Node) -> int:
+    return node.at
+
+
+@lru_cache(maxsize=4096)
+def _is_one(name: str) -> bool:
+    """Whether ``name`` reads as one thing after a preposition: a variable, ``params['w']``, a call."""
+    if name.isidentifier():
+        return True
+    try:
+        found = ast.parse(name, mode="eval").body
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(found, (ast.Attribute, ast.Subscript, ast.Call))
 
 
 def _results(recording: Recording) -> Iterator[tuple[int, str]]:

@@ -31,6 +31,7 @@ from minijax.tools.documents.words import plural
 from minijax.tools.recording import panels
 from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, JaxprSoFar, Moment, State
 from minijax.tools.recording.log import linearizes, outcome, record_line
+from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import (
     CALL,
     BindRecord,
@@ -140,6 +141,7 @@ def stack_pane(cursor: Cursor) -> Document:
     """The interpreters, innermost first, and the tracers of each that are alive, unwrapped."""
     state = cursor.state()
     used = used_tracers(state.bind)
+    naming = naming_of(cursor.recording)
     lines: list[Line] = []
     for level in stack_levels(state):
         mark: Segment = ("current", MARK + " ") if level.working else ("", "  ")
@@ -147,7 +149,8 @@ def stack_pane(cursor: Cursor) -> Document:
         if level.older:
             lines.append((("", "    "), *older_line(level.older)))
         for life in level.tracers:
-            lines.append((("linked", "  • " if life.tracer.id in used else "    "), *life_line(life)))
+            bullet: Segment = ("linked", "  • " if life.tracer.id in used else "    ")
+            lines.append((bullet, *life_line(life, naming)))
     return document(Text(tuple(lines), hanging=6))
 
 
@@ -161,14 +164,16 @@ def older_line(count: int) -> Line:
     return line(("muted", f"... {count} older ones"))
 
 
-def life_line(life: LifeRecord) -> Line:
+def life_line(life: LifeRecord, naming: Naming) -> Line:
     """``y #4 f32[] (physically f32[3])  primal 3.0  tangent partial_eval:1 f32[]  from <minijax-1>:1``"""
     record = life.tracer
     out: list[Segment] = []
-    if life.name:
-        out += [("var", life.name), ("", " ")]
+    name = naming.name(record.id)
+    tag = f"#{record.id}"
+    if name and not name.endswith(tag):
+        out += [("var", name), ("", " ")]
     if record.id:
-        out += [("muted", f"#{record.id} ")]
+        out += [("muted", f"{name} " if name.endswith(tag) else f"{tag} ")]
     out.append(("type", record.type))
     if record.physical and record.physical != record.type:
         out += [("muted", " physically "), ("type", record.physical)]
@@ -275,7 +280,8 @@ def rule_pane(cursor: Cursor) -> Document:
     if isinstance(node, CacheRecord | ErrorRecord):
         lines += event_lines(node)
     if bind is not None:
-        lines += bind_lines(bind, state.moment.kind == LEAVE and state.moment.node is bind)
+        done = state.moment.kind == LEAVE and state.moment.node is bind
+        lines += bind_lines(bind, done, naming_of(cursor.recording))
     elif state.rule is None and not lines:
         lines.append(NO_OPERATION)
     blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
@@ -284,8 +290,9 @@ def rule_pane(cursor: Cursor) -> Document:
     return document(*blocks)
 
 
-def bind_lines(bind: BindRecord, done: bool) -> Iterator[Line]:
+def bind_lines(bind: BindRecord, done: bool, naming: Naming) -> Iterator[Line]:
     """An operation: why this interpreter was given it, with what, and what came of it if it is ``done``."""
+    names = naming.operands(bind)
     yield line(("primitive", bind.primitive), ("muted", " processed by "), ("level", bind.level))
     if bind.forced:
         yield line(("muted", "why    "), bind.forced)
@@ -293,7 +300,8 @@ def bind_lines(bind: BindRecord, done: bool) -> Iterator[Line]:
         tracer: Line = ()
         if index == bind.forced_by:
             tracer = line(("linked", "  • forced it"))
-        yield line(("muted", "given  "), ("value", argument), *tracer)
+        named: Line = (("var", names[index]), ("muted", " = ")) if names[index] != argument else ()
+        yield line(("muted", "given  "), *named, ("value", argument), *tracer)
     for tracer_record in bind.tracers:
         yield line(("muted", "       unwrapped "), *panels.tracer_line(tracer_record))
     for name, value in bind.params:
@@ -305,7 +313,8 @@ def bind_lines(bind: BindRecord, done: bool) -> Iterator[Line]:
         )
     if done:
         result = ("error", f"raised {bind.error}") if bind.error else ("value", bind.out or "no result")
-        yield line(("muted", "gave   "), result)
+        name = "" if bind.error else ", ".join(filter(None, map(naming.name, bind.results)))
+        yield line(("muted", "gave   "), *((("var", name), ("muted", " = ")) if name else ()), result)
         if bind.types:
             yield line(("muted", "       of type "), ("type", ", ".join(bind.types)))
         if bind.nonfinite:
@@ -372,12 +381,12 @@ def _function_length(lines: list[str]) -> int:
 # ---------------------------------------------------------------------------------------------------
 
 
-def moment_line(moment: Moment, cut: str = "") -> Line:
-    """What the moment is, in one line: ``into jvp:2 sin(jvp:2 f32[])``; ``cut`` is the recording's."""
-    return tuple(segment for part in moment_parts(moment, cut) for segment in part)
+def moment_line(moment: Moment, naming: Naming, cut: str = "") -> Line:
+    """What the moment is, in one line: ``into jvp:2 y = sin(x)``; ``cut`` is the recording's."""
+    return tuple(segment for part in moment_parts(moment, naming, cut) for segment in part)
 
 
-def moment_parts(moment: Moment, cut: str = "") -> Iterator[Line]:
+def moment_parts(moment: Moment, naming: Naming, cut: str = "") -> Iterator[Line]:
     """The line of a moment in parts that several moments have in common."""
     node = moment.node
     if node is None:
@@ -392,8 +401,8 @@ def moment_parts(moment: Moment, cut: str = "") -> Iterator[Line]:
         subject = node.subject.partition(" at ")[0]
         yield line(("level", node.level), ("muted", f" for {subject}" if subject else ""))
         return
-    yield record_line(node, False)
-    if moment.kind == LEAVE and isinstance(node, BindRecord) and (came := outcome(node)):
+    yield record_line(node, False, naming=naming, with_level=True)
+    if moment.kind == LEAVE and isinstance(node, BindRecord) and (came := outcome(node, naming)):
         yield came
 
 
@@ -401,7 +410,7 @@ def status(cursor: Cursor) -> Document:
     """Where the cursor stands: its number, the moment in words, the phases so far, and the error if there was one."""
     last = len(cursor.moments) - 1
     position: Segment = ("heading", f"{cursor.position}/{last}")
-    first = (position, ("", "  "), *moment_line(cursor.moment, cursor.cut))
+    first = (position, ("", "  "), *moment_line(cursor.moment, naming_of(cursor.recording), cursor.cut))
     second: list[Segment] = []
     totals: dict[str, float] = {}
     for phase in cursor.recording.phases:

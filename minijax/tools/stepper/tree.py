@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from minijax.core.named import Frozen
 from minijax.tools.documents.document import MARK, Line, Segment, line
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Moment
-from minijax.tools.recording.log import MOST_INDENT, outcome, record_line
-from minijax.tools.recording.records import BindRecord, ScopeRecord
+from minijax.tools.recording.log import MOST_INDENT, left_line, record_line
+from minijax.tools.recording.naming import naming_of
+from minijax.tools.recording.records import BindRecord, Node, ScopeRecord
 
 # How deep the tree is unfolded where the cursor is not.
 FOLD = 6
@@ -43,6 +44,11 @@ def _take(walk: Iterator[int], most: int) -> Iterator[int]:
         yield each
 
 
+def record_around(cursor: Cursor, moment: Moment) -> Node | None:
+    """The record that the moment's record is in; None at the top."""
+    return cursor.moments[moment.parent].node if moment.parent >= 0 else None
+
+
 class _TreeWalk:
     """The rows that are shown: an unfolded record has one for its entering and, if it has children, one for its
     leaving; everything else has one."""
@@ -51,6 +57,7 @@ class _TreeWalk:
         self.cursor = cursor
         self.moments = cursor.moments
         self.fold = fold
+        self.naming = naming_of(cursor.recording)
         # the records that the cursor is inside of: unfolded at any depth
         self.open = set()
         parent = cursor.moment.parent
@@ -109,11 +116,11 @@ class _TreeWalk:
             if isinstance(node, ScopeRecord):
                 return line(("muted", "└ "), ("level", node.level), ("muted", " ended"))
             assert isinstance(node, BindRecord)
-            came = outcome(node) or (("muted", " done"),)
-            return (("muted", "└ "), ("primitive", node.primitive), *came)
+            return left_line(node, self.naming, record_around(self.cursor, moment), position <= now)
         # entered: what it came to is on a row of its own if it is unfolded
         done = not self.unfolded(position) and moment.other <= now
-        return record_line(node, done and isinstance(node, BindRecord))
+        around = record_around(self.cursor, moment)
+        return record_line(node, done and isinstance(node, BindRecord), naming=self.naming, around=around)
 
     def folded(self, moment: Moment, position: int) -> Line:
         """How much a folded record hides."""

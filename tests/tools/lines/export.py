@@ -13,10 +13,10 @@ RECORDING_PAGE, RECORDING = FOLDER / "minijax-test-recording.html", FOLDER / "mi
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     (f"%export {PAGE} --force", ("wrote ", str(PAGE), " kB")),
     (f"%export {DATA} --session --force", ("wrote ", str(DATA))),
-    ("%log grad(f)(3.0)", ("linearize:1 sin",)),
+    ("%log grad(f)(3.0)", ("\n  sin(x) = 0.14112\n",)),
     (f"%export '{RECORDING_PAGE}' --recording --force", ("wrote the recording of grad(f)(3.0) to",)),
     (f"%export {RECORDING} --recording --force", ("wrote the recording",)),
-    (f"%step --file {RECORDING} --text", ("linearize:1 sin",)),
+    (f"%step --file {RECORDING} --text", ("\n  sin(x) = 0.14112\n",)),
 )
 
 BAD: tuple[tuple[str, str], ...] = (

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("%log grad(f)(3.0)", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
+    ("%log grad(f)(3.0)", ("\n  sin(x) = 0.14112\n", "linearize took")),
+    ("%log grad(f)(3.0) --verbose", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
     ("%log minijax.jacrev(f)(3.0)", ("linear part of f ·",)),
     ("%log f(3.0) --most 2", ("more records (--most",)),
     ("%log jit(f)(3.0) --retrace", ("jit:1 begins for f", "jaxpr f staged")),
-    ("%step grad(f)(3.0) --text", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
+    ("%step grad(f)(3.0) --text --verbose", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
     ("%step --text --most 1", ("more records (--most",)),  # the recording made just before
     ("%step jit(f)(v) --text --into f --most 1", ("jit:1 begins for f", "more records")),
-    ("%step grad(f)(3.0) --text --at 1", ("linearize:1 sin",)),
-    ("%step f(x) * v --text", ("eval sin",)),
+    ("%step grad(f)(3.0) --text --at 1", ("  sin(x) = 0.14112\n",)),
+    ("%step f(x) * v --text", ("mul(jnp.sin(x), 2.0) = 0.28224",)),
 )
 
 BAD: tuple[tuple[str, str], ...] = (

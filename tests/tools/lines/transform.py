@@ -8,7 +8,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%jaxpr f(f32[])", ("a:f32[]",)),
     ("%jaxpr minijax.random.key_data(key<fry>[3])", ("a:key<fry>[3]", "b:u32[3,2] = random_unwrap a")),
     ("%%jaxpr k=key<rbg>[]\nk == k", ("a:key<rbg>[]", "b:bool[] = eq a a")),
-    ("%log minijax.random.wrap_key_data(jnp.zeros(2, 'uint32'))", ("random_wrap[impl=fry]([0, 0]) = key<fry>[]",)),
+    ("%log minijax.random.wrap_key_data(jnp.zeros(2, 'uint32'))", ("random_wrap([0, 0]) : key<fry>[]",)),
     ("%jaxpr jnp.where(bool[3], x, v)", ("a:bool[3]", "select_n")),
     ("%jaxpr f(bool(x) * 2.0)", ("a:f32[]",)),
     ("%%jaxpr q=bool[]\nq", ("a:bool[]",)),

@@ -1,0 +1,1 @@
+"""Programs that tests of the tools record."""
