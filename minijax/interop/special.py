@@ -6,6 +6,7 @@ Each rule is ``rule(eqn, site) -> equations``. What a body closes over becomes l
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -232,7 +233,23 @@ def _named(eqn: Any, rule: str) -> str:
     return getattr(getattr(eqn.params[rule], "debug_info", None), "func_name", "") or rule
 
 
-class ImportedJvpRule(Function):
+# Where JAX's functions are whose rules call no function of the user's.
+_JAXS_OWN = re.compile(r"[/\\]jax[/\\]_src[/\\](nn|numpy|image|scipy[/\\]special|lax[/\\]other\.py)")
+
+
+def _is_jaxs(eqn: Any) -> bool:
+    """Whether the function with rules that ``eqn`` calls is one of JAX's own."""
+    info = getattr(eqn.params["call_jaxpr"].jaxpr, "debug_info", None)
+    return bool(_JAXS_OWN.search(getattr(info, "func_filename", None) or ""))
+
+
+class ImportedRule(Function):
+    """A derivative rule of a function of JAX's; ``of_library``: running it runs nothing of the user's."""
+
+    of_library = False
+
+
+class ImportedJvpRule(ImportedRule):
     """The derivative rule of a ``custom_jvp`` function of JAX's.
 
     The first ``num_consts`` primals are closed over; the first ``num_own`` of these are constants of the program, which
@@ -254,11 +271,11 @@ class ImportedJvpRule(Function):
 def import_custom_jvp(eqn: Any, site: Site) -> Equations:
     closed, consts = hoist_consts(import_once(eqn.params["call_jaxpr"]))
     num_consts = eqn.params["num_consts"] + len(consts)
+    rule = ImportedJvpRule(equation_call(eqn, state.axis_env), len(consts), num_consts, _named(eqn, "jvp_jaxpr_fun"))
+    rule.of_library = _is_jaxs(eqn)
     params = {
         "call_jaxpr": closed,
-        "jvp_jaxpr_fun": ImportedJvpRule(
-            equation_call(eqn, state.axis_env), len(consts), num_consts, _named(eqn, "jvp_jaxpr_fun")
-        ),
+        "jvp_jaxpr_fun": rule,
         "num_consts": num_consts,
         "symbolic_zeros": eqn.params["symbolic_zeros"],
     }
@@ -328,7 +345,7 @@ class ImportedSide(NamedTuple):
     passes: ImportedPasses
 
 
-class ImportedForward(Function):
+class ImportedForward(ImportedRule):
     """The forward pass of a ``custom_vjp`` function of JAX's."""
 
     def __init__(self, call: JaxCall, num_own: int, num_consts: int, name: str) -> None:
@@ -344,7 +361,7 @@ class ImportedForward(Function):
         return eval_closed(passes.forward, *values[self.num_own :]), ImportedSide(passes.n_res, passes)
 
 
-class ImportedBackward(Function):
+class ImportedBackward(ImportedRule):
     """The backward pass of a ``custom_vjp`` function of JAX's."""
 
     def __init__(self, call: JaxCall, num_closed: int, name: str) -> None:
@@ -373,10 +390,13 @@ def import_custom_vjp(eqn: Any, site: Site) -> Equations:
     closed, consts = hoist_consts(import_once(eqn.params["call_jaxpr"]))
     num_consts = eqn.params["num_consts"] + len(consts)
     call = equation_call(eqn, state.axis_env)
+    fwd = ImportedForward(call, len(consts), num_consts, _named(eqn, "fwd_jaxpr_thunk"))
+    bwd = ImportedBackward(call, num_consts - len(consts), _named(eqn, "bwd"))
+    fwd.of_library = bwd.of_library = _is_jaxs(eqn)
     params = {
         "call_jaxpr": closed,
-        "fwd_jaxpr_thunk": ImportedForward(call, len(consts), num_consts, _named(eqn, "fwd_jaxpr_thunk")),
-        "bwd": ImportedBackward(call, num_consts - len(consts), _named(eqn, "bwd")),
+        "fwd_jaxpr_thunk": fwd,
+        "bwd": bwd,
         "num_consts": num_consts,
         "symbolic_zeros": eqn.params["symbolic_zeros"],
     }

@@ -8,9 +8,11 @@ users wrote are kept where they are staged already; staging one would run its Py
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from minijax import errors
+from minijax.api.custom_derivatives import CustomCall, CustomFunction
 from minijax.core.array import get_aval
 from minijax.core.rules import shown_rule
 from minijax.core.trace import state
@@ -198,10 +200,35 @@ def written_rule(function: Any) -> Any:
 def _is_users(function: Function) -> bool:
     """Whether running ``function`` runs Python that is not of this package."""
     bottom = written_rule(function)
-    if not isinstance(bottom, Written):
-        return True
-    code = getattr(shown_rule(bottom.rule), "__code__", None)
-    return code is None or errors.is_user_file(code.co_filename)
+    if isinstance(bottom, Written):
+        return _of_user((bottom.rule, bottom.run), set())
+    return not getattr(bottom, "of_library", False)
+
+
+def _of_user(value: Any, seen: set[int]) -> bool:
+    """Whether ``value`` is a function of the user's, or one of this package's that holds one which it was given."""
+    value = shown_rule(value)
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    if isinstance(value, (tuple, list)):
+        return any(_of_user(x, seen) for x in value)
+    if isinstance(value, CustomFunction):
+        return _of_user(value.fun, seen)
+    if isinstance(value, MethodType):
+        call = value.__self__
+        return not isinstance(call, CustomCall) or _of_user([call.custom, *call.static.values()], seen)
+    if not isinstance(value, FunctionType):
+        return callable(value) and not isinstance(value, type)
+    inside = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    return errors.is_user_file(value.__code__.co_filename) or _of_user(inside, seen)
+
+
+def _filled(cell: CellType) -> bool:
+    try:
+        return bool([cell.cell_contents])
+    except ValueError:
+        return False
 
 
 class KnownRule(Function):

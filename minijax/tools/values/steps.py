@@ -339,7 +339,8 @@ class Steps:
         told = [zero_of(a) if t is None else t for a, t in zip(avals[n:], tangents, strict=True)]
         zeros = zero_flags(told, params["symbolic_zeros"])
         given = [self._instantiated(a, t) for a, t, z in zip(avals[n:], tangents, zeros, strict=True) if not z]
-        closed, values, zeros_out = self._closed_rule(params["jvp_jaxpr_fun"], zeros, avals, [*ins, *given])
+        taken = [*avals, *[a.to_tangent_aval() for a, z in zip(avals[n:], zeros, strict=True) if not z]]
+        closed, values, zeros_out = self._closed_rule(params["jvp_jaxpr_fun"], zeros, taken, [*ins, *given])
         return self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_jvp rule"), zeros_out
 
     def _instantiated(self, aval: Any, t: Any) -> Any:

@@ -463,3 +463,28 @@ def test_long_loops_are_compiled_with_the_same_values() -> None:
     assert float(after.value(after.jaxpr.invars[0])) == float(inner.value(inner.jaxpr.outvars[0]))
     assert float(frame.value(frame.jaxpr.outvars[0])) == pytest.approx(expected, rel=1e-5)
     assert missed.total() == count
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_rules_of_the_library_are_staged_but_not_those_that_hold_the_users_functions(imported: bool) -> None:
+    def f(x: Any) -> Any:
+        return minijax.nn.relu(minijax.nn.softplus(x))
+
+    fun = from_jax(lambda x: jax.nn.relu(jax.nn.softplus(x))) if imported else f
+    closed = minijax.make_jaxpr(fun)(0.5)
+    frame = replay(closed, [0.5], [1.0], [1.0])
+    expected = pytest.approx(1 / (1 + np.exp(-0.5)), rel=1e-5)
+    assert float(frame.tangent(frame.jaxpr.outvars[0])) == expected
+    assert float(frame.cotangent(frame.jaxpr.invars[0])) == expected
+    calls: list[int] = []
+    m: Any = jax if imported else minijax
+
+    @m.custom_jvp
+    def g(x: Any) -> Any:
+        return x * 2
+
+    g.defjvps(lambda t, ans, x: calls.append(1) or t * 3)
+    closed = minijax.make_jaxpr(from_jax(lambda x: g(x)) if imported else lambda x: g(x))(0.5)
+    frame = replay(closed, [0.5], [1.0])
+    assert "staging it runs the user's Python" in frame.tangent(frame.jaxpr.outvars[0]).reason
+    assert not calls
