@@ -31,13 +31,19 @@ def one_session(count: int) -> int:
             terminal.wait_for_prompt(1)
             terminal.type(SLOW, 2)
             numbers = range(2, 2 + min(count, INPUTS))
+            logged = 0
             for number in numbers:
                 of = f"lambda x: slow(x, {number})"
-                terminal.send(random.choice((f"jit({of})(1.)", f"vmap(grad({of}))(jnp.ones(2))")) + "\r")
+                lines = (f"jit({of})(1.)", f"vmap(grad({of}))(jnp.ones(2))", f"%log grad({of})(1.) --most 2")
+                line = random.choice(lines)
+                terminal.send(line + "\r")
                 terminal.wait_for(f"at work {number}")
                 time.sleep(random.choice((0, 0, 0.01, 0.1, 0.4)))
                 terminal.send("\x03\x03")
                 terminal.wait_for_prompt(number + 1)
+                kept = [each for each in terminal.lines() if "recorded until then" in each]
+                logged += line.startswith("%log")
+                assert len(kept) == logged, "\n".join(terminal.lines())
             terminal.type("minijax.core.trace.stack_depth()", numbers[-1] + 2)
             assert f"out[{numbers[-1] + 1}]: 0" in terminal.text()
             assert terminal.leave() == 0

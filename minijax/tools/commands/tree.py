@@ -44,6 +44,8 @@ def _part(root: TreePart, name: str, path: str) -> TreePart:
     if found is None:
         hint = did_you_mean(path, paths(root)) or f" %tree {name} shows what there is"
         raise UsageError(f"%tree --leaf {path}: there is nothing at {path} in {name}.{hint}")
+    if found is not root:
+        found.key = path.strip()
     return found
 
 

@@ -35,6 +35,13 @@ SETUP = (
     "def inside(x):\n    y = sin(x)\n    z = jnp.dot(y, jnp.ones(7))\n    return z.sum()",
     "import minijax\n@minijax.custom_jvp\ndef ruled(x): return sin(x)",
     "@ruled.defjvp\ndef rule(p, t):\n    w = cos(p[0])\n    raise ValueError('in the rule')",
+    "@minijax.custom_vjp\ndef halved(x): return sin(x)\ndef fwd(x): return sin(x), x\n"
+    "def bwd(r, ct):\n    z = r * ct\n    raise ValueError('in bwd')\nhalved.defvjp(fwd, bwd)",
+    "def scanned(x):\n    def step(c, a):\n        b = c * a\n        return b @ jnp.ones(3), b\n"
+    "    return lax.scan(step, x, jnp.ones(3))",
+    "def caused(x):\n    y = sin(x)\n    try: return y.nothing\n"
+    "    except AttributeError as error: raise KeyError('wrapped') from error",
+    "def failing(x):\n    y = sin(x)\n    return undefined(y)",
     "def forced(x):\n    y = sin(x)\n    return y if y > 0 else x",
 )
 
@@ -46,6 +53,11 @@ FAILING = {
     "jit(forced)(1.)": "return y if y > 0 else x",
     "grad(ruled)(1.)": "raise ValueError('in the rule')",
     "jit(grad(ruled))(1.)": "raise ValueError('in the rule')",
+    "jit(grad(halved))(1.)": "raise ValueError('in bwd')",
+    "vmap(scanned)(jnp.ones(4))": "return b @ jnp.ones(3), b",
+    "vmap(grad(minijax.checkpoint(failing)))(jnp.ones(2))": "return undefined(y)",
+    "jit(caused)(1.)": "except AttributeError as error: raise KeyError('wrapped') from error",
+    "jit(failing).lower(1.)": "return undefined(y)",
     "%grad between(1.)": "n = {}['k']",
     "%jit inside(jnp.ones(4))": "z = jnp.dot(y, jnp.ones(7))",
     "%nan between(1.)": "n = {}['k']",
@@ -135,8 +147,8 @@ def test_an_interrupt_keeps_what_was_recorded(session: Session, code: str):
     assert max(counts.values()) >= 13
     said = plain(outcome.shown, 100)
     # the line of the loop that ran then
-    assert ":9; recorded until then" in said and "\ninterrupted at <minijax-6>:9" in said
-    assert outcome.step is None or "interrupted at <minijax-6>:9" in outcome.step.note
+    assert ":9; recorded until then" in said and "\ninterrupted at <minijax-10>:9" in said
+    assert outcome.step is None or "interrupted at <minijax-10>:9" in outcome.step.note
     assert marked(session) == "signal.raise_signal(signal.SIGINT)"
     assert len(session.namespace["seen"]) == 1  # opened, not run again
     assert not observe.observers
@@ -147,7 +159,7 @@ def test_an_interrupted_line_shows_its_panels(session: Session):
     session.run_line(STOPS)
     outcome = session.run_line("jit(stops)(1.)")
     assert isinstance(outcome.error, KeyboardInterrupt)
-    assert plain(outcome.shown) == "interrupted at <minijax-6>:9"
+    assert plain(outcome.shown) == "interrupted at <minijax-10>:9"
     summary = plain(outcome.summary)
     assert summary.startswith("until then:\n stack    eval ▸ jit:1") and "13 binds" in summary
     assert session.replay_hint(outcome.number).startswith("%step runs it again, recorded; Ctrl-C ends that")
