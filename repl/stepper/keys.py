@@ -1,7 +1,7 @@
 """The keys of the stepper: one table, from which the bindings and the help are made.
 
 The letters are those of pdb and pudb where they have one (s, n, u, /, . and ,), the arrows move in the tree (right: in,
-left: back, down and up: past a whole call), and vi's keys scroll.
+left: back, down and up: past a whole call), vi's keys scroll, and Enter follows a value to its origin.
 """
 
 from __future__ import annotations
@@ -35,14 +35,22 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     (
         "Step",
         (
-            Key(("right", "s", "i", "enter", "space"), Stepper.into, "→ s i Enter Space", "into: the next moment"),
+            Key(("right", "s", "i", "space"), Stepper.into, "→ s i Space", "into: the next moment"),
             Key(("down", "n", "o"), Stepper.over, "↓ n o", "over: to the end of this call"),
             Key(("u",), Stepper.out, "u", "out: to where the enclosing call ends"),
-            Key(("left", "b", "backspace"), Stepper.back, "← b Backspace", "back: the moment before"),
+            Key(("left", "b"), Stepper.back, "← b", "back: the moment before"),
             Key(("up", "N", "O"), Stepper.back_over, "↑ N O", "back over: to where this call began"),
             Key(("U",), Stepper.back_out, "U", "back out: to where the enclosing call began"),
             Key(("home", "g"), Stepper.first, "Home g", "to the beginning"),
             Key(("end", "G"), Stepper.last, "End G", "to the end"),
+        ),
+    ),
+    (
+        "Where from, where to",
+        (
+            Key(("enter",), lambda s: s.walk.to_origin(), "Enter", "to the origin of an operand, or a selected value"),
+            Key(("t",), lambda s: s.walk.to_use(), "t", "to a use of the result, or a selected value"),
+            Key(("backspace",), lambda s: s.walk.return_(), "Backspace", "back to where Enter or t was pressed"),
         ),
     ),
     (
@@ -117,7 +125,7 @@ def help_lines(columns: int) -> Iterator[Line]:
                 yield from wrapped(each, columns, 4 if narrow else 20)
             yield ()
     else:
-        left, right = [*lines[0], (), *lines[2]], [*lines[1], (), *lines[3], (), *lines[4]]
+        left, right = [*lines[0], (), *lines[1], (), *lines[3]], [*lines[2], (), *lines[4], (), *lines[5]]
         half = columns // 2
         for i in range(max(len(left), len(right))):
             each = left[i] if i < len(left) else ()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from minijax.repl.stepper.looking import Looking
+from minijax.repl.stepper.walking import Walking
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
@@ -62,6 +63,7 @@ class Stepper:
       message: (role, text) of what the last key had to say.
       question: what is being asked, or None.
       values: what is looked at of the moment's values.
+      walk: the walk from values to where they came from.
       help: whether the help is shown, from which line on.
       result: why it ended: '' while it has not, then 'leave', 'retrace' or 'programs' (they are to be made).
     """
@@ -89,6 +91,7 @@ class Stepper:
         # the lines that fit into a pane, as drawn last: what a page is
         self.page = 10
         self.values = Looking(self)
+        self.walk = Walking(self, self.values.named)
         self._last_find: tuple[str, Callable[[bool], bool]] | None = None
         if step.note:
             self.say(step.note if rename is None else rename(step.note))

@@ -213,9 +213,9 @@ def test_every_key_has_one_meaning_and_is_told():
 
 
 def test_into_over_out_and_back(step: Step):
-    there = pressed(step, "s", RIGHT, "i", "\r", " ", "q")
-    assert there.cursor.position == 5 and there.result == "leave"
-    assert pressed(step, "sssss", "b", LEFT, "\x7f", "q").cursor.position == 2
+    there = pressed(step, "s", RIGHT, "i", " ", "q")
+    assert there.cursor.position == 4 and there.result == "leave"
+    assert pressed(step, "sssss", "b", LEFT, "b", "q").cursor.position == 2
     over = pressed(step, "ss", "n", "q").cursor
     assert over.moment.kind == LEAVE and over.moment.other == 2
     assert pressed(step, "ss", DOWN, UP, "q").cursor.position == 2
@@ -224,6 +224,67 @@ def test_into_over_out_and_back(step: Step):
     last = len(Stepper(step).cursor.moments) - 1
     assert pressed(step, "G", "q").cursor.position == last == pressed(step, END_KEY, "ss", "q").cursor.position
     assert pressed(step, "G", "g", "q").cursor.position == 0 == pressed(step, "G", HOME, "bb", "q").cursor.position
+
+
+def doubled(z):
+    q = z * 2.0
+    return jnp.sin(q)
+
+
+def traced(w, x):
+    h = jnp.tanh(x * w)
+    u = minijax.jit(doubled)(h)
+    return jnp.sum(u * h)
+
+
+# keys, and where they lead: the operation, the moment's kind, what is said
+WALKS = [
+    ("enter", "mul u * h leave", ""),
+    ("enter enter 1", "jit minijax.jit(doubled)(h) leave", ""),
+    ("enter enter 2", "tanh jnp.tanh(x * w) leave", ""),
+    ("enter enter 1 enter 1", "sin jnp.sin(q) leave", ""),
+    ("enter enter 1 enter 1 enter enter", "tanh jnp.tanh(x * w) leave", "z is what the call was given"),
+    ("enter enter 2 enter enter 2", "enter", "no operation made w: it came from outside"),
+    ("enter enter 2 backspace", "mul u * h leave", ""),
+    ("enter enter 2 backspace backspace", "reduce_sum jnp.sum(u * h) enter", ""),
+    ("backspace", "reduce_sum jnp.sum(u * h) enter", "Backspace comes back from where Enter went"),
+    ("enter enter 2 t 1", "jit minijax.jit(doubled)(h) enter", ""),
+    ("enter enter 2 t 2", "mul u * h enter", ""),
+    ("enter enter 9", "mul u * h leave", "9 is none of 1 to 2"),
+]
+
+
+@pytest.fixture(scope="module")
+def walked() -> Recording:
+    w, x = jnp.arange(3.0), jnp.ones(3)
+    return recorded(lambda: minijax.grad(traced)(w, x))
+
+
+@pytest.mark.parametrize(("keys", "there", "said"), WALKS)
+def test_enter_walks_to_origins_and_backspace_returns(walked: Recording, keys: str, there: str, said: str):
+    stepper = Stepper(Step(walked))
+    assert stepper.cursor.to_bind(primitive="reduce_sum")
+    actions = {name: key.action for _, group in KEYS for key in group for name in key.keys}
+    for key in keys.split():
+        stepper.before_key()
+        if stepper.question is not None:
+            stepper.answer(key)
+        else:
+            actions[key](stepper)
+    assert stepper.question is None
+    node = stepper.cursor.moment.node
+    operation = f"{node.primitive} {node.expression}" if isinstance(node, BindRecord) else ""
+    assert f"{operation} {stepper.cursor.moment.kind}".strip() == there
+    assert stepper.message[1].startswith(said) and bool(said) == bool(stepper.message[1])
+
+
+def test_a_digit_picks_an_operand_and_the_selected_value_is_walked_from(walked: Recording):
+    there = pressed(Step(walked), "Preduce_sum\r", "\r", "\r", "2", "q").cursor
+    assert getattr(there.moment.node, "expression", "") == "jnp.tanh(x * w)"
+    assert pressed(Step(walked), "Preduce_sum\r", "\r", "\r", "2", "\x7f", "\x7f", "q").cursor.moment.kind == ENTER
+    # in the values pane, of the row that is selected: the newest is what the program inside gave
+    there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
+    assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
 
 
 def test_to_the_end_and_back_to_the_start(step: Step):

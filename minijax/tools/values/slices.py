@@ -247,6 +247,12 @@ def _linear_solve(
     return None if part is None else (frozenset(part.operands[i] for i in part.inputs), (part,))
 
 
+def operand_of(primitive: str, params: Mapping[str, Any], operands: int, jaxpr: Jaxpr, index: int) -> int:
+    """The operand that the input ``index`` of one of an operation's programs is at first; -1 if that is not known."""
+    _, parts = look_into(primitive, params, operands, frozenset(), UNKNOWN, Focus(jaxpr, jaxpr.invars[index]))
+    return next((part.operands[index] for part in parts if part.jaxpr is jaxpr), -1)
+
+
 # --- walking a slice
 # ---------------------------------------------------------------------------------------------------------
 

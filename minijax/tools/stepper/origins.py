@@ -1,0 +1,166 @@
+"""From a moment to the one at which a value that it is about was born, and to those that use it.
+
+The current operation leads to its operands, and an operation that ran a program to what that program computed last. An
+input of a staged program leads to the operand that the call was given for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from minijax.core.named import NamedTuple
+from minijax.ir.jaxpr import ClosedJaxpr, Var, subjaxprs
+from minijax.tools.recording.cursor import LEAVE, Cursor
+from minijax.tools.recording.naming import Naming, naming_of
+from minijax.tools.recording.records import BindRecord, LifeRecord, Recording
+from minijax.tools.recording.values import RunRecord
+from minijax.tools.values import slices
+
+# Choices that are offered at a time: those that a digit can pick.
+MOST_CHOICES = 9
+_PRIMAL = "primal of "
+
+
+class OriginChoice(NamedTuple):
+    """A value that one can go to: what it is called, its number, the moment, and what is to be said there."""
+
+    name: str
+    number: int
+    position: int
+    said: str = ""
+
+
+def current(cursor: Cursor) -> BindRecord | None:
+    """The operation that a moment is about."""
+    return cursor.state().bind
+
+
+def sources(cursor: Cursor) -> list[OriginChoice]:
+    """What the current operation's result came from: what its program computed last, its operands."""
+    bind = current(cursor)
+    if bind is None:
+        return []
+    run = cursor.recording.kept.runs.get(bind.at)
+    numbers = [] if run is None else list(_computed_inside(cursor.recording, run))
+    found = [birth(cursor, number) for number in [*numbers, *bind.operands] if number]
+    return _different(each for each in found if each.position != cursor.position)
+
+
+def birth(cursor: Cursor, number: int) -> OriginChoice:
+    """The moment at which a value was born."""
+    recording = cursor.recording
+    naming = naming_of(recording)
+    name = called(naming, number)
+    seen: set[int] = set()
+    said = ""
+    while number not in seen:
+        seen.add(number)
+        maker = naming.maker(number)
+        if maker is not None and number not in maker.operands:
+            return OriginChoice(name, number, moment_of(cursor, maker.end), said)
+        given = _given(recording, number)
+        if not given:
+            break
+        said = said or f"{name} is what the call was given"
+        number = given
+    life = naming.life(number)
+    if life is None:
+        return OriginChoice(name, number, cursor.position, f"{name} was not followed")
+    outside = f"no operation made {name}: it came from outside, an argument or a constant"
+    return OriginChoice(name, number, moment_of(cursor, life.born), outside)
+
+
+def called(naming: Naming, number: int) -> str:
+    """What a value is called; what is inside a tracer as that."""
+    name = naming.name(number)
+    while name.startswith(_PRIMAL):
+        name = name.removeprefix(_PRIMAL)
+    return name
+
+
+def moment_of(cursor: Cursor, at: int) -> int:
+    """The moment of an event; the first after it if it has none."""
+    position = bisect_left(cursor.moments, at, key=lambda moment: moment.at)
+    return min(position, len(cursor.moments) - 1)
+
+
+def _given(recording: Recording, number: int) -> int:
+    """The value that a tracer without an operation stands for: what it holds, or the operand of the call that ran the
+    program which it is an input of. 0 if there is none."""
+    life: LifeRecord | None = naming_of(recording).life(number)
+    if life is not None and life.tracer.holds and life.tracer.holds[0]:
+        return life.tracer.holds[0]
+    var = recording.kept.variables.get(number)
+    if var is None:
+        return 0
+    for run in recording.kept.runs.values():
+        for jaxpr in subjaxprs(dict(run.params)):
+            if var in jaxpr.invars:
+                at = slices.operand_of(run.primitive, run.params, len(run.operands), jaxpr, jaxpr.invars.index(var))
+                if at >= 0 and run.operands[at]:
+                    return run.operands[at]
+    return 0
+
+
+def _computed_inside(recording: Recording, run: RunRecord) -> Iterator[int]:
+    """The values that the program of an operation gives, as they were seen while it was traced."""
+    numbers: Mapping[Var, int] | None = None
+    for value in run.params.values():
+        for each in value if type(value) is tuple else (value,):
+            if not isinstance(each, ClosedJaxpr):
+                continue
+            if numbers is None:
+                numbers = {var: number for number, var in recording.kept.variables.items()}
+            for var in each.jaxpr.outvars:
+                if isinstance(var, Var) and numbers.get(var):
+                    yield numbers[var]
+
+
+def uses(cursor: Cursor, numbers: Iterable[int]) -> list[OriginChoice]:
+    """The operations that are given one of the values: the user's, and rules' where there is none of the user's."""
+    wanted = {number for number in numbers if number}
+    found = list(_uses(cursor, wanted))
+    own = [(bind, number) for bind, number, outer in found if outer] or [(bind, number) for bind, number, _ in found]
+    naming = naming_of(cursor.recording)
+    out = []
+    for bind, number in own:
+        position = moment_of(cursor, bind.at)
+        out.append(OriginChoice(naming.operation(bind), number, position))
+    return _different(out)
+
+
+def _uses(cursor: Cursor, wanted: set[int]) -> Iterator[tuple[BindRecord, int, bool]]:
+    """Operations with the number that they are given, and whether no operation that is given it is around them."""
+    inside = -1
+    for _, node in cursor.recording.walk():
+        if isinstance(node, BindRecord):
+            given = next((number for number in node.operands if number in wanted), 0)
+            if given:
+                yield node, given, node.at > inside
+                inside = max(inside, node.end)
+
+
+def results(cursor: Cursor, number: int = 0) -> list[int]:
+    """The values whose uses are asked for: the selected one, or the results of the current operation."""
+    if number:
+        return [number]
+    bind = current(cursor)
+    return [] if bind is None else [each for each in bind.results if each]
+
+
+def selected_birth(cursor: Cursor, number: int) -> list[OriginChoice]:
+    """The birth of a value; where that is the current moment, what it came from."""
+    found = birth(cursor, number)
+    if found.position == cursor.position:
+        return sources(cursor) if cursor.moment.kind == LEAVE else []
+    return [found]
+
+
+def _different(found: Iterable[OriginChoice]) -> list[OriginChoice]:
+    """Choices that lead to different moments, in order."""
+    out: dict[Any, OriginChoice] = {}
+    for each in found:
+        out.setdefault((each.position, each.name), each)
+    return list(out.values())

@@ -1,0 +1,99 @@
+"""From a value to its birth, to an operand of that, and back: what Enter, Backspace and t do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.stepper import origins
+from minijax.tools.stepper.origins import MOST_CHOICES, OriginChoice
+from minijax.tools.values.table import Named
+
+_LONGEST = 24
+
+
+class WalkedFrom(Protocol):
+    """What a stepper is to who walks."""
+
+    cursor: Cursor
+    focus: str
+
+    def say(self, text: str, role: str = "warning") -> None: ...
+
+    def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None: ...
+
+    def move(self, moved: bool, otherwise: str) -> None: ...
+
+
+class Walking:
+    """The walk along the data flow.
+
+    Attributes:
+      back: the moments that it went on from, the last of them last.
+    """
+
+    def __init__(self, stepper: WalkedFrom, selected: Callable[[], Named | None]) -> None:
+        self.stepper = stepper
+        self.selected = selected
+        self.back: list[int] = []
+
+    def to_origin(self) -> None:
+        """To the birth of the selected value, or to an operand of the current operation."""
+        named = self._selected()
+        cursor = self.stepper.cursor
+        if named is not None:
+            self._pick("from", origins.selected_birth(cursor, named.number), f"{named.name} came from outside")
+        elif origins.current(cursor) is None:
+            self.stepper.say("no operation is under way here: → goes to the next moment", "muted")
+        else:
+            self._pick("from", origins.sources(cursor), "its operands are numbers written in the program")
+
+    def to_use(self) -> None:
+        """To an operation that is given the selected value, or a result of the current operation."""
+        named = self._selected()
+        numbers = origins.results(self.stepper.cursor, 0 if named is None else named.number)
+        if numbers:
+            self._pick("used by", origins.uses(self.stepper.cursor, numbers), "no operation is given it")
+        else:
+            self.stepper.say("no operation with a result is under way here", "muted")
+
+    def return_(self) -> None:
+        """To where the last of these steps went on from."""
+        if self.back:
+            position = self.back.pop()
+            self.stepper.move(self.stepper.cursor.go(position), "this is where it went on from")
+        else:
+            self.stepper.say("Backspace comes back from where Enter went; ← goes to the moment before", "muted")
+
+    def _selected(self) -> Named | None:
+        return self.selected() if self.stepper.focus == "values" else None
+
+    def _pick(self, word: str, choices: Sequence[OriginChoice], nothing: str) -> None:
+        if not choices:
+            self.stepper.say(nothing, "muted")
+        elif len(choices) == 1:
+            self._go(choices[0])
+        else:
+            shown = choices[:MOST_CHOICES]
+            named = "  ".join(f"{i} {shortened(each.name, _LONGEST)}" for i, each in enumerate(shown, 1))
+            more = f"  and {plural(len(choices) - len(shown), 'other')}" if len(choices) > len(shown) else ""
+            self.stepper.ask(f"{word}  {named}{more}", lambda text: self._picked(shown, text), single=True)
+
+    def _picked(self, choices: Sequence[OriginChoice], text: str) -> None:
+        number = int(text) if text.isdecimal() else 0
+        if 1 <= number <= len(choices):
+            self._go(choices[number - 1])
+        else:
+            self.stepper.say(f"{text} is none of 1 to {len(choices)}", "muted")
+
+    def _go(self, choice: OriginChoice) -> None:
+        before = self.stepper.cursor.position
+        if self.stepper.cursor.go(choice.position):
+            self.back.append(before)
+            self.stepper.move(True, "")
+            if choice.said:
+                self.stepper.say(choice.said, "muted")
+        else:
+            self.stepper.say(choice.said or f"{choice.name} was born here", "muted")
