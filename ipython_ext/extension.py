@@ -25,7 +25,7 @@ from minijax.tools.recording.panels import summary
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.session import source
 from minijax.tools.session.result import NOTHING, Result
-from minijax.tools.session.session import Entry, FailedInput, Session, replay_text
+from minijax.tools.session.session import RECORDED, Entry, FailedInput, Session, replay_text
 from minijax.tools.session.tracebacks import passed_engine
 
 # The packages that run a cell: a line of theirs is no line of the user's.
@@ -164,7 +164,9 @@ class Extension:
 
     def _hint(self, error: BaseException) -> str:
         """What is said below an exception: how to step to it."""
-        if error is self.magics.session.recorded_error or not passed_engine(error):
+        if error is self.magics.session.recorded_error:
+            return RECORDED
+        if not passed_engine(error):
             return ""
         return replay_text(isinstance(error, KeyboardInterrupt))
 

@@ -193,7 +193,7 @@ class App:
                 pieces = [("class:mj-prompt-out", prefix + ("\n" if several else " ")), *pieces]
             self.write(pieces)
         self.show(outcome.summary)
-        if hint := self.session.replay_hint(outcome.number):
+        if hint := self.session.hint(outcome):
             self._say(hint)
 
     def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:

@@ -206,7 +206,7 @@ def plain_prompt(session: Session, page: Page) -> int:
                 session.restore()
             else:
                 _show(outcome, page)
-            if hint := session.replay_hint(number):
+            if hint := session.hint(outcome):
                 write(sys.stdout, hint + "\n")
         except SystemExit as leaving:
             return exit_code(leaving)

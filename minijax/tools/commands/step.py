@@ -33,7 +33,7 @@ def run_log(session: Session, args: Arguments) -> Result:
     target = targets.from_expression(session, "log", args["expr"]).concrete("log")
     value, error, recording = recorded(target.call, args["expr"], args["retrace"])
     shown = log_document(recording, _most("log", args), verbose=args["verbose"])
-    if said := _interrupted(error):
+    if said := interrupted_note(error):
         shown = document(text(said, role="warning")) + shown
     return Result(shown, NOTHING if value is None else value, recording, error=error)
 
@@ -57,7 +57,7 @@ def run_step(session: Session, args: Arguments) -> Result:
 
         return linked_programs(target.fun, *target.args, **target.kwargs)
 
-    step = Step(recording, 0, _retraced(target.call, expression), programs, _interrupted(error))
+    step = Step(recording, 0, _retraced(target.call, expression), programs, interrupted_note(error))
     return _opened(args, step, NOTHING if value is None else value, error)
 
 
@@ -79,7 +79,7 @@ def _last(session: Session, args: Arguments) -> Result:
     code = failed.source.strip()
     value, error, recording = recorded(call, code, args["retrace"])
     said = f"input {failed.number} was run again to record it" + ("" if error else "; this time it did not fail")
-    step = Step(recording, 0, _retraced(call, code), note=_interrupted(error) or said)
+    step = Step(recording, 0, _retraced(call, code), note=interrupted_note(error) or said)
     return _opened(args, step, NOTHING if value is None else value, error)
 
 
@@ -87,7 +87,7 @@ def _nothing_done(failed: FailedInput) -> str:
     return f"input {failed.number} failed before the engine did anything ({failed.error})"
 
 
-def _interrupted(error: BaseException | None) -> str:
+def interrupted_note(error: BaseException | None) -> str:
     """What is to be known of the recording of a call that Ctrl-C ended."""
     if not isinstance(error, KeyboardInterrupt):
         return ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.step import recorded
+from minijax.tools.commands.step import interrupted_note, recorded
 from minijax.tools.documents.document import Block, Document, Fitted, Picture, Text, document, line, text
 from minijax.tools.documents.words import plural
 from minijax.tools.session import targets
@@ -47,6 +47,8 @@ def run_values(session: Session, args: Arguments) -> Result:
     last = max((named.life.born for named in every), default=0)
     rows = table.rows_of(known, chosen, max(last, recording.events), -1, args["most"])
     shown = _document(known, rows, args["of"], args["most"])
+    if said := interrupted_note(error):
+        shown = document(text(said, role="warning")) + shown
     cached = _cached(known)
     if cached:
         said = f"the trace of {cached} came from a cache: --retrace traces it again and shows its variables"

@@ -66,6 +66,8 @@ class Recorder:
         # a second Ctrl-C must not take away what the first one leaves
         with _Uninterrupted(isinstance(error, KeyboardInterrupt)):
             self._finish(error)
+            if error is not None:
+                vars(error)[_KEPT] = (self._began, self.recording)
 
     def _finish(self, error: BaseException | None) -> None:
         seconds = time.perf_counter() - self._began
@@ -105,6 +107,16 @@ class Recorder:
             cut=tuple(observer.left_out().items()),
             backward=rest.backward,
         ).holding(rest.kept, rest.moments)
+
+
+# The attribute of an exception that keeps what was recorded until it was raised, and since when.
+_KEPT = "_minijax_recording"
+
+
+def recorded_until(error: BaseException, since: float) -> Recording | None:
+    """What a recorder that began after ``since`` (of ``time.perf_counter``) has of the call that ``error`` ended."""
+    began, recording = vars(error).get(_KEPT, (-1.0, None))
+    return recording if began >= since else None
 
 
 class _Uninterrupted:

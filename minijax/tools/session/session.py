@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from minijax.core import missed
@@ -21,7 +22,7 @@ from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Block, Document, Highlighter, Printout, document, line, text
 from minijax.tools.live.stack import Live
 from minijax.tools.recording import panels as views
-from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.recorder import Recorder, recorded_until
 from minijax.tools.recording.records import Recording
 from minijax.tools.session import real_jax, source
 from minijax.tools.session.outputs import Outputs
@@ -113,6 +114,10 @@ def replay_text(interrupted: bool) -> str:
     return "%step runs it again, recorded, and opens at the exception · %debug: its frame"
 
 
+# The same where the input was recorded in full.
+RECORDED = "%step opens its recording at the exception · %debug: its frame"
+
+
 class RunnableCommand(Protocol):
     """What a session asks of a command: to run with the text of its line and, in the cell form, of its body."""
 
@@ -161,6 +166,8 @@ class Session:
         self.failed: FailedInput | None = None
         # the last exception that ended an input, with the variables of its frames, as Python's prompt keeps it
         self.error: BaseException | None = None
+        # what a command that failed had recorded
+        self.unfinished: Recording | None = None
         # the last exception that ended a full recording
         self.recorded_error: BaseException | None = None
         # runs an input once more, where a front end runs them itself
@@ -304,8 +311,7 @@ class Session:
             if recording is not None:
                 self.failed = None
         elif not isinstance(error, (UsageError, SyntaxError)):
-            events = 0 if recording is None else recording.events
-            replays = events > 0 if recording is not None else passed_engine(error)
+            replays = passed_engine(error) if recording is None else recording.events > 0
             place = last_user_place(error)
             said = type(error).__name__ + (f" at {place}" if place else "")
             self.failed = FailedInput(number, code, replays, said, isinstance(error, KeyboardInterrupt))
@@ -316,6 +322,12 @@ class Session:
         if failed is None or failed.number != number or not failed.replays:
             return ""
         return replay_text(failed.interrupted)
+
+    def hint(self, outcome: Outcome) -> str:
+        """What a prompt says below an outcome: how to step to an exception, if that can be done; else nothing."""
+        if outcome.error is None or outcome.step is not None:
+            return ""
+        return RECORDED if outcome.error is self.recorded_error else self.replay_hint(outcome.number)
 
     def run_again(self, failed: FailedInput) -> Any:
         """Run an input once more, under its number, and give its value; nothing is shown, kept or counted."""
@@ -399,13 +411,15 @@ class Session:
         self.local_names = local_names or {}
         self._filename = filename or self.new_source(f"%{name} {line}")
         around, self.watched = self.watched, []
+        began = time.perf_counter()
         try:
             result = command(self, line, cell)
             if self.watched:
                 result = real_jax.answer(result, self.watched)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(Exception):  # the command's error is what the user is told
                 self._settle()
+            self._keep_interrupted(error, began)
             raise
         else:
             self._settle()
@@ -419,6 +433,13 @@ class Session:
             self.remember(result.recording)
             self.jax.skip()
         return result
+
+    def _keep_interrupted(self, error: BaseException, began: float) -> None:
+        """Keep what a command that failed had recorded since it began, for a bare %step."""
+        self.unfinished = recorded_until(error, began)
+        if self.unfinished is not None and self.unfinished.level == "full":
+            self.remember(self.unfinished)
+            self.recorded_error = error
 
     def _settle(self) -> None:
         """What the watched programs wrote into copies of the user's objects is written into those."""
@@ -469,15 +490,14 @@ class Session:
         return result.document + self.error_document(result.error)
 
     def _failed(self, number: int, error: BaseException, recorder: Recorder) -> Outcome:
-        if source.is_command(self.inputs[number]):  # which has recorders of its own
-            return Outcome(number, NOTHING, self.error_document(error), error, command=True)
-        recording = recorder.recording
+        command = source.is_command(self.inputs[number])  # which has recorders of its own
+        recording, self.unfinished = self.unfinished if command else recorder.recording, None
         summary = Document()
-        if recording.events:
+        if recording is not None and recording.events:
             self.remember(recording)
             if isinstance(error, KeyboardInterrupt) and (shown := self.panels(recording)):
                 summary = document(text("until then:", role="muted")) + shown
-        return Outcome(number, NOTHING, self.error_document(error), error, summary, recording)
+        return Outcome(number, NOTHING, self.error_document(error), error, summary, recording, command)
 
     def remember(self, recording: Recording) -> None:
         """Make ``recording`` the last one."""

@@ -136,7 +136,9 @@ def stops(x):
 """
 
 
-@pytest.mark.parametrize("code", ["%step grad(stops)(1.)", "%log jit(stops)(1.)", "%step stops(1.)"])
+@pytest.mark.parametrize(
+    "code", ["%step grad(stops)(1.)", "%log jit(stops)(1.)", "%step stops(1.)", "%values jit(stops)(1.)"]
+)
 def test_an_interrupt_keeps_what_was_recorded(session: Session, code: str):
     session.run_line(STOPS)
     outcome = session.run_line(code)
@@ -153,6 +155,31 @@ def test_an_interrupt_keeps_what_was_recorded(session: Session, code: str):
     assert len(session.namespace["seen"]) == 1  # opened, not run again
     assert not observe.observers
     assert session.run_line("float(grad(sin)(0.))").value == 1.0
+
+
+@pytest.mark.parametrize("command", ["origin", "backward"])
+def test_commands_that_record_keep_that_when_they_end_early(session: Session, command: str):
+    session.run_line(STOPS)
+    for fun, line in (("stops", "signal.raise_signal(signal.SIGINT)"), ("failing", "return undefined(y)")):
+        outcome = session.run_line(f"%{command} {fun}(1.)")
+        assert outcome.error is not None and outcome.recording is not None
+        assert session.hint(outcome) == "%step opens its recording at the exception · %debug: its frame"
+        step = session.run_line("%step").step
+        assert step is not None and step.recording is outcome.recording and marked(session) == line
+    assert len(session.namespace["seen"]) == 1
+
+
+def test_an_interrupted_command_shows_its_panels(session: Session):
+    session.run_line(STOPS)
+    outcome = session.run_line("%grad stops(1.)")
+    assert plain(outcome.summary).startswith("until then:\n stack    eval ▸ linearize:1")
+    assert session.hint(outcome).startswith("%step runs it again, recorded; Ctrl-C ends that")
+    # an exception that is raised once more is not that of an earlier recording
+    session.run_line("%step failing(1.)")
+    session.namespace["old"] = session.error
+    session.run_line("def raises(x): raise old")
+    outcome = session.run_line("%tree raises(1.)")
+    assert outcome.error is session.namespace["old"] and outcome.recording is None
 
 
 def test_an_interrupted_line_shows_its_panels(session: Session):
