@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from minijax.core import dtypes
 from minijax.core.array import Array, as_array
 from minijax.core.trace import Tracer
 from minijax.interpreters.vmap import AxisData
@@ -398,7 +399,8 @@ def replay(
 
     Args:
       closed: a staged program.
-      args: an array or number for each of its inputs. One that is a tracer, or cannot be read any more, is unknown.
+      args: an array or number for each of its inputs. One that is a tracer, cannot be read any more, or is not of the
+        input's type, is unknown; so is one that is an Unknown.
       tangents: of the inputs; None stands for zero.
       cotangents: of the outputs; None stands for zero. They are those of each example, as in ``vmap(grad(f))``.
       axes: name (or None) and size of each vmap that the program is evaluated under, outermost first.
@@ -410,13 +412,18 @@ def replay(
     """
     levels = Levels([AxisData(n, size) for n, size in axes])
     flags = [(False,) * len(axes)] * len(args) if mapped is None else [tuple(m) for m in mapped]
-    given = Given(
-        [_argument(x, m) for x, m in zip(args, flags, strict=True)],
-        None if tangents is None else [_argument(t, m) for t, m in zip(tangents, flags, strict=True)],
-        None if cotangents is None else _cotangents(closed, cotangents, len(axes)),
-    )
+    types: Sequence[Any] = closed.in_avals
     wide = any(v.aval.dtype.name in WIDE for v in _variables(closed.jaxpr))
-    return Frame(Replay(most_bytes, rules, wide), levels, closed.jaxpr, closed.consts, given, (name,) if name else ())
+    root = Replay(most_bytes, rules, wide)
+    with root.at_work():
+        primals = [_argument(x, aval, m, levels) for x, aval, m in zip(args, types, flags, strict=True)]
+        moving, arriving = None, None
+        if tangents is not None:
+            moving = [_moving(t, aval, m, levels) for t, aval, m in zip(tangents, types, flags, strict=True)]
+        if cotangents is not None:
+            arriving = _cotangents(closed, cotangents, levels)
+    feed = Given(primals, moving, arriving)
+    return Frame(root, levels, closed.jaxpr, closed.consts, feed, (name,) if name else ())
 
 
 def _variables(jaxpr: Jaxpr) -> Iterator[Any]:
@@ -428,22 +435,32 @@ def _variables(jaxpr: Jaxpr) -> Iterator[Any]:
             yield from _variables(sub)
 
 
-def _cotangents(closed: ClosedJaxpr, cotangents: Sequence[Any], levels: int) -> list[Any]:
+def _cotangents(closed: ClosedJaxpr, cotangents: Sequence[Any], levels: Levels) -> list[Any]:
     found = []
     for aval, ct in zip(closed.out_avals, cotangents, strict=True):
         every = ct is not None and np.ndim(ct) > aval.ndim
-        found.append(_argument(ct, (every,) * levels))
+        found.append(_moving(ct, aval, (every,) * len(levels.axes), levels))
     return found
 
 
-def _argument(x: Any, mapped: tuple[bool, ...]) -> Any:
-    if x is None or isinstance(x, Unknown):
+def _moving(x: Any, aval: Any, mapped: tuple[bool, ...], levels: Levels) -> Any:
+    """A tangent or cotangent of a value of type ``aval``; None for zero, as that of an integer is."""
+    tangent = aval.to_tangent_aval()
+    return None if x is None or tangent.dtype == dtypes.float0 else _argument(x, tangent, mapped, levels)
+
+
+def _argument(x: Any, aval: Any, mapped: tuple[bool, ...], levels: Levels) -> Any:
+    if isinstance(x, Unknown):
         return x
     if isinstance(x, Tracer):
         return Unknown("it is a value of a transformation that is at work")
     try:
-        array = as_array(x)
+        array = as_array(np.asarray(x, aval.dtype) if isinstance(x, (bool, int, float, complex)) else x)
         array._value()
     except Exception as error:  # it was donated, or is no array
         return why(error)
+    sizes = tuple(axis.size for axis, m in zip(levels.axes, mapped, strict=True) if m)
+    if array.aval.shape != (*sizes, *aval.shape) or array.aval.dtype != aval.dtype:
+        wanted = aval.update(shape=(*sizes, *aval.shape))
+        return Unknown(f"what was given is {array.aval.str_short()}, and the program takes {wanted.str_short()}")
     return Stacked(array, mapped)

@@ -298,6 +298,10 @@ def test_values_that_cannot_be_found_say_why() -> None:
         minijax.vmap(minijax.grad(looking))(jnp.arange(3.0))
         staged = minijax.make_jaxpr(looking)(1.0)
     assert len(staged.eqns) == 1
+    wrong = replay(closed, [np.zeros(3, np.float32), 1.0], [1.0, None])
+    assert wrong.value(wrong.jaxpr.outvars[0]).reason == "what was given is f32[3], and the program takes f32[]"
+    assert float(wrong.value(wrong.jaxpr.outvars[1])) == pytest.approx(np.sin(1.0))
+    assert wrong.tangent(wrong.jaxpr.outvars[1]) is None
     for total, sine in (inside[:2], inside[2:]):
         assert "at work" in total.reason
         assert float(sine) == pytest.approx(np.sin(2.0))
@@ -547,3 +551,13 @@ def test_each_device_of_a_pmap_can_be_looked_into() -> None:
     assert float(device.value(device.jaxpr.invars[0])) == 1.0
     with pytest.raises(IndexError, match="no device 1"):
         frame.inside(call, 1)
+
+
+def test_programs_of_64_bits_are_replayed_whatever_the_setting_is_now() -> None:
+    with minijax.enable_x64(True):
+        closed = minijax.make_jaxpr(lambda x: jnp.sin(x) / 3)(1.0)
+    frame = replay(closed, [0.1], [1.0], [1.0])
+    (out,) = frame.jaxpr.outvars
+    assert str(frame.value(out).dtype) == "float64"
+    assert float(frame.value(out)) == pytest.approx(np.sin(0.1) / 3, rel=1e-15)
+    assert float(frame.cotangent(frame.jaxpr.invars[0])) == pytest.approx(np.cos(0.1) / 3, rel=1e-15)
