@@ -111,10 +111,18 @@ class Observer:
     def custom_rule(self, table: str, rule: Callable[..., Any]) -> None:
         """A rule that a user wrote for a function is about to be applied: 'custom_jvp rule', 'custom_vjp fwd', ..."""
 
-    def backward(self, jaxpr: Any, known: Mapping[Any, Any], outs: Sequence[Any], cts: Sequence[Any]) -> None:
+    def backward(
+        self,
+        jaxpr: Any,
+        known: Mapping[Any, Any],
+        outs: Sequence[Any],
+        cts: Sequence[Any],
+        sums: Sequence[tuple[Any, Any]],
+    ) -> None:
         """The linear program ``jaxpr`` is about to be run backwards, from the cotangents ``cts`` of ``outs``.
 
-        ``known`` holds the values of its variables that are not linear: residuals and constants.
+        ``known`` holds the values of its variables that are not linear: residuals and constants; ``sums`` are the
+        variables that have a cotangent now, each with it: what is several outputs has several.
         """
 
     def transposing(self, eqn: Any, ct: Any) -> None:

@@ -43,13 +43,13 @@ def backward_pass(
     An element of the result is a symbolic ``Zero`` where no cotangent arrives. With ``named``, name stacks tell of the
     transposition. ``told`` gives the program as whoever watches is to see it, and the values of its constants.
     """
-    if observe.on_backward:
-        program, values = (Jaxpr([*known], in_vars, outs, eqns), known) if told is None else told()
-        observe.emit(observe.on_backward, program, values, outs, cts)
     ct_of: dict[Var, Any] = {}
     for v, ct in zip(outs, cts, strict=True):
         if type(ct) is not Zero and isinstance(v, Var) and type(v) is not Residual and v not in known:
             ct_of[v] = add_tangents(ct_of[v], ct) if v in ct_of else ct
+    if observe.on_backward:
+        program, values = (Jaxpr([*known], in_vars, outs, eqns), known) if told is None else told()
+        observe.emit(observe.on_backward, program, values, outs, cts, [*ct_of.items()])
     outer_source = state.source
     try:
         for eqn in reversed(eqns):

@@ -12,6 +12,7 @@ from minijax.tools.documents.document import Document, Line, Segment, Text, docu
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import Recording
+from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.values import grid
 from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.expressions import Evaluated, evaluate
@@ -225,6 +226,9 @@ class Looking:
         self.stepper.say(f"{loop_text(loop.replace(index=index))} · [ ] for others", "muted")
 
     def _loop(self) -> LoopShown | None:
+        backward = at_cursor(self.stepper.cursor)
+        if self.selected < 0 and backward is not None and (around := backward.loops()):
+            return around[-1]
         every = named_until(self.known, self.at)
         here = self.selected if self.selected >= 0 else len(every) - 1
         for place in range(here, max(here - _BACK, -1), -1):

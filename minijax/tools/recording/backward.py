@@ -77,6 +77,7 @@ class Transpositions:
         known: Mapping[Any, Any],
         outs: Sequence[Any],
         cts: Sequence[Any],
+        sums: Sequence[tuple[Any, Any]],
     ) -> None:
         """``jaxpr`` begins to be run backwards; None if that is not to be recorded."""
         if jaxpr is None:
@@ -103,6 +104,7 @@ class Transpositions:
             tuple([place for place, _ in spots]),
             tuple([expression for _, expression in spots]),
             tuple([self._cotangent(new, v, ct) for v, ct in zip(outs, cts, strict=True)]),
+            tuple([self._cotangent(new, v, ct) for v, ct in sums]),
             (),
         )
         self.all.append(new)
@@ -243,6 +245,7 @@ def listed(record: BackwardRecord, recording: Recording) -> BackwardRecord:
         equations=equations,
         variables=shown,
         seeds=told(record.seeds),
+        begins=told(record.begins),
         steps=tuple(steps),
         residuals=tuple(["" if each is None else brief(each) for each in residuals]),
     )

@@ -387,11 +387,18 @@ class Full(Summary):
     # ------------------------------------------------------------------------------------------------
 
     @_own_work
-    def backward(self, jaxpr: Any, known: Mapping[Any, Any], outs: Sequence[Any], cts: Sequence[Any]) -> None:
+    def backward(
+        self,
+        jaxpr: Any,
+        known: Mapping[Any, Any],
+        outs: Sequence[Any],
+        cts: Sequence[Any],
+        sums: Sequence[tuple[Any, Any]],
+    ) -> None:
         if get_ident() == self.thread:
             if not self.stopped:
                 self.characters += PASS_CHARACTERS * len(jaxpr.eqns)
-            self.transpositions.begin(self.events, self.scopes, None if self.stopped else jaxpr, known, outs, cts)
+            self.transpositions.begin(self.events, self.scopes, None if self.stopped else jaxpr, known, outs, cts, sums)
 
     @_own_work
     def transposing(self, eqn: Any, ct: Any) -> None:

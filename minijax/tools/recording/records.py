@@ -234,7 +234,7 @@ class BackwardRecord(Frozen):
     results of the equations in order. ``primals`` has, for each of them, the number of the forward value whose
     tangent it is, 0 where that is not known, and of a constant the number of the residual. For each equation there
     are its line (``places``) and the part of it that it belongs to (``expressions``). ``seeds`` are the cotangents
-    that it began with, in the order of the program's results.
+    that it began with, in the order of the program's results, and ``begins`` their sums by variable.
 
     ``program`` is a copy as in ``JaxprRecord``; ``equations`` and ``variables`` stand in for it in a file,
     with ``residuals``, the values of the constants in brief.
@@ -250,6 +250,7 @@ class BackwardRecord(Frozen):
     places: tuple[str, ...]
     expressions: tuple[str, ...]
     seeds: tuple[CotangentRecord, ...]
+    begins: tuple[CotangentRecord, ...]
     steps: tuple[TransposedRecord, ...]
     program: Jaxpr | None = None
     equations: tuple[LinearEquation, ...] = ()

@@ -15,7 +15,7 @@ from typing import Any
 from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import MARK, Line, Segment, line
 from minijax.tools.documents.words import plural, shortened
-from minijax.tools.recording.backward import listed
+from minijax.tools.recording.backward import brief, listed
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import (
@@ -26,6 +26,8 @@ from minijax.tools.recording.records import (
     TransposedRecord,
     place_parts,
 )
+from minijax.tools.values.moment import LoopShown, Worth, ledger
+from minijax.tools.values.table import loop_text
 
 # How many of a scan's operands are constants, and how many are carried, as its equation is printed.
 _COUNTS = re.compile(r"(num_consts|num_carry)=(\d+)")
@@ -195,8 +197,8 @@ class BackwardPass:
         counts: Counter[int] = Counter()
         for seed in self.record.seeds:
             if seed.number:
-                sums[seed.variable] = seed
                 counts[seed.variable] += 1
+        sums.update((total.variable, total) for total in self.record.begins)
         current: TransposedRecord | None = None
         done, finished = False, 0
         changed = frozenset(sums)
@@ -226,14 +228,22 @@ class BackwardPass:
         return self.staged(ct.number) or brief_line(ct.text)
 
     def staged(self, number: int) -> Line:
-        """``f32[3] variable q of jaxpr:1`` for what is being staged."""
+        """What the variable of a staged program is worth in the run, and the iteration, that is looked at; where it has
+        not been run, the variable.
+        """
         life = self.naming.lives.get(number)
-        if life is None:
+        variable = "" if life is None else dict(life.tracer.fields).get("variable", "")
+        if life is None or not variable:
             return ()
-        variable = dict(life.tracer.fields).get("variable", "")
-        if not variable:
-            return ()
+        found = ledger(self.recording).primal(number)
+        if isinstance(found, Worth):
+            return brief_line(brief(found.array))
         return line(("type", life.tracer.type), ("muted", " = "), ("var", variable))
+
+    def loops(self) -> tuple[LoopShown, ...]:
+        """The loops whose bodies are gone back over, with the iterations that are looked at."""
+        numbers = [ct.number for step in self.recorded.steps[:1] for ct in step.given if ct.number]
+        return ledger(self.recording).loops(numbers[0]) if numbers else ()
 
 
 def passes_of(recording: Recording) -> list[BackwardPass]:
@@ -303,7 +313,7 @@ def backward_lines(cursor: Cursor) -> list[Line]:
         return []
     standing = backward.at(cursor.moment.at)
     # most moments change nothing here
-    key = (standing.step, standing.done)
+    key = (standing.step, standing.done, tuple(sorted(ledger(cursor.recording).iterations.items())))
     if backward.drawn is None or backward.drawn[0] != key:
         backward.drawn = key, [*heading(backward, standing), *_rows(backward, standing)]
     return backward.drawn[1]
@@ -316,6 +326,8 @@ def heading(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     how = f"{standing.finished} of {plural(steps, 'step')} done"
     if not backward.failed and standing.finished == steps:
         how = "complete"
+    for loop in backward.loops():
+        how += f" · {loop_text(loop)}"
     yield line(("heading", f"backward pass of {path_line(backward)}"), ("muted", f" · {how} · from the bottom up"))
 
 

@@ -137,7 +137,7 @@ class Ledger:
     def _note_backward(self, record: Any) -> None:
         assert self._arrivals is not None
         variables = [self.kept.variables.get(number) for number in record.primals]
-        when = [(record.begun, record.seeds), *[(step.at, step.sums) for step in record.steps]]
+        when = [(record.begun, record.begins), *[(step.at, step.sums) for step in record.steps]]
         for at, sums in when:
             for each in sums:
                 var = variables[each.variable] if 0 <= each.variable < len(variables) else None

@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import minijax
+import minijax.numpy as jnp
+from minijax import lax
 from minijax.tools.recording import storage
 from minijax.tools.recording.backward import listed
 from minijax.tools.recording.naming import Naming
 from minijax.tools.recording.recorder import record
 from minijax.tools.recording.records import BackwardRecord, CotangentRecord, Recording
+from minijax.tools.stepper.backward import BackwardPass, passes_of
+from minijax.tools.values.moment import Worth, ledger
 from tests.tools.backward.programs import PROGRAMS, oracle
 
 
@@ -39,7 +44,7 @@ def test_cotangents_are_what_jax_finds(name: str) -> None:
     gradient, recording = recorded(name)
     wanted, of_arguments = oracle(fun, args)
     backward, naming = outermost(recording), Naming(recording)
-    sums: dict[int, CotangentRecord] = {each.variable: each for each in backward.seeds if each.number}
+    sums: dict[int, CotangentRecord] = {each.variable: each for each in backward.begins}
     for step in backward.steps:
         for part, total in zip(step.found, step.sums, strict=True):
             array = recording.kept.array
@@ -66,3 +71,78 @@ def test_it_is_the_same_when_loaded(name: str) -> None:
     loaded = storage.from_json(storage.to_json(recording))
     assert loaded.backward == tuple([listed(each, recording) for each in recording.backward])
     assert len(loaded.backward) >= 1 and all(each.equations for each in loaded.backward)
+
+
+# --- programs that are staged while they are gone back over
+# ---------------------------------------------------------------------------------------------------------
+
+
+def rnn(w, xs):
+    def step(h, x):
+        a = w * h + x
+        h = jnp.tanh(a)
+        return h, h * h
+
+    h, ys = lax.scan(step, 0.5, xs)
+    return jnp.sum(ys) + h
+
+
+def rnn_of_jax(w, xs, added_a, added_h):
+    def step(h, each):
+        x, in_a, in_h = each
+        a = w * h + x + in_a
+        h = jax.numpy.tanh(a) + in_h
+        return h, h * h
+
+    h, ys = jax.lax.scan(step, 0.5, (xs, added_a, added_h))
+    return jax.numpy.sum(ys) + h
+
+
+def last_sums(backward: BackwardPass) -> dict[str, int]:
+    """Name -> the number of the last sum."""
+    record = backward.record
+    found = {total.variable: total.number for total in record.begins}
+    found |= {total.variable: total.number for step in record.steps for total in step.sums}
+    return {name: found[variable] for variable, name in backward.names.items() if variable in found}
+
+
+def worth(recording: Recording, number: int) -> Any:
+    found = ledger(recording).primal(number)
+    assert isinstance(found, Worth), found
+    return found.array
+
+
+def test_a_scan_is_gone_back_over_by_iteration() -> None:
+    """The cotangents of what a step computes, in each iteration, are what JAX finds by what is added to it there."""
+    xs = np.linspace(-0.4, 0.8, 4, dtype=np.float32)
+    _, recording = record(minijax.grad(rnn), 0.3, xs)
+    body = passes_of(recording)[1]
+    zeros = np.zeros(4, np.float32)
+    of_a, of_h = jax.grad(rnn_of_jax, (2, 3))(0.3, xs, zeros, zeros)
+    numbers = last_sums(body)
+    (loop,) = body.loops()
+    assert loop.count == 4
+    for i in range(loop.count):
+        ledger(recording).iterations[loop.key] = i
+        close(worth(recording, numbers["a"]), of_a[i])
+        close(worth(recording, numbers["h"]), of_h[i])
+
+
+def test_programs_of_calls_have_the_values_of_their_run() -> None:
+    def inner(v):
+        s = jnp.sin(v)
+        return s * s
+
+    def outer(call):
+        return lambda v: jnp.sum(call(inner)(v) * v)
+
+    def of_jax(v, added):
+        s = jax.numpy.sin(v) + added
+        return jax.numpy.sum(s * s * v)
+
+    point = np.linspace(0.1, 0.9, 3, dtype=np.float32)
+    wanted = jax.grad(of_jax, 1)(point, np.zeros(3, np.float32))
+    for call in (minijax.jit, minijax.checkpoint):
+        _, recording = record(minijax.grad(outer(call)), point)
+        inside = next(each for each in passes_of(recording) if each.around is not None)
+        close(worth(recording, last_sums(inside)["s"]), wanted)
