@@ -89,7 +89,7 @@ def stylesheet() -> str:
         # lines that are broken where they are too long, and go on further in
         ".minijax pre.mj-wrap{--mj-in:2;white-space:pre-wrap;overflow-wrap:anywhere}"
         ".minijax .mj-wrap>div{padding-left:calc(var(--mj-in)*1ch);text-indent:calc(var(--mj-in)*-1ch)}"
-        ".minijax summary{cursor:pointer;font-family:monospace}"
+        ".minijax summary{cursor:pointer;font-family:monospace;white-space:pre-wrap}"
         ".minijax details>div{margin-left:1.2em}"
         # Jupyter sets every table's cells small and to the right, by longer selectors than these
         ".minijax table{border-collapse:collapse;border:0!important;font-family:monospace;font-size:inherit!important;"

@@ -16,7 +16,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
-from minijax.tools.documents.document import Block, Fitted, Foldable, Line, Section, Segment, length, line, text
+from minijax.tools.documents.document import Block, Fitted, Foldable, Line, Section, Segment, Text, length, line, text
 from minijax.tools.documents.words import bytes_text
 from minijax.tools.recording import preview
 from minijax.tools.trees.keys import TreePart, counts, is_array, joined_steps
@@ -32,6 +32,10 @@ MOST_LINES, MOST_ASKED, MOST_PAGED = 18, 200, 300
 MOST_HIDDEN = 200
 # Arrays of up to so many elements are shown with their values.
 MOST_VALUES = 6
+# Elements of arrays that are printed, behind folds, on a page that folds.
+MOST_PRINTED = 3000
+# The columns of a page of HTML.
+_PAGE = 100
 # The columns of keys, of the page's width, and of types.
 _KEYS, _TYPES = 0.45, 18
 _INDENT = 2
@@ -179,7 +183,8 @@ def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
     head = title(tree.root)
     if step:  # the steps to the first branch of several parts
         head = (*head, ("muted", " · "), ("var", step))
-    blocks: list[Block] = [text(head, hanging=_INDENT), *_lines(shown, kept, width)]
+    blocks: list[Block] = [text(head, hanging=_INDENT)]
+    blocks += (block for _, found in _lines(shown, kept, width) for block in found)
     folded = [each.part for each in kept if each.part.parts and not each.opened]
     rest = [each.part for each in cut if not each.opened]
     if cut or folded:
@@ -205,8 +210,8 @@ def _rest(shown: _Shown, total: int, folded: list[TreePart], rest: list[TreePart
     return (("muted", said), *wrong, ("muted", ": "), ("keyword", command), ("muted", " shows them"))
 
 
-def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterable[Block]:
-    """The lines of a tree, keys, types and norms each in a column."""
+def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_Entry, tuple[Text, ...]]]:
+    """The lines of a tree, keys, types and norms each in a column: of each entry one, or two where a key is long."""
     leaves = [each for each in entries if each.part.parts is None]
     facts = {id(each.part): shown.facts(each.part) for each in leaves}
     bound = int(width * _KEYS)
@@ -222,14 +227,14 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterable[Block]:
             if not each.opened:
                 said += f" · {counts([each.part])}" if counts([each.part]) else ""
                 wrong = shown.hidden([each.part])
-            yield text((*begin, ("muted", said), *wrong), hanging=_INDENT * each.level + 4)
+            yield each, (text((*begin, ("muted", said), *wrong), hanging=_INDENT * each.level + 4),)
             continue
         kind, norm, rest = facts[id(each.part)]
         told = _told(kind, norm, rest, types, norms)
+        above: tuple[Text, ...] = ()
         if length(begin) > keys:
-            yield text(begin, hanging=_INDENT * each.level + 4)
-            begin = ()
-        yield text((*begin, ("", " " * (keys + 2 - length(begin))), *told), hanging=keys + 4)
+            above, begin = (text(begin, hanging=_INDENT * each.level + 4),), ()
+        yield each, (*above, text((*begin, ("", " " * (keys + 2 - length(begin))), *told), hanging=keys + 4))
 
 
 def _told(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Line:
@@ -246,34 +251,64 @@ def _told(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Line:
 # -------------------------------------------------------------------------------------------------------------
 
 
+class _Room:
+    """How many parts, and how many elements of arrays, there is still room for on a page."""
+
+    def __init__(self) -> None:
+        self.parts = MOST_PAGED
+        self.elements = MOST_PRINTED
+
+
 def _folding(shown: _Shown) -> tuple[Block, ...]:
-    root = joined_steps(shown.tree.root)
-    left = [MOST_PAGED]
-    inner = tuple(_paged(shown, root[1], left))
-    named = (("muted", " · "), ("var", root[0])) if root[0] else ()
-    return (Section((*title(shown.tree.root), *named), inner),)
+    step, root = joined_steps(shown.tree.root)
+    named = (("muted", " · "), ("var", step)) if step else ()
+    return (Section((*title(shown.tree.root), *named), tuple(_paged(shown, root, _Room()))),)
 
 
-def _paged(shown: _Shown, branch: TreePart, left: list[int]) -> Iterable[Block]:
+def _paged(shown: _Shown, branch: TreePart, room: _Room) -> Iterable[Block]:
     """The parts of a branch: leaves in lines, branches behind folds of their own."""
     run: list[_Entry] = []
     parts = branch.parts or []
     for i, each in enumerate(parts):
-        if left[0] <= 0:
-            yield from _lines(shown, run, 100)
+        if room.parts <= 0:
+            yield from _paged_leaves(shown, run, room)
             yield text(f"... {len(parts) - i:,} more ({counts(parts[i:])})", role="muted")
             return
-        left[0] -= 1
+        room.parts -= 1
         key, part = joined_steps(each)
         if part.parts:
-            yield from _lines(shown, run, 100)
+            yield from _paged_leaves(shown, run, room)
             run = []
             said = f"  {part.kind()} · {counts([part])}" if counts([part]) else f"  {part.kind()}"
-            inner = tuple(_paged(shown, part, left))
+            inner = tuple(_paged(shown, part, room))
             yield Section((("var", key), ("muted", said), *shown.hidden([part])), inner, id(part) in shown.opened)
         else:
-            run.append(_Entry(0, key, part, False))
-    yield from _lines(shown, run, 100)
+            run.append(_Entry(1, key, part, False))
+    yield from _paged_leaves(shown, run, room)
+
+
+def _paged_leaves(shown: _Shown, run: list[_Entry], room: _Room) -> Iterable[Block]:
+    """Leaves in lines, set in as far as a fold's mark is wide; behind those of arrays of some size are their values."""
+    for entry, blocks in _lines(shown, run, _PAGE):
+        values = _values(entry.part, room)
+        if values is None:
+            yield from blocks
+            continue
+        yield from blocks[:-1]
+        told = blocks[-1].lines[0]
+        cut = told[0][1][_INDENT:] if told else ""
+        yield Section((("", cut), *told[1:]), (text(values, wrap=False),), False)
+
+
+def _values(leaf: TreePart, room: _Room) -> str | None:
+    """What is in an array of some size, printed; None of any other leaf."""
+    if isinstance(leaf.value, Tracer) or not is_array(leaf.value) or not MOST_VALUES < leaf.elements <= room.elements:
+        return None
+    held, _ = fetched(leaf.value)
+    if held is None:
+        return None
+    room.elements -= leaf.elements
+    return np.array2string(held, separator=", ", max_line_width=_PAGE)
 
 
 # --- what a leaf is

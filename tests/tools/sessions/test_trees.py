@@ -181,7 +181,11 @@ def test_what_is_not_finite_is_told_of_folded_branches_too():
 def test_a_page_folds_every_branch_and_escapes_keys():
     hostile = {"<script>alert(1)</script>": PARAMS, "\x1b[2J\u202e": PARAMS, "k" * 5000: PARAMS}
     page = to_html(document(key_tree(Tree(taken_apart(hostile)))))
-    assert page.count("<details") == 1 + 3 * 4 and "<script" not in page
+    # the whole, branches, and behind its line each array of some size
+    assert page.count("<details") == 1 + 3 * 4 + 3 * 6 and "<script" not in page
+    assert "[2., 2., 2., 2., 2., 2., 2., 2.]" in page
+    large = to_html(document(key_tree(Tree(taken_apart({"a": jnp.ones(2000), "b": jnp.ones(2000)})))))
+    assert large.count("<details") == 2 and "[1., 1., 1., ..., 1., 1., 1.]" in large  # no more than there is room for
     assert "\x1b" not in page and "\u202e" not in page and "k" * 60 not in page
     text = shown(hostile)
     assert "\\x1b[2J\\u202e" in text and max(map(len, text.split("\n"))) <= 80
