@@ -62,6 +62,7 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
             Key((":",), Stepper.to_line, ":", "next operation of a line"),
             Key(("F",), Stepper.to_function, "F", "next work on a function"),
             Key(("S",), Stepper.to_shape, "S", "next operation with a type or shape"),
+            Key(("c",), lambda s: s.walk.ask_condition(), "c", "next moment where a condition holds: h.max() > 10"),
             Key(("!",), Stepper.to_nonfinite, "!", "next NaN or infinity"),
             Key(("e",), Stepper.to_error, "e", "next error"),
             Key((".",), Stepper.again, ".", "the last search again"),

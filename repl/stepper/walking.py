@@ -1,4 +1,6 @@
-"""From a value to its birth, to an operand of that, and back: what Enter, Backspace and t do."""
+"""From a value to its birth, to an operand of that, and back: what Enter, Backspace and t do; and c, which goes to the
+next moment at which a condition holds.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,11 @@ from typing import Protocol
 
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.records import Recording
 from minijax.tools.stepper import origins
 from minijax.tools.stepper.origins import MOST_CHOICES, OriginChoice
+from minijax.tools.values.conditions import ConditionError, ConditionSearch, Hit, condition, unknown_text
+from minijax.tools.values.moment import ledger
 from minijax.tools.values.table import Named
 
 _LONGEST = 24
@@ -25,6 +30,11 @@ class WalkedFrom(Protocol):
     def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None: ...
 
     def move(self, moved: bool, otherwise: str) -> None: ...
+
+    def find(self, said: str, finder: Callable[[bool], bool]) -> None: ...
+
+    @property
+    def recording(self) -> Recording: ...
 
 
 class Walking:
@@ -66,6 +76,48 @@ class Walking:
             self.stepper.move(self.stepper.cursor.go(position), "this is where it went on from")
         else:
             self.stepper.say("Backspace comes back from where Enter went; ← goes to the moment before", "muted")
+
+    # --- conditions
+    # ------------------------------------------------------------------------------------------------------
+
+    def ask_condition(self) -> None:
+        def go(text: str) -> None:
+            try:
+                wanted = condition(text)
+            except ConditionError as error:
+                self.stepper.say(str(error), "error")
+                return
+            if wanted.kind == "line":
+                place = str(wanted.line)
+                self._search(wanted.text, lambda back: self.stepper.cursor.to_bind(place=place, backwards=back))
+            else:
+                search = ConditionSearch(ledger(self.stepper.recording), wanted)
+                self._search(wanted.text, lambda back: self._to_hit(search, back))
+
+        self.stepper.ask("next moment where (h.max() > 10, h became NaN, line 12)", go)
+
+    def _search(self, said: str, finder: Callable[[bool], bool]) -> None:
+        self.stepper.find(f"moment where {said}", finder)
+
+    def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool:
+        """To the nearest moment at which a value was made with which it holds."""
+        cursor = self.stepper.cursor
+        before: tuple[int, Hit] | None = None
+        for hit in search.hits():
+            position = origins.birth(cursor, hit.named.number).position
+            if position < cursor.position:
+                before = position, hit
+            elif position > cursor.position and not backwards:
+                return self._at_hit(position, hit)
+        if backwards and before is not None:
+            return self._at_hit(*before)
+        if unknown := unknown_text(search.looked):
+            self.stepper.say(unknown)
+        return False
+
+    def _at_hit(self, position: int, hit: Hit) -> bool:
+        ledger(self.stepper.recording).iterations.update(hit.iterations)
+        return self.stepper.cursor.go(position)
 
     def _selected(self) -> Named | None:
         return self.selected() if self.stepper.focus == "values" else None

@@ -287,6 +287,23 @@ def test_a_digit_picks_an_operand_and_the_selected_value_is_walked_from(walked: 
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
 
 
+@pytest.mark.parametrize(
+    ("keys", "expression"),
+    [
+        ("ch.max() > 0.9\r", "jnp.tanh(x * w)"),
+        ("cq > -1.0\r", "z * 2.0"),
+        ("cq > -1.0\r,", "z * 2.0"),
+        ("Ggch.max() > 0.9 and q.sum() < 100\r", "z * 2.0"),
+        ("Gcq.max() > 0\r", ""),
+        ("Gcq.max() > 0\r,", "z * 2.0"),
+        ("ch.open()\r", ""),
+    ],
+)
+def test_c_goes_to_where_a_condition_holds(walked: Recording, keys: str, expression: str):
+    there = pressed(Step(walked), *keys, "q")
+    assert getattr(there.cursor.moment.node, "expression", "") == expression
+
+
 def test_to_the_end_and_back_to_the_start(step: Step):
     count = len(Stepper(step).cursor.moments)
     there = pressed(step, "s" * (count + 5), "q")

@@ -1,10 +1,12 @@
-"""Commands that ask a recording where values came from: %origin.
+"""Commands that ask a recording where values came from, and when something first held: %origin
+%find.
 
 What answers is imported when a command runs: few sessions need it, and every session starts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,21 +17,28 @@ from minijax.core.trace import Tracer
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves, tree_map
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.documents.words import shortened
+from minijax.tools.commands.step import recorded
+from minijax.tools.documents.document import Block, Document, Line, Row, line
+from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import BindRecord
+from minijax.tools.recording.records import BindRecord, place_parts
 from minijax.tools.session import targets
-from minijax.tools.session.result import Result
+from minijax.tools.session.result import NOTHING, Result, Step
 from minijax.tools.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from minijax.tools.explain.origin import OriginLane
+    from minijax.tools.recording.cursor import Cursor
     from minijax.tools.recording.records import Recording
     from minijax.tools.session.session import Session
+    from minijax.tools.values.conditions import Condition, ConditionSearch, Hit
+    from minijax.tools.values.moment import Ledger
 
 _EXPR = Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True)
 # Names that a mistake in one is answered with.
 _MOST_NAMES = 8
+# Columns for a value.
+_ROOM = 60
 
 
 def run_origin(session: Session, args: Arguments) -> Result:
@@ -62,19 +71,15 @@ def origin_of(
     from minijax.tools.explain.origin import OriginLane
     from minijax.tools.values.origins import Origins
 
-    target = targets.from_expression(session, command, expression).concrete(command)
-    if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
-        raise UsageError(f"%{command} needs values to run with, and an argument is a tracer: use it outside of %push")
-    seen: set[int] = set()
-    args, kwargs = tree_map(lambda x: _followed(x, seen), (target.args, target.kwargs))
-    named = targets.Target(target.fun, args, kwargs, target.names, target.title, target.loose)
+    target = _with_arrays(session, command, expression)
+    args, kwargs = target.args, target.kwargs
     recorder = Recorder("full", expression.strip(), retrace)
     with recorder:
         given = recorder.numbers(tree_leaves((args, dict(sorted(kwargs.items())))))
-        value = named.call()
+        value = target.call()
         results = recorder.numbers(tree_leaves(value))
     recording = recorder.recording
-    names = list(zip(given, targets.input_names(named), strict=True))
+    names = list(zip(given, targets.input_names(target), strict=True))
     arguments = {n: name for n, name in names if n}
     origins = Origins(recording)
     if of is not None:
@@ -85,6 +90,17 @@ def origin_of(
             raise UsageError(f"%{command}: {target.title} gives no array, so there is nothing that led to it")
     lane = OriginLane(origins, origins.slice(wanted), arguments, wanted)
     return AskedOrigin(value, recording, lane, tuple(name for n, name in names if not n))
+
+
+def _with_arrays(session: Session, command: str, expression: str) -> targets.Target:
+    """What an expression calls, on arrays in place of Python's floats and NumPy's arrays."""
+    __tracebackhide__ = True
+    target = targets.from_expression(session, command, expression).concrete(command)
+    if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
+        raise UsageError(f"%{command} needs values to run with, and an argument is a tracer: use it outside of %push")
+    seen: set[int] = set()
+    args, kwargs = tree_map(lambda x: _followed(x, seen), (target.args, target.kwargs))
+    return targets.Target(target.fun, args, kwargs, target.names, target.title, target.loose)
 
 
 def _followed(x: Any, seen: set[int]) -> Any:
@@ -111,14 +127,181 @@ def _variable(command: str, recording: Recording, name: str) -> int:
         hint = did_you_mean(name, names)
         some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         held = f"; there are {some}" if names else ""
-        cached = any(isinstance(node, BindRecord) and node.cached for _, node in recording.walk())
-        if cached and not hint:
-            hint = " A trace that came from a cache has no names; %origin --retrace makes it anew."
-        raise UsageError(f"%{command} --of {name}: no variable {name} held a value in it{held}.{hint}")
+        raise UsageError(
+            f"%{command} --of {name}: no variable {name} held a value in it{held}.{hint}{cached_hint(recording)}"
+        )
     return found[-1]
 
 
+def cached_hint(recording: Recording) -> str:
+    """What to say where a name is not known, if a trace came from a cache."""
+    cached = any(isinstance(node, BindRecord) and node.cached for _, node in recording.walk())
+    return " A trace that came from a cache has no names: --retrace makes it anew." if cached else ""
+
+
+# --- %find
+# ------------------------------------------------------------------------------------------------------
+
+
+def run_find(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.values import conditions
+
+    wanted, expression = _asked(args["condition"])
+    value, error = NOTHING, None
+    if expression:
+        target = _with_arrays(session, "find", expression)
+        value, error, recording = recorded(target.call, expression, args["retrace"])
+    else:
+        full = [each for each in session.recordings if each.level == "full"]
+        if not full:
+            raise UsageError("nothing has been recorded in full yet: add `in` and a call, as in %find nan(h) in f(x)")
+        recording = full[-1]
+    known = ledger_of(recording)
+    search = conditions.ConditionSearch(known, wanted)
+    if wanted.kind == "line":
+        found = _of_line(recording, wanted)
+        shown, position = found if found is not None else (_no_line(recording, wanted), -1)
+    else:
+        _known_names(known, wanted, expression)
+        hit = next(search.hits(), None)
+        shown, position = _found(known, wanted, search, hit)
+    step = Step(recording, position) if args["step"] and position >= 0 else None
+    return Result(shown, NOTHING if value is None else value, recording, step, error=error)
+
+
+def ledger_of(recording: Recording) -> Ledger:
+    """The values of a recording."""
+    from minijax.tools.values.moment import ledger
+
+    return ledger(recording)
+
+
+def _asked(text: str) -> tuple[Condition, str]:
+    """The condition, and the expression after its ``in``; '' if there is none."""
+    __tracebackhide__ = True
+    from minijax.tools.values.conditions import ConditionError, condition
+
+    first: ConditionError | None = None
+    pieces = text.split(" in ")
+    for count in [*range(1, len(pieces)), len(pieces)]:
+        try:
+            return condition(" in ".join(pieces[:count])), " in ".join(pieces[count:]).strip()
+        except ConditionError as error:
+            first = first or error
+    raise UsageError(f"%find: {first}; then `in` and a call, as in %find nan(h) in f(x)")
+
+
+def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
+    """UsageError about a variable that there was none of."""
+    __tracebackhide__ = True
+    from minijax.tools.values.table import named_values
+
+    names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
+    for name in wanted.names:
+        if name not in names:
+            some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+            held = f"; there are {some}" if names else ""
+            hint = did_you_mean(name, names)
+            of = f" of {shortened(expression)}" if expression else ""
+            raise UsageError(f"%find: no variable {name}{of} held a value{held}.{hint}{cached_hint(known.recording)}")
+
+
+def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit | None) -> tuple[Document, int]:
+    """What is said of the first value with which it holds, and the moment at which that was made; -1 if there is none.
+    """
+    from minijax.tools.recording.cursor import Cursor
+    from minijax.tools.stepper import origins
+    from minijax.tools.values.conditions import unknown_text
+
+    looked = search.looked
+    blocks: list[Block] = []
+    position = -1
+    if hit is None:
+        said = f"never: {wanted.text} holds of none of {plural(looked.values, 'value')}"
+        blocks.append(Row("found", (line(("good" if looked.values and not looked.unknown else "warning", said)),)))
+    else:
+        cursor = Cursor(known.recording)
+        position = origins.birth(cursor, hit.named.number).position
+        named = line(("var", hit.named.name), ("muted", f"  {hit.where}" if hit.where else ""))
+        blocks.append(Row("found", (named, *_worth_lines(known, hit, wanted))))
+        blocks += _moment_rows(cursor, position, hit.named.number)
+    if unknown := unknown_text(looked):
+        blocks.append(Row("unknown", (line(("warning", unknown)),)))
+    if looked.ended:
+        blocks.append(Row("", (line(("warning", looked.ended)),)))
+    return Document(tuple(blocks)), position
+
+
+def _worth_lines(known: Ledger, hit: Hit, wanted: Condition) -> Iterator[Line]:
+    from minijax.tools.values.brief import brief
+    from minijax.tools.values.moment import Worth
+
+    before = dict(known.iterations)
+    known.iterations.update(hit.iterations)
+    found = known.primal(hit.named.number)
+    known.iterations.clear()
+    known.iterations.update(before)
+    if isinstance(found, Worth):
+        yield brief(found.array, _ROOM, len(found.axes))
+    if not isinstance(hit.found, (bool, np.bool_)):
+        yield line(("muted", f"{wanted.text}: now "), ("value", shortened(str(hit.found))))
+
+
+def _moment_rows(cursor: Cursor, position: int, number: int) -> Iterator[Block]:
+    """The operation of a moment, and the user's line."""
+    from minijax.tools.recording.naming import naming_of
+
+    naming = naming_of(cursor.recording)
+    maker = naming.maker(number)
+    cursor.go(position)
+    place = cursor.state().place
+    if maker is not None:
+        yield Row("by", (line(naming.operation(maker)),))
+    if place:
+        file, number_of_line, _ = place_parts(place)
+        code = cursor.recording.source_line(file, number_of_line)
+        yield Row("at", (line(("place", place)), *([line(code.strip())] if code else [])))
+    yield Row("next", (line(("muted", "--step opens the stepper there; %origin ... --of tells what led to it")),))
+
+
+def _of_line(recording: Recording, wanted: Condition) -> tuple[Document, int] | None:
+    """The first operation of a line."""
+    from minijax.tools.recording.cursor import Cursor
+    from minijax.tools.recording.naming import naming_of
+
+    cursor = Cursor(recording)
+    if not cursor.to_bind(place=str(wanted.line)):
+        return None
+    bind = cursor.state().bind
+    assert bind is not None
+    place = line(("place", bind.place))
+    rows = (Row("found", (line(naming_of(recording).operation(bind)),)), Row("at", (place,)))
+    return Document(rows), cursor.position
+
+
+def _no_line(recording: Recording, wanted: Condition) -> Document:
+    said = f"never: no operation of {wanted.text} was recorded"
+    return Document((Row("found", (line(("warning", said)),)),))
+
+
 COMMANDS: tuple[Command, ...] = (
+    Command(
+        "find",
+        (
+            Param("condition", "text", "a condition, then `in` and a call: h.max() > 10 in f(x)", required=True),
+            Param("step", "flag", "open the stepper there"),
+            Param("retrace", "flag", "trace anew what would come from a cache: so its variables have names"),
+        ),
+        "The first moment at which a condition holds: h.max() > 10, nan(h), h became NaN, x.dtype changed, line 12.\n\n"
+        "The call is run once and recorded; without `in` the last full recording is searched. A condition has the "
+        "program's names, numbers, comparisons, and, or, not, and figures of arrays: max, min, mean, std, sum, norm, "
+        "any, all, abs, nan, inf, finite, dtype, shape, size. Of an array it must hold for all elements. Loops are "
+        "searched iteration by iteration, on values that were kept or that are computed again from programs.",
+        "%find x > 1.0 in f(3.0)",
+        run_find,
+        group="watch",
+    ),
     Command(
         "origin",
         (

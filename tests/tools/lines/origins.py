@@ -19,6 +19,22 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%origin two(x, v)[0]", ("1 of 2 operations · 1 of 2 arguments", "jit(x, v)", "sin(a)")),
     ("%origin v * 2.0 + x", ("3 of 3 operations · 2 of 2 arguments",)),
     ("%graph layer(v, x) --of h", ("h in layer(v, x) · 3 of 5 operations", "h:f32[3] = tanh a")),
+    ("%find h.max() > 0.5 in layer(v, v)", ("found", "h", "h = tanh(a)", "h = jnp.tanh(a)", "--step")),
+    ("%find nan(h) in layer(v, v)", ("never: nan(h) holds of none of 1 value",)),
+    ("%find h became NaN in layer(v * jnp.inf, v)", ("found", "h", "nan")),
+    ("%find x.dtype changed in f(3.0)", ("never",)),
+    ("%find line 2 in layer(v, v)", ("a = mul(w, x)",)),
+    (
+        "def summed(xs):\n"
+        "    def body(c, t):\n"
+        "        total = c + t\n"
+        "        return total, total\n"
+        "    return minijax.lax.scan(body, 0.0, xs)[0]",
+        (),
+    ),
+    ("%find total > 2.5 in summed(v)", ("total", "iteration 2", "3.0")),
+    ("%find total >= 1.0 and total < 2.0 in summed(v)", ("iteration 1", "1.0")),
+    ("%find total changed", ("iteration 1",)),
 )
 
 BAD: tuple[tuple[str, str], ...] = (
@@ -31,6 +47,15 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%origin f(3.0) --dept 2", "Did you mean --depth?"),
     ("%origin 'text'", "gives no array"),
     ("%origin f(3.0", "is none"),
+    ("%find", "needs CONDITION"),
+    ("%find 3 > 2 in f(3.0)", "names no variable"),
+    ("%find y > in f(3.0)", "is no condition"),
+    ("%find open('x') in f(3.0)", "cannot be asked"),
+    ("%find y.dot(y) > 1 in f(3.0)", "cannot be asked: there are max"),
+    ("%find [y for y in x] in f(3.0)", "is no condition"),
+    ("%find z > 1 in f(3.0)", "no variable z of f(3.0) held a value; there are x"),
+    ("%find y > 1 in f", "f is a function: give it arguments"),
+    ("%find y > 1 in f(f32[3])", "an argument that is only a type"),
     ("%graph f(3.0) --of u", "no variable u held a value"),
     ("%graph f(3.0) --of x --static 0", "runs the call as it is"),
 )

@@ -1,0 +1,311 @@
+"""Conditions on the values of a recording, ``h.max() > 10``, and the moments at which they first hold.
+
+A condition is read, never run: names of the program's variables, figures such as ``h.max()`` or ``nan(h)``, arithmetic,
+comparisons, ``and``, ``or``, ``not``. It is asked of what is known of the values: kept, or replayed from programs, each
+iteration of a loop in turn. A value that is not known answers nothing, and that is told.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import operator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minijax.core.named import NamedTuple
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.values.brief import numpy_of
+from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth
+from minijax.tools.values.table import Named, loop_text, named_values
+
+# A search is given up after so many seconds, and looks at so many iterations of a value's loops.
+MOST_SECONDS = 30.0
+MOST_ITERATIONS = 10_000
+# Characters of a condition, and of a reason.
+MOST_CONDITION = 400
+_LONGEST = 40
+
+# What can be asked of an array, as a function or as a method.
+FIGURES: dict[str, Callable[[Any], Any]] = {
+    "max": lambda x: np.max(x) if np.size(x) else np.nan,
+    "min": lambda x: np.min(x) if np.size(x) else np.nan,
+    "mean": lambda x: np.mean(x) if np.size(x) else np.nan,
+    "std": lambda x: np.std(x) if np.size(x) else np.nan,
+    "sum": np.sum,
+    "prod": np.prod,
+    "any": np.any,
+    "all": np.all,
+    "abs": np.abs,
+    "norm": lambda x: np.sqrt(np.sum(np.square(np.abs(np.asarray(x, np.result_type(x, np.float32)))))),
+    "nan": lambda x: bool(np.any(np.isnan(x))),
+    "inf": lambda x: bool(np.any(np.isinf(x))),
+    "finite": lambda x: bool(np.all(np.isfinite(x))),
+    "dtype": lambda x: np.asarray(x).dtype.name,
+    "shape": lambda x: tuple(np.shape(x)),
+    "ndim": np.ndim,
+    "size": np.size,
+}
+# Those of them that stand without brackets: h.dtype.
+PLAIN = ("dtype", "shape", "ndim", "size")
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: lambda x: not bool(np.all(x)),
+}
+
+
+class ConditionError(ValueError):
+    """A text that is no condition: what is wrong with it."""
+
+
+class Condition(NamedTuple):
+    """A condition: its text, the names in it, and what it asks.
+
+    ``kind`` is 'holds', 'changed' (something else than before), 'became' (true now, not before) or 'line', whose number
+    ``line`` is.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    node: ast.expr | None
+    kind: str = "holds"
+    line: int = 0
+
+
+class Hit(NamedTuple):
+    """A value with which a condition holds: ``found`` is what it is worth, ``where`` the iterations it is of."""
+
+    named: Named
+    found: Any
+    where: str
+    iterations: Mapping[tuple[int, ...], int]
+
+
+class Looked(NamedTuple):
+    """What a search looked at: how many values, and why others were not known; ``ended`` is why it gave up."""
+
+    values: int
+    unknown: Mapping[str, str]
+    ended: str = ""
+
+
+def condition(text: str) -> Condition:
+    """Read a condition. ConditionError if it is none."""
+    said = " ".join(text.split())
+    if not said or len(said) > MOST_CONDITION:
+        raise ConditionError("a condition is needed, such as h.max() > 10 or nan(h)" if not said else "it is too long")
+    if found := re.fullmatch(r"line (\d+)", said):
+        return Condition(said, (), None, "line", int(found[1]))
+    kind, body = "holds", said
+    if said.endswith(" changed"):
+        kind, body = "changed", said.removesuffix(" changed")
+    elif became := re.fullmatch(r"(.+) became (nan|inf|infinite)", said, re.IGNORECASE):
+        kind, body = "became", f"{'nan' if became[2].lower() == 'nan' else 'inf'}({became[1]})"
+    try:
+        node = ast.parse(body, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ConditionError(f"{shortened(said)} is no condition: write one such as h.max() > 10 or nan(h)") from None
+    names = tuple(dict.fromkeys(_names(node)))
+    if not names:
+        raise ConditionError(f"{shortened(said)} names no variable of the program, as h.max() > 10 does")
+    return Condition(said, names, node, kind)
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    """The variables in a condition, with their paths: ``params['w']``. ConditionError for what cannot be asked."""
+    if isinstance(node, ast.Name) or _is_path(node):
+        yield ast.unparse(node)
+    elif isinstance(node, ast.Attribute) and node.attr in PLAIN:
+        yield from _names(node.value)
+    elif isinstance(node, ast.Call):
+        yield from _names(_asked(node)[1])
+    elif isinstance(node, (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp, ast.Tuple)):
+        operators = getattr(node, "ops", None) or [getattr(node, "op", None)]
+        for each in operators:
+            if each is not None and type(each) not in _OPERATORS and not isinstance(each, (ast.And, ast.Or)):
+                raise ConditionError(f"{ast.unparse(node)}: a condition has no such operator")
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr) and not isinstance(child, ast.expr_context):
+                yield from _names(child)
+    elif not (isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, complex, str))):
+        said = shortened(ast.unparse(node))
+        raise ConditionError(f"{said} cannot be asked: a condition has names, numbers, figures such as h.max()")
+
+
+def _is_path(node: ast.expr) -> bool:
+    """Whether it is a variable with a path: an attribute that is no figure, a key."""
+    if isinstance(node, ast.Attribute):
+        return node.attr not in FIGURES and (isinstance(node.value, ast.Name) or _is_path(node.value))
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return isinstance(node.value, ast.Name) or _is_path(node.value)
+    return False
+
+
+def _asked(node: ast.Call) -> tuple[str, ast.expr]:
+    """The figure that a call asks for, and of what."""
+    if isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
+        name, of = node.func.id, node.args[0]
+    elif isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+        name, of = node.func.attr, node.func.value
+    else:
+        name, of = "", node
+    if name not in FIGURES:
+        raise ConditionError(f"{shortened(ast.unparse(node))} cannot be asked: there are {', '.join(FIGURES)}")
+    return name, of
+
+
+def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    """What an expression of a condition is worth."""
+    if isinstance(node, ast.Name) or _is_path(node):
+        return values[ast.unparse(node)]
+    if isinstance(node, ast.Constant):
+        # Python's integers grow without end
+        return float(node.value) if type(node.value) is int and abs(node.value) > 1 << 53 else node.value
+    if isinstance(node, ast.Attribute):
+        return FIGURES[node.attr](worth(node.value, values))
+    if isinstance(node, ast.Call):
+        name, of = _asked(node)
+        return FIGURES[name](worth(of, values))
+    if isinstance(node, ast.Tuple):
+        return tuple([worth(each, values) for each in node.elts])
+    if isinstance(node, ast.UnaryOp):
+        return _OPERATORS[type(node.op)](worth(node.operand, values))
+    if isinstance(node, ast.BinOp):
+        left, right = worth(node.left, values), worth(node.right, values)
+        if not all(isinstance(each, (np.ndarray, np.generic, int, float, complex)) for each in (left, right)):
+            raise TypeError("arithmetic is of numbers")
+        return _OPERATORS[type(node.op)](*[np.float64(x) if type(x) is int else x for x in (left, right)])
+    if isinstance(node, ast.BoolOp):
+        each = (truth(worth(value, values)) for value in node.values)
+        return all(each) if isinstance(node.op, ast.And) else any(each)
+    assert isinstance(node, ast.Compare)
+    operands = [worth(each, values) for each in (node.left, *node.comparators)]
+    pairs = zip(node.ops, operands, operands[1:], strict=False)
+    return all(truth(_OPERATORS[type(op)](a, b)) for op, a, b in pairs)
+
+
+def truth(value: Any) -> bool:
+    """Whether it holds of all elements."""
+    return bool(np.all(value))
+
+
+# --- searching
+# ---------------------------------------------------------------------------------------------------------
+
+
+class ConditionSearch:
+    """Looks for the values with which a condition holds, in the order in which they were made."""
+
+    def __init__(self, known: Ledger, wanted: Condition) -> None:
+        self.known = known
+        self.wanted = wanted
+        self.values = 0
+        self.unknown: dict[str, str] = {}
+        self.ended = ""
+
+    @property
+    def looked(self) -> Looked:
+        """What was looked at."""
+        return Looked(self.values, self.unknown, self.ended)
+
+    def hits(self) -> Iterator[Hit]:
+        """The values with which it holds, after those before with which it did not."""
+        end = time.monotonic() + MOST_SECONDS
+        newest: dict[str, Named] = {}
+        before: Any = None
+        for named in named_values(self.known):
+            if named.name not in self.wanted.names:
+                continue
+            newest[named.name] = named
+            if len(newest) < len(self.wanted.names):
+                continue
+            for iterations, where in self._iterations(named):
+                if time.monotonic() > end:
+                    self.ended = f"given up after {MOST_SECONDS:.0f} seconds"
+                    return
+                found = self._worth(newest, iterations)
+                if found is None:
+                    continue
+                if self._holds(found, before):
+                    yield Hit(named, found, where, iterations)
+                before = found
+
+    def _holds(self, found: Any, before: Any) -> bool:
+        if self.wanted.kind == "changed":
+            return before is not None and not _alike(found, before)
+        if self.wanted.kind == "became":
+            return truth(found) and (before is None or not truth(before))
+        return truth(found)
+
+    def _iterations(self, named: Named) -> Iterator[tuple[Mapping[tuple[int, ...], int], str]]:
+        """The iterations of the loops around a value, the innermost fastest; once, where there are none."""
+        loops = self.known.loops(named.number)
+        if not loops:
+            yield {}, ""
+            return
+        every = itertools.product(*[range(each.count) for each in loops])
+        for indices in itertools.islice(every, MOST_ITERATIONS):
+            shown = [each.replace(index=index) for each, index in zip(loops, indices, strict=True)]
+            yield dict(zip([each.key for each in loops], indices, strict=True)), _said(shown)
+
+    def _worth(self, newest: Mapping[str, Named], iterations: Mapping[tuple[int, ...], int]) -> Any:
+        """What the expression is worth; None where a value in it is not known."""
+        looked_at = dict(self.known.iterations)
+        self.known.iterations.update(iterations)
+        try:
+            values = {}
+            for name, named in newest.items():
+                found = self.known.primal(named.number)
+                if not isinstance(found, Worth):
+                    reason = found.reason if isinstance(found, Unknown) else "it has no value"
+                    self.unknown.setdefault(name, reason)
+                    return None
+                values[name] = numpy_of(found.array)
+            self.values += 1
+            assert self.wanted.node is not None
+            with np.errstate(all="ignore"):
+                return worth(self.wanted.node, values)
+        except Exception as error:  # such as shapes that do not fit, text beside numbers
+            self.unknown.setdefault(self.wanted.text, f"{type(error).__name__}: {shortened(str(error), _LONGEST)}")
+            return None
+        finally:
+            self.known.iterations.clear()
+            self.known.iterations.update(looked_at)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    try:
+        return np.shape(a) == np.shape(b) and bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
+    except TypeError:  # of texts there are no NaNs
+        return bool(np.array_equal(np.asarray(a), np.asarray(b)))
+
+
+def _said(loops: list[LoopShown]) -> str:
+    return " · ".join(map(loop_text, loops))
+
+
+def unknown_text(looked: Looked) -> str:
+    """Which values were not known, and why; '' if all were."""
+    if not looked.unknown:
+        return ""
+    (name, reason), *rest = looked.unknown.items()
+    more = f", and {plural(len(rest), 'other')}" if rest else ""
+    return f"{name} is not known everywhere: {reason}{more}"

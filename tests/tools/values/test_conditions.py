@@ -1,0 +1,121 @@
+"""Conditions are read as Python would evaluate them with NumPy, and nothing else of Python is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.tools.recording.recorder import record
+from minijax.tools.values.conditions import ConditionError, ConditionSearch, condition, truth, unknown_text, worth
+from minijax.tools.values.moment import ledger
+
+H = np.array([[0.5, -2.0], [3.0, 4.0]], np.float32)
+N = np.array([1.0, np.nan])
+VALUES = {"h": H, "n": N, "p['w']": H[0], "i": np.int32(3), "m.bias": H[1]}
+
+
+class Bias:
+    bias = H[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h.max() > 3",
+        "h.max() > 4",
+        "-1 < h.mean() <= 2 * i",
+        "not h.any() or i == 3",
+        "h.min() < -1 and (h.sum() - 5.5) ** 2 < 1e-6",
+        "p['w'].sum() / i < 0",
+        "m.bias.max() == 4",
+        "h.shape == (2, 2)",
+        "h.ndim + h.size == 6",
+        "h > -3",
+        "h > 0",
+        "h.dtype == 'float32'",
+        "i % 2 == 1",
+        "i // 2 != 1",
+        "h.std() > h.mean()",
+    ],
+)
+def test_a_condition_is_worth_what_numpy_says(text: str) -> None:
+    asked = condition(text)
+    assert truth(worth(asked.node, VALUES)) == bool(np.all(eval(text, {"h": H, "p": {"w": H[0]}, "i": 3, "m": Bias})))
+
+
+def test_figures_that_numpy_has_no_method_for() -> None:
+    for text, expected in [
+        ("nan(n)", True),
+        ("nan(h)", False),
+        ("inf(n)", False),
+        ("finite(h)", True),
+        ("finite(n)", False),
+        ("norm(p['w']) > 2.06", True),
+        ("abs(h).min() < 0.4", False),
+    ]:
+        assert truth(worth(condition(text).node, VALUES)) is expected, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "h.tolist() == 1",
+        "(lambda: h)() > 1",
+        "h if h else h",
+        "[h]",
+        "h @ h > 1",
+        "h << 9",
+        "f(h) > 1",
+        "max(h, h) > 1",
+        "h.max(0) > 1",
+        "3 > 2",
+        "h >",
+        "h is None",
+        "h in h",
+        "f'{h}' == 'x'",
+        "line x",
+        "h" * 500,
+    ],
+)
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    with pytest.raises(ConditionError):
+        condition(text)
+
+
+def test_loops_are_searched_iteration_by_iteration() -> None:
+    ran = []
+
+    def body(c, t):
+        ran.append(1)
+        total = c + t
+        return total * 1.0, total
+
+    xs = jnp.arange(5.0)
+    _, recording = record(minijax.jit(lambda xs: lax.scan(body, 0.0, xs)), xs)
+    calls = len(ran)
+    known = ledger(recording)
+    sums = np.cumsum(np.arange(5.0))
+    for bound in (-1.0, 0.0, 2.5, 5.0, 9.0, 10.0):
+        search = ConditionSearch(known, condition(f"total > {bound}"))
+        hit = next(search.hits(), None)
+        above = np.flatnonzero(sums > bound)
+        assert (hit is None) == (len(above) == 0)
+        if hit is not None:
+            assert list(hit.iterations.values()) == [above[0]]
+    assert len(list(ConditionSearch(known, condition("total changed")).hits())) == 4
+    assert len(ran) == calls and not known.iterations
+
+
+def test_what_is_not_known_is_told() -> None:
+    def f(x):
+        y = x * 2.0
+        return y
+
+    _, recording = record(lambda: minijax.make_jaxpr(f)(jnp.ones(2)))
+    search = ConditionSearch(ledger(recording), condition("y > 0"))
+    assert next(search.hits(), None) is None
+    assert search.looked.values == 0 and unknown_text(search.looked).startswith("y is not known everywhere: ")
