@@ -82,14 +82,15 @@ def apart(wide: bool = False) -> Iterator[None]:
 
     ``wide`` allows types of 64 bits.
     """
-    settings = [setting(value) for setting, value in NEUTRAL]
+    wanted = (*NEUTRAL, (enable_x64, True)) if wide else NEUTRAL
+    settings = [setting(value) for setting, value in wanted if setting.value != value]
     outer = state.stack, state.dynamic, state.axis_env, state.source
     try:
         with ExitStack() as entered:
             entered.enter_context(observe.unobserved())
             entered.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
-            for setting in (*settings, *([enable_x64(True)] if wide else [])):
+            for setting in settings:
                 entered.enter_context(setting)
             state.stack = []
             state.start()

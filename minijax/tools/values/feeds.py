@@ -21,12 +21,15 @@ class Feed:
     no_cotangents = ""
 
     def primal(self, place: int) -> Any:
+        """The value of an input: a Stacked or an Unknown."""
         raise NotImplementedError
 
     def tangent(self, place: int) -> Any:
+        """The tangent of an input, None for zero."""
         return None
 
     def cotangent(self, place: int) -> Any:
+        """The cotangent of an output, None for zero."""
         return None
 
 

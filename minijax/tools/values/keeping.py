@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from minijax.tools.values.examples import Stacked
@@ -96,8 +96,3 @@ class Course:
             if state is not None:
                 return known, state
         return 0, self.start
-
-
-def total(values: Sequence[Any]) -> int:
-    """The bytes of all ``values``."""
-    return sum(map(size_of, values))

@@ -12,7 +12,8 @@ of ``jit``, on NumPy, so what XLA rounds otherwise differs in the last digits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ class Replay:
         self.wide = wide
         self.keeper = Keeper(most_bytes)
         self.purifier = Purifier(rules)
-        self.within = False
+        # the threads that are looking
+        self.within: set[int] = set()
         self.layouts: dict[Jaxpr, Any] = {}
 
     def layout(self, jaxpr: Jaxpr) -> tuple[Sequence[JaxprEqn], dict[Var, int], dict[Var, int]]:
@@ -60,15 +62,16 @@ class Replay:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """What looks at a value: see ``apart``."""
-        if self.within:
+        thread = get_ident()
+        if thread in self.within:
             yield
             return
-        self.within = True
+        self.within.add(thread)
         try:
             with apart(self.wide):
                 yield
         finally:
-            self.within = False
+            self.within.discard(thread)
 
 
 class Frame:
@@ -166,10 +169,6 @@ class Frame:
     def example(self, *index: int | None) -> Example:
         """The same evaluation for one example: ``index`` is its number in each vmap, None where all are kept."""
         return Example(self, index)
-
-    def looking(self) -> AbstractContextManager[None]:
-        """Around many questions, so that each of them costs less: nothing of the user's may run in the block."""
-        return self.root.at_work()
 
     def _shown(self, kind: str, find: Any, var: Any) -> Any:
         kept = self._kept(kind, var)
