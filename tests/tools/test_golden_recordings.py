@@ -3,7 +3,6 @@ names that the operations of two dozen programs have, beside their lines."""
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable
 
@@ -14,15 +13,11 @@ from minijax.core.trace import stack_depth
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import BEGIN, END, Cursor
 from minijax.tools.recording.naming import Naming, naming_of
-from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.recording.records import BindRecord
 from tests.tools.programs.named import PROGRAMS as NAMED
 from tests.tools.programs.named import named_operations
-from tests.tools.recorded_programs import FAILING, PROGRAMS, as_text, recorded
-
-
-@functools.cache
-def recording_of(name: str) -> Recording:
-    return recorded(name)
+from tests.tools.recorded_programs import FAILING, PROGRAMS, as_text
+from tests.tools.recording.made import recording_of
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

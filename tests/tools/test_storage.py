@@ -23,6 +23,7 @@ from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording, RuleRecord, ScopeRecord, TracerRecord
+from minijax.tools.recording.storage_rows import KINDS, TYPES
 
 
 @functools.cache
@@ -314,5 +315,5 @@ def test_any_change_of_a_file_is_read_or_refused():
 
 
 def test_every_field_of_every_record_can_be_stored():
-    for kind in storage._KINDS.values():
-        assert [name for name, _ in storage._TYPES.fields(kind)] == list(kind.__annotations__)
+    for kind in KINDS.values():
+        assert [name for name, _ in TYPES.fields(kind)] == list(kind.__annotations__)

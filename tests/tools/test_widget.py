@@ -125,20 +125,24 @@ def replayed(changes: list[list], count: int) -> list[list[int]]:
     return out + [items] * (count - len(out))
 
 
-def moments_kept(cursor: Cursor, most: int) -> list[int]:
-    """The moments of a recording that belong to its first ``most`` records, and its beginning and end."""
-    kept, out = 0, []
+def moments_kept(cursor: Cursor, most: int, first: int = 0) -> list[int]:
+    """The moments of a recording that belong to ``most`` of its records from the ``first`` on, and to those around
+    them, and its beginning and end.
+    """
+    number, out = -1, []
     entered = set()
+    starts = [i for i, moment in enumerate(cursor.moments) if moment.node is not None and moment.kind != LEAVE]
     for index, moment in enumerate(cursor.moments):
         if moment.kind == LEAVE:
             if moment.other in entered:
                 out.append(index)
         elif moment.node is None:
             out.append(index)
-        elif kept < most:
-            kept += 1
-            entered.add(index)
-            out.append(index)
+        else:
+            number += 1
+            if first <= number < first + most or index < starts[first] < moment.other:
+                entered.add(index)
+                out.append(index)
     return out
 
 
@@ -147,15 +151,17 @@ def squeezed(lines: Iterable[str]) -> list[str]:
     return [words for each in lines if (words := " ".join(each.replace(MARK, "").replace(LINK, "").split()))]
 
 
-@pytest.mark.parametrize("most", [10_000, 300])
-def test_what_is_kept_shows_at_every_moment_what_the_panes_show(most: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("most", "late"), [(10_000, False), (300, False), (300, True)])
+def test_what_is_kept_shows_at_every_moment_what_the_panes_show(most: int, late: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(panes, "MOST_EQUATIONS", 7)
     monkeypatch.setattr(panes, "MOST_TRACERS", 5)
     monkeypatch.setattr(widget, "MOST_PROGRAM_LINES", 1000)
     _, recording = record(make_jaxpr(grad(chain)), jnp.ones(3))
     cursor = Cursor(recording)
-    kept = moments_kept(cursor, most)
-    data = payload(recording, None, most)
+    first = sum(1 for _ in recording.walk()) - most if late else 0
+    kept = moments_kept(cursor, most, first)
+    data = payload(recording, None, most, len(cursor.moments) if late else 0)
+    assert data["start"] == (len(kept) - 1 if late else 0)
     shown = {name: replayed(changes, len(kept)) for name, changes in data["tracks"].items()}
     assert {len(each) for each in shown.values()} == {len(kept)} and len(kept) > 400
     for position, index in enumerate(kept):
@@ -208,7 +214,6 @@ def test_what_is_too_much_is_cut_and_says_how_to_see_the_rest():
     assert f"... {total - 50:,} more records" in widget_html(recording, most=50)
     assert len(embedded(data)) < len(embedded(payload(recording))) / 4
     # a moment that is left out is begun at the last one before it
-    assert payload(recording, most=50, start=10**6)["start"] == len(data["moves"]) + 1
     assert payload(recording, most=50, start=cut[30] + 1)["start"] in (30, 31)
 
 

@@ -37,6 +37,7 @@ from minijax.tools.recording.records import (
     ScopeRecord,
     place_parts,
 )
+from minijax.tools.recording.timeline import Timeline
 from minijax.tools.stepper import panes
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.programs import at_moment
@@ -66,6 +67,14 @@ class _EquationList:
         return self.begin + len(self.list) - 1
 
 
+def around_bind(state: State) -> Node | None:
+    """The record around the operation of a state."""
+    for outer, inner in zip((None, *state.path), state.path, strict=False):
+        if inner is state.bind:
+            return outer
+    return None
+
+
 class _Payload(Texts):
     """Collects what the script needs.
 
@@ -78,8 +87,6 @@ class _Payload(Texts):
         self.recording = recording
         self.cursor = Cursor(recording)
         self.naming = naming_of(recording)
-        # id of a record -> the record around it
-        self.around = {id(moment.node): record_around(self.cursor, moment) for moment in self.cursor.moments}
         self.highlight = highlight
         self.most = most
         self.lists: list[list[int]] = []
@@ -88,7 +95,8 @@ class _Payload(Texts):
         self.sources: dict[tuple[str, int], int] = {}
         self.places: dict[str, tuple[list[int], list[int], list[int]]] = {}
         self.growing: dict[int, _EquationList] = {}
-        # what was made once of records, by their identity: a recording keeps them alive
+        # what was made once of records, by their identity, and these: those of a file are made when they are asked for
+        self.alive: list[Any] = []
         self.nodes: dict[int, list[int]] = {}
         self.lives: dict[int, int] = {}
         self.rules: dict[int, int] = {}
@@ -120,9 +128,10 @@ class _Payload(Texts):
             self.sources[key] = self.part(self.listing(lines, code.first), 0, len(lines))
         return self.sources[key]
 
-    def node(self, node: Node) -> list[int]:
-        """``[its line in the tree, what it came to (-1: nothing), the list of what else it tells (-1: nothing), how
-        many of that it tells from the beginning]``"""
+    def node(self, node: Node, around: Node | None) -> list[int]:
+        """Of a record inside ``around``: ``[its line in the tree, what it came to (-1: nothing), the list of what else
+        it tells (-1: nothing), how many of that it tells from the beginning]``
+        """
         known = self.nodes.get(id(node))
         if known is None:
             gave, listed, begun = -1, -1, 0
@@ -136,7 +145,8 @@ class _Payload(Texts):
                 begun = len(own)
             if own:
                 listed = self.listing(own)
-            shown = record_line(node, False, naming=self.naming, around=self.around[id(node)])
+            shown = record_line(node, False, naming=self.naming, around=around)
+            self.alive.append(node)
             known = self.nodes[id(node)] = [self.line(shown), gave, listed, min(begun, len(own))]
         return known
 
@@ -182,9 +192,11 @@ class _Payload(Texts):
     def _operation(self, position: int) -> None:
         state, node = self.cursor.state(), self.cursor.moment.node
         items = []
-        for each in (node if isinstance(node, CacheRecord | ErrorRecord) else None, state.bind):
+        event = node if isinstance(node, CacheRecord | ErrorRecord) else None
+        around = state.path[-1] if event is not None and state.path else None
+        for each, outer in ((event, around), (state.bind, around_bind(state))):
             if each is not None:
-                _, _, listed, begun = self.node(each)
+                _, _, listed, begun = self.node(each, outer)
                 done = each is node and state.moment.kind == LEAVE
                 items.append(self.part(listed, 0, len(self.lists[listed]) - 1 if done else begun))
         self.tracks["operation"].show(position, items or [self.line(panes.NO_OPERATION)])
@@ -195,6 +207,7 @@ class _Payload(Texts):
         # a rule is applied to one operation, or to none
         rule = state.rule
         if id(rule) not in self.rules:
+            self.alive.append(rule)
             items = [self.line(each) for each in panes.rule_heading(state)]
             source = panes.rule_source(self.recording, rule)
             if source is not None:
@@ -221,6 +234,7 @@ class _Payload(Texts):
 
     def life(self, life: LifeRecord) -> int:
         if id(life) not in self.lives:
+            self.alive.append(life)
             self.lives[id(life)] = self.line((("", "    "), *panes.life_line(life, self.naming)))
         return self.lives[id(life)]
 
@@ -271,30 +285,23 @@ class _Payload(Texts):
         selections = [Track() for _ in programs]
         moves: list[str] = []
         nodes: list[list[int]] = []
-        begun: set[int] = set()  # the moments at which the records that are kept were entered
-        left_out = position = begin = 0
-        for index, moment in enumerate(self.cursor.moments):
+        left_out = begin = 0
+        for position, index in enumerate(moments_kept(self.cursor.moments, self.most, start)):
+            moment = self.cursor.moments[index]
             node = moment.node
             if node is not None and moment.kind == LEAVE:
-                if moment.other not in begun:
-                    continue
                 moves.append(")")
             elif node is not None:
-                if len(nodes) >= self.most:
-                    left_out += 1
-                    continue
-                nodes.append([*self.node(node)[:3], self.own_row(node)])
+                nodes.append([*self.node(node, record_around(self.cursor, moment))[:3], self.own_row(node)])
                 moves.append("(" if moment.kind == ENTER else ".")
-                if moment.kind == ENTER:
-                    begun.add(index)
             if index <= start:
                 begin = position
+            left_out = self.cursor.moments.begun_by(index) - len(nodes)
             self.cursor.go(index)
             self.show(position, left_out)
             for each, track in zip(programs, selections, strict=True):
                 assert isinstance(each.programs, LinkedPrograms)
                 track.show(position, sorted(at_moment(each.programs, self.cursor).equations))
-            position += 1
         return {
             "moves": "".join(moves),
             "nodes": nodes,
@@ -312,7 +319,7 @@ class _Payload(Texts):
         """The line that says what is not in the page; -1 if everything is."""
         said = self.cursor.cut
         if left_out:
-            total = self.most + left_out
+            total = len(self.cursor.moments.nodes)
             said = f"cut here: {left_out:,} of {total:,} records are missing; %export FILE.html --recording writes more"
         return self.line(line(("warning", said))) if said else -1
 
@@ -346,26 +353,49 @@ def widget_html(
       in_page: leaves out the style and the script, for a page that has them.
     """
     made = bare_element if in_page else element
-    return made(payload(recording, highlight, most, start), "".join(_static(recording, most)))
+    return made(payload(recording, highlight, most, start), "".join(_static(recording, most, start)))
 
 
-def _static(recording: Recording, most: int) -> Iterator[str]:
+def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
+    """The moments that a page has: those of ``most`` records, the first ones, or, if ``start`` is after them, those
+    around it and of what these are inside of; always the beginning and the end.
+    """
+    total = len(known.nodes)
+    here = known.begun_by(min(max(start, 0), len(known) - 1)) - 1
+    first = 0 if here < most else min(here - most // 2, total - most)
+    around = []
+    parent = known.parent(known.start(first)) if first < total else -1
+    while parent >= 0:
+        around.append(parent)
+        parent = known.parent(parent)
+    last = min(first + most, total) - 1
+    kept = [0, *reversed(around)]
+    entered = set(around)
+    for index in range(known.start(first), known.start(last) + 1) if total else ():
+        if known.other(index) >= index:
+            entered.add(index)
+            kept.append(index)
+        elif known.other(index) in entered:
+            kept.append(index)
+    after = sorted(known.other(index) for index in entered if known.other(index) > kept[-1])
+    return [*kept, *after, len(known) - 1]
+
+
+def _static(recording: Recording, most: int, start: int) -> Iterator[str]:
     """The tree as text that folds, for where scripts are off."""
     yield "<pre>The log of this recording; where scripts are on, a stepper stands here.</pre>"
     nested: list[int] = []  # the moments whose <details> is open
-    count = left_out = 0
+    count = 0
     cursor = Cursor(recording)
     naming = naming_of(recording)
-    for index, moment in enumerate(cursor.moments):
+    for index in moments_kept(cursor.moments, most, start):
+        moment = cursor.moments[index]
         if moment.node is None:
             continue
         if moment.kind == LEAVE:
             if nested and nested[-1] == moment.other:
                 nested.pop()
                 yield "</div></details>"
-            continue
-        if count >= most:
-            left_out += 1
             continue
         count += 1
         said = _static_line(moment, naming, record_around(cursor, moment))
@@ -376,6 +406,7 @@ def _static(recording: Recording, most: int) -> Iterator[str]:
         else:
             yield f"<pre>{text}</pre>"
     yield "</div></details>" * len(nested)
+    left_out = len(cursor.moments.nodes) - count
     if left_out:
         yield f"<pre>... {left_out:,} more records</pre>"
     elif recording.truncated:

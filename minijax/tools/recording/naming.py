@@ -14,12 +14,12 @@ functions of the user's ran in between, none of them gets its name.
 from __future__ import annotations
 
 import ast
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
+from minijax.tools.recording.timeline import timeline
 
 MOST_NAME = 40
 # A value without a name is called by what computes it if that takes no more characters.
@@ -61,6 +61,25 @@ def naming_of(recording: Recording) -> Naming:
     return found
 
 
+class _LivesByNumber(Mapping[int, LifeRecord]):
+    """The lives of a recording by the numbers of what lived, without a table of them."""
+
+    def __init__(self, naming: Naming) -> None:
+        self._naming = naming
+
+    def __getitem__(self, number: int) -> LifeRecord:
+        found = self._naming.life(number)
+        if found is None:
+            raise KeyError(number)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return (life.tracer.id for life in self._naming.recording.lives)
+
+    def __len__(self) -> int:
+        return len(self._naming.recording.lives)
+
+
 class Naming:
     """The names of a recording's values, by number. What takes a pass over the recording is made at first need, and
     only of one that is not very long.
@@ -75,9 +94,9 @@ class Naming:
         self.names: dict[int, str] = {}
 
     @cached_property
-    def lives(self) -> dict[int, LifeRecord]:
+    def lives(self) -> Mapping[int, LifeRecord]:
         """Number -> the life of that tracer or array."""
-        return {life.tracer.id: life for life in self.recording.lives}
+        return _LivesByNumber(self)
 
     def life(self, number: int) -> LifeRecord | None:
         """The life of the tracer or array with this number; None if there is none."""
@@ -101,6 +120,9 @@ class Naming:
         """The scope of an interpreter and a variable of what it records -> the first tracer that stands for it; of a
         tangent's, the one whose tangent it is.
         """
+        told = timeline(self.recording).names
+        if told is not None:
+            return told()[1]
         out: dict[tuple[int, str], int] = {}
         for life in self.recording.lives[:MOST_LETTERED]:
             fields = life.tracer.fields
@@ -112,14 +134,10 @@ class Naming:
     def maker(self, number: int) -> BindRecord | None:
         """The outermost operation whose result it is, of the user's or of a rule; None if it came from outside."""
         life = self.life(number)
-        nodes: Sequence[Node] = self.recording.tree if life is not None else ()
-        while life is not None and nodes:
-            # what is seen first as a result is seen when the operation ends
-            index = bisect_right(nodes, life.born, key=_at) - 1
-            node = nodes[index] if index >= 0 else None
+        # what is seen first as a result is seen when the operation ends
+        for node in timeline(self.recording).begun(life.born) if life is not None else ():
             if isinstance(node, BindRecord) and number in node.results:
                 return node
-            nodes = node.children if isinstance(node, (BindRecord, ScopeRecord)) else ()
         return None
 
     @cached_property
@@ -127,6 +145,9 @@ class Naming:
         """Number -> the expression that it is the result of. Of a very long recording none is known: to find them takes
         a pass over it.
         """
+        told = timeline(self.recording).names
+        if told is not None:
+            return told()[0]
         return dict(_results(self.recording)) if self.recording.events <= MOST_PASSED else {}
 
     def variable(self, number: int) -> str:
@@ -274,10 +295,6 @@ def called(bind: BindRecord) -> str:
 def _holds_two(life: LifeRecord) -> bool:
     """Whether a tracer holds its tangent, which then is no variable."""
     return len(life.tracer.holds) == 2
-
-
-def _at(node: Node) -> int:
-    return node.at
 
 
 @lru_cache(maxsize=4096)

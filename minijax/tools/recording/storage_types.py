@@ -24,17 +24,27 @@ class Writer:
         self.numbers: dict[int, int] = {}
         self.docs = DocTable()
 
+    def several(self, numbers: list[int]) -> Any:
+        """How the numbers of the records that a field holds are written."""
+        return numbers
+
 
 class Reader:
     """What reading a field needs: the records and documents read so far."""
 
     def __init__(self, docs: Sequence[Doc]) -> None:
-        self.made: list[Frozen] = []
+        self.made: Any = []
         self.docs = docs
         # records that have their place in the tree: a second one could make a tree of any size of few rows
         self.placed: set[int] = set()
         # a recording says few things very often
         self.strings: dict[str, str] = {}
+
+    def several(self, value: Any, one: Read) -> Any:
+        """The records that a field holds, each of which ``one`` reads."""
+        if type(value) is not list:
+            raise ValueError(f"expected a list, found {brief(value)}")
+        return tuple([one(each, self) for each in value])
 
 
 Write = Callable[[Any, Writer], Any]
@@ -42,13 +52,22 @@ Read = Callable[[Any, Reader], Any]
 
 
 class Type:
-    """A type of fields: ``write(value, writer)`` gives a JSON value, ``read(value, reader)`` the way back."""
+    """A type of fields: ``write(value, writer)`` gives a JSON value, ``read(value, reader)`` the way back.
 
-    __slots__ = ("write", "read")
+    ``plain`` says that JSON writes a value as it is, ``record`` that it is a record, ``holds`` that it is one or has
+    some inside it.
+    """
 
-    def __init__(self, write: Write, read: Read) -> None:
+    __slots__ = ("write", "read", "plain", "record", "holds")
+
+    def __init__(
+        self, write: Write, read: Read, plain: bool = False, record: bool = False, holds: bool = False
+    ) -> None:
         self.write = write
         self.read = read
+        self.plain = plain
+        self.record = record
+        self.holds = record or holds
 
 
 def brief(value: Any) -> str:
@@ -69,23 +88,34 @@ def _plain(what: str, *types: type) -> Type:
             raise ValueError(f"expected {what}, found {brief(value)}")
         return reader.strings.setdefault(value, value) if type(value) is str else value
 
-    return Type(_as_it_is, read)
+    return Type(_as_it_is, read, plain=True)
 
 
 def _optional(inner: Type) -> Type:
     return Type(
         lambda value, writer: None if value is None else inner.write(value, writer),
         lambda value, reader: None if value is None else inner.read(value, reader),
+        inner.plain,
+        holds=inner.holds,
     )
 
 
 def _many(inner: Type) -> Type:
+    if inner.record:
+        return Type(
+            lambda value, writer: writer.several([inner.write(each, writer) for each in value]),
+            lambda value, reader: reader.several(value, inner.read),
+            holds=True,
+        )
+
     def read(value: Any, reader: Reader) -> Any:
         if type(value) is not list:
             raise ValueError(f"expected a list, found {brief(value)}")
         return tuple([inner.read(each, reader) for each in value])
 
-    return Type(lambda value, writer: [inner.write(each, writer) for each in value], read)
+    return Type(
+        lambda value, writer: [inner.write(each, writer) for each in value], read, inner.plain, holds=inner.holds
+    )
 
 
 def _fixed(inners: Sequence[Type]) -> Type:
@@ -97,7 +127,7 @@ def _fixed(inners: Sequence[Type]) -> Type:
             raise ValueError(f"expected a list of {len(inners)}, found {brief(value)}")
         return tuple([inner.read(each, reader) for inner, each in zip(inners, value, strict=True)])
 
-    return Type(write, read)
+    return Type(write, read, all(each.plain for each in inners), holds=any(each.holds for each in inners))
 
 
 def _document() -> Type:
@@ -122,7 +152,7 @@ def _record(name: str, kinds: tuple[type[Frozen], ...], once: bool) -> Type:
             reader.placed.add(value)
         return made
 
-    return Type(lambda value, writer: writer.numbers[id(value)], read)
+    return Type(lambda value, writer: writer.numbers[id(value)], read, record=True)
 
 
 class Types:

@@ -137,6 +137,8 @@ class _Alike:
     def counted(self) -> JaxprRecord:
         """The record, with how many there were."""
         r = self.record
+        if self.times == 1:
+            return r
         return JaxprRecord(r.at, r.kind, r.name, r.equations, r.program, r.doc, r.depth, r.tutorial, self.times)
 
 

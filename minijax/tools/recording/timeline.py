@@ -99,8 +99,11 @@ class Timeline(Sequence[Moment]):
         self._parents = integers(_parents(depths, np.flatnonzero(entered)))
         self._loose: tuple[Any, Any] | None = None
         self._starts: Any = None
-        # what is known of all equations and lives without their records: of a recording in a file
+        # what is known of all equations and lives without their records, and what ``naming.Naming`` has passed over the
+        # recording for: of one in a file
         self.columns: dict[str, Any] = {}
+        self.names: Callable[[], tuple[dict[int, str], dict[tuple[int, str], int]]] | None = None
+        self._ats: Any = None
 
     def __len__(self) -> int:
         return len(self.signs)
@@ -142,10 +145,35 @@ class Timeline(Sequence[Moment]):
 
     def start(self, number: int) -> int:
         """The moment at which the record with this number begins."""
+        return int(self._all_starts()[number])
+
+    def begun_by(self, index: int) -> int:
+        """How many records have begun by a moment, its own among them."""
+        return int(np.searchsorted(self._all_starts(), index, side="right"))
+
+    def _all_starts(self) -> Any:
         if self._starts is None:
             known = np.frombuffer(self.signs, np.uint8)
             self._starts = np.flatnonzero((known < LEFT) & (known != OUTSIDE))
-        return int(self._starts[number])
+        return self._starts
+
+    def ats(self) -> Any:
+        """The events at which the records begin, in order."""
+        if self._ats is None:
+            known = self.columns.get("ats")
+            self._ats = np.array([node.at for node in self.nodes], np.int64) if known is None else known  # type: ignore[union-attr]
+        return self._ats
+
+    def begun(self, at: int) -> Iterator[Node]:
+        """The record that begins last of those that begin at event ``at`` or before, and those around it, outermost
+        first.
+        """
+        number = int(np.searchsorted(self.ats(), at, side="right")) - 1
+        around = [self.start(number)] if number >= 0 else []
+        while around and self._parents[around[-1]] >= 0:
+            around.append(self._parents[around[-1]])
+        for index in reversed(around):
+            yield self.nodes[self._numbers[index]]  # type: ignore[misc]
 
     def marked(self, *signs: int) -> Any:
         """The moments with one of these signs: an array of indices."""
@@ -182,9 +210,8 @@ class Timeline(Sequence[Moment]):
 
 
 def integers(array: Any) -> Any:
-    """An array of integers whose items are Python's: they are asked for one by one."""
-    whole: Any = np.ascontiguousarray(array)
-    return memoryview(whole)
+    """The integers of an array, for whoever asks for them one by one: a recording holds no arrays but the user's."""
+    return memoryview(array.tobytes()).cast(array.dtype.char)
 
 
 def _parents(depths: Any, entered: Any) -> Any:

@@ -21,7 +21,8 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.recording.timeline import Indices, Picked, Timeline, timeline
 from minijax.tools.session import session
-from tests.tools.recorded_programs import PROGRAMS, recorded
+from tests.tools.recorded_programs import PROGRAMS
+from tests.tools.recording.made import recording_of
 
 
 def walked(recording: Recording) -> list[list[Any]]:
@@ -49,7 +50,7 @@ def walked(recording: Recording) -> list[list[Any]]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_a_recorder_notes_is_what_its_tree_tells(name: str) -> None:
-    noted = recorded(name)
+    noted = recording_of(name)
     for recording in (noted, noted.replace(source="told from the tree")):
         known, wanted = timeline(recording), walked(recording)
         found = [[*moment, known.loose_rule(i)] for i, moment in enumerate(known)]
@@ -63,7 +64,7 @@ def test_what_a_recorder_notes_is_what_its_tree_tells(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_state_has_the_equations_and_the_lives_of_its_scopes(name: str) -> None:
-    recording = recorded(name)
+    recording = recording_of(name)
     cursor = Cursor(recording)
     for position in range(len(cursor.moments)):
         cursor.go(position)
@@ -137,7 +138,7 @@ def test_indices_by_scope() -> None:
 
 
 def test_moments_are_asked_for_as_items_of_a_tuple() -> None:
-    known = moments(recorded("gradient"))
+    known = moments(recording_of("gradient"))
     assert known[-1] == known[len(known) - 1] and known[-1].kind == END
     assert known[:3] == tuple(known)[:3] and known[::-7] == tuple(known)[::-7]
     with pytest.raises(IndexError):

@@ -1,0 +1,153 @@
+"""Records as rows of JSON values, and back, whichever file they are in.
+
+What a row says is checked, field by field: ValueError if it is not what the annotations of the record say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from minijax.core.named import Frozen
+from minijax.ir.pretty import jaxpr_document
+from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
+from minijax.tools.recording import records as schema
+from minijax.tools.recording.backward import listed
+from minijax.tools.recording.records import JaxprRecord, Recording
+from minijax.tools.recording.storage_types import Reader, Type, Types, Writer
+
+NODES: tuple[type[Frozen], ...] = (
+    schema.BindRecord,
+    schema.ScopeRecord,
+    schema.RuleRecord,
+    schema.EquationRecord,
+    schema.JaxprRecord,
+    schema.CacheRecord,
+    schema.PhaseRecord,
+    schema.ModuleRecord,
+    schema.ExecutableRecord,
+    schema.ErrorRecord,
+)
+_OTHERS: tuple[type[Frozen], ...] = (
+    schema.TracerRecord,
+    schema.LifeRecord,
+    schema.SourceRecord,
+    schema.CotangentRecord,
+    schema.TransposedRecord,
+    schema.LinearVariable,
+    schema.LinearEquation,
+    schema.BackwardRecord,
+    Equation,
+    Pane,
+    LinkedPrograms,
+    Recording,
+)
+KINDS = {kind.__name__: kind for kind in (*NODES, *_OTHERS)}
+TYPES = Types(KINDS, {"Node": NODES, "Frozen": (LinkedPrograms,)}, once="Node", unwritten="Jaxpr")
+
+
+def storable(recording: Recording) -> Recording:
+    """``recording`` with programs that are written as what stands in for them."""
+    if not recording.backward:
+        return recording
+    return recording.replace(backward=tuple([listed(each, recording) for each in recording.backward]))
+
+
+def names_of(kind: type[Frozen], without: str = "") -> tuple[str, ...]:
+    """What the values of a row are called, in order."""
+    return tuple([name for name, _ in TYPES.fields(kind) if name != without])
+
+
+def row_of(record: Frozen, writer: Writer, without: str = "") -> list[Any]:
+    """The row of ``record``, the field ``without`` left out."""
+    kind = type(record)
+    stored = _without_program(record) if isinstance(record, JaxprRecord) else record
+    fields = [each.write(getattr(stored, name), writer) for name, each in TYPES.fields(kind) if name != without]
+    return [kind.__name__, *fields]
+
+
+def short_row_of(record: Frozen, writer: Writer, without: str = "") -> list[Any]:
+    """As ``row_of``, with tuples for lists where JSON writes them alike."""
+    kind = type(record)
+    stored = _without_program(record) if isinstance(record, JaxprRecord) else record
+    row = [kind.__name__, *stored.values()]
+    for i, each in _parts(kind, without)[0]:
+        row[i] = each.write(row[i], writer)
+    if without:
+        del row[1 + kind._names.index(without)]
+    return row
+
+
+_known_parts: dict[tuple[type[Frozen], str], tuple[list[tuple[int, Type]], list[int]]] = {}
+
+
+def _parts(kind: type[Frozen], without: str) -> tuple[list[tuple[int, Type]], list[int]]:
+    """Of a kind of record, but for the field ``without``: what of its row JSON does not write as it is, and where it
+    holds records.
+    """
+    found = _known_parts.get((kind, without))
+    if found is None:
+        fields = [(i, each) for i, (name, each) in enumerate(TYPES.fields(kind)) if name != without]
+        special = [(i + 1, each) for i, each in fields if not each.plain]
+        found = _known_parts[kind, without] = special, [i for i, each in fields if each.holds]
+    return found
+
+
+def held(record: Frozen, without: str = "") -> Iterator[Frozen]:
+    """The records that fields of ``record`` hold, singly or in tuples, those of the field ``without`` left out; of a
+    tuple the last first.
+    """
+    values = record.values()
+    for i in _parts(type(record), without)[1]:
+        value = values[i]
+        if isinstance(value, Frozen):
+            yield value
+        elif value:
+            yield from reversed(value)
+
+
+def _without_program(record: JaxprRecord) -> JaxprRecord:
+    if record.program is None:
+        return record
+    doc, tutorial = (jaxpr_document(record.program, style=style) for style in ("jax", "tutorial"))
+    return record.replace(program=None, doc=doc, tutorial=tutorial)  # type: ignore[no-any-return]
+
+
+def made_of(row: Any, names: dict[str, Any], reader: Reader, given: Mapping[str, Any] = MappingProxyType({})) -> Frozen:
+    """The record of a row, whose fields are called ``names``; those that are ``given`` are not in it."""
+    kind = KINDS.get(row[0]) if type(row) is list and row and type(row[0]) is str else None
+    order = None if kind is None else names.get(kind.__name__)
+    if kind is None or type(order) is not list or len(order) != len(row) - 1:
+        raise ValueError("its kind, or the fields of that, are not known")
+    said = {name: value for name, value in zip(order, row[1:], strict=True) if type(name) is str}
+    found = dict(given)
+    for name, each in TYPES.fields(kind):
+        if name in found:
+            continue
+        if name in said:
+            try:
+                found[name] = each.read(said[name], reader)
+            except ValueError as error:
+                raise ValueError(f"{kind.__name__}.{name}: {error}") from None
+        elif name in kind._required:
+            raise ValueError(f"{kind.__name__} has no {name}")
+    made = kind(**found)
+    if isinstance(made, LinkedPrograms):
+        _check_links(made)
+    elif isinstance(made, Recording) and made.level not in ("summary", "full"):
+        raise ValueError(f"there is no level {made.level!r:.40}")
+    return made
+
+
+def _check_links(programs: LinkedPrograms) -> None:
+    """ValueError if a pane is not in itself consistent, or speaks of equations that there are not."""
+    known = range(1, len(programs.equations) + 1)
+    numbers = [number for each in programs.equations for number in each.inside]
+    for pane in (*programs.python, programs.jaxpr, programs.stablehlo, programs.hlo):
+        for parts in (pane.numbers, pane.links, pane.notes):
+            if len(parts) != len(pane.lines):
+                raise ValueError("the parts of a program are not of one length")
+        numbers += [number for links in pane.links for number in links]
+    if [each.number for each in programs.equations] != list(known) or not all(n in known for n in numbers):
+        raise ValueError("a program speaks of equations that there are not")

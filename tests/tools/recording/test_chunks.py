@@ -1,0 +1,288 @@
+"""Recordings in files of chunks: they show what the recording shows, and little is loaded of a long one."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import operator
+import random
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minijax
+from minijax import lax
+from minijax.tools.documents.document import plain
+from minijax.tools.recording import chunks, storage
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.naming import naming_of
+from minijax.tools.recording.recorder import record
+from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording
+from minijax.tools.stepper import panes
+from tests.tools.recorded_programs import PROGRAMS, as_text
+from tests.tools.recording.made import recording_of
+from tests.tools.test_storage import trees
+
+
+def through(recording: Recording) -> Recording:
+    return chunks.read(chunks.written(recording))
+
+
+def state_of(cursor: Cursor) -> tuple[Any, ...]:
+    state = cursor.state()
+    shown = tuple(state.tracers), tuple([(p.level, p.scope, tuple(p.equations)) for p in state.programs])
+    return (state.moment[:1], state.moment[2:], state.stack, shown, state.place, state.rule, state.forced)
+
+
+def screen(cursor: Cursor) -> str:
+    shown = [
+        panes.tree_lines(cursor), panes.source_pane(cursor), panes.stack_pane(cursor), panes.rule_pane(cursor),
+        panes.program_pane(cursor), panes.status(cursor),
+    ]  # fmt: skip
+    return "\n".join(plain(each, 80) for each in shown)
+
+
+@functools.cache
+def long() -> Recording:
+    """15,000 events of a gradient, with infinities in it."""
+
+    def chain(x: Any) -> Any:
+        for _ in range(500):
+            x = lax.mul(lax.sin(x), 0.5)
+        return lax.log(x - x) * 0.0
+
+    return record(minijax.grad(chain), 0.9)[1]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_file_shows_what_the_recording_shows_at_every_moment(name: str) -> None:
+    recording = recording_of(name)
+    loaded = through(recording)
+    assert storage.to_json(loaded) == storage.to_json(recording) and as_text(loaded) == as_text(recording)
+    mine, theirs = Cursor(recording), Cursor(loaded)
+    assert len(mine.moments) == len(theirs.moments)
+    for position in range(len(mine.moments)):
+        mine.go(position)
+        theirs.go(position)
+        assert state_of(mine) == state_of(theirs) and screen(mine) == screen(theirs)
+
+
+@settings(max_examples=40)
+@given(tree=trees, source=st.text(max_size=30), seconds=st.floats(0, 1e6))
+def test_any_recording_comes_back_equal(tree: Any, source: str, seconds: float) -> None:
+    recording = Recording("full", source, tree=tree, seconds=seconds, binds=(("eval", 3),))
+    assert through(recording) == recording
+
+
+def test_of_a_long_recording_little_is_loaded(tmp_path: Path) -> None:
+    recording = long()
+    storage.save(recording, tmp_path / "it.rec")
+    size = (tmp_path / "it.rec").stat().st_size
+    assert recording.events > 14_000 and size < 40 * recording.events
+    cursor = Cursor(storage.load(tmp_path / "it.rec"))
+    store: Any = cursor.moments.nodes
+    assert (store.unpacked, store.records_made) == (1, 1)  # the recording itself
+    first = screen(cursor)
+    assert store.unpacked <= 8 and store.records_made < 400
+    for position in random.Random(0).sample(range(len(cursor.moments)), 40):
+        cursor.go(position)
+        before = store.records_made
+        panes.tree_lines(cursor), panes.source_pane(cursor), panes.stack_pane(cursor), panes.rule_pane(cursor)
+        assert store.records_made - before < 1500
+        shown = screen(cursor)
+        live = Cursor(recording, position)
+        assert shown == screen(live) and state_of(cursor) == state_of(live)
+    assert first == screen(Cursor(recording))
+
+
+def test_all_that_is_searched_for_is_found_in_a_file_too() -> None:
+    mine, theirs = Cursor(long()), Cursor(through(long()))
+    moves: list[Any] = [
+        lambda c: c.to_nonfinite(),
+        lambda c: c.to_error(),
+        lambda c: c.to_bind("log"),
+        lambda c: c.to_bind("mul", level="linearize"),
+        lambda c: c.to_bind(shape="[]", backwards=True),
+        lambda c: c.last(),
+        lambda c: c.search("LOG", backwards=True),
+        lambda c: c.search("linear jaxpr", backwards=True),
+        lambda c: c.first() or c.search("no such words"),
+        lambda c: c.search("-inf"),
+        lambda c: c.search("jaxpr"),
+        lambda c: c.search("multiplication  of nothing"),
+    ]
+    for number, move in enumerate(moves):
+        assert (move(mine), mine.position) == (move(theirs), theirs.position), number
+    assert mine.position > 1000
+
+
+def test_a_record_is_one_object_as_long_as_anybody_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "ROWS", 50)
+    monkeypatch.setattr(chunks, "TOGETHER", 50)
+    monkeypatch.setattr(chunks, "MOST_CHUNKS", 2)
+    loaded = through(long())
+    kept = [loaded.tree[0], next(iter(loaded.tree[0].children)), loaded.lives[7]]
+    numbers = list(map(id, kept))
+    walked = sum(1 for _ in loaded.walk())
+    store: Any = Cursor(loaded).moments.nodes
+    assert walked == len(store) and store.unpacked > 100 and len(store._open) == 2
+    assert [id(loaded.tree[0]), id(next(iter(loaded.tree[0].children))), id(loaded.lives[7])] == numbers
+    gc.collect()
+    assert len(store._alive) < 500
+    nodes = [node for _, node in loaded.walk() if isinstance(node, JaxprRecord)]
+    assert nodes == list(loaded.jaxprs) and all(map(operator.is_, nodes, loaded.jaxprs))
+
+
+def test_children_are_a_sequence_as_a_tuple_is() -> None:
+    mine, theirs = (
+        next(n for _, n in r.walk() if isinstance(n, BindRecord) and len(n.children) > 2)
+        for r in (recording_of("gradient"), through(recording_of("gradient")))
+    )
+    wanted, found = mine.children, theirs.children
+    assert len(found) == len(wanted) and found == wanted and hash(found) == hash(wanted)
+    assert tuple(reversed(found)) == wanted[::-1] and found[1:] == wanted[1:] and found[-1] == wanted[-1]
+    assert mine == theirs and bool(found)
+    lives = through(recording_of("gradient")).lives
+    assert lives == recording_of("gradient").lives and (*lives, 1) == lives + (1,) and ((1,) + lives)[1:] == lives
+    assert lives[:2] == recording_of("gradient").lives[:2]
+
+
+def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path: Path) -> None:
+    whole = chunks.written(recording_of("second_derivative"))
+    assert chunks.written(chunks.read(whole)) == whole
+    changed = chunks.read(whole).replace(source="other")
+    data = storage.to_json(changed)
+    assert storage.to_json(through(changed)) == data and through(changed).source == "other"
+    for name in ("a.json", "a.json.xz", "a.rec"):
+        storage.save(changed, tmp_path / name)
+        assert storage.to_json(storage.load(tmp_path / name)) == data
+    assert (tmp_path / "a.json").read_bytes().startswith(b'{"format"')
+
+
+def test_a_deep_tree_is_kept_without_recursion() -> None:
+    node: BindRecord | None = None
+    for level in range(5_000, 0, -1):
+        children = () if node is None else (node,)
+        node = BindRecord(level, 10_001 - level, "sin", "eval", 0, (), (), (), "", None, "", "", children)
+    assert node is not None
+    jaxpr = JaxprRecord(20_000, "staged", "f", 1)
+    loaded = through(Recording("full", tree=(node, jaxpr), jaxprs=(jaxpr,)))
+    assert sum(1 for _ in loaded.walk()) == 5_001 and loaded.tree[1] is loaded.jaxprs[0]
+
+
+# --- files that are not what they should be
+# --------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+    data = chunks.written(recording_of("gradient"))
+    path = tmp_path / "bad.rec"
+    for length in (*range(0, len(data), len(data) // 60), len(data) - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(ValueError, match=r"bad.rec cannot be read as a recording: "):
+            storage.load(path)
+    for place in range(0, len(data), len(data) // 60):
+        damaged = bytearray(data)
+        damaged[place] ^= 4
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"bad.rec cannot be read as a recording: "):
+            storage.load(path)
+
+
+Parts = tuple[list[bytes], dict[str, Any], list[list[int]]]
+
+
+def opened(data: bytes) -> Parts:
+    """The parts of a file, unpacked, its directory, and where in that it is said where they are."""
+    begin, length, *_ = chunks._END.unpack_from(data, len(data) - chunks._END.size)
+    directory = json.loads(zlib.decompress(data[begin : begin + length]))
+    addresses = [*directory["chunks"], *[directory[name] for name in ("documents", "names", "signs")]]
+    addresses += directory["columns"].values()
+    return [zlib.decompress(data[a[0] : a[0] + a[1]]) for a in addresses], directory, addresses
+
+
+def rebuilt(parts: list[bytes], directory: dict[str, Any], addresses: list[list[int]], size: int = -1) -> bytes:
+    """A file of these parts, as somebody would write it who wants to do harm; the first says that it has ``size``."""
+    out = bytearray(chunks.MAGIC)
+    for part, address in zip(parts, addresses, strict=True):
+        packed = zlib.compress(part)
+        address[:3] = [len(out), len(packed), size if part is parts[0] and size >= 0 else len(part)]
+        out += packed
+    said = json.dumps(directory).encode()
+    begin, packed = len(out), zlib.compress(said)
+    out += packed
+    return bytes(out) + chunks._END.pack(begin, len(packed), len(said), zlib.crc32(out))
+
+
+def refused(said: str, change: Any = lambda parts, directory: None, size: int = -1) -> None:
+    parts, directory, addresses = opened(chunks.written(recording_of("gradient")))
+    change(parts, directory)
+    with pytest.raises(ValueError, match=said):
+        loaded = chunks.read(rebuilt(parts, directory, addresses, size))
+        sum(1 for _ in loaded.walk())
+        list(loaded.lives)
+        naming_of(loaded).lettered.get((0, ""))
+
+
+def test_files_that_were_made_to_harm_are_refused() -> None:
+    same = chunks.read(rebuilt(*opened(chunks.written(recording_of("gradient")))))
+    assert storage.to_json(same) == storage.to_json(recording_of("gradient"))
+    refused("its version is 3", lambda p, d: d.update(version=3))
+    refused("its directory has no signs", lambda p, d: d.pop("signs"))
+    refused("its directory has no nodes", lambda p, d: d.update(nodes=True))
+    refused("not counted as they are", lambda p, d: d.update(nodes=10**6))
+    refused("as many records as moments tell of", lambda p, d: d.update(nodes=d["nodes"] - 1))
+    refused("not say where its records are", lambda p, d: d["chunks"].append(7))
+    refused("part of it is larger", lambda p, d: d.update(signs=[0, 10, 10**12]))
+    refused("of another length", size=5)
+    refused("of another length", size=10**6)
+    refused("not as many records", lambda p, d: p.__setitem__(0, b"[]"))
+    refused("no JSON", lambda p, d: p.__setitem__(0, b"[" * 100_000))
+    refused("no JSON", lambda p, d: p.__setitem__(0, b"\xff"))
+    refused("not those of a tree", lambda p, d: p.__setitem__(-6, b"\x02" * len(p[-6])))
+    refused("not that of a", lambda p, d: p.__setitem__(-6, p[-6].replace(b"\x04", b"\x01")))
+    refused("its columns are not", lambda p, d: p.__setitem__(-1, p[-1][8:]))
+    refused("column of it is cut off", lambda p, d: p.__setitem__(-1, p[-1][1:]))
+    refused("numbers that are too large", lambda p, d: p.__setitem__(-1, b"\x7f" * len(p[-1])))
+    refused("names are not", lambda p, d: p.__setitem__(-7, b'[[[1, 2]], []]'))
+    wrong = (b'["BindRecord",', b'["BindRecord",1.')
+    refused("expected an integer", lambda p, d: p.__setitem__(0, p[0].replace(*wrong, 1)))
+
+
+def test_any_change_of_a_file_is_read_or_refused() -> None:
+    """Whatever is put in place of whatever: a recording comes out, which can be stepped through, or a ValueError."""
+    source = random.Random(0)
+    data = chunks.written(recording_of("gradient"))
+    strange = [None, True, -1, 0, 3, 10**12, 0.5, "", "x", "BindRecord", [], [0], [[0]], {}, {"from": 0, "steps": [0]}]
+    loaded = 0
+    for _ in range(300):
+        parts, directory, addresses = opened(data)
+        whole: Any = [json.loads(parts[i]) for i in range(len(directory["chunks"]))]
+        place: Any = directory if source.random() < 0.3 else whole
+        while True:
+            key = source.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            inner = place[key]
+            if not isinstance(inner, (dict, list)) or not inner or (place is not whole and source.random() < 0.1):
+                place[key] = source.choice(strange)
+                break
+            place = inner
+        parts[: len(whole)] = [json.dumps(each).encode() for each in whole]
+        try:
+            recording = chunks.read(rebuilt(parts, directory, addresses))
+            cursor = Cursor(recording)
+            for _ in range(40):
+                cursor.state()
+                cursor.into()
+            cursor.search("mul")
+            for made in recording.jaxprs:
+                str(made.document("tutorial", 2))
+            list(recording.lives)
+        except ValueError:
+            continue
+        loaded += 1
+    assert 20 < loaded < 280
