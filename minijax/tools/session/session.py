@@ -327,7 +327,9 @@ class Session:
         """What a prompt says below an outcome: how to step to an exception, if that can be done; else nothing."""
         if outcome.error is None or outcome.step is not None:
             return ""
-        return RECORDED if outcome.error is self.recorded_error else self.replay_hint(outcome.number)
+        if outcome.error is self.recorded_error:
+            return RECORDED if outcome.recording is not None and outcome.recording.events else ""
+        return self.replay_hint(outcome.number)
 
     def run_again(self, failed: FailedInput) -> Any:
         """Run an input once more, under its number, and give its value; nothing is shown, kept or counted."""

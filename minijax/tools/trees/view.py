@@ -6,7 +6,7 @@ A terminal shows a fixed picture with a count of what is folded; a page of HTML 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import groupby, islice
 from types import FunctionType
 from typing import Any
 
@@ -153,12 +153,13 @@ def _opened(tree: Tree) -> set[int]:
 
 
 class _Entry(Frozen):
-    """A line of a tree: what stands at a level under a key, open or not."""
+    """A line of a tree: what stands at a level under a key, open or not, and what follows it that is built alike."""
 
     level: int
     key: str
     part: TreePart
     opened: bool
+    more: tuple[TreePart, ...] = ()
 
 
 def _entries(shown: _Shown, branch: TreePart, level: int) -> Iterable[_Entry]:
@@ -170,6 +171,29 @@ def _entries(shown: _Shown, branch: TreePart, level: int) -> Iterable[_Entry]:
             yield from _entries(shown, part, level + 1)
 
 
+def _merged(entries: Iterable[_Entry]) -> Iterator[_Entry]:
+    """The entries, folded branches that are built alike and follow each other in one if there are several."""
+    for (level, _), run in groupby(entries, key=lambda each: (each.level, _build(each))):
+        first, *others = run
+        if len(others) < 2 or first.opened or not first.part.parts:
+            yield first
+            yield from others
+        else:
+            yield _Entry(level, f"{first.key} … {others[-1].key}", first.part, False, tuple(e.part for e in others))
+
+
+def _build(entry: _Entry) -> Any:
+    """What folded branches that are built alike have in common; of anything else what nothing else has."""
+    return _structure(entry.part) if entry.part.parts and not entry.opened else id(entry.part)
+
+
+def _structure(part: TreePart) -> Any:
+    """Types and keys of all that is in a part."""
+    if part.parts is None:
+        return array_type(part.value) if is_array(part.value) and part.elements else type(part.value).__name__
+    return type(part.value), part.missing, tuple([(each.key, _structure(each)) for each in part.parts])
+
+
 # --- in a terminal
 # ---------------------------------------------------------------------------------------------------------
 
@@ -179,13 +203,13 @@ def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
     step, root = joined_steps(tree.root)
     entries = list(_entries(shown, root, 1))
     cut = entries[tree.most - 1 :] if len(entries) > tree.most else []
-    kept = entries[: len(entries) - len(cut)]
+    kept = list(_merged(entries[: len(entries) - len(cut)]))
     head = title(tree.root)
     if step:  # the steps to the first branch of several parts
         head = (*head, ("muted", " · "), ("var", step))
     blocks: list[Block] = [text(head, hanging=_INDENT)]
     blocks += (block for _, found in _lines(shown, kept, width) for block in found)
-    folded = [each.part for each in kept if each.part.parts and not each.opened]
+    folded = [part for each in kept if each.part.parts and not each.opened for part in (each.part, *each.more)]
     rest = [each.part for each in cut if not each.opened]
     if cut or folded:
         blocks.append(text(_rest(shown, len(entries), folded, rest), hanging=_INDENT))
@@ -225,8 +249,10 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_
             said = "" if each.opened and type(each.part.value) in (dict, list, tuple) else f"  {each.part.kind()}"
             wrong: Line = ()
             if not each.opened:
-                said += f" · {counts([each.part])}" if counts([each.part]) else ""
-                wrong = shown.hidden([each.part])
+                alike = (each.part, *each.more)
+                said = f"  {len(alike)} × {each.part.kind()}" if each.more else said
+                said += f" · {counts(alike)}" if counts(alike) else ""
+                wrong = shown.hidden(alike)
             yield each, (text((*begin, ("muted", said), *wrong), hanging=_INDENT * each.level + 4),)
             continue
         kind, norm, rest = facts[id(each.part)]

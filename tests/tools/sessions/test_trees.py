@@ -16,11 +16,13 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import tree_util
+from minijax.core.array import Array
 from minijax.tools.commands import find
 from minijax.tools.documents.document import document, plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.session.session import Session
 from minijax.tools.session.values import printed, value_tree
+from minijax.tools.trees import numbers as trees_numbers
 from minijax.tools.trees.keys import found_at, paths, taken_apart
 from minijax.tools.trees.numbers import MOST_SCANNED, SAMPLE, Budget, numbers
 from minijax.tools.trees.view import MOST_LINES, MOST_PAGED, Tree, key_tree
@@ -163,6 +165,41 @@ def test_folding_counts_what_it_hides_and_names_the_command():
     assert "folded" not in shown(tree, most=100)
     wide = shown([jnp.ones(2)] * 1000, name="_").split("\n")
     assert wide[-1] == "... 983 more lines (983 arrays, 1,966 elements): %tree _ shows them"
+
+
+def test_folded_branches_that_are_built_alike_share_a_line():
+    layers = {f"l{i}": {"w": jnp.ones((4, 8)), "b": jnp.zeros(8)} for i in range(12)}
+    layers["l7"] = {"w": jnp.ones((4, 9)), "b": jnp.zeros(9)}
+    layers["l9"]["b"] = jnp.array([jnp.nan] * 8)
+    assert shown({"a": layers, "z": jnp.zeros(2)}, name="_", most=17).split("\n")[1:] == [
+        "  ['a']",
+        "    ['l0']",
+        "      ['w']  f32[4,8]  norm 5.657  all 1",
+        "      ['b']  f32[8]    norm 0      all 0",
+        "    ['l1'] … ['l6']  6 × dict of 2 · 12 arrays, 240 elements",
+        "    ['l7']  dict of 2 · 2 arrays, 45 elements",
+        "    ['l8'] … ['l11']  4 × dict of 2 · 8 arrays, 160 elements · 8 not finite",
+        "  ['z']      f32[2]    [0., 0.]",
+        "... 11 folded: %tree _ shows them",
+    ]
+
+
+@pytest.mark.parametrize(("size", "said"), [(100, "norm 10"), (1_000_000, "on fake:0")])
+def test_an_accelerators_arrays_are_fetched_if_they_are_small(
+    size: int, said: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Stood in for by arrays whose memory cannot be read in place."""
+
+    class Device:
+        platform = "fake"
+
+        def __repr__(self) -> str:
+            return "fake:0"
+
+    monkeypatch.setattr(trees_numbers, "host_value", lambda array, fetch: None)
+    monkeypatch.setattr(Array, "devices", lambda self: {Device()})
+    value = {"x": jnp.ones(size), "y": 1}
+    assert said in shown(value) and "norm" in shown(value, exact=True)
 
 
 def test_what_is_not_finite_is_told_of_folded_branches_too():
