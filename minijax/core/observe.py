@@ -88,7 +88,10 @@ class Observer:
         """``eqn`` was appended to the jaxpr that ``main`` builds."""
 
     def jaxpr(self, kind: str, closed: Any, name: str) -> None:
-        """A jaxpr was finished: ``kind`` says by what ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...)."""
+        """A jaxpr was finished: ``kind`` says by what ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...).
+
+        ``closed`` is a ``ClosedJaxpr``; or, for those whom counts suffice, an ``interpreters.outline.Outline`` of it.
+        """
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         """A staging or compilation cache was asked; ``reason`` explains a miss."""

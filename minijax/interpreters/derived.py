@@ -75,6 +75,13 @@ class Linearization:
         self.backward: dict[Any, BackwardProgram] = {}
         # what is known of the operations that the rule binds: see ``core.counting``
         self.binds: dict[Any, Any] = {}
+        # whether the linear equations can be written from places alone, where somebody has asked: interpreters.outline
+        self.plain: bool | None = None
+
+    @functools.cached_property
+    def primitives(self) -> list[Primitive]:
+        """Those of the linear equations."""
+        return [eqn.primitive for eqn in self.linear.jaxpr.eqns]
 
     @functools.cached_property
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:

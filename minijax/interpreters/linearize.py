@@ -397,6 +397,8 @@ class LinearizeTrace(Trace):
                     if found is None:
                         return None
                     x.raw, x.raw_type = found
+                    if self.notes_lines and self.on_numpy:
+                        self.tape.know(x.raw, x.raw_type, x.primal)
                 values.append(x.raw)
                 types.append(x.raw_type)
             elif nested:

@@ -19,7 +19,7 @@ from minijax import errors
 from minijax.core import observe
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer, state
-from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from minijax.ir.jaxpr import DropVar, Jaxpr, Literal
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.programs import hlo
 from minijax.tools.recording import preview
@@ -313,8 +313,12 @@ class Summary(observe.Observer):
         if self.foreign():
             return
         self.jaxprs_made += 1
-        jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
-        alike = self.likeness(kind, name, jaxpr)
+        jaxpr = closed if isinstance(closed, Jaxpr) else closed.jaxpr
+        outlined = getattr(closed, "primitives", None)  # of an ``Outline``
+        if outlined is None:
+            alike = self.likeness(kind, name, jaxpr)
+        else:
+            alike = self.likeness_of(kind, name, closed.in_avals, closed.out_avals, outlined)
         known = self.alike.get(alike)
         if known is not None:
             known.times += 1
@@ -326,23 +330,35 @@ class Summary(observe.Observer):
                 return
             del self.alike[inmost]
         began = time.perf_counter()
-        copier = Copier()
-        program: Jaxpr | None = copier.copy(jaxpr)
+        program: Jaxpr | None = jaxpr  # an outline's, which holds nothing
+        if outlined is None:
+            copier = Copier()
+            program = copier.copy(jaxpr)
+            equations = copier.equations
+        else:
+            equations = len(outlined)
         doc = None
-        kept = self.equations_kept + copier.equations
-        too_many = kept > MOST_EQUATIONS_IN_ALL and copier.equations > MOST_EQUATIONS_SHOWN
-        if too_many or copier.equations > MOST_EQUATIONS:
-            program, doc = None, jaxpr_document(closed, max_eqns=MOST_EQUATIONS_SHOWN)
+        kept = self.equations_kept + equations
+        too_many = kept > MOST_EQUATIONS_IN_ALL and equations > MOST_EQUATIONS_SHOWN
+        if too_many or equations > MOST_EQUATIONS:
+            program, doc = None, jaxpr_document(closed if outlined is None else jaxpr, max_eqns=MOST_EQUATIONS_SHOWN)
         else:
             self.equations_kept = kept
-        record = JaxprRecord(self.events, kind, name, copier.equations, program, doc, len(self.scopes))
+        record = JaxprRecord(self.events, kind, name, equations, program, doc, len(self.scopes))
         self.alike[alike] = _Alike(self.keep(record))
         self.note_own(began)
 
     def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
         """What jaxprs that are counted as one agree in: kind, name, depth, types, and primitives in their order."""
-        types = tuple([var.aval for var in jaxpr.invars]), tuple([var.aval for var in jaxpr.outvars])
-        return hash((kind, name, len(self.scopes), types, tuple([eqn.primitive for eqn in jaxpr.eqns])))
+        in_avals, out_avals = [var.aval for var in jaxpr.invars], [var.aval for var in jaxpr.outvars]
+        return self.likeness_of(kind, name, in_avals, out_avals, [eqn.primitive for eqn in jaxpr.eqns])
+
+    def likeness_of(
+        self, kind: str, name: str, in_avals: Sequence[Any], out_avals: Sequence[Any], primitives: Sequence[Any]
+    ) -> int:
+        """``likeness``, of what is told of a jaxpr."""
+        types = tuple(in_avals), tuple(out_avals)
+        return hash((kind, name, len(self.scopes), types, tuple(primitives)))
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         if self.foreign():
