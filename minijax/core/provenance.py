@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import linecache
 import os
 import types
@@ -26,6 +27,8 @@ _LONGEST_LINE = 70
 _MOST_EQUATIONS = 20_000
 # Longer files are not parsed for an error message.
 _LONGEST_SOURCE = 1_000_000
+# Frames that a variable is looked for in, from the innermost on.
+_MOST_FRAMES = 64
 
 # (file, line, what happens there)
 Step = tuple[str, int, str]
@@ -41,6 +44,9 @@ def story(tracer: Any) -> str:
         if inner is None:
             break
         made = inner._made_by()
+    name = variable_of(tracer)
+    if name:
+        told.append(f"The value is {name}.")
     if made is not None:
         if inner is not tracer:
             told.append(f"It holds a {inner._trace.main!r} tracer. {inner._origin()}".rstrip())
@@ -54,6 +60,58 @@ def story(tracer: Any) -> str:
         told.append("This is how it came about:")
         told += [f"  {each}" for each in _shown(steps)]
     return "\n".join(told)
+
+
+def variable_of(x: Any) -> str:
+    """```h` of layer`` if a variable of a function of the user's that is running holds ``x``, or a container in one
+    does; '' if none does. The innermost function is asked first.
+    """
+    frame = errors.user_frame()
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            break
+        if errors.is_user_file(frame.f_code.co_filename) and frame.f_locals is not frame.f_globals:
+            name = _name_in(list(frame.f_locals.items()), x)
+            if name:
+                return f"`{name}` of {frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
+
+
+def _name_in(items: list[tuple[str, Any]], x: Any) -> str:
+    for name, value in items:
+        if value is x and name.strip("_"):
+            return name
+    looked_at = 0
+    for name, value in items:
+        for key, each in _parts(value):
+            looked_at += 1
+            if each is x:
+                return name + key
+            if looked_at > _MOST_LOOKED_AT:
+                return ""
+    return ""
+
+
+def assigned_name(info: errors.SourceInfo | None) -> str:
+    """The variable that is given the value made at a place: ``h`` where that is the whole right side of ``h = ...``;
+    '' where it is not, or the source is not known.
+    """
+    if info is None:
+        return ""
+    code, offset = info[:2]
+    where = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    module = _module(code)
+    if None in where or module is None:
+        return ""
+    position: tuple[int, int, int, int] = where  # type: ignore[assignment]
+    for node, parent in _path_to(module, position):
+        if _span(node) != ((position[0], position[2]), (position[1], position[3])):
+            return ""
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and node is parent.value:
+            target = parent.targets[0]
+            return target.id if isinstance(target, ast.Name) else ""
+    return ""
 
 
 def _shown(steps: list[Step]) -> Iterator[str]:

@@ -146,7 +146,10 @@ class Tracer(AnyArray):
     def _birth_text(self) -> str:
         """Where this tracer was made, as text; '' if that is not known."""
         birth = self._birth()
-        return "" if birth is None else errors.summarize(birth)
+        if birth is None:
+            return ""
+        name = provenance.assigned_name(birth)
+        return errors.summarize(birth) + (f", as `{name}`" if name else "")
 
     def _made_by(self) -> tuple[Sequence[Any], Any] | None:
         """The equations recorded so far and this tracer's variable, if its trace records any."""

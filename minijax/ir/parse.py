@@ -44,8 +44,9 @@ from minijax.ir.pretty import Unread, parse_rules, shared_jaxprs
 
 __all__ = ["JaxprSyntaxError", "MissingConstant", "Unread", "page_consts", "parse_jaxpr"]
 
-_VAR = re.compile(r"[A-Za-z_]\w*")
-_BINDER = re.compile(r"([A-Za-z_]\w*):")
+# With dots in the names that a program gave: params.w.0
+_VAR = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+_BINDER = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):")
 _TYPE = re.compile(r"([a-z]\w*(?:<\w+>)?)\[\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)\]")
 _PRIMITIVE = re.compile(r"[^\s\[\](){};=,]+")
 _LET_NAME = re.compile(r"[^\s=]+")

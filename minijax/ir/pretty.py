@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -167,6 +167,7 @@ def jaxpr_document(
     name_stack: bool = False,
     max_eqns: int | None = None,
     print_shapes: bool = True,
+    names: Mapping[Var, str] | None = None,
 ) -> Doc:
     """``jaxpr`` as a document.
 
@@ -176,9 +177,10 @@ def jaxpr_document(
       name_stack: likewise the named scopes and transformations that it was recorded under, ``[jvp(f)/g]``.
       max_eqns: print at most so many equations of each jaxpr, then how many were left out.
       print_shapes: in style 'jax', whether variables are given with their types.
+      names: in style 'jax', what variables are called, each otherwise; the others have letters.
     """
     if style == "jax":
-        return Printer(_open(jaxpr), source_info, max_eqns, name_stack, print_shapes).document()
+        return Printer(_open(jaxpr), source_info, max_eqns, name_stack, print_shapes, names).document()
     if style == "tutorial":
         return _TutorialPrinter(source_info, max_eqns, name_stack).jaxpr(_open(jaxpr))
     raise ValueError(f"style must be 'jax' or 'tutorial', got {style!r}")
@@ -240,6 +242,7 @@ class Printer:
         max_eqns: int | None = None,
         name_stack: bool = False,
         print_shapes: bool = True,
+        names: Mapping[Var, str] | None = None,
     ) -> None:
         self.root = root
         self.notes = _notes(source_info, name_stack)
@@ -247,9 +250,10 @@ class Printer:
         self.max_eqns = max_eqns
         # jaxpr -> the name it is bound to by a ``let`` ahead of the program
         self.shared = shared_jaxprs(root)
-        taken = set(self.shared.values())
+        taken = {*self.shared.values(), *(names or {}).values()}
         self._fresh_names = (name for name in _alphabetic_names() if name not in taken)
         self.names: dict[Var, str] = dict.fromkeys(_unread_outputs(root), "_")
+        self.names |= names or {}
         self._types: dict[Any, Doc] = {}
 
     def document(self) -> Doc:

@@ -259,3 +259,29 @@ def test_lines_of_a_long_function_are_not_looked_for_one_by_one(monkeypatch: pyt
     monkeypatch.setattr(errors, "position", lambda info: asked.append(info) or position(info))
     message = error_of(lambda: jit(namespace["f"])(1.0))
     assert "(296 lines in between)" in message and len(asked) < 10
+
+
+def test_an_error_says_which_variable_the_value_is() -> None:
+    def index(p):
+        k = p["n"] * 2
+        return [1, 2, 3][k]
+
+    def inside(items):
+        return float(items["h"][0])
+
+    def outer(x):
+        h = jnp.sin(x)
+        return inside({"h": (h, 1)})
+
+    assert "The value is `k` of index.\n" in error_of(lambda: jit(index)({"n": 1}))
+    assert "The value is `h` of outer.\n" in error_of(lambda: jit(outer)(1.0))
+    nameless = error_of(lambda: jit(lambda x: float(x + 1.0))(1.0))
+    assert "The value is" not in nameless
+
+
+def test_the_variable_that_is_given_a_value() -> None:
+    h = errors.source_info(1)
+    a, b = errors.source_info(1), [errors.source_info(1)]
+    chained = other = errors.source_info(1)
+    assert provenance.assigned_name(h) == "h" and other is chained
+    assert [provenance.assigned_name(each) for each in (a, b[0], chained, None)] == [""] * 4

@@ -66,13 +66,17 @@ LINES = [
     ("%grad fo(3, 2)", ("%grad needs an argument to differentiate by",), ("value_and_grad",)),
     ("%grad lax.cond(True, act, cos)", ("none of float type",), ()),
     # named scopes
-    ("%jaxpr scoped(y) --names", ("# [outer]",), ()),
+    ("%jaxpr scoped(y) --scopes", ("# [outer]",), ()),
     ("%jaxpr scoped(y)", ("= sin a",), ("outer",)),
     # brief, and in the user's words
-    ("%log jvp(sq, (3.0,), (1.0,))", ("fun=sq jvp=sq_rule", "by jvp rule", "  sq_rule"), ("Written", "rule rule")),
-    ("%log grad(sin)(y)", ("nary_jvp.unary_jvp", "for sin\n"), ("<locals>", "ufuncs.py")),
-    ("%log lax.cond(True, sin, cos, y)", ("{ jaxpr of 1 equation }",), ("1 equations",)),
-    ("%log dbg(y)", ("debug_print[",), (") = ",)),
+    (
+        "%log --verbose jvp(sq, (3.0,), (1.0,))",
+        ("fun=sq jvp=sq_rule", "by jvp rule", "  sq_rule"),
+        ("Written", "rule rule"),
+    ),
+    ("%log --verbose grad(sin)(y)", ("nary_jvp.unary_jvp", "for sin\n"), ("<locals>", "ufuncs.py")),
+    ("%log --verbose lax.cond(True, sin, cos, y)", ("{ jaxpr of 1 equation }",), ("1 equations",)),
+    ("%log --verbose dbg(y)", ("debug_print[",), (") = ",)),
     ("jit(dbg)(y)", ("np_printoptions=(('edgeitems', 3), ", "..."), ("override_repr",)),
 ]
 

@@ -52,7 +52,7 @@ HELD: dict[str, tuple[tuple[str, ...], str, str]] = {
     "a list": (
         ("def f(x):\n    y = jnp.sin(x)\n    kept.append(y)\n    return y", "jit(f).trace(1.0);"),
         "global kept → [0]",
-        "<minijax-6>:2:8 (f)",
+        "<minijax-6>:2:8 (f), as `y`",
     ),
     "an attribute of an attribute": (
         ("def f(x):\n    box.inner = Box()\n    box.inner.value = {'k': (1, x)}\n    return x", "jit(f).trace(1.0);"),
@@ -62,7 +62,7 @@ HELD: dict[str, tuple[tuple[str, ...], str, str]] = {
     "a global": (
         ("def f(x):\n    global found\n    found = x * 2\n    return x", "make_jaxpr(f)(1.0);"),
         "global found",
-        "<minijax-6>:3:12 (f)",
+        "<minijax-6>:3:12 (f), as `found`",
     ),
     "a closure": (
         ("def f(x):\n    def inner(): return x\n    box.call = inner\n    return x", "jit(f).trace(1.0);"),

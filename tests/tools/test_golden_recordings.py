@@ -9,13 +9,17 @@ from collections.abc import Callable
 import pytest
 
 import minijax.random  # noqa: F401  # it takes the place of rules of comparison, and no recording is to show that
+from minijax import make_jaxpr
 from minijax.core.trace import stack_depth
+from minijax.extend.core import parse_jaxpr
+from minijax.ir.pretty import format_jaxpr
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import BEGIN, END, Cursor
 from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord
+from minijax.tools.recording.variables import names_within, recorded_names
 from tests.tools.programs.named import PROGRAMS as NAMED
-from tests.tools.programs.named import named_operations
+from tests.tools.programs.named import STAGED, named_operations
 from tests.tools.recorded_programs import FAILING, PROGRAMS, as_text
 from tests.tools.recording.made import recording_of
 
@@ -29,6 +33,18 @@ def test_recorded_tree(name: str, golden: Callable[[str, str], None]):
 @pytest.mark.parametrize("name", NAMED)
 def test_names_of_operations(name: str, golden: Callable[[str, str], None]):
     golden(f"names/{name}.txt", named_operations(NAMED[name]))
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_variables_of_programs_have_the_users_names(name: str, golden: Callable[[str, str], None]):
+    function, args = STAGED[name]
+    closed, known = recorded_names(lambda: make_jaxpr(function)(*args))
+    names = names_within(closed, known)
+    assert len(set(names.values())) == len(names) > 0
+    printed = format_jaxpr(closed, names=names)
+    golden(f"names/jaxpr_{name.replace(' ', '_')}.txt", printed)
+    # names are in nobody's way: without them the letters are as ever, and with them it is the same program
+    assert format_jaxpr(closed) == str(closed) and str(parse_jaxpr(printed)) == str(closed.jaxpr)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -132,9 +132,17 @@ def run_graph(session: Session, args: Arguments) -> Result:
         made, value = _slice(session, args)
     else:
         target = targets.traceable("graph", targets.from_expression(session, "graph", args["expr"]), args["static"])
-        value = closed = targets.stage(target)
+        names = None
+        if args["names"]:
+            from minijax.tools.recording.variables import names_within, recorded_names
+
+            closed, known = recorded_names(lambda: targets.stage(target))
+            names = names_within(closed, known)
+        else:
+            closed = targets.stage(target)
+        value = closed
         title = f"{shortened(target.title, 60)} · {plural(len(closed.eqns), 'equation')}"
-        made = graph.build(closed, title, targets.input_names(target), args["most"])
+        made = graph.build(closed, title, targets.input_names(target), args["most"], names)
     blocks: list[Block] = [Text((line(("heading", made.title)),))]
     if args["file"] is None:
         drawn = Fitted(lambda width: graph_text.drawing(made, args["depth"]))
@@ -200,6 +208,7 @@ COMMANDS: tuple[Command, ...] = (
             STATIC,
             Param("of", "word", "draw only what this variable of the program came from: the call is run, and recorded"),
             Param("most", "int", "how many equations of each jaxpr to draw at most", default=100),
+            Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
             Param("depth", "int", "how many levels of jaxprs inside jaxprs a terminal shows", default=3),
             Param("file", "word", "write the picture to this file, which ends in .svg"),
             Param("force", "flag", "write over a file that is there already", default=False),

@@ -96,7 +96,9 @@ def given(session: Session, command: str, text: str, count: int) -> tuple[Any, .
 
 def run_jaxpr(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    recorder = Recorder("summary", args["expr"])
+    recorder = Recorder("full", args["expr"], True) if args["names"] else Recorder("summary", args["expr"])
+    if args["names"] and (args["style"] or session.settings.style) == "tutorial":
+        raise UsageError("%jaxpr --names is of the style jax: give it --style jax")
     if args.cell is not None:
         target = targets.from_cell(session, "jaxpr", args["expr"], args.cell)
     else:
@@ -108,12 +110,19 @@ def run_jaxpr(session: Session, args: Arguments) -> Result:
 
 
 def _shown_jaxpr(session: Session, args: Arguments, closed: ClosedJaxpr, recorder: Recorder) -> Result:
+    names = None
+    if args["names"]:
+        # imported here: only this option needs it
+        from minijax.tools.recording.variables import names_within, variable_names
+
+        names = names_within(closed, variable_names(recorder.recording))
     doc = jaxpr_document(
         closed,
         style=args["style"] or session.settings.style,
         source_info=args["source"],
-        name_stack=args["names"],
+        name_stack=args["scopes"],
         max_eqns=args["most"],
+        names=names,
     )
     return Result(document(Printout(doc)), closed, recorder.recording if recorder.recording.events else None)
 
@@ -453,7 +462,8 @@ COMMANDS = (
             STATIC,
             Param("style", "word", "how to print it", choices=("jax", "tutorial")),
             Param("source", "flag", "say after each equation which line it comes from", default=False),
-            Param("names", "flag", "say after each equation which named scopes it is in", default=False),
+            Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
+            Param("scopes", "flag", "say after each equation which named scopes it is in", default=False),
             Param("most", "int", "how many equations to print at most"),
         ),
         "The jaxpr of a call, or of a cell as a function of named inputs.\n\n"

@@ -7,7 +7,7 @@ is read, and a graph of its own for each jaxpr inside an equation. ``graph_text`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from minijax import errors
 from minijax.core.named import Frozen
 from minijax.ir import doc as pp
-from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
+from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 from minijax.tools.documents.words import plural, shortened
 
@@ -69,13 +69,19 @@ class Graph(Frozen):
     equations: int = 0
 
 
-def build(closed: ClosedJaxpr, title: str, input_names: Sequence[str] = (), most: int = MOST_EQUATIONS) -> Graph:
-    """The graph of ``closed``; the names are those that ``str(closed)`` gives its variables.
+def build(
+    closed: ClosedJaxpr,
+    title: str,
+    input_names: Sequence[str] = (),
+    most: int = MOST_EQUATIONS,
+    names: Mapping[Var, str] | None = None,
+) -> Graph:
+    """The graph of ``closed``; the names are those that ``str(closed)`` gives its variables, where ``names`` has none.
 
     ``input_names`` says what the user calls the inputs. A jaxpr that occurs more than once is taken once; where it
     occurs again, its graph is empty and its title says so.
     """
-    printer = Printer(closed.jaxpr)
+    printer = Printer(closed.jaxpr, names=names)
     printer.document()  # allots all names, in the order of the page
     return _Builder(printer, most).graph(closed.jaxpr, title, input_names)
 

@@ -30,6 +30,8 @@ from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import JaxprEqn, Literal, Var
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
 from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, of_own_thread
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.variables import variable_labels
 
 
 class Operand(Frozen):
@@ -214,12 +216,14 @@ def find_nonfinite(
     values = [as_array(x) for x in leaves]
     called = dict(names or {})
     called.update(zip(map(id, values), FlatFun(fun, in_tree, "nan").input_names(), strict=True))
+    recorder = Recorder("full", retrace=True)
     try:
-        with observe.watching(levels):
+        with recorder, observe.watching(levels):
             closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
     except errors.JAXTypeError:  # what Python does in it depends on values
         given, outs = values, _watched(walk, flat, values)
     else:
+        walk.names = variable_labels(recorder.recording)
         given = [*values, *closed.consts]
         with np.errstate(all="ignore"):
             outs = walk.closed(closed, values, (), "forward")
@@ -244,6 +248,8 @@ class _JaxprWalk(JaxprWalk):
     def __init__(self, levels: _Levels) -> None:
         super().__init__()
         self.levels = levels
+        # what the user's program calls the variables
+        self.names: dict[Var, str] = {}
         self.nan: Found | None = None
         self.inf: Found | None = None
         # the first that passed one on which nothing before had made
@@ -279,7 +285,9 @@ class _JaxprWalk(JaxprWalk):
         self, what: str, eqn: JaxprEqn, args: Sequence[Any], outs: Sequence[Any], inside: tuple[str, ...], level: str
     ) -> Found:
         bad = {"nan": np.isnan, "inf": np.isinf}[what]
-        names = iter("abcdefghijklmnopqrstuvwxyz" * (1 + (len(args) + len(outs)) // 26))
+        taken = set(self.names.values())
+        letters = [each for each in "abcdefghijklmnopqrstuvwxyz" if each not in taken] or ["?"]
+        names = iter(letters * (1 + (len(args) + len(outs)) // len(letters)))
         index: tuple[int, ...] | None = None
         results = []
         batch: tuple[str, ...] = ()
@@ -293,11 +301,14 @@ class _JaxprWalk(JaxprWalk):
         operands = []
         seen: dict[int, str] = {}
         for v, x in zip(eqn.invars, args, strict=True):
-            name = "" if type(v) is Literal else seen.setdefault(id(v), "") or next(names)
+            name = "" if type(v) is Literal else self.names.get(v) or seen.setdefault(id(v), "") or next(names)
             seen[id(v)] = name
             at = index if index is not None and np.shape(np.asarray(as_array(x))) == shape else None
             operands.append(_operand(name, x, at))
-        called = [Operand(next(names), *each.values()[1:]) for each in results]
+        called = [
+            Operand(self.names.get(v) or next(names), *each.values()[1:])
+            for v, each in zip(eqn.outvars, results, strict=True)
+        ]
         return Found(
             what, eqn.primitive.name, eqn.params, tuple(operands), tuple(called), level, self.source, inside, batch
         )

@@ -101,8 +101,10 @@ def _found_rows(found: Found, passed_on: bool) -> Iterator[Block]:
     params = preview.parameters(found.params)
     equation = f"{' '.join(o.name + ':' + o.type for o in found.outputs)} = "
     brief = f"[{' '.join(f'{k}={v}' for k, v in params)}]" if params else ""
-    operands = " ".join(o.name or o.smallest for o in found.inputs)
-    yield Row("equation", (line(equation, ("primitive", found.primitive), ("param-value", brief), f" {operands}"),))
+    operands = [o.name or o.smallest for o in found.inputs]
+    # expressions of the user's are set apart as a call's arguments are
+    read = f"({', '.join(operands)})" if any(" " in each for each in operands) else f" {' '.join(operands)}"
+    yield Row("equation", (line(equation, ("primitive", found.primitive), ("param-value", brief), read),))
     if found.inside:
         yield Row("inside", (line(" ▸ ".join(found.inside)),))
     if found.batch:

@@ -80,15 +80,19 @@ class Frames:
             named = [item for item, _ in zip(reversed(list(variables.items())), range(MOST_NAMES), strict=False)]
         else:
             named = list(variables.items())[:MOST_NAMES]
-        # those without a path first: after ``x, t = dual`` it is x
+        # after ``w = params["w"]`` it is params["w"], and after ``x, t = dual``, a tuple, it is x
+        tuples = []
+        for name, value in named:
+            kind = type(value)
+            if kind is tuple:
+                tuples.append((name, value))
+            elif not isinstance(value, (Tracer, Array)) and (kind in _CONTAINERS or hasattr(value, "__dict__")):
+                self._container(value, name, see)
         for name, value in named:
             if isinstance(value, (Tracer, Array)) and not _is_nobodys(name):
                 see(value, name)
-        for name, value in named:
-            if isinstance(value, (Tracer, Array)):
-                continue
-            if type(value) in _CONTAINERS or hasattr(value, "__dict__"):
-                self._container(value, name, see)
+        for name, value in tuples:
+            self._container(value, name, see)
 
     def _container(self, value: Any, name: str, see: See) -> None:
         for leaf, path in _leaves(value, name, self._new):

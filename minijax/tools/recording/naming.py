@@ -162,17 +162,23 @@ class Naming:
             found = self.names[number] = self._known(number)
         return found
 
+    def path(self, number: int) -> Iterator[tuple[str, int]]:
+        """The value, and what holds it, and what holds that: ('', 4), ('primal', 6), ('batched', 7)."""
+        role = ""
+        for _ in range(MOST_LEVELS):
+            yield role, number
+            role, number = self._holder(number)
+            if role not in _ROLES:
+                return
+
     def _known(self, number: int) -> str:
         roles = ""
-        for _ in range(MOST_LEVELS):
-            found = self.variable(number) or self.expressions.get(number, "")
+        for role, each in self.path(number):
+            roles += _ROLES.get(role, "")
+            found = self.variable(each) or self.expressions.get(each, "")
             if found:
                 # ``tangent of (a @ b)``: what is within is one thing
                 return roles + (f"({found})" if roles and not _is_one(found) else found)
-            role, number = self._holder(number)
-            if role not in _ROLES:
-                return ""
-            roles += _ROLES[role]
         return ""
 
     def _holder(self, number: int) -> tuple[str, int]:

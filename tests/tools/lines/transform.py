@@ -8,6 +8,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%jaxpr f(f32[])", ("a:f32[]",)),
     ("%jaxpr minijax.random.key_data(key<fry>[3])", ("a:key<fry>[3]", "b:u32[3,2] = random_unwrap a")),
     ("%%jaxpr k=key<rbg>[]\nk == k", ("a:key<rbg>[]", "b:bool[] = eq a a")),
+    ("%jaxpr --names f(x)", ("lambda ; x:f32[]", "= sin x")),
     ("%log minijax.random.wrap_key_data(jnp.zeros(2, 'uint32'))", ("random_wrap([0, 0]) : key<fry>[]",)),
     ("%jaxpr jnp.where(bool[3], x, v)", ("a:bool[3]", "select_n")),
     ("%jaxpr f(bool(x) * 2.0)", ("a:f32[]",)),
@@ -39,6 +40,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 BAD: tuple[tuple[str, str], ...] = (
+    ("%jaxpr f(3.0) --names --style tutorial", "--names is of the style jax"),
     ("%jaxpr", "needs EXPR"),
     ("%jaxpr f", "f is a function: give it arguments"),
     ("%jaxpr jnp.sin", "jnp.sin is a function: give it arguments, as in jnp.sin(3.0) or jnp.sin(f32[3])"),

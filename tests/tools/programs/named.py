@@ -407,3 +407,39 @@ def named_operations(program: Callable[[], object]) -> str:
         said = f"  # {called}" if called != held and not bind.error else ""
         lines.append(f"    {bind.level}  {naming.operation(bind)}{said}{'  raised' if bind.error else ''}")
     return "\n".join(lines + [error] * bool(error))
+
+
+def _layer(z, w, b):
+    return jnp.tanh(z @ w + b)
+
+
+def _predict(params, x):
+    for w, b in params:
+        x = _layer(x, w, b)
+    return x
+
+
+def _loss(params, x):
+    error = _predict(params, x) - 1.0
+    return jnp.mean(error**2)
+
+
+def _recurrent(w, xs):
+    @minijax.jit
+    def cell(h, x):
+        h = jnp.tanh(w * h + x)
+        return h, h
+
+    last, states = lax.scan(cell, jnp.zeros(2), xs)
+    return last + states.sum(0)
+
+
+_PARAMS = [(jnp.ones((3, 4)), jnp.zeros(4)), (jnp.ones((4, 2)), jnp.zeros(2))]
+# what is staged, with what, by name
+STAGED: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+    "mlp": (_predict, (_PARAMS, jnp.ones(3))),
+    "gradient of mlp": (minijax.grad(_loss), (_PARAMS, jnp.ones(3))),
+    "jvp": (lambda x, dx: minijax.jvp(lambda v: _layer(v, x, 1.0), (x,), (dx,)), (jnp.ones(2), jnp.ones(2))),
+    "vmap": (minijax.vmap(_layer, (0, None, None)), (jnp.ones((5, 3)), *_PARAMS[0])),
+    "scan of jit": (_recurrent, (jnp.float32(0.5), jnp.ones((3, 2)))),
+}

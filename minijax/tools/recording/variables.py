@@ -1,0 +1,109 @@
+"""What the variables of jaxprs are called in the user's program, for programs that were staged while recording."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var, subjaxprs
+from minijax.tools.documents.words import shortened
+from minijax.tools.recording.naming import MOST_NAME, Naming, naming_of
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import Recording
+
+T = TypeVar("T")
+
+
+def legal(name: str) -> str:
+    """A name as one word: ``params.w`` for ``params['w']``; '' for what has no letters."""
+    return re.sub(r"[^\w.]+", ".", name).strip(".") if name[:1].isalpha() or name[:1] == "_" else ""
+
+
+def variable_name(naming: Naming, number: int) -> str:
+    """What a variable is called that a tracer stands for: ``h`` for the primal of ``h``, or a batch of them, ``h_dot``
+    for its tangent; '' if no variable of the user's held it.
+    """
+    dots = ""
+    for role, each in naming.path(number):
+        dots += "_dot" * (role == "tangent")
+        found = naming.variable(each)
+        if found:
+            word = legal(found)
+            return word + dots if word else ""
+    return ""
+
+
+def variable_names(recording: Recording) -> dict[Var, str]:
+    """The variables of programs that were staged while ``recording``, with the names of the user's that they have."""
+    naming = naming_of(recording)
+    out: dict[Var, str] = {}
+    for number, var in recording.kept.variables.items():
+        # of a tracer of linearize, the variable is its tangent's
+        life = naming.life(number)
+        tangent = life is not None and any(key == "tangent" for key, _ in life.tracer.fields[1:])
+        name = variable_name(naming, number)
+        if name and var not in out:
+            out[var] = f"{name}_dot" if tangent else name
+    return out
+
+
+def variable_labels(recording: Recording) -> dict[Var, str]:
+    """As ``variable_names``, with the expressions of what no variable held, ``d / p``, and as the user writes them."""
+    naming = naming_of(recording)
+    out: dict[Var, str] = {}
+    for number, var in recording.kept.variables.items():
+        life = naming.life(number)
+        if life is not None and any(key == "tangent" for key, _ in life.tracer.fields[1:]):
+            continue
+        for role, each in naming.path(number):
+            found = naming.variable(each) or naming.expressions.get(each, "")
+            if role == "tangent":
+                break
+            if found:
+                out.setdefault(var, shortened(found, MOST_NAME))
+                break
+    return out
+
+
+def recorded_names(call: Callable[[], T]) -> tuple[T, dict[Var, str]]:
+    """What ``call`` gives, and the names of the variables of what it stages."""
+    __tracebackhide__ = True
+    recorder = Recorder("full", retrace=True)
+    with recorder:
+        value = call()
+    return value, variable_names(recorder.recording)
+
+
+def names_within(jaxpr: Jaxpr | ClosedJaxpr, known: Mapping[Var, str]) -> dict[Var, str]:
+    """The names of a program's variables, each of them once: the first is ``z``, others that are called so ``z.1``."""
+    out: dict[Var, str] = {}
+    taken: set[str] = set()
+    count: dict[str, int] = {}
+    for var in _variables(jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr):
+        name = known.get(var, "")
+        if not name or var in out:
+            continue
+        unique = name
+        while unique in taken:
+            count[name] = count.get(name, 0) + 1
+            unique = f"{name}.{count[name]}"
+        taken.add(unique)
+        out[var] = unique
+    return out
+
+
+def _variables(root: Jaxpr) -> Iterator[Var]:
+    """All variables of a program, those of the programs inside it at the place of their equations."""
+    done: set[int] = set()
+    todo: list[Jaxpr] = [root]
+    while todo:
+        jaxpr = todo.pop()
+        if id(jaxpr) in done:
+            continue
+        done.add(id(jaxpr))
+        yield from jaxpr.constvars
+        yield from jaxpr.invars
+        for eqn in jaxpr.eqns:
+            yield from eqn.outvars
+            todo += subjaxprs(eqn.params)
