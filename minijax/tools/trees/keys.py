@@ -33,18 +33,19 @@ class TreePart:
       value: what is there.
       parts: what is in a branch; None for a leaf.
       arrays, elements, nbytes: what is in it, over all its levels.
+      types: how many leaves in it only say of what type an array would be.
       cut: how many of a branch's own parts were not looked at.
       missing: how many parts in it, over all its levels and itself included, were not taken apart.
       said: why a container is shown as a leaf.
     """
 
-    __slots__ = ("arrays", "cut", "elements", "key", "missing", "nbytes", "parts", "said", "value")
+    __slots__ = ("arrays", "cut", "elements", "key", "missing", "nbytes", "parts", "said", "types", "value")
 
     def __init__(self, key: str, value: Any) -> None:
         self.key = key
         self.value = value
         self.parts: list[TreePart] | None = None
-        self.arrays = self.elements = self.nbytes = self.cut = self.missing = 0
+        self.arrays = self.elements = self.nbytes = self.types = self.cut = self.missing = 0
         self.said = ""
 
     def kind(self) -> str:
@@ -114,12 +115,14 @@ class _Walk:
             found.arrays += each.arrays
             found.elements += each.elements
             found.nbytes += each.nbytes
+            found.types += each.types
             found.missing += each.missing
         return found
 
     def _weigh(self, leaf: TreePart) -> None:
         value = leaf.value
         if not is_array(value):
+            leaf.types = int(type(value).__name__ == "ShapeDtypeStruct")  # ours, or JAX's
             return
         leaf.arrays = 1
         shape = value.aval.shape if isinstance(value, (Array, Tracer)) else value.shape

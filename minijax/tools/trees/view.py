@@ -92,10 +92,10 @@ def _leaves(parts: Iterable[TreePart]) -> Iterator[TreePart]:
 
 
 def plain_enough(value: Any, root: TreePart, columns: int, said: Callable[[], str]) -> bool:
-    """Whether ``value`` is better shown as Python prints it, ``said()``: it holds no arrays, or its text takes no more
-    than ``MOST_PLAIN`` lines of ``columns``.
+    """Whether ``value`` is better shown as Python prints it, ``said()``: it holds no arrays, nor types of any, or its
+    text takes no more than ``MOST_PLAIN`` lines of ``columns``.
     """
-    if root.parts is None or not root.arrays:
+    if root.parts is None or not (root.arrays or root.types):
         return True
     if _parts_of(root, MANY_PARTS) >= MANY_PARTS:
         return False

@@ -74,6 +74,7 @@ PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range
         (PARAMS, True),
         ([jnp.array(1.0)] * 200, True),
         (Moments(jnp.array(3), PARAMS), True),
+        (minijax.eval_shape(lambda p: p, [PARAMS] * 2), True),
         (None, False),
     ],
 )
