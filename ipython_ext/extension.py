@@ -164,8 +164,9 @@ class Extension:
 
     def _hint(self, error: BaseException) -> str:
         """What is said below an exception: how to step to it."""
-        if error is self.magics.session.recorded_error:
-            return RECORDED
+        session = self.magics.session
+        if error is session.recorded_error:
+            return "" if session.unfinished is None else RECORDED  # without it the magic has shown what it recorded
         if not passed_engine(error):
             return ""
         return replay_text(isinstance(error, KeyboardInterrupt))

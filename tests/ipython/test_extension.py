@@ -606,6 +606,9 @@ def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
             shell.run_cell("%step --text", store_history=True)
         assert len(shell.user_ns["ran"]) == (0 if "%run" in code else 1)
         assert "was run again" not in captured.stdout
+    said = printed(shell, "%origin clash(v)")  # which has it recorded
+    assert "%step opens its recording at the exception" in said and hint not in said
+    assert "was run again" not in printed(shell, "%step --text") and "%step" not in printed(shell, "%log clash(v)")
     assert hint not in printed(shell, "1 / 0")
     assert "this is earlier" in printed(shell, "%step --text")
     assert "ZeroDivisionError: division by zero" in printed(shell, "%minijax_debug")

@@ -413,6 +413,7 @@ class Session:
         self.local_names = local_names or {}
         self._filename = filename or self.new_source(f"%{name} {line}")
         around, self.watched = self.watched, []
+        self.unfinished = None
         began = time.perf_counter()
         try:
             result = command(self, line, cell)
