@@ -62,7 +62,7 @@ class _Shown:
         self.tree = tree
         self.budget = Budget(None) if tree.exact else Budget()
         self.known: dict[int, tuple[str, Line, Line]] = {}
-        # id of a leaf -> elements that were looked at and are not finite
+        # id of a leaf -> how many of its elements are not finite; of a sample of them, less than 0
         self.wrong: dict[int, int] = {}
         self.opened = _opened(tree)
 
@@ -76,11 +76,16 @@ class _Shown:
 
     def hidden(self, parts: Iterable[TreePart]) -> Line:
         """A warning of what is not finite in parts that are not shown, as far as they are looked at."""
-        wrong = 0
-        for leaf in islice(_leaves(parts), MOST_HIDDEN):
+        wrong, every = 0, True
+        for i, leaf in enumerate(islice(_leaves(parts), MOST_HIDDEN + 1)):
+            if i == MOST_HIDDEN:
+                every = False
+                break
             self.facts(leaf)
-            wrong += self.wrong[id(leaf)]
-        return line(("warning", f" · {wrong:,} not finite")) if wrong else ()
+            found = self.wrong[id(leaf)]
+            wrong += abs(found)
+            every = every and found >= 0
+        return line(("warning", f" · {'' if every else 'at least '}{wrong:,} not finite")) if wrong else ()
 
 
 def _leaves(parts: Iterable[TreePart]) -> Iterator[TreePart]:
@@ -342,7 +347,7 @@ def _values(leaf: TreePart, room: _Room) -> str | None:
 
 
 def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line, int]:
-    """Type, norm, what else there is to say, and how many elements are not finite."""
+    """Type, norm, what else there is to say, and how many elements are not finite (of a sample, less than 0)."""
     value = leaf.value
     if leaf.said:
         return "", (), line(("muted", leaf.said)), 0
@@ -359,7 +364,7 @@ def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line
     if held is None:
         return kind, (), line(("muted", why)), 0
     found = numbers(held, budget)
-    wrong = 0 if found is None else found.nans + found.infs
+    wrong = 0 if found is None else (found.nans + found.infs) * (-1 if found.sampled else 1)
     if held.size <= MOST_VALUES:
         return kind, (), line(("value", values_text(held))), wrong
     return (kind, (), (), 0) if found is None else (kind, norm_line(found), range_line(found), wrong)

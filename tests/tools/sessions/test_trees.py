@@ -213,6 +213,9 @@ def test_what_is_not_finite_is_told_of_folded_branches_too():
         "  ['c']  list of 50 · 50 arrays, 50 elements · 50 not finite",
     ]
     assert "41 more lines (41 arrays, 41 elements) · 41 not finite" in shown(tree["c"], most=10)
+    assert "list of 300 · 300 arrays, 300 elements · at least 200 not finite" in shown([tree["c"] * 6, 1], depth=1)
+    large = np.broadcast_to(np.float32(np.nan), (5_000_000,))
+    assert "· at least 65,536 not finite" in shown({"a": {"b": large, "c": 1}, "d": 1}, depth=1)
     assert "· 14 not finite" in to_html(document(key_tree(Tree(taken_apart(tree)))))
 
 
