@@ -48,9 +48,9 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     (
         "Where from, where to",
         (
-            Key(("enter",), lambda s: s.walk.to_origin(), "Enter", "to the origin of an operand, or a selected value"),
-            Key(("t",), lambda s: s.walk.to_use(), "t", "to a use of the result, or a selected value"),
-            Key(("backspace",), lambda s: s.walk.return_(), "Backspace", "back to where Enter or t was pressed"),
+            Key(("enter",), lambda s: s.walk.to_origin(), "Enter", "to where an operand or value came from"),
+            Key(("t",), lambda s: s.walk.to_use(), "t", "to where a result or value is used"),
+            Key(("backspace",), lambda s: s.walk.return_(), "Backspace", "back to where Enter or t went from"),
         ),
     ),
     (

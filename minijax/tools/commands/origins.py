@@ -218,7 +218,8 @@ def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit |
     blocks: list[Block] = []
     position = -1
     if hit is None:
-        said = f"never: {wanted.text} holds of none of {plural(looked.values, 'value')}"
+        whole = " with all its elements" if search.whole else ""
+        said = f"never: {wanted.text} holds of none of {plural(looked.values, 'value')}{whole}"
         blocks.append(Row("found", (line(("good" if looked.values and not looked.unknown else "warning", said)),)))
     else:
         cursor = Cursor(known.recording)

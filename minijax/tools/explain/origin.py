@@ -17,6 +17,7 @@ from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording import preview
 from minijax.tools.recording.naming import MOST_COMPUTED, called, naming_of
 from minijax.tools.recording.records import BindRecord, place_parts
+from minijax.tools.values.brief import brief
 from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
 from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, WhatRan
 
@@ -26,6 +27,9 @@ _LONGEST = 44
 _PRIMAL = "primal of "
 # A value is shown where it has so many characters.
 _LEAST_VALUE = 8
+# Columns for values, where names are long, and for lines.
+_MOST_VALUE = 24
+_PLACE = 5
 
 
 class OriginRow(Frozen):
@@ -36,7 +40,7 @@ class OriginRow(Frozen):
       reads, makes: keys of the values.
       names: what those that it makes are called.
       said: the operation in the user's words.
-      type, value, place: of its result, and the line.
+      type, value, place: of its result, an array or a text, and the line.
       inside: what it consists of: the operations of a rule, or of a program.
       title: of rows that are a program's, what that is; else ''.
     """
@@ -47,7 +51,7 @@ class OriginRow(Frozen):
     names: tuple[str, ...]
     said: Line
     type: str = ""
-    value: str = ""
+    value: Any = ""
     place: str = ""
     inside: tuple[OriginRow, ...] = ()
     title: str = ""
@@ -69,6 +73,7 @@ class OriginLane:
         self.given = given
         self.results = results
         self.naming = naming_of(origins.recording)
+        self.cotangents = dict(self._cotangents())
         self.variables = {var: number for number, var in origins.recording.kept.variables.items()}
 
     def rows(self) -> Iterator[OriginRow]:
@@ -90,20 +95,37 @@ class OriginLane:
 
     def value_name(self, number: int) -> str:
         """What an array is called: as the tracer that it is the primal of."""
-        return self.given.get(number) or own_name(self.naming.name(number))
+        found = self.given.get(number) or self.cotangents.get(number) or own_name(self.naming.name(number))
+        # what nobody called anything, from outside, is its value: the 1.0 that a backward pass begins with
+        life = self.origins.lives.get(number)
+        if found.startswith("#") and life is not None and life.tracer.fields:
+            return life.tracer.fields[0][1]
+        return found
+
+    def _cotangents(self) -> Iterator[tuple[int, str]]:
+        """The arrays that backward passes added up, by number, and what they are called: ``ct of h``."""
+        for record in self.origins.recording.backward:
+            names = {i: own_name(self.naming.known(n)) for i, n in enumerate(record.primals) if n}
+            last = {each.variable: each.number for step in record.steps for each in step.sums}
+            for each in (*record.begins, *[sums for step in record.steps for sums in step.sums]):
+                name = names.get(each.variable, "")
+                whole = last.get(each.variable, each.number) == each.number
+                if name and each.number:
+                    yield each.number, f"{'' if whole else 'part of '}ct of {name}"
 
     def _input(self, kind: str, number: int, name: str) -> OriginRow:
         type_text, value = self._shown(number)
-        said = line(("var", name), ("muted", "  argument" if kind == "input" else "  from outside"))
+        said = line(("var", name), ("muted", "  argument" if kind == "input" else "  no argument"))
         return OriginRow(kind, (), (number,), (name,), said, type_text, value)
 
-    def _shown(self, number: int) -> tuple[str, str]:
-        """The type and the value of an array."""
+    def _shown(self, number: int) -> tuple[str, Any]:
+        """The type of an array, and the value: the array itself if it was kept."""
         life = self.origins.lives.get(number)
         if life is None:
             return "", ""
         value = next((text for key, text in life.tracer.fields if key == "value"), "")
-        return life.tracer.type, "" if value == life.tracer.type else value
+        kept = self.origins.recording.kept.array(number)
+        return life.tracer.type, kept if kept is not None else "" if value == life.tracer.type else value
 
     def _groups(self) -> Iterator[list[StepUse]]:
         """The operations, those together that one of the user's consists of."""
@@ -148,6 +170,8 @@ class OriginLane:
 
     def _said(self, bind: BindRecord) -> Line:
         assigned = own_name(self.naming.assigned(bind))
+        if not assigned and len(bind.results) == 1:
+            assigned = self.cotangents.get(bind.results[0], "")
         operands = [
             self.value_name(number) if number else text
             for number, text in zip((*bind.operands, *[0] * len(bind.args)), bind.args, strict=False)
@@ -173,7 +197,7 @@ class OriginLane:
         program = ProgramLane(self, part, operands, known)
         rows = tuple(program.rows())
         frames = program.frames
-        times = f" ×{len(frames)}" if frames and len(frames) > 1 and part.carries else ""
+        times = f" ×{len(frames)}, values of the last" if frames and len(frames) > 1 and part.carries else ""
         carried = [program.name(part.jaxpr.invars[i]) for i in sorted(part.carries) if i in part.inputs]
         said = f"{part.title}{times}" + (f" · carries {', '.join(carried)}" if carried else "")
         heading = line(("muted", said)) if said else ()
@@ -245,15 +269,12 @@ class ProgramLane:
             self._value(made), _place(eqn), inside,
         )  # fmt: skip
 
-    def _value(self, made: Sequence[Var]) -> str:
+    def _value(self, made: Sequence[Var]) -> Any:
+        """Of a loop the last iteration's."""
         if not self.frames or not made:
             return ""
         value = self.frames[-1].value(made[0])
-        if not isinstance(value, Array):
-            return ""
-        text = preview.value_text(value, fetch=True)
-        last = "last " if len(self.frames) > 1 else ""
-        return "" if text == preview.type_text(value) else last + text
+        return value if isinstance(value, Array) else ""
 
 
 def _made(use: StepUse) -> list[int]:
@@ -329,8 +350,9 @@ def lines(rows: Sequence[OriginRow], width: int, depth: int) -> Iterator[Line]:
     drawn = list(_drawn(rows, width, depth))
     room = max((len(each.lanes) for each in drawn), default=0) + 2
     # what is said has half of the page, of a narrow one more
-    words = min(max((length(each.said) for each in drawn), default=0), max(width // 2, width - 40) - room)
     types = max((len(each.row.type) for each in drawn if each.row is not None), default=0)
+    left = width - room - types - 2 - _PLACE - _MOST_VALUE
+    words = min(max((length(each.said) for each in drawn), default=0), max(left, width // 3))
     for each in drawn:
         facts = () if each.row is None else _facts(each.row, types, width - room - words - 2)
         said = tuple(_cut(each.said, words))
@@ -372,10 +394,23 @@ def _lanes(drawn: DrawnRow) -> Line:
 def _facts(row: OriginRow, types: int, room: int) -> Line:
     """The type, the value and the line of a row's result, in ``room`` columns; the line is at their right."""
     place = short_place(row.place)
-    left = room - types - 2 - (len(place) + 1 if place else 0)
-    value = shortened(row.value, max(left, 0)) if left >= min(len(row.value), _LEAST_VALUE) else ""
-    gap = " " * max(left - len(value), 0)
-    return (("type", row.type.ljust(types)), ("", "  "), ("value", value), ("", gap), ("place", f" {place}".rstrip()))
+    left = room - types - 2 - _PLACE
+    value: Line = ()
+    if left >= _LEAST_VALUE and isinstance(row.value, Array):
+        value = tuple(_cut(_brief(row.value, left), left))
+    elif left >= _LEAST_VALUE:
+        value = (("value", shortened(row.value, left)),)
+    gap = " " * (max(left - length(value), 0) + max(_PLACE - len(place), 1))
+    end: Line = (("", gap), ("place", place)) if place else ()
+    return (("type", row.type.ljust(types)), ("", "  "), *value, *end)
+
+
+def _brief(array: Array, room: int) -> Line:
+    """A value in so many columns, without its type, which stands before it."""
+    said = brief(array, room)
+    if said[0][0] == "type":
+        said = brief(array, room + len(said[0][1]) + 1)
+    return said[2:] if said[0][0] == "type" and len(said) > 1 else () if said[0][0] == "type" else said
 
 
 def _cut(segments: Line, room: int) -> Iterator[Segment]:

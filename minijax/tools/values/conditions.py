@@ -207,6 +207,16 @@ def truth(value: Any) -> bool:
     return bool(np.all(value))
 
 
+def _is_of_elements(node: ast.expr, values: Mapping[str, Any]) -> bool:
+    """Whether elements are compared, not figures of an array."""
+    if isinstance(node, (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp)):
+        return any(_is_of_elements(each, values) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
+    if isinstance(node, ast.Call):
+        name, of = _asked(node)
+        return name == "abs" and _is_of_elements(of, values)
+    return ast.unparse(node) in values and bool(np.size(values[ast.unparse(node)]) > 1)
+
+
 # --- searching
 # ---------------------------------------------------------------------------------------------------------
 
@@ -220,6 +230,8 @@ class ConditionSearch:
         self.values = 0
         self.unknown: dict[str, str] = {}
         self.ended = ""
+        # whether it was asked of several elements at once
+        self.whole = False
 
     @property
     def looked(self) -> Looked:
@@ -282,7 +294,9 @@ class ConditionSearch:
             self.values += 1
             assert self.wanted.node is not None
             with np.errstate(all="ignore"):
-                return worth(self.wanted.node, values)
+                found = worth(self.wanted.node, values)
+            self.whole = self.whole or _is_of_elements(self.wanted.node, values)
+            return found
         except Exception as error:  # such as shapes that do not fit, text beside numbers
             self.unknown.setdefault(self.wanted.text, f"{type(error).__name__}: {shortened(str(error), _LONGEST)}")
             return None

@@ -329,7 +329,7 @@ class Ledger:
         if self._homes is None:
             self._homes = {}
             for run in self.kept.runs.values():
-                _, eqn = self._equation(run)
+                _, eqn = self.equation(run)
                 self._look_through(run.at, (), eqn)
         known = self._homes.get(var, ())
         later = [each for each in known if each[0] >= born] or list(known)
@@ -351,7 +351,7 @@ class Ledger:
                 if any(True for _ in subjaxprs(each.params)):
                     self._look_through(at, inner, each)
 
-    def _equation(self, run: RunRecord) -> tuple[ClosedJaxpr, JaxprEqn]:
+    def equation(self, run: RunRecord) -> tuple[ClosedJaxpr, JaxprEqn]:
         """A run as a program of one equation."""
         found = self._single.get(run.at)
         if found is None:
@@ -380,7 +380,7 @@ class Ledger:
         return found
 
     def _made_root(self, run: RunRecord) -> Any:
-        closed, _ = self._equation(run)
+        closed, _ = self.equation(run)
         operands = [self._operand(run, i, "primal") for i in range(len(run.operands))]
         tangents = [self._operand(run, i, "tangent") for i in range(len(run.operands))]
         found = [x for x in (*operands, *tangents) if isinstance(x, Worth)]

@@ -16,6 +16,7 @@ from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Var, subjaxprs
 from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
 from minijax.tools.recording.values import RunRecord
 from minijax.tools.values import slices
+from minijax.tools.values.moment import ledger
 from minijax.tools.values.replay import Frame, replay
 from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
 
@@ -60,16 +61,6 @@ class StepUse(Frozen):
             yield self.step.bind
 
 
-class _Chosen(WhatRan):
-    """A cond whose index is known."""
-
-    def __init__(self, taken: Sequence[int] | None) -> None:
-        self.taken = taken
-
-    def branches(self) -> Sequence[int] | None:
-        return self.taken
-
-
 class Ran(WhatRan):
     """A program that ran: its frame."""
 
@@ -77,7 +68,7 @@ class Ran(WhatRan):
         self.frame = frame
 
     def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
-        """The frames of one of its programs, one for each time that it ran; None if they are not known."""
+        """The frames of one of its programs, one for each time that it ran, in order; None if they are not known."""
         return [self.frame] if self.frame.jaxpr is jaxpr else None
 
     def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
@@ -104,7 +95,8 @@ class RanEquation(Ran):
             if not isinstance(count, int) or len(out) + count > MOST_FRAMES:
                 return None
             for name in frame.parts(self.eqn):
-                made = [frame.inside(self.eqn, index, name) for index in range(count)]
+                order = range(count)[::-1] if self.eqn.params.get("reverse") else range(count)
+                made = [frame.inside(self.eqn, index, name) for index in order]
                 out += [each for each in made if isinstance(each, Frame) and each.jaxpr is jaxpr]
         return out or None
 
@@ -143,6 +135,7 @@ class Origins:
         self.lives: dict[int, LifeRecord] = {life.tracer.id: life for life in recording.lives}
         self.steps: list[EvaluatedStep] = []
         self.makers: dict[int, int] = {}
+        self._ran: dict[int, RanEquation] = {}
         for bind, owner, chooses in _evaluated(recording):
             step = EvaluatedStep(bind, owner, recording.kept.runs.get(bind.at), chooses)
             for number in () if chooses else bind.results:
@@ -244,20 +237,14 @@ class Origins:
 
     def known(self, run: RunRecord) -> WhatRan:
         """What is known of how an operation ran that runs a program."""
-        if run.primitive == "cond":
-            return _Chosen(self._branch(run))
-        if run.primitive not in slices.CALLS:
-            return UNKNOWN
         values = [self.recording.kept.array(n) if n else run.literals.get(i) for i, n in enumerate(run.operands)]
-        if any(each is None for each in values):
+        if run.operation is None or any(each is None for each in values):
             return UNKNOWN
-        return Ran(replay(run.params[slices.CALLS[run.primitive]], values))
-
-    def _branch(self, run: RunRecord) -> Sequence[int] | None:
-        index = self.recording.kept.array(run.operands[0]) if run.operands[0] else run.literals.get(0)
-        if index is None or index.aval.shape:
-            return None
-        return (min(max(int(index), 0), len(run.params["branches"]) - 1),)
+        found = self._ran.get(run.at)
+        if found is None:
+            closed, eqn = ledger(self.recording).equation(run)
+            found = self._ran[run.at] = RanEquation(eqn, [replay(closed, values)])
+        return found
 
     def _constants(self) -> dict[int, int]:
         """The memory of an array -> its number: programs hold arrays that they closed over."""
