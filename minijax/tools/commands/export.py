@@ -19,7 +19,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-_SUFFIXES = (".html", ".htm", ".json")
+_SUFFIXES = (".html", ".htm", ".json", ".rec")
 
 
 def run_export(session: Session, args: Arguments) -> Result:
@@ -28,7 +28,8 @@ def run_export(session: Session, args: Arguments) -> Result:
         raise UsageError("%export writes the session or the last recording: give --session or --recording, not both")
     if os.path.exists(path) and not args["force"]:
         raise UsageError(f"%export: {path} exists; --force writes over it")
-    recording = _last_full(session) if args["recording"] else None
+    suffix = os.path.splitext(path)[1].lower()
+    recording = _last_full(session) if args["recording"] or suffix == ".rec" else None
     if recording is None and not session.log:
         raise UsageError("%export has nothing to write yet: run something first")
     # imported here: only a session that exports pays for it
@@ -39,7 +40,11 @@ def run_export(session: Session, args: Arguments) -> Result:
         what = f"the recording of {recording.source.strip()}" if recording.source.strip() else "the last recording"
     else:
         what = plural(len(session.log), "input")
-    if not path.lower().endswith(".json"):
+    made: str | bytes
+    if suffix == ".rec":
+        assert recording is not None
+        made = storage.as_bytes(recording, path)
+    elif suffix != ".json":
         colours, about = session.highlight, f"minijax {minijax.__version__} · {time.strftime('%Y-%m-%d %H:%M')}"
         if recording is not None:
             made = export.recording_page(recording, colours, about)
@@ -67,7 +72,10 @@ def _path(given: str) -> str:
     path = os.path.expanduser(name)
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _SUFFIXES or "\0" in path:
-        raise UsageError(f"%export writes a page (FILE.html) or data (FILE.json), so it cannot tell what {given!r} is")
+        raise UsageError(
+            "%export writes a page (FILE.html), data (FILE.json) or a recording (FILE.rec), so it cannot tell what "
+            f"{given!r} is"
+        )
     if os.path.isdir(path):
         raise UsageError(f"%export: {path} is a folder")
     folder = os.path.dirname(os.path.abspath(path))
@@ -88,15 +96,21 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "export",
         (
-            Param("file", "text", "a file whose name ends in .html (a page) or .json (data)", required=True),
+            Param(
+                "file",
+                "text",
+                "a file whose name ends in .html (a page), .json (data) or .rec (a recording)",
+                required=True,
+            ),
             Param("session", "flag", "the inputs of this session and what they showed; so it is without this", False),
             Param("recording", "flag", "only the last full recording, of %step or %log", default=False),
             Param("force", "flag", "write over a file that exists", default=False),
         ),
         "Write the session, or the last full recording, as one HTML page or as JSON.\n\n"
         "The page holds each input, what it showed and its panels, and a stepper for every full recording; it needs no "
-        "other file and no network, and can be read where scripts are off. %step --file FILE.json steps through a "
-        "recording that was written as JSON.",
+        "other file and no network, and can be read where scripts are off. %step --file FILE.rec steps through a "
+        "recording that was written so, however long it is: what is looked at is loaded. FILE.json, for other "
+        "programs, is loaded as a whole.",
         "%export /tmp/session.html --force",
         run_export,
         group="session",

@@ -17,6 +17,7 @@ checked when it is unpacked and when a record is made of it: ValueError, whoever
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from collections import OrderedDict
@@ -46,8 +47,9 @@ from minijax.tools.recording.timeline import (
 
 MAGIC = b"minijax recording 2\n"
 VERSION = 2
-# Where the directory begins, its length packed and unpacked, and the checksum of all that comes before this.
-_END = struct.Struct("<QQQI")
+# Where the directory begins, and its length packed and unpacked; then the checksum of all that comes before.
+_END = struct.Struct("<QQQ")
+_SUM = struct.Struct("<I")
 # A chunk is closed after so many rows, or so many characters of them.
 ROWS = 2048
 CHARACTERS = 500_000
@@ -181,12 +183,16 @@ def written(recording: Recording) -> bytes:
             name: parts.add_column(values) for name, values in zip(_COLUMNS, columns, strict=True)
         },
         "names": parts.add_json(
-            [list(names.expressions.items()), [[*key, number] for key, number in names.lettered.items()]]
+            [
+                list(names.expressions.items()),
+                [[*key, number] for key, number in names.lettered.items()],
+                names.words,
+            ]
         ),
     }
     address = parts.add_json(directory)
-    data = b"".join(parts.parts)
-    return data + _END.pack(*address, zlib.crc32(data))
+    data = b"".join((*parts.parts, _END.pack(*address)))
+    return data + _SUM.pack(zlib.crc32(data))
 
 
 def _number_held(record: Frozen, rest: list[Frozen], numbers: dict[int, int], nodes: int) -> None:
@@ -341,12 +347,12 @@ class _Store(Reader, Sequence[Any]):
 
     def _directory(self) -> dict[str, Any]:
         data = self.data
-        if len(data) < len(MAGIC) + _END.size:
+        whole = len(data) - _SUM.size
+        if whole < len(MAGIC) + _END.size:
             raise ValueError("it was cut off")
-        *address, checksum = _END.unpack_from(data, len(data) - _END.size)
-        if zlib.crc32(memoryview(data)[: -_END.size]) != checksum:
+        if zlib.crc32(memoryview(data)[:whole]) != _SUM.unpack_from(data, whole)[0]:
             raise ValueError("it was cut off, or is damaged")
-        directory = self._json(address)
+        directory = self._json(list(_END.unpack_from(data, whole - _END.size)))
         version = directory.get("version") if type(directory) is dict else None
         if type(version) is not int or version != VERSION:
             raise ValueError(f"its version is {brief(version)}, and this minijax reads version {VERSION}")
@@ -365,7 +371,7 @@ class _Store(Reader, Sequence[Any]):
             found = unpacking.decompress(memoryview(self.data)[begin : begin + length], size + 1)
         except zlib.error as error:
             raise ValueError(f"it is damaged: {error}") from None
-        if len(found) != size or not unpacking.eof:
+        if len(found) != size or not unpacking.eof or unpacking.unused_data:
             raise ValueError("a part of it is of another length than it says")
         return found
 
@@ -391,11 +397,11 @@ class _Store(Reader, Sequence[Any]):
             self._documents = read_table(self._json(self._addresses["documents"]))
         return self._documents
 
-    def _told_names(self) -> tuple[dict[int, str], dict[tuple[int, str], int]]:
+    def _told_names(self) -> tuple[dict[int, str], dict[tuple[int, str], int], str]:
         match self._json(self._addresses["names"]):
-            case [list(expressions), list(letters)]:
+            case [list(expressions), list(letters), str(words)]:
                 if all(map(_is_expression, expressions)) and all(map(_is_letter, letters)):
-                    return dict(expressions), {(scope, letter): number for scope, letter, number in letters}
+                    return dict(expressions), {(scope, letter): number for scope, letter, number in letters}, words
         raise ValueError("its names are not as they should be")
 
     # --- records
@@ -480,8 +486,8 @@ class _Store(Reader, Sequence[Any]):
         return self.record(number % self._nodes)
 
     def mentions(self, number: int, words: str) -> bool:
-        """False if the chunk of a record of the tree has no such words in upper or lower case, so that it has none."""
-        pieces = tuple([json.dumps(piece.lower(), ensure_ascii=False)[1:-1] for piece in words.split()])
+        """False if the chunk of a record of the tree lacks one of the words, so that it lacks it too."""
+        pieces = tuple(re.findall(r"\w+", words.lower()))
         if pieces != self._said[0]:
             self._said = pieces, {}
         index = self._chunk_of(number)

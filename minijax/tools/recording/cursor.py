@@ -358,6 +358,8 @@ class Cursor:
         """To the next moment whose record holds ``words`` in a text of its own, upper or lower case."""
         words = words.lower()
         naming = naming_of(self.recording)
+        # to find out what a record's values are called takes longer than to look at its own texts
+        own = naming.unnamed(words)
 
         def wanted(moment: Moment) -> bool:
             node = moment.node
@@ -371,10 +373,15 @@ class Cursor:
                 name = naming.assigned(node) if own_line else ""  # type: ignore[arg-type]
                 said = (node.primitive, name, node.out, node.error) if own_line else ()  # type: ignore[union-attr]
             elif isinstance(node, BindRecord):
-                said = (*said, naming.operation(node))
+                known = [text.lower() for text in said]
+                if any(words in text for text in known):
+                    return True
+                if not all(any(each in text for text in known) for each in own):
+                    return False
+                said = (naming.operation(node),)
             return any(words in text.lower() for text in said)
 
-        return self.find(wanted, backwards, said=words)
+        return self.find(wanted, backwards, said=" ".join(own))
 
     def mark(self, name: str) -> None:
         """Make the current moment a bookmark."""

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import sys
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
+
+import numpy as np
 
 from minijax import errors
 from minijax.core.array import get_aval
@@ -100,6 +103,9 @@ class Full(Summary):
         # the moments so far, and their records in the order in which they begin (``timeline``)
         self.signs = bytearray()
         self.nodes: list[Node | None] = []
+        # the events at which these begin, and the scopes of the equations among them
+        self.ats = array("q")
+        self.equation_scopes = array("q")
         self.open: list[_OpenRecord] = []
         self.top_hits: list[str] = []
         self.characters = 0
@@ -130,12 +136,14 @@ class Full(Summary):
             (self.open[-1].children if self.open else self.top).append(record)
             self.signs.append(event_sign(record))
             self.nodes.append(record)
+            self.ats.append(record.at)
         return record
 
     def begin(self, kind: Any, facts: tuple[Any, ...], place: str, cached: str = "") -> None:
         """A bind or scope begins, inside of those that are open."""
         self.open.append(_OpenRecord(self.events, len(self.nodes), kind, facts, place, cached))
         self.nodes.append(None)
+        self.ats.append(self.events)
         self.signs.append(SCOPE if type(kind) is int else BIND)
 
     # --- the stack
@@ -381,6 +389,7 @@ class Full(Summary):
         text = shortened(equation_text(eqn, scope.name), MOST_EQUATION)
         self.characters += len(text)
         place = self.sources.place_of(eqn.source) or self.sources.place()
+        self.equation_scopes.append(scope.at)
         self.keep(EquationRecord(self.events, scope.label, scope.at, text, place, eqn.primitive.name))
 
     # --- linear programs run backwards
@@ -483,6 +492,8 @@ class Full(Summary):
         moments: Timeline | None
         try:
             moments = Timeline(self.signs, self.nodes, self.events + 1)
+            columns = {"ats": self.ats, "equations": self.equation_scopes}
+            moments.columns = {name: np.array(column, np.int64) for name, column in columns.items()}
         except ValueError:  # a hook raised, and was taken off: the moments are told from the tree
             moments = None
         sources = self.sources.records()

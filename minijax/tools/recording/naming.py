@@ -14,6 +14,7 @@ functions of the user's ran in between, none of them gets its name.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 
@@ -22,6 +23,10 @@ from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Record
 from minijax.tools.recording.timeline import timeline
 
 MOST_NAME = 40
+_NAME = LifeRecord._names.index("name")
+_PRIMITIVE = BindRecord._names.index("primitive")
+# Words of values and types, which names of what has no name have in them.
+_FIXED = "true false nan inf none bool key fry rbg unsafe token"
 # A value without a name is called by what computes it if that takes no more characters.
 MOST_COMPUTED = 32
 # Longer texts of values are left to the panes: an operation's line has the type instead.
@@ -149,6 +154,25 @@ class Naming:
         if told is not None:
             return told()[0]
         return dict(_results(self.recording)) if self.recording.events <= MOST_PASSED else {}
+
+    @cached_property
+    def words(self) -> str:
+        """What names are made of, in lower case: variables, expressions and primitives, each once."""
+        told = timeline(self.recording).names
+        if told is not None:
+            return told()[2]
+        known = dict.fromkeys([life.values()[_NAME] for life in self.recording.lives])
+        nodes = timeline(self.recording).nodes
+        primitives = dict.fromkeys([node.values()[_PRIMITIVE] for node in nodes if type(node) is BindRecord])
+        expressions = dict.fromkeys(self.expressions.values())
+        return " ".join([_FIXED, *_ROLES.values(), *known, *primitives, *expressions]).lower()
+
+    def unnamed(self, words: str) -> list[str]:
+        """Those of the words, in lower case, that no name has in it: a text with all of them has these of its own.
+        Numbers and types are in any name.
+        """
+        pieces = re.findall(r"\w+", words)
+        return [each for each in pieces if each not in self.words and not any(map(str.isdigit, each))]
 
     def variable(self, number: int) -> str:
         """What the user's variable is called that held the value first; '' if none did."""

@@ -20,6 +20,7 @@ from minijax.tools.recording.records import (
     EquationRecord,
     ErrorRecord,
     JaxprRecord,
+    LifeRecord,
     Node,
     PhaseRecord,
     Recording,
@@ -102,7 +103,7 @@ class Timeline(Sequence[Moment]):
         # what is known of all equations and lives without their records, and what ``naming.Naming`` has passed over the
         # recording for: of one in a file
         self.columns: dict[str, Any] = {}
-        self.names: Callable[[], tuple[dict[int, str], dict[tuple[int, str], int]]] | None = None
+        self.names: Callable[[], tuple[dict[int, str], dict[tuple[int, str], int], str]] | None = None
         self._ats: Any = None
 
     def __len__(self) -> int:
@@ -306,6 +307,9 @@ def life_columns(recording: Recording, known: Timeline) -> tuple[Any, Any, Any]:
     """Of each life of ``recording`` its scope, when it began and when it ended."""
     if "deaths" in known.columns:
         return known.columns["lives"], known.columns["births"], known.columns["deaths"]
-    scopes = [life.scope if life.name or ":" in life.tracer.level else HIDDEN for life in recording.lives]
-    births, deaths = [life.born for life in recording.lives], [life.died for life in recording.lives]
+    # whole rows: reading half a million records field by field is what would take longest
+    rows = [life.values() for life in recording.lives]
+    scope, born, died, tracer, name = map(LifeRecord._names.index, ("scope", "born", "died", "tracer", "name"))
+    scopes = [row[scope] if row[name] or ":" in row[tracer].level else HIDDEN for row in rows]
+    births, deaths = [row[born] for row in rows], [row[died] for row in rows]
     return np.array(scopes, np.int64), np.array(births, np.int64), np.array(deaths, np.int64)

@@ -9,6 +9,7 @@ FOLDER = Path(tempfile.gettempdir())
 # Several processes may run these lines at once: a file is always written with the same kind of thing.
 PAGE, DATA = FOLDER / "minijax-test-session.html", FOLDER / "minijax-test-session.json"
 RECORDING_PAGE, RECORDING = FOLDER / "minijax-test-recording.html", FOLDER / "minijax-test-recording.json"
+CHUNKS = FOLDER / "minijax-test-recording.rec"
 
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     (f"%export {PAGE} --force", ("wrote ", str(PAGE), " kB")),
@@ -16,12 +17,14 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%log grad(f)(3.0)", ("\n  sin(x) = 0.14112\n",)),
     (f"%export '{RECORDING_PAGE}' --recording --force", ("wrote the recording of grad(f)(3.0) to",)),
     (f"%export {RECORDING} --recording --force", ("wrote the recording",)),
+    (f"%export {CHUNKS} --force", ("wrote the recording of grad(f)(3.0) to",)),
+    (f"%step --file {CHUNKS} --text", ("\n  sin(x) = 0.14112\n",)),
     (f"%step --file {RECORDING} --text", ("\n  sin(x) = 0.14112\n",)),
 )
 
 BAD: tuple[tuple[str, str], ...] = (
-    ("%export", "%export needs FILE: a file whose name ends in .html (a page) or .json (data)"),
-    (f"%export {FOLDER}/session.txt", "writes a page (FILE.html) or data (FILE.json)"),
+    ("%export", "%export needs FILE: a file whose name ends in .html (a page), .json (data) or .rec (a recording)"),
+    (f"%export {FOLDER}/session.txt", "writes a page (FILE.html), data (FILE.json) or a recording (FILE.rec)"),
     (f"%export {FOLDER}/no/such/folder/session.html", "there is no folder"),
     (f"%export {FOLDER}/session.html --session --recording", "give --session or --recording, not both"),
     (f"%export {FOLDER}/session.html --recordin", "Did you mean --recording?"),
