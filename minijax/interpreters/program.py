@@ -10,7 +10,6 @@ values that runs it (``program_makers``); whatever has neither that nor a NumPy 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.core.primitive import Primitive
-from minijax.interpreters.evaluate import numpy_function
+from minijax.interpreters.evaluate import SCALAR_RULES, numpy_function
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful
 
 Step = Callable[[list[Any]], None]
@@ -39,19 +38,6 @@ SCAN_WORTH_COMPILING = 100_000
 AGAIN_WORTH_COMPILING = 1_000
 # How many rounds a ``while`` inside another loop is taken to have, where the work ahead is estimated.
 ASSUMED_ROUNDS = 10
-
-# On scalars, Python's operators reach NumPy's scalar arithmetic, which takes a third of a ufunc's time.
-_SCALAR_RULES: dict[Any, Callable[..., Any]] = {
-    np.add: operator.add,
-    np.subtract: operator.sub,
-    np.multiply: operator.mul,
-    np.negative: operator.neg,
-    np.less: operator.lt,
-    np.less_equal: operator.le,
-    np.greater: operator.gt,
-    np.greater_equal: operator.ge,
-}
-
 
 class NumPyProgram:
     """A ``ClosedJaxpr`` ready to be run on NumPy values, once or many times (also in several threads).
@@ -142,7 +128,7 @@ def numpy_call(eqn: JaxprEqn) -> tuple[Callable[..., Any], int]:
     if rule is None:
         return _bound(primitive, params, [v.aval for v in eqn.invars]), weight
     if not any(v.aval.ndim for v in eqn.invars) and all(v.aval.dtype.kind in "fiu" for v in eqn.invars):
-        return _SCALAR_RULES.get(rule, rule), weight
+        return SCALAR_RULES.get(rule, rule), weight
     return rule, weight
 
 
