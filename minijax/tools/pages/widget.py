@@ -42,6 +42,7 @@ from minijax.tools.stepper import panes
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
+from minijax.tools.values.moment import at_hand
 
 # Records that a notebook's widget holds; ``%export`` writes all of them.
 MOST_RECORDS = 1500
@@ -87,6 +88,7 @@ class _Payload(Texts):
         self.recording = recording
         self.cursor = Cursor(recording)
         self.naming = naming_of(recording)
+        self.known = at_hand(recording)
         self.highlight = highlight
         self.most = most
         self.lists: list[list[int]] = []
@@ -138,8 +140,8 @@ class _Payload(Texts):
             own: list[int] = []
             if isinstance(node, BindRecord):
                 gave = self.line(outcome(node, self.naming)) if outcome(node, self.naming) else -1
-                begun = len(list(panes.bind_lines(node, False, self.naming)))
-                own = self.block(panes.bind_lines(node, True, self.naming))
+                begun = len(list(panes.bind_lines(node, False, self.naming, self.known)))
+                own = self.block(panes.bind_lines(node, True, self.naming, self.known))
             elif isinstance(node, CacheRecord | ErrorRecord):
                 own = self.block(panes.event_lines(node))
                 begun = len(own)
@@ -235,7 +237,7 @@ class _Payload(Texts):
     def life(self, life: LifeRecord) -> int:
         if id(life) not in self.lives:
             self.alive.append(life)
-            self.lives[id(life)] = self.line((("", "    "), *panes.life_line(life, self.naming)))
+            self.lives[id(life)] = self.line((("", "    "), *panes.life_line(life, self.naming, self.known)))
         return self.lives[id(life)]
 
     def _program(self, position: int) -> None:

@@ -394,6 +394,11 @@ class Recording(Frozen):
         return self
 
     @property
+    def has_values(self) -> bool:
+        """Whether values were kept, in this process; none are in a file."""
+        return "_kept" in self.__dict__
+
+    @property
     def kept(self) -> Values:
         """The values that were kept; none of a summary, or of a recording that was loaded from a file."""
         found: Values | None = self.__dict__.get("_kept")

@@ -49,6 +49,8 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.tree import FOLD, tree_rows
+from minijax.tools.values.brief import brief
+from minijax.tools.values.moment import Ledger, at_hand
 from minijax.tools.values.table import values_pane
 
 # The folder that the engine's own files are in.
@@ -57,6 +59,8 @@ _ENGINE = os.path.dirname(os.path.abspath(errors.__file__)) + "/"
 MOST_TRACERS = 40
 # Equations shown of one jaxpr that is being built, the newest; more are counted.
 MOST_EQUATIONS = 400
+# Characters of a value that stands beside its type.
+MOST_GLANCE = 40
 # What a pane says where it has nothing to show.
 NO_LINE = line(("muted", "no line of yours is being run here"))
 NO_SOURCE = line(("muted", "its source was not kept"))
@@ -142,6 +146,7 @@ def stack_pane(cursor: Cursor) -> Document:
     state = cursor.state()
     used = used_tracers(state.bind)
     naming = naming_of(cursor.recording)
+    known = at_hand(cursor.recording)
     lines: list[Line] = []
     for level in stack_levels(state):
         mark: Segment = ("current", MARK + " ") if level.working else ("", "  ")
@@ -150,7 +155,7 @@ def stack_pane(cursor: Cursor) -> Document:
             lines.append((("", "    "), *older_line(level.older)))
         for life in level.tracers:
             bullet: Segment = ("linked", "  • " if life.tracer.id in used else "    ")
-            lines.append((bullet, *life_line(life, naming)))
+            lines.append((bullet, *life_line(life, naming, known)))
     return document(Text(tuple(lines), hanging=6))
 
 
@@ -164,8 +169,11 @@ def older_line(count: int) -> Line:
     return line(("muted", f"... {count} older ones"))
 
 
-def life_line(life: LifeRecord, naming: Naming) -> Line:
-    """``y #4 f32[] (physically f32[3])  primal 3.0  tangent partial_eval:1 f32[]  from <minijax-1>:1``"""
+def life_line(life: LifeRecord, naming: Naming, known: Ledger | None = None) -> Line:
+    """``y #4 f32[] (physically f32[3])  primal 3.0  tangent partial_eval:1 f32[]  from <minijax-1>:1``
+
+    Where only the type of what it holds was noted, the value follows, if it is ``known`` at once.
+    """
     record = life.tracer
     out: list[Segment] = []
     name = naming.name(record.id)
@@ -180,6 +188,8 @@ def life_line(life: LifeRecord, naming: Naming) -> Line:
     for key, value in record.fields:
         if key != "name":
             out += [("muted", f"  {key} "), ("value", value)]
+    if known is not None:
+        out += _held_values(life, known)
     file, number, _ = place_parts(life.place)
     if file:
         out.append(("muted", f"  from {file.rpartition('/')[2]}:{number}"))
@@ -281,7 +291,7 @@ def rule_pane(cursor: Cursor) -> Document:
         lines += event_lines(node)
     if bind is not None:
         done = state.moment.kind == LEAVE and state.moment.node is bind
-        lines += bind_lines(bind, done, naming_of(cursor.recording))
+        lines += bind_lines(bind, done, naming_of(cursor.recording), at_hand(cursor.recording))
     elif state.rule is None and not lines:
         lines.append(NO_OPERATION)
     blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
@@ -290,8 +300,32 @@ def rule_pane(cursor: Cursor) -> Document:
     return document(*blocks)
 
 
-def bind_lines(bind: BindRecord, done: bool, naming: Naming) -> Iterator[Line]:
-    """An operation: why this interpreter was given it, with what, and what came of it if it is ``done``."""
+def _held_values(life: LifeRecord, known: Ledger) -> Line:
+    """``  -1.2 … 3.4  tangent 0.0 … 1.0``: what a tracer holds of which a type was noted and no value."""
+    record = life.tracer
+    out: list[Segment] = []
+    for key, value in record.fields:
+        typed = value.endswith((record.type, record.physical or record.type))
+        if key == "variable" or (typed and key in ("value", "primal", "batched")):
+            out += glance_line(known, record.id)
+        elif key == "tangent" and typed and len(record.fields) > 1:
+            if said := glance_line(known, record.id, "tangent"):
+                out += [("muted", "  tangent"), *said]
+    return tuple(out)
+
+
+def glance_line(known: Ledger, number: int, what: str = "primal") -> Line:
+    """``  -1.2 … 3.4 mean 0.2``: a value beside its type; nothing where it is not known at once."""
+    found = known.glance(number, what) if number else None
+    said = () if found is None else brief(found.array, MOST_GLANCE, len(found.axes), typed=False)
+    return (("", "  "), *said) if said else ()
+
+
+def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | None = None) -> Iterator[Line]:
+    """An operation: why this interpreter was given it, with what, and what came of it if it is ``done``.
+
+    Beside what was noted as a type only stands the value, if it is ``known`` at once.
+    """
     names = naming.operands(bind)
     yield line(("primitive", bind.primitive), ("muted", " processed by "), ("level", bind.level))
     if bind.forced:
@@ -301,7 +335,10 @@ def bind_lines(bind: BindRecord, done: bool, naming: Naming) -> Iterator[Line]:
         if index == bind.forced_by:
             tracer = line(("linked", "  • forced it"))
         named: Line = (("var", names[index]), ("muted", " = ")) if names[index] != argument else ()
-        yield line(("muted", "given  "), *named, ("value", argument), *tracer)
+        number = bind.operands[index] if index < len(bind.operands) else 0
+        kind = bind.in_types[index] if index < len(bind.in_types) else ""
+        worth = glance_line(known, number) if known is not None and kind and argument.endswith(kind) else ()
+        yield line(("muted", "given  "), *named, ("value", argument), *worth, *tracer)
     for tracer_record in bind.tracers:
         yield line(("muted", "       unwrapped "), *panels.tracer_line(tracer_record))
     for name, value in bind.params:
@@ -314,7 +351,9 @@ def bind_lines(bind: BindRecord, done: bool, naming: Naming) -> Iterator[Line]:
     if done:
         result = ("error", f"raised {bind.error}") if bind.error else ("value", bind.out or "no result")
         name = "" if bind.error else ", ".join(filter(None, map(naming.name, bind.results)))
-        yield line(("muted", "gave   "), *((("var", name), ("muted", " = ")) if name else ()), result)
+        only = known if len(bind.results) == 1 and bind.out.endswith(bind.types[:1]) else None
+        worth = () if only is None else glance_line(only, bind.results[0])
+        yield line(("muted", "gave   "), *((("var", name), ("muted", " = ")) if name else ()), result, *worth)
         if bind.types:
             yield line(("muted", "       of type "), ("type", ", ".join(bind.types)))
         if bind.nonfinite:

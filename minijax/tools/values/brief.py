@@ -45,11 +45,14 @@ def elements(value: np.ndarray, digits: int = 4) -> str:
     return "[" + ", ".join(elements(each, digits) for each in value) + "]"
 
 
-def brief(array: Array, room: int, axes: int = 0) -> Line:
-    """The array on one line of at most ``room`` characters; the first ``axes`` of its axes are those of examples."""
+def brief(array: Array, room: int, axes: int = 0, typed: bool = True) -> Line:
+    """The array on one line of at most ``room`` characters; the first ``axes`` of its axes are those of examples.
+
+    The type is left out of it unless ``typed``, where it stands beside.
+    """
     kind = type_of(array, axes)
     if is_key(array.aval.dtype):
-        return (("type", shortened(kind, room)),)
+        return (("type", shortened(kind, room)),) if typed else ()
     value = numpy_of(array)
     if value.size <= MOST_ELEMENTS:
         many = examples_text(array, axes)
@@ -57,7 +60,7 @@ def brief(array: Array, room: int, axes: int = 0) -> Line:
             text = elements(value, digits)
             if len(many) + len(text) <= room:
                 return (("type", many), ("value", text)) if many else (("value", text),)
-    return _fitted(kind, summary(array), room)
+    return _fitted(kind if typed else "", summary(array), room)
 
 
 def type_of(array: Array, axes: int = 0) -> str:
@@ -100,4 +103,4 @@ def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
     out: list[Segment] = []
     for segment in [parts[key] for key in order if key in parts and parts[key][1]]:
         out += [("", " "), segment] if out else [segment]
-    return tuple(out) if out else (("type", shortened(kind, room)),)
+    return tuple(out) if out or not kind else (("type", shortened(kind, room)),)

@@ -7,6 +7,7 @@ had, in the iteration that is looked at. A program that nothing ran is evaluated
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,9 +17,10 @@ import numpy as np
 from minijax.core.array import Array, as_array
 from minijax.core.named import Frozen, NamedTuple
 from minijax.core.structural import Zero
+from minijax.interpreters.program import program
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, subjaxprs
-from minijax.tools.recording.naming import Naming
+from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord, Recording
 from minijax.tools.recording.values import RunRecord
 from minijax.tools.values.examples import Unknown, apart, why
@@ -29,6 +31,8 @@ MOST_FRAMES = 12
 FRAME_BYTES = 32_000_000
 # Programs inside programs are looked through so deep.
 DEEPEST = 40
+# A program of more NumPy calls is not evaluated for a view that nobody asked for values.
+MOST_GLANCED = 5_000
 
 NOT_KEPT = Unknown("there was no room to keep it")
 ELSEWHERE = Unknown("values live in the process that recorded them")
@@ -36,6 +40,7 @@ NOT_RUN = Unknown("its program has not been run")
 NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
 NOT_TAKEN = Unknown("this branch was not taken")
 NO_TURN = Unknown("the loop made no such turn")
+TAKES_LONG = Unknown("computing it takes long")
 TOO_DEEP = Unknown("it is too deep inside other values")
 
 
@@ -64,26 +69,46 @@ class Ledger:
     Attributes:
       iterations: key of a loop -> the iteration that is looked at; the first where it has none.
       examples: label of a vmap -> the example that is looked at; all where it has none.
-      binds: event -> the record of each operation that ran a program.
       arguments: what the recorded call was given, for programs that nothing ran.
     """
 
     def __init__(self, recording: Recording, arguments: Sequence[Any] = ()) -> None:
         self.recording = recording
         self.kept = recording.kept
-        self.naming = Naming(recording)
-        self.lives = self.naming.lives
+        self.lives = {life.tracer.id: life for life in recording.lives}
         self.iterations: dict[tuple[int, ...], int] = {}
         self.examples: dict[str, int] = {}
         self.arguments = arguments
-        self.binds = {
-            node.at: node for _, node in recording.walk() if isinstance(node, BindRecord) and node.at in self.kept.runs
-        }
+        self._naming: Naming | None = None
+        self._binds: dict[int, BindRecord] | None = None
         self._homes: dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]] | None = None
         self._arrivals: dict[Var, list[tuple[int, Any]]] | None = None
         self._frames: OrderedDict[Any, Any] = OrderedDict()
+        self._weights: dict[int, float] = {}
         self._single: dict[int, tuple[ClosedJaxpr, JaxprEqn]] = {}
+        self._glancing = False
         self._going: set[tuple[str, int]] = set()
+
+    @property
+    def naming(self) -> Naming:
+        """What the values are called."""
+        if self._naming is None:
+            self._naming = naming_of(self.recording)
+        return self._naming
+
+    @property
+    def binds(self) -> dict[int, BindRecord]:
+        """Event -> the record of each operation that ran a program."""
+        if self._binds is None:
+            runs = self.kept.runs
+            found = (node for _, node in self.recording.walk() if isinstance(node, BindRecord) and node.at in runs)
+            self._binds = {node.at: node for node in found}
+        return self._binds
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the values were not recorded in this process: they are not in a file."""
+        return not self.recording.has_values
 
     # --- values by number
     # ---------------------------------------------------------------------------------------------
@@ -95,6 +120,15 @@ class Ledger:
     def tangent(self, number: int) -> Found:
         """Its tangent; None where it has none, or that is zero."""
         return self._guarded("tangent", number)
+
+    def glance(self, number: int, what: str = "primal") -> Worth | None:
+        """The 'primal' or 'tangent' where it is known and takes no long computation, for views of everything."""
+        self._glancing = True
+        try:
+            found = self._guarded(what, number)
+        finally:
+            self._glancing = False
+        return found if isinstance(found, Worth) else None
 
     def cotangent(self, number: int, at: int | None = None) -> Found:
         """What the backward pass has given it until event ``at``, or until the end; None where nothing arrived."""
@@ -183,12 +217,14 @@ class Ledger:
         if life is None:
             return NOT_KEPT
         fields = dict(life.tracer.fields)
+        if self.elsewhere:
+            # what was noted of a small value is there
+            text = fields.get("value", fields.get("primal", ""))
+            return ELSEWHERE if not text or text.endswith(life.tracer.type) else Unknown(text)
         if "primal" in fields:
             return self._inner(number, 0, "primal")
         if "batched" in fields:
             return self._batched(number, int(fields["axis"]), self._inner(number, 0, "primal"))
-        if not self.kept.arrays and not self.kept.variables:
-            return ELSEWHERE
         if "tangent" in fields:
             return NOT_FORWARD
         return self._staged(number, "value") if number in self.kept.variables else NOT_KEPT
@@ -226,7 +262,7 @@ class Ledger:
         if what != "primal" or type(raw) is Zero:
             return None
         if raw is None:
-            return NOT_KEPT if self.kept.arrays or self.kept.inside else ELSEWHERE
+            return NOT_KEPT
         return readable(raw)
 
     def _batched(self, number: int, axis: int, inner: Found) -> Found:
@@ -369,6 +405,8 @@ class Ledger:
 
     def _root(self, run: RunRecord) -> Any:
         """The frame around a run's one equation, and the labels of the vmaps that map its operands."""
+        if self._glancing and self._weight(run) > MOST_GLANCED:
+            return TAKES_LONG
         key = (run.at, tuple(sorted(self.iterations.items())), tuple(sorted(self.examples.items())))
         found = self._frames.get(key)
         if found is None:
@@ -377,6 +415,18 @@ class Ledger:
                 self._frames.popitem(last=False)
         else:
             self._frames.move_to_end(key)
+        return found
+
+    def _weight(self, run: RunRecord) -> float:
+        """How long the program of a run takes, in NumPy calls."""
+        found = self._weights.get(run.at)
+        if found is None:
+            try:
+                with apart():
+                    found = program(self.equation(run)[0]).weight
+            except Exception:  # what NumPy has no program for
+                found = math.inf
+            self._weights[run.at] = found
         return found
 
     def _made_root(self, run: RunRecord) -> Any:
@@ -475,6 +525,11 @@ def readable(x: Any) -> Found:
     except Exception as error:  # it was donated, or its program failed
         return why(error)
     return Worth(array)
+
+
+def at_hand(recording: Recording) -> Ledger | None:
+    """The values of ``recording``; None where they are not in this process."""
+    return ledger(recording) if recording.has_values else None
 
 
 def ledger(recording: Recording) -> Ledger:

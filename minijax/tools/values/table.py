@@ -24,7 +24,10 @@ MOST_ROWS = 60
 # What takes longer altogether is left for when its row is selected.
 MOST_SECONDS = 1.0
 NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
+# Of a longer recording from a file, which has no values but small ones as texts, nothing is listed.
+MOST_EVENTS_WITHOUT = 100_000
 NO_VALUES = line(("muted", "no variable has a value yet"))
+NO_ARRAYS = line(("warning", "opened from a file: values are in the process that recorded them"))
 # The columns of a table, and the narrowest that one can be.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
@@ -189,6 +192,8 @@ def picked(known: Ledger, found: Found) -> Found:
 
 def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Document:
     """The values known at the cursor's moment, the newest last; row ``selected`` of all is marked."""
+    if not cursor.recording.has_values and cursor.recording.events > MOST_EVENTS_WITHOUT:
+        return document(Text((NO_ARRAYS,)))
     known = ledger(cursor.recording)
     before = cursor.moments[cursor.position - 1].at if cursor.position else -1
     rows = rows_at(known, cursor.moment.at, before, selected)
@@ -196,7 +201,8 @@ def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Docum
         return document(Text((NO_VALUES,)))
     if selected < 0:
         selected = len(rows.named) - 1
-    return document(Text(tuple(table_lines(known, rows, columns, selected)), wrap=False))
+    note = (NO_ARRAYS,) if known.elsewhere else ()
+    return document(Text((*note, *table_lines(known, rows, columns, selected)), wrap=False))
 
 
 def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1) -> Iterator[Line]:

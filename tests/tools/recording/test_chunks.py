@@ -24,6 +24,7 @@ from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import record
 from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording
 from minijax.tools.stepper import panes
+from minijax.tools.values.moment import ELSEWHERE, Ledger
 from tests.tools.recorded_programs import PROGRAMS, as_text
 from tests.tools.recording.made import recording_of
 from tests.tools.test_storage import trees
@@ -31,6 +32,14 @@ from tests.tools.test_storage import trees
 
 def through(recording: Recording) -> Recording:
     return chunks.read(chunks.written(recording))
+
+
+@pytest.fixture(autouse=True)
+def values_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values live in the process that recorded them: everything else is in the file."""
+    monkeypatch.setattr(Ledger, "glance", lambda *about: None)
+    monkeypatch.setattr(Ledger, "loops", lambda *about: ())
+    monkeypatch.setattr(Ledger, "_staged", lambda *about: ELSEWHERE)
 
 
 def state_of(cursor: Cursor) -> tuple[Any, ...]:

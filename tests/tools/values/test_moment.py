@@ -14,12 +14,14 @@ import pytest
 
 import minijax
 import minijax.numpy
+from minijax.tools.documents.document import plain
+from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording
 from minijax.tools.values.brief import numpy_of
 from minijax.tools.values.moment import Ledger, Unknown, Worth
-from minijax.tools.values.table import Named, named_values
+from minijax.tools.values.table import Named, named_values, values_pane
 from tests.tools.values import watched_programs
 from tests.tools.values.watched_programs import PROGRAMS, reported
 
@@ -136,3 +138,18 @@ def test_looking_runs_nothing_of_the_users(name: str) -> None:
 
     plain = counted(lambda: PROGRAMS[name](minijax, minijax.numpy))
     assert counted(look) == plain
+
+
+def test_a_recording_from_a_file_says_that_it_has_no_arrays() -> None:
+    loaded = storage.from_json(storage.to_json(record("gradient")))
+    cursor = Cursor(loaded)
+    cursor.last()
+    said = plain(values_pane(cursor, 80), 80)
+    assert "opened from a file" in said and "values live in the process that recorded them" in said
+    assert "total" in said and str(float(numpy_of(_total())))[:5] in said
+
+
+def _total() -> Any:
+    known = Ledger(record("gradient"))
+    number = next(named.number for named in named_values(known) if named.name == "total")
+    return known.primal(number).array  # type: ignore[union-attr]
