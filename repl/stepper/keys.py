@@ -36,7 +36,7 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
         "Step",
         (
             Key(("right", "s", "i", "space"), Stepper.into, "→ s i Space", "into: the next moment"),
-            Key(("down", "n", "o"), Stepper.over, "↓ n o", "over: to the end of this call"),
+            Key(("down", "n", "o"), Stepper.over, "↓ n o", "over: to the end of this call, or past equal steps (×100)"),
             Key(("u",), Stepper.out, "u", "out: to where the enclosing call ends"),
             Key(("left", "b"), Stepper.back, "← b", "back: the moment before"),
             Key(("up", "N", "O"), Stepper.back_over, "↑ N O", "back over: to where this call began"),

@@ -15,7 +15,7 @@ from minijax.tools.session.result import Step
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
 from minijax.tools.stepper.programs import PROGRAM_PANES, Selection
-from minijax.tools.stepper.tree import FOLD
+from minijax.tools.stepper.tree import FOLD, past_repeated
 
 # The panes of the two views: what happens at a moment, and what the programs of the call became.
 MOMENT_PANES = tuple(stepping.PANES)
@@ -144,7 +144,8 @@ class Stepper:
         self.move(self.cursor.into(), self.ended)
 
     def over(self) -> None:
-        self.move(self.cursor.over(), self.ended)
+        past = past_repeated(self.cursor)
+        self.move(self.cursor.go(past) if past >= 0 else self.cursor.over(), self.ended)
 
     def out(self) -> None:
         self.move(self.cursor.out(), self.ended)

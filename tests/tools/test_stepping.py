@@ -17,7 +17,7 @@ from minijax.core.trace import state
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.commands import find
 from minijax.tools.commands.step import start
-from minijax.tools.documents.document import Text, document, plain
+from minijax.tools.documents.document import MARK, Text, document, plain
 from minijax.tools.pages.widget import payload
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane, linked_programs
 from minijax.tools.recording import panels, storage, summary
@@ -38,6 +38,7 @@ from minijax.tools.session.result import NOTHING, Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs as stepping_programs
+from minijax.tools.stepper.repeats import repeats_of, runs_of
 from minijax.tools.stepper.tree import tree_rows
 
 
@@ -121,6 +122,87 @@ def test_a_window_of_the_tree_is_a_part_of_the_whole(mapped: Recording):
             assert len(part.lines) == min(before + after + 1, len(whole.lines))
 
 
+def trained(steps: int, rate: float) -> None:
+    w = jnp.float32(0.5)
+    for _ in range(steps):
+        g = minijax.grad(slope)(w)
+        w = w - rate * g
+    jnp.exp(w)
+
+
+def test_equal_steps_are_one_row_that_opens_where_the_cursor_is() -> None:
+    cursor = Cursor(recorded(lambda: trained(6, 0.1)))
+    cursor.into()
+
+    def rows() -> list[str]:
+        shown = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
+        assert sum(each.startswith(MARK) for each in shown) == 1
+        return [each.partition("  +")[0] for each in shown]
+
+    assert rows() == [" begin", f"{MARK}for _ in range(steps) ×6", " exp(w)", " end"]
+    # into the first step: it is open, and those after it are one row
+    cursor.into()
+    opened = rows()
+    assert opened[1].startswith(" linearize:1 begins") and opened[-3] == " for _ in range(steps) ×5"
+    assert any(each.startswith(" w = sub(w, ") for each in opened)
+    # in the third, there are some before it
+    starts = repeats_of(cursor.recording, cursor.moments).under(-1)[1][0].starts
+    cursor.go(starts[2] + 3)
+    shown = rows()
+    assert shown[1] == " for _ in range(steps) ×2" and shown[-3] == " for _ in range(steps) ×3"
+    # where a step begins, the row stands for it and those after it; the key over leaves them all behind
+    cursor.go(starts[2])
+    assert rows()[1:3] == [" for _ in range(steps) ×2", f"{MARK}for _ in range(steps) ×4"]
+    stepper = Stepper(Step(cursor.recording, starts[2]))
+    stepper.over()
+    assert getattr(stepper.cursor.moment.node, "primitive", "") == "exp"
+    stepper.back()
+    assert starts[5] < stepper.cursor.position
+
+
+def test_a_step_that_fails_misses_or_is_not_finite_stays_in_sight() -> None:
+    def rows(call: Callable[[], Any]) -> list[str]:
+        cursor = Cursor(recorded(call))
+        cursor.last()
+        return lines(stepping.tree_lines(cursor, 1000, 1000, fold=1))
+
+    def infinite() -> None:
+        for x in (1.0, 2.0, 3.0, 0.0, 4.0, 5.0):
+            jnp.float32(1.0) / jnp.float32(x)
+
+    double = minijax.jit(lambda x: x * 2.0)
+
+    def missing() -> None:
+        for n in (1, 1, 1, 1, 2, 2, 2, 2):
+            double(jnp.ones(n))
+
+    assert [each.split("  +")[0] for each in rows(infinite)[1:-1]] == [
+        " div(1.0, 1.0) ×3",
+        " div(1.0, 0.0) = inf",
+        " div(1.0, 4.0) = 0.25",
+        " div(1.0, 5.0) = 0.2",
+    ]
+    shown = rows(missing)
+    assert sum("cache of <lambda>: miss" in each for each in shown) >= 2
+    assert sum(" ×3" in each for each in shown) == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "runs"),
+    [
+        ("", []),
+        ("aab", []),
+        ("aaab", [(0, 1, 3)]),
+        ("xababababy", [(1, 2, 4)]),
+        ("aaaaaabc", [(0, 1, 6)]),
+        ("abbbcabbbcabbbcd", [(0, 5, 3)]),
+        ("abcdbbb", [(4, 1, 3)]),
+    ],
+)
+def test_runs_of_equal_steps(keys: str, runs: list[tuple[int, int, int]]) -> None:
+    assert runs_of([ord(each) for each in keys]) == runs
+
+
 def test_what_lies_deep_is_folded_but_around_the_cursor(mapped: Recording):
     cursor = Cursor(mapped)
     folded = lines(stepping.tree_lines(cursor, 100, 100, fold=1))
@@ -138,8 +220,8 @@ def test_what_lies_deep_is_folded_but_around_the_cursor(mapped: Recording):
 
 def test_a_window_costs_what_it_shows():
     def long(x):
-        for _ in range(3000):
-            x = jnp.sin(x)
+        for i in range(3000):
+            x = (jnp.sin, jnp.cos)[i * i // 7 % 2](x)  # not the same steps again
         return x
 
     recording = recorded(lambda: minijax.jvp(long, (1.0,), (1.0,)))

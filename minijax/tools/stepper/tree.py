@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from minijax.core.named import Frozen
@@ -10,6 +11,7 @@ from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Curs
 from minijax.tools.recording.log import MOST_INDENT, left_line, record_line
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, Node, ScopeRecord
+from minijax.tools.stepper.repeats import repeats_of
 
 # How deep the tree is unfolded where the cursor is not.
 FOLD = 6
@@ -49,15 +51,23 @@ def record_around(cursor: Cursor, moment: Moment) -> Node | None:
     return cursor.moments[moment.parent].node if moment.parent >= 0 else None
 
 
+def past_repeated(cursor: Cursor) -> int:
+    """Where the steps end that one row stands for at the cursor's moment; -1 if its row is of a record alone."""
+    return _TreeWalk(cursor, FOLD).closed(cursor.position)[1]
+
+
 class _TreeWalk:
     """The rows that are shown: an unfolded record has one for its entering and, if it has children, one for its
-    leaving; everything else has one."""
+    leaving; everything else has one. Steps that do the same have one together: of those before the cursor, and of
+    those after it; where it stands at the beginning of a step, that is the first of those after it.
+    """
 
     def __init__(self, cursor: Cursor, fold: int) -> None:
         self.cursor = cursor
         self.moments = cursor.moments
         self.fold = fold
         self.naming = naming_of(cursor.recording)
+        self.repeats = repeats_of(cursor.recording, cursor.moments)
         # the records that the cursor is inside of: unfolded at any depth
         self.open = set()
         parent = cursor.moment.parent
@@ -70,8 +80,34 @@ class _TreeWalk:
         moment = self.moments[entered]
         return moment.other > entered + 1 and (moment.depth < self.fold or entered in self.open)
 
+    def closed(self, position: int) -> tuple[int, int, int, str]:
+        """The steps that one row stands for, ``position`` in one of them: where they begin and end, how many there
+        are, and what they are; (-1, -1, 0, '') if its record has a row of its own.
+        """
+        run = self.repeats.around(position) if 0 < position < len(self.moments) - 1 else None
+        if run is not None:
+            now, starts = self.cursor.position, run.starts
+            first, last = 0, len(starts)
+            if starts[0] <= now < run.end:
+                here = bisect_right(starts, now) - 1
+                own = starts[here]
+                if position < own:
+                    last = here
+                elif now == own:
+                    first = here
+                else:
+                    # the step that the cursor is in is open
+                    first = here + 1
+            end = run.end if last == len(starts) else starts[last]
+            if last - first > 1 and starts[first] <= position < end:
+                return starts[first], end, last - first, run.label
+        return -1, -1, 0, ""
+
     def row_of(self, position: int) -> int:
         """The moment by whose row ``position`` is shown."""
+        begin = self.closed(position)[0]
+        if begin >= 0:
+            return begin
         moment = self.moments[position]
         return moment.other if moment.kind == LEAVE and not self.unfolded(moment.other) else position
 
@@ -80,7 +116,8 @@ class _TreeWalk:
         while True:
             moment = self.moments[position]
             skip = moment.kind == ENTER and not self.unfolded(position)
-            position = moment.other + 1 if skip else position + 1
+            _, end, *_ = self.closed(position)
+            position = end if end >= 0 else moment.other + 1 if skip else position + 1
             if position >= len(self.moments):
                 return
             yield position
@@ -97,10 +134,26 @@ class _TreeWalk:
         now = self.cursor.position
         mark: Segment = ("current", MARK) if here else ("", " ")
         indent: Segment = ("muted", "  " * min(moment.depth, MOST_INDENT))
-        segments = (*self.text(moment, position), *self.folded(moment, position))
+        _, end, times, label = self.closed(position)
+        if times:
+            segments = self.repeated(label, times, position, end)
+        else:
+            segments = (*self.text(moment, position), *self.folded(moment, position))
         if position > now:
             segments = (("muted", "".join(piece for _, piece in segments)),)
         return (mark, indent, *segments)
+
+    def repeated(self, label: str, times: int, position: int, end: int) -> Line:
+        """``layer ×100  + 700 inside``"""
+        node = self.moments[position].node
+        first = self.moments.other(position) + 1 == end - (end - position) // times * (times - 1)
+        if first and isinstance(node, BindRecord):
+            # a step is one operation: that says more than where it is
+            around = record_around(self.cursor, self.moments[position])
+            said = record_line(node, False, naming=self.naming, around=around)
+        else:
+            said = line(("primitive", label or "step"))
+        return (*said, ("heading", f" ×{times}"), ("muted", f"  + {end - position} inside"))
 
     def text(self, moment: Moment, position: int) -> Line:
         node, now = moment.node, self.cursor.position

@@ -1,0 +1,172 @@
+"""Records beside each other that do the same again and again, such as the steps of a loop: one row of a tree.
+
+Two records do the same if they are of one line, primitive, interpreter and types, and as much happened inside them.
+What failed, missed a cache or was not finite is like nothing else, so that it stays in sight.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Sequence
+
+from minijax.core.named import Frozen
+from minijax.tools.recording.records import (
+    BindRecord,
+    CacheRecord,
+    EquationRecord,
+    JaxprRecord,
+    PhaseRecord,
+    Recording,
+    RuleRecord,
+    ScopeRecord,
+    place_parts,
+)
+from minijax.tools.recording.timeline import ERROR, LEFT, NONFINITE, OTHER, RAISED, Timeline
+
+# Fewer repetitions are shown one by one.
+LEAST_TIMES = 3
+# Records in one step, at most; and records side by side that are compared.
+MOST_IN_STEP = 100
+MOST_SIBLINGS = 20_000
+# Lines above a step that are looked at for the head of its loop.
+_LONGEST_LOOP = 40
+
+
+class Repeated(Frozen):
+    """A run of steps that do the same: the moments at which they begin, where the last ends, and what they are."""
+
+    starts: tuple[int, ...]
+    end: int
+    label: str
+
+
+class Repeats:
+    """The runs of equal steps in a recording, looked for among the records inside one as these come into sight."""
+
+    def __init__(self, recording: Recording, moments: Timeline) -> None:
+        self.recording = recording
+        self.moments = moments
+        # moments that are like no other
+        self.special = moments.marked(ERROR, *(LEFT + each for each in (RAISED, NONFINITE, RAISED + NONFINITE)))
+        self.others = moments.marked(OTHER)
+        self.known: dict[int, tuple[list[int], list[Repeated]]] = {}
+
+    def around(self, position: int) -> Repeated | None:
+        """The run that the record of a moment is in, with those beside it."""
+        begins, runs = self.under(self.moments.parent(position))
+        index = bisect_right(begins, position) - 1
+        return runs[index] if index >= 0 and position < runs[index].end else None
+
+    def under(self, parent: int) -> tuple[list[int], list[Repeated]]:
+        """The runs among the records inside what is entered at ``parent`` (-1: the top), and where they begin."""
+        found = self.known.get(parent)
+        if found is None:
+            runs = list(self._runs(parent))
+            found = self.known[parent] = [run.starts[0] for run in runs], runs
+        return found
+
+    def _runs(self, parent: int) -> list[Repeated]:
+        siblings = []
+        position, end = parent + 1, self.moments.other(parent) if parent >= 0 else len(self.moments) - 1
+        if parent < 0:
+            position = 1
+        while position < end:
+            siblings.append(position)
+            if len(siblings) > MOST_SIBLINGS:
+                return []
+            position = self.moments.other(position) + 1
+        numbers: dict[Hashable, int] = {}
+        keys = [numbers.setdefault(self._key(each), len(numbers)) for each in siblings]
+        siblings.append(end)
+        out = []
+        for first, period, times in runs_of(keys):
+            last = first + period * times
+            label = self._label(siblings[first : first + period])
+            out.append(Repeated(tuple(siblings[first:last:period]), siblings[last], label))
+        return out
+
+    def _key(self, position: int) -> Hashable:
+        """What is the same for records that do the same."""
+        last = self.moments.other(position)
+        if bisect_left(self.special, position) < bisect_right(self.special, last) or self._misses(position, last):
+            return position, last
+        node = self.moments.node(position)
+        kind, size = type(node).__name__, last - position
+        if isinstance(node, BindRecord):
+            return kind, size, node.place, node.expression, node.primitive, node.level, node.in_types
+        if isinstance(node, ScopeRecord):
+            return kind, size, node.place, node.level, node.subject
+        if isinstance(node, (RuleRecord, EquationRecord)):
+            return kind, node.place, node.primitive
+        if isinstance(node, (PhaseRecord, JaxprRecord)):
+            return kind, node.name, getattr(node, "phase", ""), getattr(node, "equations", 0)
+        return (kind, node.name, node.cache) if isinstance(node, CacheRecord) else (position, last)
+
+    def _misses(self, first: int, last: int) -> bool:
+        """Whether a cache was missed at a moment between these."""
+        among = self.others[bisect_left(self.others, first) : bisect_right(self.others, last)]
+        return any(isinstance(node, CacheRecord) and not node.hit for node in map(self.moments.node, map(int, among)))
+
+    def _label(self, step: Sequence[int]) -> str:
+        """What one step is: the loop that it is a turn of, or the function whose lines it consists of."""
+        nodes = [self.moments.node(each) for each in step]
+        places = [place_parts(getattr(node, "place", "")) for node in nodes]
+        places = [each for each in places if each[0]]
+        if not places:
+            return ""
+        inside = [each for each in places if each[2] == places[0][2]]
+        loop = self._loop(inside[0][0], min(line for _, line, _ in inside))
+        names = list(dict.fromkeys(name.rpartition(".")[2] for _, _, name in places))
+        return loop or names[0] + ", …" * (len(names) > 1)
+
+    def _loop(self, file: str, line: int) -> str:
+        """The head of the innermost loop around a line: ``for x in xs``; '' if there is none in its function."""
+        text = self.recording.source_line(file, line)
+        if text is None:
+            return ""
+        depth = len(text) - len(text.lstrip())
+        for number in range(line, max(line - _LONGEST_LOOP, 0), -1):
+            above = self.recording.source_line(file, number)
+            if above is None:
+                return ""
+            words = above.strip()
+            indent = len(above) - len(above.lstrip())
+            if not words or (indent >= depth and number != line):
+                continue
+            depth = min(depth, indent)
+            if words.startswith(("for ", "while ")):
+                return words.partition(":")[0]
+            if words.startswith(("def ", "class ", "@")):
+                return ""
+        return ""
+
+
+def runs_of(keys: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The runs of equal steps in ``keys``, from the left, each as large as can be: (first, keys in a step, steps)."""
+    out = []
+    first = 0
+    while first < len(keys):
+        best = (0, 1)
+        for period in range(1, min(MOST_IN_STEP, (len(keys) - first) // LEAST_TIMES) + 1):
+            if keys[first] != keys[first + period]:
+                continue
+            end = first + period
+            while end < len(keys) and keys[end] == keys[end - period]:
+                end += 1
+            times = (end - first) // period
+            if times >= LEAST_TIMES and times * period > best[0]:
+                best = (times * period, period)
+        covered, period = best
+        if covered:
+            out.append((first, period, covered // period))
+        first += covered or 1
+    return out
+
+
+def repeats_of(recording: Recording, moments: Timeline) -> Repeats:
+    """The runs of a recording: one object for each recording."""
+    found = recording.__dict__.get("_repeats")
+    if not isinstance(found, Repeats):
+        found = recording.__dict__["_repeats"] = Repeats(recording, moments)
+    return found
+
