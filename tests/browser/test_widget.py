@@ -15,6 +15,8 @@ from minijax.tools.documents.theme import visible
 from minijax.tools.pages.widget import WIDTH, widget_html
 from minijax.tools.recording.cursor import ENTER, Cursor
 from minijax.tools.stepper import panes
+from minijax.tools.values.moment import at_hand
+from minijax.tools.values.table import PageTable
 from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, NAMES, recording
 
@@ -31,7 +33,7 @@ const read = () => ({
   status: [root.querySelector('.mjw-status').textContent],
   where: root.querySelector('.mjw-source .mjw-title').textContent.replace(/^source( · )?/, ''),
   source: lines('source'), stack: lines('stack'), program: lines('program'),
-  operation: lines('operation'), rule: lines('rule'),
+  values: lines('values'), operation: lines('operation'), rule: lines('rule'),
   current: ['source', 'stack'].flatMap((name) => marked(name, 'mjw-now')), used: marked('stack', 'mjw-used'),
 });
 const marked = (name, kind) =>
@@ -58,12 +60,21 @@ def expected(cursor: Cursor) -> dict[str, list[str]]:
         "source": squeezed(pane(panes.source_pane, cursor)),
         "stack": squeezed(pane(panes.stack_pane, cursor)),
         "program": squeezed(pane(panes.program_pane, cursor, WIDTH)),
+        "values": squeezed(values(cursor)),
         "rule": squeezed(pane(panes.rule_pane, cursor)),
         "current": squeezed(
             line for view in (panes.source_pane, panes.stack_pane) for line in pane(view, cursor) if MARK in line
         ),
         "used": squeezed(line for line in pane(panes.stack_pane, cursor) if LINK in line),
     }
+
+
+def values(cursor: Cursor) -> list[str]:
+    """The table of the moment, each made for itself."""
+    known = at_hand(cursor.recording)
+    assert known is not None
+    lines = PageTable(known, WIDTH).lines(cursor.moment.at)
+    return [visible("".join(piece for _, piece in each)) for each in lines]
 
 
 def shown(read: dict[str, Any]) -> dict[str, list[str]]:
@@ -76,6 +87,7 @@ def shown(read: dict[str, Any]) -> dict[str, list[str]]:
         "source": squeezed([read["where"], *read["source"]]),
         "stack": squeezed(read["stack"]),
         "program": squeezed(read["program"]),
+        "values": squeezed(read["values"]),
         "rule": squeezed([*operation, *rule]),
         "current": squeezed(read["current"]),
         "used": squeezed(read["used"]),

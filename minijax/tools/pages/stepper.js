@@ -112,6 +112,10 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     marked("stack", "mjw-used", used);
     reveal(panes.stack, marked("stack", "mjw-now", [working]));
   }
+  function drawValues() {
+    // the newest are in sight
+    if (filled("values", tracks.values(position))) reveal(panes.values, panes.values.lastChild);
+  }
   function drawProgram() {
     const items = tracks.program(position);
     filled("program", items);
@@ -231,6 +235,7 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     drawOperation();
     drawStack();
     drawProgram();
+    drawValues();
     programs.forEach(({ select }, i) => select(selections[i](position)));
   }
   function search(backwards) {
@@ -300,6 +305,7 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
   for (const [name, title] of [
     ["tree", "calls"], ["source", "source"], ["operation", "operation, and why this interpreter"],
     ["stack", "stack and live tracers"], ["rule", "rule"], ["program", "jaxpr so far"],
+    ["values", "values"],
   ]) {
     const section = make("section", "mjw-pane mjw-" + name);
     section.setAttribute("aria-label", title);

@@ -43,6 +43,7 @@ from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
 from minijax.tools.values.moment import at_hand
+from minijax.tools.values.table import NO_ARRAYS, PageTable
 
 # Records that a notebook's widget holds; ``%export`` writes all of them.
 MOST_RECORDS = 1500
@@ -89,6 +90,7 @@ class _Payload(Texts):
         self.cursor = Cursor(recording)
         self.naming = naming_of(recording)
         self.known = at_hand(recording)
+        self.table = None if self.known is None else PageTable(self.known, WIDTH)
         self.highlight = highlight
         self.most = most
         self.lists: list[list[int]] = []
@@ -173,6 +175,12 @@ class _Payload(Texts):
         self._operation(position)
         self._stack(position)
         self._program(position)
+        self._values(position)
+
+    def _values(self, position: int) -> None:
+        at = self.cursor.moment.at
+        lines = [NO_ARRAYS] if self.table is None else self.table.lines(at)
+        self.tracks["values"].show(position, [self.line(each) for each in lines])
 
     def _source(self, position: int) -> None:
         place = self.cursor.state().place

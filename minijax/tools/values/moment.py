@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -123,12 +124,29 @@ class Ledger:
 
     def glance(self, number: int, what: str = "primal") -> Worth | None:
         """The 'primal' or 'tangent' where it is known and takes no long computation, for views of everything."""
-        self._glancing = True
-        try:
+        with self.glances():
             found = self._guarded(what, number)
-        finally:
-            self._glancing = False
         return found if isinstance(found, Worth) else None
+
+    @contextmanager
+    def glances(self) -> Iterator[None]:
+        """In the block nothing is computed that takes long."""
+        before, self._glancing = self._glancing, True
+        try:
+            yield
+        finally:
+            self._glancing = before
+
+    def arrivals(self, number: int, at: int) -> int:
+        """How often its cotangent has changed until event ``at``."""
+        life = self.lives.get(number)
+        fields = {} if life is None else dict(life.tracer.fields)
+        if "batched" in fields:
+            held = self._holds(number)
+            return self.arrivals(held[0], at) if held and held[0] else 0
+        own = sum([when <= at for when, _ in self._sums(number)])
+        staged = not own and "variable" in fields and number in self.kept.variables
+        return int(staged and self._backward_done(number, at)) or own
 
     def cotangent(self, number: int, at: int | None = None) -> Found:
         """What the backward pass has given it until event ``at``, or until the end; None where nothing arrived."""

@@ -21,6 +21,8 @@ from minijax.tools.values.summary import summary
 
 # TableRows of one table; of more the newest are shown, and the others counted.
 MOST_ROWS = 60
+# Of a page that has the table of every moment.
+MOST_PAGE_ROWS = 30
 # What takes longer altogether is left for when its row is selected.
 MOST_SECONDS = 1.0
 NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
@@ -274,6 +276,60 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
         used = sum(len(text) for _, text in cell)
         out += [("", "  "), *cell, ("", " " * max(room - used, 0))]
     return tuple(out)
+
+
+class PageTable:
+    """The table at one moment after another, for a page that holds them all: a row is made once, and again when a
+    cotangent arrives. What takes long to compute is left out, and says so.
+    """
+
+    def __init__(self, known: Ledger, columns: int) -> None:
+        self.known = known
+        every = named_values(known)
+        kinds = [named.life.tracer.level.partition(":")[0] for named in every]
+        self.there = [
+            "primal",
+            *(["tangent"] if "jvp" in kinds else []),
+            *(["cotangent"] if known.recording.backward else []),
+        ]
+        self.width = min(max((len(named.name) for named in every), default=4), columns // 4)
+        self.room = (columns - self.width - 4 - 2 * (len(self.there) - 1)) // len(self.there)
+        self.rows: dict[tuple[int, int], Line] = {}
+        self.groups: dict[int, tuple[Any, Line]] = {}
+
+    def lines(self, at: int) -> Iterator[Line]:
+        """The table of event ``at``."""
+        chosen = named_until(self.known, at)
+        if not chosen:
+            yield NO_VALUES
+            return
+        yield _heading(self.there, self.width, self.room)
+        first = max(len(chosen) - MOST_PAGE_ROWS, 0)
+        if first:
+            yield line(("muted", f"  ... {first} earlier"))
+        last: Any = 0
+        with self.known.glances():
+            for named in chosen[first:]:
+                group, said = self._group(named)
+                if group != last and (named.scope is not None or last):
+                    yield said
+                last = group
+                yield self._row(named, at)
+
+    def _group(self, named: Named) -> tuple[Any, Line]:
+        found = self.groups.get(named.number)
+        if found is None:
+            scope, loops = named.scope, self.known.loops(named.number)
+            key = None if scope is None else scope.at, loops
+            found = self.groups[named.number] = key, _group_line(scope, loops, ())
+        return found
+
+    def _row(self, named: Named, at: int) -> Line:
+        key = named.number, self.known.arrivals(named.number, at)
+        if key not in self.rows:
+            row = value_row(self.known, named, at, -1)
+            self.rows[key] = _row_line(row, named.name, self.there, self.width, self.room, False)
+        return self.rows[key]
 
 
 def cell_line(found: Found, room: int) -> Line:
