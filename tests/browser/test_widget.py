@@ -12,17 +12,18 @@ import pytest
 from minijax.tools.documents.document import LINK, MARK, lay_out
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.theme import visible
+from minijax.tools.documents.words import shortened
 from minijax.tools.pages.widget import WIDTH, widget_html
 from minijax.tools.recording.cursor import ENTER, Cursor
-from minijax.tools.stepper import panes
+from minijax.tools.stepper import origins, panes
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 from tests.browser.page import CONTRASTS, Browser, page
 from tests.browser.programs import HOSTILE, NAMES, recording
 
 # The names of keys in the WebDriver standard.
-LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT, CONTROL = (
-    chr(0xE000 + code) for code in (0x12, 0x13, 0x14, 0x15, 0x11, 0x10, 0x07, 0x08, 0x09)
+LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT, CONTROL, BACKSPACE = (
+    chr(0xE000 + code) for code in (0x12, 0x13, 0x14, 0x15, 0x11, 0x10, 0x07, 0x08, 0x09, 0x03)
 )
 
 # What the widget shows, as lists of lines.
@@ -146,6 +147,71 @@ def position(window: Browser, number: int = 0) -> int:
     """The step that a widget shows."""
     said = window.all(".mjw-status")[number].text
     return int(said.partition("/")[0])
+
+
+WALK = READ + """
+const step = () => Number(root.querySelector('.mjw-slider').value);
+const walk = (name) => {
+  const before = step();
+  root.querySelector('[data-walk=' + name + ']').click();
+  const offered = [...root.querySelectorAll('[data-choice]')].map((button) => button.textContent);
+  const there = step();
+  if (there !== before) {
+    root.querySelector('[data-walk=return]').click();
+    if (step() !== before) throw new Error('not back at ' + before);
+    return [there];
+  }
+  return offered;
+};
+const out = [];
+for (let i = 0; i <= arguments[1]; i += 1) {
+  out.push([walk('from'), walk('to')]);
+  press('into');
+}
+return out;
+"""
+
+
+def choices(found: list[origins.OriginChoice], cursor: Cursor) -> list[Any]:
+    """What a page offers: the moment if there is one, else the names with the digits that pick them."""
+    others = [each for each in found if each.position != cursor.position]
+    if len(others) == 1:
+        return [others[0].position]
+    return [visible(f"{i} {shortened(each.name)}") for i, each in enumerate(others[:9], 1)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_walks_to_the_origins_and_uses_that_python_finds(name: str, window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording(name))))
+    cursor = Cursor(recording(name))
+    known: dict[int, Any] = {}
+    for i, (sources, uses) in enumerate(window.run(WALK, None, len(cursor.moments) - 1)):
+        cursor.go(i)
+        bind = cursor.state().bind
+        if bind is not None and bind.at not in known:
+            known[bind.at] = origins.sources(cursor), origins.uses(cursor, origins.results(cursor))
+        wanted = ([], []) if bind is None else known[bind.at]
+        assert [sources, uses] == [choices(each, cursor) for each in wanted], i
+    assert window.console() == []
+
+
+def test_keys_walk_to_an_operand_and_back(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("vmap of grad"))))
+    cursor = Cursor(recording("vmap of grad"))
+    assert cursor.to_bind(primitive="sub")
+    found = origins.sources(cursor)
+    assert len(found) == 2
+    stage = window.one(".mjw-stage")
+    for _ in range(cursor.position):
+        stage.send_keys(RIGHT)
+    stage.send_keys(RETURN)
+    assert [each.text for each in window.all("[data-choice]")] == [f"{i} {c.name}" for i, c in enumerate(found, 1)]
+    stage.send_keys("2")
+    assert position(window) == found[1].position and not window.all("[data-choice]")
+    stage.send_keys(BACKSPACE)
+    assert position(window) == cursor.position
+    stage.send_keys(BACKSPACE)
+    assert "nothing to return to" in window.one(".mjw-status").text
 
 
 def test_each_button_moves_as_the_cursor_does(window: Browser, tmp_path: Path) -> None:

@@ -221,8 +221,50 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     out: () => (moments[position].parent >= 0 ? moments[moments[position].parent].other : last),
     last: () => last,
   };
+  // where the walk along values went on from, and what is offered: pairs of a name and a moment
+  const walked = [];
+  let offered = [];
+  function offer(pairs, word) {
+    offered = pairs;
+    choices.replaceChildren();
+    choices.hidden = pairs.length === 0;
+    if (pairs.length) choices.append(make("span", "", word));
+    pairs.slice(0, 9).forEach(([name], i) => {
+      const button = make("button", "", i + 1 + " " + textOf(name));
+      button.type = "button";
+      button.dataset.choice = i;
+      button.addEventListener("click", () => pick(i));
+      choices.append(button);
+    });
+    const more = pairs.length - 9;
+    if (more > 0) choices.append(make("span", "", "and " + more + " more"));
+  }
+  function pick(index) {
+    if (index >= Math.min(offered.length, 9)) return;
+    walked.push(position);
+    const [, moment] = offered[index];
+    go(moment);
+    stage.focus();
+  }
+  function walk(name, word, nothing) {
+    const items = tracks[name](position);
+    const pairs = [];
+    for (let i = 0; i < items.length; i += 2) pairs.push([items[i], items[i + 1]]);
+    offer(pairs, word);
+    if (pairs.length === 1) pick(0);
+    else if (pairs.length === 0) status.textContent = nothing;
+  }
+  const WALKS = {
+    from: () => walk("from", "from", "no operand of an operation here was made in this page"),
+    to: () => walk("to", "used by", "no operation of this page is given a result from here"),
+    return: () => {
+      if (walked.length) go(walked.pop());
+      else status.textContent = "nothing to return to: “from” and “uses” go on from where they are pressed";
+    },
+  };
   function go(wanted) {
     position = Math.min(Math.max(wanted, 0), last);
+    offer([], "");
     status.textContent = position + "/" + last + "  " + tracks.status(position).map(textOf).join("");
     slider.value = position;
     slider.setAttribute("aria-valuetext", "step " + position + " of " + last);
@@ -281,6 +323,23 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     button.addEventListener("click", () => go(moves[move]()));
     toolbar.append(button);
   }
+  for (const [name, face, label] of [
+    ["from", "from", "to where an operand of this operation was made (Enter)"],
+    ["to", "uses", "to what uses its result (t)"],
+    ["return", "return", "to where from or uses was pressed (Backspace)"],
+  ]) {
+    const button = make("button", "", face);
+    button.type = "button";
+    button.title = label;
+    button.dataset.walk = name;
+    button.setAttribute("aria-label", label);
+    button.addEventListener("click", () => WALKS[name]());
+    toolbar.append(button);
+  }
+  const choices = make("div", "mjw-bar mjw-choices");
+  choices.setAttribute("role", "group");
+  choices.setAttribute("aria-label", "values to go to");
+  choices.hidden = true;
   const slider = make("input", "mjw-slider");
   slider.type = "range";
   slider.min = 0;
@@ -324,7 +383,7 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     if (event.target.classList.contains("mjw-fold")) fold(index, line.getAttribute("aria-expanded") === "true");
     else go(entered[index]);
   });
-  stage.append(toolbar, status, grid);
+  stage.append(toolbar, status, choices, grid);
   if (data.note >= 0) stage.append(drawn(data.note, "mjw-note"));
   stage.setAttribute("role", "group");
   stage.setAttribute("aria-label", "stepper: arrow keys step, / searches");
@@ -336,6 +395,11 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
     if (event.key === "/") field.focus();
     else if (KEYS[event.key]) go(moves[KEYS[event.key]]());
+    else if (event.key === "Enter" && event.target.tagName !== "BUTTON") WALKS.from();
+    else if (event.key === "t") WALKS.to();
+    else if (event.key === "Backspace") WALKS.return();
+    else if (event.key === "Escape" && offered.length) offer([], "");
+    else if (offered.length && "123456789".includes(event.key)) pick(Number(event.key) - 1);
     else return;
     event.preventDefault();
   });

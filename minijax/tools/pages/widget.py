@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minijax.ir import doc as pp
 from minijax.tools.documents.document import Code, Highlighter, Line, code_lines, line, split_lines
 from minijax.tools.documents.html import shown
-from minijax.tools.documents.words import plural
+from minijax.tools.documents.words import plural, shortened
 from minijax.tools.pages.links import linked
 from minijax.tools.pages.page import Texts, bare_element, element
 from minijax.tools.pages.track import Track
@@ -38,7 +38,7 @@ from minijax.tools.recording.records import (
     place_parts,
 )
 from minijax.tools.recording.timeline import Timeline
-from minijax.tools.stepper import panes
+from minijax.tools.stepper import origins, panes
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
@@ -51,6 +51,8 @@ MOST_RECORDS = 1500
 MOST_PROGRAM_LINES = 300
 # Columns for which jaxprs are laid out.
 WIDTH = 90
+# Past so many events a page does not tell where values came from: that takes a pass over all of them.
+MOST_WALKED = 100_000
 # HTML parsers flatten elements nested deeper than some hundreds.
 MOST_NESTED = 100
 
@@ -106,6 +108,9 @@ class _Payload(Texts):
         self.rules: dict[int, int] = {}
         self.views: dict[tuple[int, ...], int] = {}
         self.tracks: dict[str, Track] = defaultdict(Track)
+        # what operations came from and what uses them, by their identity; the page's index of a moment
+        self.walked: dict[int, tuple[Sequence[origins.OriginChoice], Sequence[origins.OriginChoice]]] = {}
+        self.pages: dict[int, int] = {}
 
     # --- lines and parts
 
@@ -176,11 +181,27 @@ class _Payload(Texts):
         self._stack(position)
         self._program(position)
         self._values(position)
+        self._walks(position)
 
     def _values(self, position: int) -> None:
         at = self.cursor.moment.at
         lines = [NO_ARRAYS] if self.table is None else self.table.lines(at)
         self.tracks["values"].show(position, [self.line(each) for each in lines])
+
+    def _walks(self, position: int) -> None:
+        """What the current operation came from, and what uses its results: names, and the page's moments of each."""
+        bind = self.cursor.state().bind
+        known = self.walked.get(id(bind))
+        if known is None and bind is not None and self.recording.events <= MOST_WALKED:
+            self.alive.append(bind)
+            known = origins.sources(self.cursor), origins.uses(self.cursor, origins.results(self.cursor))
+            self.walked[id(bind)] = known
+        for name, choices in zip(("from", "to"), known or ((), ()), strict=True):
+            items = []
+            for each in choices:
+                if each.position in self.pages and self.pages[each.position] != position:
+                    items += [self.line(line(shortened(each.name))), self.pages[each.position]]
+            self.tracks[name].show(position, items)
 
     def _source(self, position: int) -> None:
         place = self.cursor.state().place
@@ -296,7 +317,9 @@ class _Payload(Texts):
         moves: list[str] = []
         nodes: list[list[int]] = []
         left_out = begin = 0
-        for position, index in enumerate(moments_kept(self.cursor.moments, self.most, start)):
+        kept = moments_kept(self.cursor.moments, self.most, start)
+        self.pages = {index: position for position, index in enumerate(kept)}
+        for position, index in enumerate(kept):
             moment = self.cursor.moments[index]
             node = moment.node
             if node is not None and moment.kind == LEAVE:

@@ -120,26 +120,32 @@ def _computed_inside(recording: Recording, run: RunRecord) -> Iterator[int]:
 
 def uses(cursor: Cursor, numbers: Iterable[int]) -> list[OriginChoice]:
     """The operations that are given one of the values: the user's, and rules' where there is none of the user's."""
-    wanted = {number for number in numbers if number}
-    found = list(_uses(cursor, wanted))
-    own = [(bind, number) for bind, number, outer in found if outer] or [(bind, number) for bind, number, _ in found]
+    known = _users(cursor.recording)
+    found: list[tuple[BindRecord, int]] = []
+    for number in dict.fromkeys(numbers):
+        found += [(bind, number) for bind in known.get(number, ())]
+    found.sort(key=lambda each: each[0].at)
     naming = naming_of(cursor.recording)
     out = []
-    for bind, number in own:
-        position = moment_of(cursor, bind.at)
-        out.append(OriginChoice(naming.operation(bind), number, position))
+    end = -1
+    for bind, number in found:
+        if bind.at > end:  # what an operation does inside itself with what it is given is not another use
+            out.append(OriginChoice(naming.operation(bind), number, moment_of(cursor, bind.at)))
+            end = bind.end
     return _different(out)
 
 
-def _uses(cursor: Cursor, wanted: set[int]) -> Iterator[tuple[BindRecord, int, bool]]:
-    """Operations with the number that they are given, and whether no operation that is given it is around them."""
-    inside = -1
-    for _, node in cursor.recording.walk():
-        if isinstance(node, BindRecord):
-            given = next((number for number in node.operands if number in wanted), 0)
-            if given:
-                yield node, given, node.at > inside
-                inside = max(inside, node.end)
+def _users(recording: Recording) -> Mapping[int, list[BindRecord]]:
+    """Number -> the operations that are given it."""
+    found: dict[int, list[BindRecord]] | None = recording.__dict__.get("_users")
+    if found is None:
+        found = recording.__dict__["_users"] = {}
+        for _, node in recording.walk():
+            if isinstance(node, BindRecord):
+                for number in set(node.operands):
+                    if number:
+                        found.setdefault(number, []).append(node)
+    return found
 
 
 def results(cursor: Cursor, number: int = 0) -> list[int]:
