@@ -88,6 +88,7 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
             Key(("-",), Stepper.smaller, "", ""),
             Key((">",), Stepper.unfold, "> <", "unfold the tree deeper, less deep"),
             Key(("<",), Stepper.fold_up, "", ""),
+            Key(("J",), Stepper.toggle_names, "J", "jaxprs with your names, or JAX's letters"),
             Key(("p",), Stepper.toggle_programs, "p", "programs: Python, jaxpr, StableHLO, optimised"),
         ),
     ),

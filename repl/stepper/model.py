@@ -392,6 +392,11 @@ class Stepper:
         else:
             self.result = "retrace"
 
+    def toggle_names(self) -> None:
+        """Show jaxprs with the user's names, or with JAX's letters."""
+        self.cursor.named = not self.cursor.named
+        self.say("jaxprs with your names" if self.cursor.named else "jaxprs with JAX's letters", "muted")
+
     def toggle_help(self) -> None:
         self.help = not self.help
         self.help_top = 0

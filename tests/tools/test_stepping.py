@@ -34,6 +34,7 @@ from minijax.tools.recording.records import (
     SourceRecord,
     place_parts,
 )
+from minijax.tools.recording.variables import with_names
 from minijax.tools.session.result import NOTHING, Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes as stepping
@@ -185,6 +186,42 @@ def test_a_step_that_fails_misses_or_is_not_finite_stays_in_sight() -> None:
     shown = rows(missing)
     assert sum("cache of <lambda>: miss" in each for each in shown) >= 2
     assert sum(" ×3" in each for each in shown) == 2
+
+
+def test_jaxprs_have_the_users_names_if_asked_for() -> None:
+    def layer(z, w):
+        h = jnp.sin(z * w)
+        return jnp.tanh(h)
+
+    cursor = Cursor(recorded(lambda: minijax.jit(layer)(2.0, 3.0)))
+    assert cursor.to_bind("tanh") and cursor.into()
+    letters = lines(stepping.program_pane(cursor))
+    stepper = Stepper(Step(cursor.recording, cursor.position))
+    stepper.toggle_names()
+    named = lines(stepping.program_pane(stepper.cursor))
+    assert [each.split()[1:] for each in letters[1:]] == [
+        "c:f32[] = mul a b".split(),
+        "d:f32[] = sin c".split(),
+        "e:f32[] = tanh d".split(),
+    ]
+    assert [each.split()[1:] for each in named[1:]] == [
+        "c:f32[] = mul z w".split(),
+        "h:f32[] = sin c".split(),
+        "e:f32[] = tanh h".split(),
+    ]
+    stepper.toggle_names()
+    assert lines(stepping.program_pane(stepper.cursor)) == letters
+    assert stepper.cursor.find(lambda moment: type(moment.node).__name__ == "JaxprRecord")
+    stepper.toggle_names()
+    assert "h:f32[] = sin a" in plain(stepping.program_pane(stepper.cursor), 100)
+
+
+def test_a_letter_that_is_a_name_of_the_users_is_told_apart() -> None:
+    text = "c:f32[] d:i32[2] = add[axes=(a, b) shape=[a]] a b nan [1.0, a]"
+    shown = "a:f32[] d:i32[2] = add[axes=(a, b) shape=[a]] b.1 b nan [1.0, a]"
+    assert with_names(text, "add", {"c": "a", "a": "b.1"}) == shown
+    assert with_names("c:f32[] = mul a b", "mul", {"c": "b"}) == "b:f32[] = mul a b'"
+    assert with_names("no equation", "mul", {"no": "yes"}) == "no equation"
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,7 @@ class Cursor:
       position: the index of the current moment, from 0.
       moments: all of them.
       bookmarks: name -> position.
+      named: whether jaxprs are shown with names of the user's in place of JAX's letters.
     """
 
     def __init__(self, recording: Recording, position: int = 0) -> None:
@@ -240,6 +241,7 @@ class Cursor:
         self.cut = recording.stopped
         self.position = min(max(position, 0), len(self.moments) - 1)
         self.bookmarks: dict[str, int] = {}
+        self.named = False
         # what was asked for of the equations and the tracers of a scope
         self._equations: dict[int, Picked] = {}
         self._lives: dict[int, ScopeLives] = {}

@@ -81,15 +81,16 @@ class Frames:
         else:
             named = list(variables.items())[:MOST_NAMES]
         # after ``w = params["w"]`` it is params["w"], and after ``x, t = dual``, a tuple, it is x
-        tuples = []
+        plain, tuples = [], []
         for name, value in named:
-            kind = type(value)
-            if kind is tuple:
+            if isinstance(value, (Tracer, Array)):
+                plain.append((name, value))
+            elif type(value) is tuple:
                 tuples.append((name, value))
-            elif not isinstance(value, (Tracer, Array)) and (kind in _CONTAINERS or hasattr(value, "__dict__")):
+            elif type(value) in _CONTAINERS or hasattr(value, "__dict__"):
                 self._container(value, name, see)
-        for name, value in named:
-            if isinstance(value, (Tracer, Array)) and not _is_nobodys(name):
+        for name, value in plain:
+            if name[0] != "_" or not _is_nobodys(name):
                 see(value, name)
         for name, value in tuples:
             self._container(value, name, see)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var, subjaxprs
 from minijax.tools.documents.words import shortened
+from minijax.tools.recording.log import without_parameters
 from minijax.tools.recording.naming import MOST_NAME, Naming, naming_of
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording
@@ -35,7 +36,12 @@ def variable_name(naming: Naming, number: int) -> str:
 
 
 def variable_names(recording: Recording) -> dict[Var, str]:
-    """The variables of programs that were staged while ``recording``, with the names of the user's that they have."""
+    """The variables of programs that were staged while ``recording``, with the names of the user's that they have; they
+    are looked for once.
+    """
+    kept = recording.__dict__.get("_variable_names")
+    if kept is not None:
+        return dict(kept)
     naming = naming_of(recording)
     out: dict[Var, str] = {}
     for number, var in recording.kept.variables.items():
@@ -45,7 +51,50 @@ def variable_names(recording: Recording) -> dict[Var, str]:
         name = variable_name(naming, number)
         if name and var not in out:
             out[var] = f"{name}_dot" if tangent else name
+    recording.__dict__["_variable_names"] = out
+    return dict(out)
+
+
+def letter_names(recording: Recording, scope: int) -> dict[str, str]:
+    """The letters of what an interpreter records, with the names of the user's that their variables have, each once."""
+    naming = naming_of(recording)
+    out: dict[str, str] = {}
+    count: dict[str, int] = {}
+    for (where, letter), number in naming.lettered.items():
+        life = naming.life(number) if where == scope else None
+        if life is None:
+            continue
+        name = variable_name(naming, number)
+        if name:
+            name += "_dot" * (life.tracer.fields[-1][0] == "tangent")
+            out[letter] = f"{name}.{count[name]}" if name in count else name
+            count[name] = count.get(name, 0) + 1
     return out
+
+
+# Words of literals, which are like letters.
+_LITERALS = frozenset(("nan", "inf", "True", "False"))
+
+
+def with_names(text: str, primitive: str, names: Mapping[str, str]) -> str:
+    """The text of an equation with names in place of letters. A letter that is somebody's name, and stands for another
+    variable, gets a prime.
+    """
+    head, equals, rest = text.partition(f" = {primitive}")
+    if not equals:
+        return text
+    bare = without_parameters(text, primitive)[len(head) + len(equals) :]
+    parameters = rest[: len(rest) - len(bare)]
+
+    taken = frozenset(names.values())
+
+    def named(word: str) -> str:
+        letter, colon, kind = word.partition(":")
+        if letter in _LITERALS:
+            return word
+        return names.get(letter, f"{letter}'" if letter in taken else letter) + colon + kind
+
+    return " ".join(map(named, head.split(" "))) + equals + parameters + " ".join(map(named, bare.split(" ")))
 
 
 def variable_labels(recording: Recording) -> dict[Var, str]:

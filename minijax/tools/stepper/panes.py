@@ -7,12 +7,15 @@ sight.
 
 from __future__ import annotations
 
+import itertools
 import os
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from minijax import errors
 from minijax.core.named import NamedTuple
+from minijax.ir.jaxpr import Var
+from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import (
     MARK,
     Block,
@@ -47,6 +50,7 @@ from minijax.tools.recording.records import (
     ScopeRecord,
     place_parts,
 )
+from minijax.tools.recording.variables import letter_names, names_within, variable_names, with_names
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.tree import FOLD, tree_rows
 from minijax.tools.values.brief import brief
@@ -210,10 +214,13 @@ def program_pane(cursor: Cursor) -> Document:
         blocks.append(Text(tuple(backward), wrap=False))
     if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
         blocks.append(text((("current", MARK + " "), *finished_title(node))))
-        blocks += finished_program(node)
+        known = variable_names(cursor.recording) if cursor.named else None
+        blocks += finished_program(node, names=known)
     newest = max((each.equations[-1].at for each in state.programs), default=-1)
     for program in growing_programs(state):
-        blocks += _program(program, newest)
+        scope = program.program.scope
+        known_letters = letter_names(cursor.recording, scope) if cursor.named else {}
+        blocks += _program(program, newest, known_letters)
     return document(*blocks) if blocks else document(Text((NO_EQUATION,)))
 
 
@@ -226,9 +233,16 @@ def finished_title(node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Line:
 
 
 def finished_program(
-    node: JaxprRecord | ModuleRecord | ExecutableRecord, most: int | None = None
+    node: JaxprRecord | ModuleRecord | ExecutableRecord,
+    most: int | None = None,
+    names: Mapping[Var, str] | None = None,
 ) -> Iterator[Printout | Code]:
-    """A program that the moment finishes, of a jaxpr at most ``most`` equations; nothing if it was not kept."""
+    """A program that the moment finishes, of a jaxpr at most ``most`` equations; nothing if it was not kept. ``names``
+    are what variables are called in the user's program, in place of JAX's letters.
+    """
+    if names and isinstance(node, JaxprRecord) and node.program is not None:
+        yield Printout(jaxpr_document(node.program, max_eqns=most, names=names_within(node.program, names)))
+        return
     if isinstance(node, JaxprRecord):
         printed = node.document(most=most)
         if printed is not None:
@@ -266,13 +280,17 @@ def equation_text(equation: EquationRecord) -> str:
     return " ".join(equation.text.split())
 
 
-def _program(shown: ProgramShown, newest: int) -> Iterator[Block]:
+def _program(shown: ProgramShown, newest: int, names: Mapping[str, str]) -> Iterator[Block]:
     yield text(shown.heading)
     equations, cut = shown.program.equations, shown.earlier
     marked = (len(equations),) if equations[-1].at == newest else ()
     if cut:
         yield text(earlier_line(cut))
-    listing = "\n".join(map(equation_text, equations[cut:]))
+    texts = map(equation_text, equations[cut:])
+    if names:
+        primitives = [each.primitive for each in equations[cut:]]
+        texts = map(with_names, texts, primitives, itertools.repeat(names))
+    listing = "\n".join(texts)
     yield Code(listing, "jaxpr", cut + 1, marked if shown.just_added else (), frozenset(marked))
 
 
