@@ -10,6 +10,7 @@ variable of a weak type, which is converted by an equation. ``fold=False`` asks 
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, rank_promotion, x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, LiteralArray, as_array, check_int, get_aval, is_foreign
-from minijax.core.avals import ShapedArray, dtype_name
+from minijax.core.avals import AnyArray, ShapedArray, dtype_name
 from minijax.core.keys import is_key
 from minijax.core.structural import broadcast_in_dim_p
 from minijax.core.trace import Tracer, state
@@ -243,8 +244,14 @@ def promote_shapes(name: str, *args: Any) -> list[Any]:
     how = rank_promotion()
     if how != "allow":
         _report_rank_promotion(how, name, shapes)
-    rank = len(broadcast_shapes(*shapes))
+    rank = _common_rank(*shapes)
     return [broadcast(x, (1,) * (rank - x.aval.ndim)) for x in args]
+
+
+@functools.lru_cache(maxsize=1024)
+def _common_rank(*shapes: tuple[int, ...]) -> int:
+    """The rank to which these shapes broadcast. ValueError if they do not."""
+    return len(broadcast_shapes(*shapes))
 
 
 def _report_rank_promotion(how: str, name: str, shapes: Sequence[tuple[int, ...]]) -> None:
@@ -263,6 +270,16 @@ def _report_rank_promotion(how: str, name: str, shapes: Sequence[tuple[int, ...]
     )
 
 
+def _are_of_one_type(x: Any, y: Any) -> bool:
+    """Whether two arrays have the same type but for their shapes, one that needs no conversion."""
+    if not isinstance(x, AnyArray) or not isinstance(y, AnyArray):
+        return False
+    a, b = x.aval, y.aval
+    if type(a) is not ShapedArray or type(b) is not ShapedArray:
+        return False
+    return a.dtype == b.dtype and a.weak_type == b.weak_type and a.dtype.kind in "iuf" and a.dtype.itemsize <= 4
+
+
 def promote(
     name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True
 ) -> list[Any]:
@@ -271,6 +288,8 @@ def promote(
     ``to`` maps the common type to the one to compute in (``dtypes.to_inexact_dtype``). Raises TypeError for
     what is not array-like and for float0, ValueError for ranks that do not broadcast.
     """
+    if to is None and len(args) == 2 and _are_of_one_type(*args):
+        return promote_shapes(name, *args)
     check_array_like(name, *args)
     arrays = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in args]
     for x in arrays:
