@@ -5,7 +5,8 @@ What draws is imported when a command runs: few sessions need it, and every sess
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minijax.api.flat import fun_name
 from minijax.tools import files
@@ -20,10 +21,13 @@ from minijax.tools.session.result import Result
 from minijax.tools.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from minijax.ir.jaxpr import ClosedJaxpr, Var
     from minijax.tools.compare.diff import Printed
     from minijax.tools.compare.graph import Graph
     from minijax.tools.compare.passes import Passes
     from minijax.tools.session.session import Session
+
+T = TypeVar("T")
 
 # --- %diff
 # ------------------------------------------------------------------------------------------------------
@@ -43,7 +47,7 @@ def run_diff(session: Session, args: Arguments) -> Result:
     found = None
     if args["with"] is not None:
         other = targets.traceable("diff", targets.from_expression(session, "diff", args["with"]))
-        before, after = targets.stage(target), targets.stage(other)
+        (before, after), called = _named(args, lambda: (targets.stage(target), targets.stage(other)))
         names = (shortened(target.title, 60), shortened(other.title, 60))
     else:
         by = _transformations(args["by"], passes.TRANSFORMATIONS)
@@ -51,7 +55,7 @@ def run_diff(session: Session, args: Arguments) -> Result:
         numbers = (argnums,) if isinstance(argnums, int) else argnums
         if args["axis_size"] < 1:
             raise UsageError(f"%diff --axis-size needs a positive number, not {args['axis_size']}")
-        made = passes.Transformed(target, by, numbers, args["axis_size"])
+        made, called = _named(args, lambda: passes.Transformed(target, by, numbers, args["axis_size"]))
         before, after, found = made.before, made.after, made.passes
         name = shortened(target.title, 40) if target.loose else fun_name(target.fun)
         names = (name, "".join(f"{each}(" for each in by) + name + ")" * len(by))
@@ -60,12 +64,32 @@ def run_diff(session: Session, args: Arguments) -> Result:
         for name, closed in zip(names, (before, after), strict=True)
     ]
     derived, most = args["by"] is not None, args["most"]
-    blocks: list[Block] = [diff.side_by_side(before, after, (titles[0], titles[1]), found, most, derived)]
+    named = _within(before, called), _within(after, called)
+    blocks: list[Block] = [diff.side_by_side(before, after, (titles[0], titles[1]), found, most, derived, named)]
     cut = most < max(len(before.eqns), len(after.eqns))
     blocks.append(_tally(diff.counts(before, after, most, derived, found), most if cut else 0))
     if found is not None:
-        blocks += _legend(found, diff.Printed(after, most))
+        blocks += _legend(found, diff.Printed(after, most, named[1]))
     return Result(Document(tuple(blocks)), (before, after))
+
+
+def _named(args: Arguments, stage: Callable[[], T]) -> tuple[T, dict[Var, str]]:
+    """What ``stage`` gives, and if --names is given, what the user's program calls the variables of what it staged."""
+    __tracebackhide__ = True
+    if not args["names"]:
+        return stage(), {}
+    from minijax.tools.recording.variables import recorded_names
+
+    return recorded_names(stage)
+
+
+def _within(closed: ClosedJaxpr, known: dict[Var, str]) -> dict[Var, str]:
+    """The names of one program's variables, each once."""
+    if not known:
+        return {}
+    from minijax.tools.recording.variables import names_within
+
+    return names_within(closed, known)
 
 
 def _both_ways(session: Session, args: Arguments) -> Result:
@@ -132,14 +156,8 @@ def run_graph(session: Session, args: Arguments) -> Result:
         made, value = _slice(session, args)
     else:
         target = targets.traceable("graph", targets.from_expression(session, "graph", args["expr"]), args["static"])
-        names = None
-        if args["names"]:
-            from minijax.tools.recording.variables import names_within, recorded_names
-
-            closed, known = recorded_names(lambda: targets.stage(target))
-            names = names_within(closed, known)
-        else:
-            closed = targets.stage(target)
+        closed, known = _named(args, lambda: targets.stage(target))
+        names = _within(closed, known)
         value = closed
         title = f"{shortened(target.title, 60)} · {plural(len(closed.eqns), 'equation')}"
         made = graph.build(closed, title, targets.input_names(target), args["most"], names)
@@ -189,6 +207,7 @@ COMMANDS: tuple[Command, ...] = (
             STATIC,
             Param("axis_size", "int", "the size of the axis that vmap adds to each argument", default=4),
             Param("most", "int", "how many equations to compare at most", default=300),
+            Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
             Param("tutorial", "flag", "what grad does by linearize, and by jvp over partial evaluation", default=False),
         ),
         "The jaxpr of a call before and after a transformation, beside each other, with what changed marked.\n\n"

@@ -15,7 +15,7 @@ from minijax import errors
 from minijax.core.named import Frozen
 from minijax.ir import doc as pp
 from minijax.ir.doc import Doc
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.ir.pretty import Printer
 from minijax.tools.compare.passes import Passes
 from minijax.tools.documents.document import OWN, Columns, Line, Pair, Segment, split_lines
@@ -35,8 +35,8 @@ class _Row(Frozen):
 class _Numbered(Printer):
     """Ends the first line of each equation with its number, a note that the page is taken apart by."""
 
-    def __init__(self, root: Jaxpr, most: int) -> None:
-        super().__init__(root, max_eqns=most)
+    def __init__(self, root: Jaxpr, most: int, names: Mapping[Var, str] | None = None) -> None:
+        super().__init__(root, max_eqns=most, names=names)
         self.equations: list[JaxprEqn] = []
 
     def equation(self, eqn: JaxprEqn) -> Doc:
@@ -49,8 +49,10 @@ class _Numbered(Printer):
 class Printed:
     """A jaxpr printed with its equations known; ``rows(width)`` lays it out. ``names`` names its variables."""
 
-    def __init__(self, closed: ClosedJaxpr, most: int = MOST_EQUATIONS) -> None:
-        self._printer = _Numbered(closed.jaxpr, most)
+    def __init__(
+        self, closed: ClosedJaxpr, most: int = MOST_EQUATIONS, names: Mapping[Var, str] | None = None
+    ) -> None:
+        self._printer = _Numbered(closed.jaxpr, most, names)
         self._document = self._printer.document()
         self.names: Mapping[Any, str] = self._printer.names
 
@@ -194,22 +196,25 @@ def side_by_side(
     passes: Passes | None = None,
     most: int = MOST_EQUATIONS,
     derived: bool = True,
+    names: tuple[Mapping[Var, str], Mapping[Var, str]] = ({}, {}),
 ) -> Columns:
-    """Both jaxprs as a block; ``passes`` colours the second, ``derived`` is as for ``pairs``."""
-    left, right = Printed(before, most), Printed(after, most)
+    """Both jaxprs as a block; ``passes`` colours the second, ``derived`` is as for ``pairs``; ``names`` are what the
+    variables of the two are called, where they have no letters.
+    """
+    left, right = Printed(before, most, names[0]), Printed(after, most, names[1])
     residuals = set() if passes is None else {right.names.get(var, "") for var in passes.residuals}
 
     def rows(width: int) -> Sequence[Pair]:
         painted = _Painter(passes, residuals)
         out: list[Pair] = []
-        names = Renaming()
+        renamed = Renaming()
         rows_right = right.rows(width)
         theirs = {piece for row in rows_right for role, piece in row.segments if role == "var"}
-        for mark, a, b in list(pairs(left.rows(width), rows_right, derived, passes, names)):
+        for mark, a, b in list(pairs(left.rows(width), rows_right, derived, passes, renamed)):
             shown = () if b is None else painted(b)
             out += [Pair(" ", (), heading) for heading in painted.begun()]
             ours = () if a is None else a.segments
-            out.append(Pair(mark, ours, shown, names.among(ours, theirs)))
+            out.append(Pair(mark, ours, shown, renamed.among(ours, theirs)))
         return out
 
     return Columns(titles, rows)

@@ -22,6 +22,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("%diff f(3.0) --with jnp.sin(x)", ("f(3.0)", "jnp.sin(x)", "2 gone")),
+    ("%diff f(3.0) --by grad --names", ("{ lambda ; x:f32[]. let", "= sin x", "backward pass", "5 new")),
+    ("%graph f(3.0) --names", ("x:f32[]  x", "├─●", "= sin x")),
     ("%graph f(3.0)", ("a:f32[]  x", "├─●", "= sin a", "result d")),
     ("%graph jit(f)(3.0) --depth 1", ("◉", "jit f · 3 equations (--depth shows it)")),
     ("%graph f(3.0) --most 1", ("2 more equations (--most 3 shows them)",)),
