@@ -19,11 +19,12 @@ from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import Recording
+from minijax.tools.session import real_jax
 from minijax.tools.values.brief import numpy_of
 from minijax.tools.values.moment import Ledger, Unknown, Worth
 from minijax.tools.values.table import Named, named_values, values_pane
 from tests.tools.values import watched_programs
-from tests.tools.values.watched_programs import PROGRAMS, reported
+from tests.tools.values.watched_programs import FOR_JAX, PROGRAMS, reported
 
 # A value is called what the first variable that held it is called; these are second names.
 OTHER_NAMES = {"res", "primals[0]", "tangents[0]"}
@@ -86,8 +87,24 @@ def _sorted(values: list[np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_shown_is_what_a_print_shows(name: str) -> None:
-    expected = printed(name)
-    recording = record(name)
+    agree(record(name), printed(name))
+
+
+@pytest.mark.parametrize("name", FOR_JAX)
+def test_what_is_shown_of_a_program_of_jaxs_is_what_a_print_shows(name: str) -> None:
+    def program() -> Any:
+        return PROGRAMS[name](jax, jax.numpy)
+
+    carried = real_jax.carried("values", name, program, (), {})
+    assert carried is not None
+    recorder = Recorder("full", name)
+    with recorder:
+        carried.fun(*carried.args, **carried.kwargs)
+    agree(recorder.recording, printed(name))
+
+
+def agree(recording: Recording, expected: Seen) -> None:
+    """Every variable that was printed is shown, with the values that were printed and no others."""
     known = Ledger(recording)
     shown: Counter[str] = Counter()
     for named in named_values(known):
@@ -153,3 +170,24 @@ def _total() -> Any:
     known = Ledger(record("gradient"))
     number = next(named.number for named in named_values(known) if named.name == "total")
     return known.primal(number).array  # type: ignore[union-attr]
+
+
+def test_the_derivatives_of_arguments_and_results_are_jaxs() -> None:
+    def of(known: Ledger, what: str, name: str) -> np.ndarray:
+        number = next(named.number for named in named_values(known) if named.name == name)
+        found = getattr(known, what)(number)
+        assert isinstance(found, Worth), found
+        return numpy_of(found.array)
+
+    expected: Any = PROGRAMS["gradient"](jax, jax.numpy)
+    known = Ledger(record("gradient"))
+    for key in "wv":
+        np.testing.assert_allclose(of(known, "cotangent", f"params['{key}']"), expected[key], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(of(known, "cotangent", "out"), 2 * of(known, "primal", "out"), rtol=1e-6)
+    mapped = Ledger(record("per_example"))
+    np.testing.assert_allclose(of(mapped, "cotangent", "a"), PROGRAMS["per_example"](jax, jax.numpy), rtol=1e-5)
+    for name, result in (("forward", "w"), ("custom_jvp", "z"), ("while_loop", "value")):
+        tangent = PROGRAMS[name](jax, jax.numpy)[1]
+        np.testing.assert_allclose(of(Ledger(record(name)), "tangent", result), tangent, rtol=1e-5)
+    scanned = Ledger(record("scanned_gradient"))
+    np.testing.assert_allclose(of(scanned, "cotangent", "c"), PROGRAMS["scanned_gradient"](jax, jax.numpy), rtol=1e-5)

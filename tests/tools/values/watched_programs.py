@@ -235,6 +235,66 @@ def staged_only(lib: Any, np_: Any) -> Any:
     return lib.jit(f)(0.5)
 
 
+def while_in_vmap(lib: Any, np_: Any) -> Any:
+    def more(state):
+        ahead = state[1] > 1.0
+        return ahead
+
+    def body(state):
+        i, v = state
+        w = v * 0.5
+        return i + 1, w
+
+    def f(x):
+        count, value = lib.lax.while_loop(more, body, (0, x))
+        return value
+
+    return lib.vmap(f)(np_.array([0.5, 5.0, 9.0]))
+
+
+def branches_in_vmap(lib: Any, np_: Any) -> Any:
+    def yes(v):
+        a = v * 2.0
+        return a
+
+    def no(v):
+        b = v + 1.0
+        return b
+
+    def f(x):
+        chosen = x > 1.0
+        r = lib.lax.cond(chosen, yes, no, x)
+        return r
+
+    return lib.vmap(f)(np_.arange(3.0))
+
+
+def remat_in_scan(lib: Any, np_: Any) -> Any:
+    def block(s):
+        t = np_.cos(s)
+        u = t * s
+        return u
+
+    def step(carry, each):
+        new = lib.checkpoint(block)(carry * each)
+        return new, carry
+
+    def f(c):
+        last, before = lib.lax.scan(step, c, np_.array([0.5, 2.0]))
+        return last
+
+    return lib.grad(f)(np_.float32(0.75))
+
+
+def jacobian(lib: Any, np_: Any) -> Any:
+    def f(x):
+        y = np_.sin(x) * x[0]
+        z = np_.cumsum(y)
+        return z
+
+    return lib.jacfwd(f)(np_.arange(3.0))
+
+
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     program.__name__: program
     for program in (
@@ -254,8 +314,14 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
         custom_jvp,
         twice,
         staged_only,
+        while_in_vmap,
+        branches_in_vmap,
+        remat_in_scan,
+        jacobian,
     )
 }
+# Those that are run as programs of the real JAX, too.
+FOR_JAX = ("forward", "gradient", "compiled", "scanned_gradient", "scan_in_vmap_in_jit", "while_loop", "branches")
 
 
 class _Reporting(ast.NodeTransformer):
