@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
+
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.interop import from_jax
 
 V = [1.0, 2.0, 3.0]
 
@@ -187,6 +190,42 @@ def mapped_cond(x, y):
     return minijax.vmap(lambda a, b: lax.cond(a > 1.5, jnp.sin, lambda v: v * 2.0, b))(x, y)
 
 
+def second_derivative(x, y):
+    return minijax.vmap(minijax.grad(minijax.grad(lambda a: jnp.sin(a) * a)))(x), y * 2.0
+
+
+def grad_of_vmap_of_scan(x, y):
+    def step(carry, t):
+        new = jnp.tanh(carry * t)
+        return new, new
+
+    def cell(a):
+        last, _ = lax.scan(step, a, y)
+        return last
+
+    return minijax.grad(lambda xs: jnp.sum(minijax.vmap(cell)(xs)))(x)
+
+
+def clipped_gradient(x, y):
+    @minijax.custom_vjp
+    def clipped(a):
+        return a
+
+    clipped.defvjp(lambda a: (a, a > 0.0), lambda positive, ct: (jnp.where(positive, ct, jnp.zeros_like(ct)),))
+    return minijax.grad(lambda a: jnp.sum(clipped(jnp.sin(a)) * y))(x)
+
+
+@from_jax
+def of_jax(a, b):
+    carried, seen = jax.lax.scan(lambda c, t: (c * t, c), a[0], b)
+    return jax.numpy.tanh(a) * carried, seen, b + 1.0
+
+
+def imported(x, y):
+    first, seen, _ = of_jax(x, y)
+    return first + y, seen, minijax.grad(lambda a: of_jax(a, y)[0].sum())(x)
+
+
 # what is staged in place of a function whose Python asks for values
 STAGED = {chosen_by_python: functools.partial(chosen_by_python, high=True)}
 def cond_in_scan(x, y, z):
@@ -245,5 +284,9 @@ PROGRAMS = {
         mapped_cond,
         cond_in_scan,
         reference,
+        second_derivative,
+        grad_of_vmap_of_scan,
+        clipped_gradient,
+        imported,
     )
 }
