@@ -22,8 +22,9 @@ from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import ENTER, LEAVE
 from minijax.tools.recording.recorder import Recorder
-from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.recording.records import BindRecord, Recording, place_parts
 from minijax.tools.session.result import Step
+from minijax.tools.stepper import panes
 from tests.repl.screen import RecordingOutput
 
 LEFT, RIGHT, UP, DOWN, HOME, END_KEY, PAGE_DOWN = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B", "\x1b[H", "\x1b[F", "\x1b[6~"
@@ -276,6 +277,26 @@ def test_enter_walks_to_origins_and_backspace_returns(walked: Recording, keys: s
     operation = f"{node.primitive} {node.expression}" if isinstance(node, BindRecord) else ""
     assert f"{operation} {stepper.cursor.moment.kind}".strip() == there
     assert stepper.message[1].startswith(said) and bool(said) == bool(stepper.message[1])
+
+
+def test_enter_at_an_error_leads_to_the_operands_at_fault():
+    def mismatched(w, x):
+        a = x * 2.0
+        b = w * 3.0
+        return jnp.sum(a @ b)
+
+    w, x = jnp.ones((3, 2)), jnp.ones(2)
+    recorder = Recorder("full")
+    with pytest.raises(TypeError), recorder:
+        minijax.grad(mismatched)(w, x)
+    stepper = Stepper(Step(recorder.recording))
+    panes.to_failure(stepper.cursor)
+    stepper.walk.to_origin()
+    assert stepper.question is not None and stepper.question.label == "from  1 a  2 b"
+    stepper.answer("2")
+    file, line, _ = place_parts(stepper.cursor.state().place)
+    assert (stepper.recording.source_line(file, line) or "").strip() == "b = w * 3.0"
+    assert stepper.cursor.moment.kind == LEAVE
 
 
 def test_a_digit_picks_an_operand_and_the_selected_value_is_walked_from(walked: Recording):

@@ -14,6 +14,7 @@ from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
+from minijax.tools.documents.words import shortened
 from minijax.tools.explain.caches import (
     answer_document,
     explain_cache_miss,
@@ -133,7 +134,17 @@ def run_nan(session: Session, args: Arguments) -> Result:
         target = _searched(session, "nan", args["expr"])
     _refuse_tracers("nan", target)
     found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], _names(session))
-    return Result(nan_view.search_document(found, target.title, args["grad"]))
+    shown = nan_view.search_document(found, target.title, args["grad"])
+    if (found.nan or found.inf) and not args["grad"] and not _uses_jax(session, target.title):
+        said = f"%origin {shortened(target.title)} tells what led to the result, value by value"
+        shown = shown + document(Row("next", (line(("muted", said)),)))
+    return Result(shown)
+
+
+def _uses_jax(session: Session, title: str) -> bool:
+    """Whether an expression names something of the real JAX's, whose operations are not recorded."""
+    found = [session.lookup(name) for name in targets.free_names(specs.expression_text(title))]
+    return any(callable(each) and jax_use(each) for each in found)
 
 
 def _refuse_tracers(command: str, target: targets.Target) -> None:

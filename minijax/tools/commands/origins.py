@@ -49,7 +49,9 @@ def run_origin(session: Session, args: Arguments) -> Result:
         raise UsageError(f"%origin --depth needs a number from 1, not {args['depth']}")
     found = origin_of(session, "origin", args["expr"], args["of"], args["retrace"])
     title = shortened(args["expr"].strip())
-    title = f"{args['of']} in {title}" if args["of"] else title
+    if args["of"]:
+        same = sum(life.name == args["of"] for life in found.recording.lives)
+        title = f"{args['of']}{f', the last of {same},' if same > 1 else ''} in {title}"
     return Result(origin_document(found.lane, title, args["depth"], found.unfollowed), found.value, found.recording)
 
 
