@@ -42,7 +42,7 @@ class Tally:
     def __init__(self, levels: tuple[float, ...], own: float | None = None) -> None:
         self.levels = levels
         self.own = own
-        # program, or program and which of its operands are inline -> what its rules bind
+        # program, or program and a number with a bit set for each operand that is inline -> what its rules bind
         self.known: dict[Any, Binds] = {}
         # the same -> how often it has run
         self.runs: dict[Any, int] = {}
@@ -71,7 +71,7 @@ class Tally:
         if key in self.known:
             return True
         try:
-            binds = kept[self.levels, () if key is program else key[1]]
+            binds = kept[self.levels, 0 if key is program else key[1]]
         except KeyError:
             return None
         if binds is None:
@@ -87,7 +87,7 @@ class Tally:
         with observe.watching(meter):
             out = run()
         key = _with_inline(program, args)
-        kept[self.levels, () if key is program else key[1]] = meter.found(self.own)
+        kept[self.levels, 0 if key is program else key[1]] = meter.found(self.own)
         return out
 
     def tell(self) -> None:
@@ -105,14 +105,15 @@ def _with_inline(program: Any, args: Sequence[Any]) -> Any:
     Rules convert numbers that somebody wrote inline without an operation: with such operands it is another program.
     KeyError for an operand that is one of NumPy's two truth values: which array of the user's it is cannot be told.
     """
-    inline = False
+    inline, bit = 0, 1
     for x in args:
         if type(x) is Array:
             if type(x._np) is np.bool_:
                 raise KeyError
         elif not isinstance(x, Tracer):
-            inline = True
-    return (program, tuple([type(x) is not Array and not isinstance(x, Tracer) for x in args])) if inline else program
+            inline |= bit
+        bit += bit
+    return (program, inline) if inline else program
 
 
 class _Meter(observe.Observer):

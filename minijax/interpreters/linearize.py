@@ -189,12 +189,17 @@ class LinearizeTrace(Trace):
                     derived = table[(s, t, kind, *params.items()) if params else (s, t, kind)]
                     out, residuals = derived.forward(a, b)
                 if _observers:
-                    self.tally.add(derived, args)
+                    runs = self.tally.runs
+                    if len(args) == 1 and derived in runs:  # ``Tally.add``, written out
+                        runs[derived] += 1
+                    else:
+                        self.tally.add(derived, args)
                     self.counted = True
                 if self.notes_lines:
-                    for x in args:
-                        if isinstance(x, Array):
-                            self.tape.know(x._np, x.aval, x)
+                    if len(args) == 2:
+                        for x in args:
+                            if isinstance(x, Array):
+                                self.tape.know(x._np, x.aval, x)
                     return self.write(derived, out, residuals, places, state.source or source_info(3))
                 entries = self.tape.entries
                 tracer = _new(LinearizeTracer)
