@@ -45,14 +45,16 @@ def run_origin(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.explain.origin import origin_document
 
-    if args["depth"] < 1:
-        raise UsageError(f"%origin --depth needs a number from 1, not {args['depth']}")
+    for name in ("depth", "most"):
+        if args[name] < 1:
+            raise UsageError(f"%origin --{name} needs a number from 1, not {args[name]}")
     found = origin_of(session, "origin", args["expr"], args["of"], args["retrace"])
     title = shortened(args["expr"].strip())
     if args["of"]:
         same = sum(life.name == args["of"] for life in found.recording.lives)
-        title = f"{args['of']}{f', the last of {same},' if same > 1 else ''} in {title}"
-    return Result(origin_document(found.lane, title, args["depth"], found.unfollowed), found.value, found.recording)
+        title = f"{args['of']}{' (the last of this name)' if same > 1 else ''} in {title}"
+    shown = origin_document(found.lane, title, args["depth"], found.unfollowed, args["most"])
+    return Result(shown, found.value, found.recording)
 
 
 class AskedOrigin(Frozen):
@@ -312,6 +314,7 @@ COMMANDS: tuple[Command, ...] = (
             Param("of", "word", "of this variable of the program, not of the result"),
             Param("retrace", "flag", "trace anew what would come from a cache: so its variables have names"),
             Param("depth", "int", "how many levels of rules and programs inside operations to show", default=3),
+            Param("most", "int", "how many operations to draw at most, the last ones", default=200),
         ),
         "What a result came from: the arguments and the operations that led to it, and no others, with values.\n\n"
         "The expression is run once. Calls of jitted functions, loops and derivatives are looked into, whether they "

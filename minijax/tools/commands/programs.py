@@ -180,7 +180,7 @@ def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
     asked = origin_of(session, "graph", args["expr"], args["of"])
     found = asked.lane.found
     title = f"{args['of']} in {shortened(args['expr'].strip())} · {found.operations} of "
-    return origin.graph_of(list(asked.lane.rows()), title + plural(found.total, "operation")), asked.value
+    return origin.graph_of(list(asked.lane.rows(args["most"])), title + plural(found.total, "operation")), asked.value
 
 
 def _write(path: str, text: str, force: bool) -> int:

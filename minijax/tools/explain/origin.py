@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from minijax import errors
@@ -23,6 +24,8 @@ from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, Wha
 
 # Results that get a line of their own; more are counted.
 MOST_RESULTS = 8
+# Operations of the user's that are drawn, the last ones.
+MOST_ROWS = 200
 _LONGEST = 44
 _PRIMAL = "primal of "
 # A value is shown where it has so many characters.
@@ -76,18 +79,25 @@ class OriginLane:
         self.cotangents = dict(self._cotangents())
         self.variables = {var: number for number, var in origins.recording.kept.variables.items()}
 
-    def rows(self) -> Iterator[OriginRow]:
-        """Arguments, what the program holds, the operations in order, the results."""
+    @cached_property
+    def groups(self) -> list[list[StepUse]]:
+        """The operations of the slice, in order, those together that one of the user's consists of."""
+        return list(self._groups())
+
+    def rows(self, most: int = MOST_ROWS) -> Iterator[OriginRow]:
+        """Arguments, what the program holds, the last ``most`` operations in order, the results."""
         given = [n for n in self.given if n in self.found.inputs]
         for number in given:
             yield self._input("input", number, self.given[number])
         for number in self.found.inputs:
             if number not in self.given:
                 yield self._input("const", number, self.value_name(number))
-        groups = list(self._groups())
-        for i, group in enumerate(groups):
-            later = {n for each in groups[i + 1 :] for use in each for n in _read(use)}
-            yield self._group(group, later | set(map(self.origins.array_of, self.results)))
+        wanted = set(map(self.origins.array_of, self.results))
+        made: list[OriginRow] = []
+        for group in reversed(self.groups[-most:]):
+            made.append(self._group(group, wanted))
+            wanted.update(n for use in group for n in _read(use))
+        yield from reversed(made)
         for number, name in list(self.results.items())[:MOST_RESULTS]:
             array = self.origins.array_of(number)
             if array:  # what is inside a program is among its equations
@@ -128,7 +138,6 @@ class OriginLane:
         return life.tracer.type, kept if kept is not None else "" if value == life.tracer.type else value
 
     def _groups(self) -> Iterator[list[StepUse]]:
-        """The operations, those together that one of the user's consists of."""
         group: list[StepUse] = []
         for use in self.found.uses:
             if group and group[-1].step.owner is not use.step.owner:
@@ -429,10 +438,12 @@ def short_place(place: str) -> str:
     return f":{number}" if number else ""
 
 
-def origin_document(lane: OriginLane, title: str, depth: int, unfollowed: Sequence[str] = ()) -> Document:
+def origin_document(
+    lane: OriginLane, title: str, depth: int, unfollowed: Sequence[str] = (), most: int = MOST_ROWS
+) -> Document:
     """The slice, under what was left out of it; ``unfollowed`` are the arguments that no operation shows."""
     found = lane.found
-    rows = list(lane.rows())
+    rows = list(lane.rows(most))
     arguments = len(lane.given)
     reached = sum(number in found.inputs for number in lane.given)
     counts = f"{found.operations} of {plural(found.total, 'operation')}"
@@ -443,6 +454,9 @@ def origin_document(lane: OriginLane, title: str, depth: int, unfollowed: Sequen
         blocks.append(Row("apart", (line(("muted", said)),)))
     if found.unknown:
         blocks.append(Row("missing", (line(("warning", found.unknown)),)))
+    if len(lane.groups) > most:
+        said = f"the last {most:,} of {len(lane.groups):,} steps; --most shows more"
+        blocks.append(Row("cut", (line(("warning", said)),)))
     drawn = Fitted(lambda width: (Text(tuple(lines(rows, width, depth)), wrap=False),))
     blocks.append(drawn)
     rest = len(lane.results) - MOST_RESULTS
