@@ -95,6 +95,8 @@ class Stepper:
         self._last_find: tuple[str, Callable[[bool], bool]] | None = None
         if step.note:
             self.say(step.note if rename is None else rename(step.note))
+        else:
+            self.note_cached()
 
     @property
     def recording(self) -> Recording:

@@ -18,6 +18,7 @@ from minijax.tools.documents.document import Document, Line, Segment, lay_out
 from minijax.tools.documents.theme import visible
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
+from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.stepper.tree import tree_rows
 
 # The screens on which there are three columns, two, or one with two panes: (columns, lines) at least.
@@ -147,7 +148,9 @@ def _above(stepper: Stepper, first: str, others: tuple[str, ...], columns: int, 
 
 def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -> list[Line]:
     """One place for several panes: the focused one, or the last that was."""
-    for name in (stepper.focus, *stepper.seen, names[0]):
+    # while cotangents are computed, how they are is what there is to see
+    first = "jaxpr" if "jaxpr" in names and at_cursor(stepper.cursor) is not None else names[0]
+    for name in (stepper.focus, *stepper.seen, first):
         if name in names:
             break
     if stepper.focus in names:
@@ -193,8 +196,9 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         anchor = next((i for i, each in enumerate(lines) if _has(each, "current")), -1)
         if anchor < 0:
             anchor = next((i for i, each in enumerate(lines) if _has(each, "linked")), 0)
-        # the place stays above the source
-        kept = 1 if name == "source" and len(lines) > rows > 4 else 0
+        # the place stays above the source, and what is gone back over above its equations
+        headed = name == "source" or name == "jaxpr" and at_cursor(stepper.cursor) is not None
+        kept = 1 if headed and len(lines) > rows > 4 else 0
     most = max(len(lines) - rows, 0)
     natural = min(max(anchor - rows // _ABOVE, 0), most)
     top = min(max(natural + down, 0), most)

@@ -80,16 +80,13 @@ def values(cursor: Cursor) -> list[str]:
 
 def shown(read: dict[str, Any]) -> dict[str, list[str]]:
     """The same from the page. The terminal has a heading where the widget has a title, and one pane for two."""
-    no_rule, no_operation = ["no rule is being applied here"], ["no operation is under way here"]
-    rule = [] if read["rule"] == no_rule else read["rule"]
-    operation = [] if rule and read["operation"] == no_operation else read["operation"]
     return {
         "status": squeezed(read["status"]),
         "source": squeezed([read["where"], *read["source"]]),
         "stack": squeezed(read["stack"]),
         "program": squeezed(read["program"]),
         "values": squeezed(read["values"]),
-        "rule": squeezed([*operation, *rule]),
+        "rule": squeezed([*read["operation"], *read["rule"]]),
         "current": squeezed(read["current"]),
         "used": squeezed(read["used"]),
     }

@@ -84,8 +84,8 @@ def begun(tmp_path: Path) -> Iterator[Callable[..., Stepping]]:
 def test_a_session_of_stepping(columns: int, begun: Callable[..., Stepping], golden: Callable[[str, str], None]):
     """Into, over, to the end and back to the start; search, bookmarks and help; an error, and back from it."""
     stepping = begun(columns)
-    screens = [stepping.keys("%step grad(f)(3.)" + ENTER, "0/40")]
-    screens.append(stepping.keys("sss", "3/40"))
+    screens = [stepping.keys("%step grad(f)(3.)" + ENTER, " 2/40")]
+    screens.append(stepping.keys("s", "3/40"))
     screens.append(stepping.keys("n", "4/40"))
     screens.append(stepping.keys("/mul a b" + ENTER, "equation c"))
     assert "8/40" in screens[-1]
@@ -93,8 +93,8 @@ def test_a_session_of_stepping(columns: int, begun: Callable[..., Stepping], gol
     screens.append(stepping.keys("?", "━ keys · ? closes"))
     screens.append(stepping.keys("?G", "40/40"))
     assert stepping.keys("'a", "8/40") == screens[3]
-    assert stepping.keys("b" * 8, " 0/40") == screens[0]
-    for _ in range(40):
+    assert stepping.keys("b" * 6, " 2/40") == screens[0]
+    for _ in range(38):
         stepping.terminal.send("s")
     assert stepping.keys("", "40/40") == screens[5]
     stepping.terminal.send("q")
@@ -123,8 +123,8 @@ def test_a_session_of_stepping(columns: int, begun: Callable[..., Stepping], gol
 
 def test_resizing_in_the_middle(begun: Callable[..., Stepping]):
     stepping = begun(80)
-    stepping.keys("%step grad(f)(3.)" + ENTER, "0/40")
-    first = stepping.keys("sss", "3/40")
+    stepping.keys("%step grad(f)(3.)" + ENTER, " 2/40")
+    first = stepping.keys("s", "3/40")
     for columns, word in ((40, "[1 tree]"), (200, "─ 5 rule"), (40, "[1 tree]"), (80, "[2 source]")):
         stepping.resize(columns)
         assert word in stepping.screen() and "3/40" in stepping.screen()
@@ -142,7 +142,7 @@ def test_resizing_in_the_middle(begun: Callable[..., Stepping]):
 def test_every_way_out_gives_the_terminal_back(begun: Callable[..., Stepping]):
     stepping = begun(80)
     for number, key in enumerate(("q", ESCAPE, CTRL_C, "\x04"), 3):
-        stepping.keys("%step f(3.)" + ENTER, "the beginning")
+        stepping.keys("%step f(3.)" + ENTER, "? keys")
         stepping.keys("/", "search:")
         stepping.keys(CTRL_C, "? keys")  # leaves the question only
         stepping.terminal.send(key)
@@ -167,7 +167,8 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(begun: Callable[..., Step
     stepping.left(5)
     assert "interrupted at <minijax-3>:1" in terminal.text()
     terminal.type("h = jit(g); h(1.);", 6)
-    stepping.keys("%step h(1.)\r", "the beginning")
+    stepping.keys("%step h(1.)\r", "came from a cache")
+    stepping.keys("g", "the beginning")
     assert "R traces it anew" in stepping.keys("s", "came from a cache")
     stepping.keys("ma", "bookmark a is here")
     terminal.send("R")
@@ -190,7 +191,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(begun: Callable[..., Step
 def test_without_colours_the_current_line_is_still_seen(begun: Callable[..., Stepping]):
     stepping = begun(80, "--color", "never")
     raw = len(stepping.terminal.raw)
-    stepping.keys("%step grad(f)(3.)" + ENTER, "0/40")
+    stepping.keys("%step grad(f)(3.)" + ENTER, " 2/40")
     stepping.keys("ss", "2/40")
     drawn = stepping.terminal.raw[raw:]
     used = {code for codes in re.findall(r"\x1b\[([\d;]+)m", drawn) for code in codes.split(";")}
@@ -202,7 +203,7 @@ def test_without_colours_the_current_line_is_still_seen(begun: Callable[..., Ste
 
 def test_a_killed_stepper_gives_the_terminal_back(begun: Callable[..., Stepping]):
     stepping = begun(80)
-    stepping.keys("%step f(3.)" + ENTER, "the beginning")
+    stepping.keys("%step f(3.)" + ENTER, "? keys")
     stepping.terminal.process.kill(signal.SIGTERM)
     end = stepping.terminal
     for _ in range(100):
@@ -222,7 +223,8 @@ def test_suspending_and_resuming(tmp_path: Path):
         terminal.wait_for("\nshell>")
         terminal.send(f"clear; {sys.executable} -m minijax.repl --color never\r")
         stepping.begin()
-        stepping.keys("%step f(3.)" + ENTER, "the beginning")
+        stepping.keys("%step f(3.)" + ENTER, "? keys")
+        stepping.keys("g", "the beginning")
         screen = stepping.keys("s", "1/")
         terminal.send(CTRL_Z)
         terminal.wait_for("Stopped")

@@ -284,7 +284,9 @@ def test_the_source_marks_the_line_of_the_operation(gradient: Recording):
         assert len(marked) == 1 and marked[0].endswith(code)
         number = int(marked[0][1:].split()[0])
         assert heading.startswith(f"test_stepping.py:{number} in slope  /")
-    assert "no line of yours" in plain(stepping.source_pane(Cursor(gradient)))
+    # before the first line it is the next one, after the last one that
+    for cursor, said in ((Cursor(gradient), "next"), (Cursor(gradient, 10_000), "last")):
+        assert plain(stepping.source_pane(cursor)).startswith(f"{said}: test_stepping.py:")
 
 
 def test_the_stack_unwraps_every_live_tracer(mapped: Recording):
@@ -357,9 +359,9 @@ def test_where_no_operation_is_under_way_the_rule_of_the_backward_pass_is_shown(
     assert cursor.find(lambda moment: moment.kind == ENTER and isinstance(moment.node, ScopeRecord))
     assert cursor.state().bind is None
     shown = plain(stepping.rule_pane(cursor), 200)
-    assert shown.startswith("transpose rule of scan") and "no operation is under way" not in shown
+    assert shown.startswith("transpose rule of scan") and "operation" not in shown.partition("\n")[0]
     cursor.last()
-    assert plain(stepping.rule_pane(cursor), 200) == "no operation is under way here"
+    assert plain(stepping.rule_pane(cursor), 200).startswith("the last operation\nscan processed by eval")
 
 
 def test_a_rule_ends_where_its_function_ends():
@@ -403,7 +405,7 @@ def test_an_exception_ends_the_recording_where_it_was_raised():
     cursor.into()
     cursor.back()
     assert cursor.moment.kind == LEAVE  # and back from there
-    assert start(recording, failed=True)[0] > 0 == start(recording)[0]
+    assert start(recording, failed=True)[0] > start(recording)[0]
 
 
 def test_an_exception_that_was_caught_ended_nothing():
@@ -517,7 +519,7 @@ def session() -> Session:
 
 def test_step_opens_where_it_is_asked_to(session: Session):
     outcome = session.run_line("%step grad(f)(3.0)")
-    assert outcome.step is not None and outcome.step.position == 0 and outcome.error is None
+    assert outcome.step is not None and outcome.step.position == 2 and outcome.error is None
     assert float(outcome.value) == pytest.approx(-2.979985)
     assert session.run_line("%step grad(f)(3.0) --text").step is None
     again = session.run_line("%step")
@@ -559,7 +561,7 @@ def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session:
     session.run_line("%step grad(f)(3.0) --text")
     session.run_line("missing")
     after = session.run_line("%step").step
-    assert after is not None and after.recording is not older and after.position == 0
+    assert after is not None and after.recording is not older and after.position == 2
     assert after.recording.source == "grad(f)(3.0)" and "failed before the engine did anything" in after.note
     # a failure that does not come back is told of
     session.run_line("def once(x): ran.append(1); return jnp.sin(x).nothing if len(ran) == 1 else jnp.cos(x)")

@@ -151,12 +151,10 @@ def _opened(
 
 def start(recording: Recording, into: str = "", at: str = "", failed: bool = False) -> tuple[int, int]:
     """Where stepping begins: the entering of the function ``into``, the first operation of line ``at``, or the
-    beginning; for a recording that an exception ended, where that was raised.
+    first operation of all; for a recording that an exception ended, where that was raised.
 
     The moment, and the event that a log begins with. UsageError if there is no such moment.
     """
-    if not (into or at or failed):
-        return 0, 0
     # imported here: only stepping needs the cursor, and a prompt must start without it
     from minijax.tools.recording.cursor import Cursor
     from minijax.tools.stepper.panes import to_failure, to_function
@@ -168,7 +166,10 @@ def start(recording: Recording, into: str = "", at: str = "", failed: bool = Fal
         raise UsageError(f"%step --at {at}: no operation of that line was recorded; --at takes LINE or FILE:LINE")
     if into or at:
         return cursor.position, cursor.moment.at
-    to_failure(cursor)
+    if failed:
+        to_failure(cursor)
+    else:
+        cursor.to_bind()
     return cursor.position, 0
 
 

@@ -38,7 +38,7 @@ from minijax.tools.recording.records import (
     place_parts,
 )
 from minijax.tools.recording.timeline import Timeline
-from minijax.tools.stepper import origins, panes
+from minijax.tools.stepper import idle, origins, panes
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
@@ -99,7 +99,7 @@ class _Payload(Texts):
         self.listed: dict[tuple[int, ...], int] = {}
         self.parts: dict[tuple[int, int, int], int] = {}
         self.sources: dict[tuple[str, int], int] = {}
-        self.places: dict[str, tuple[list[int], list[int], list[int]]] = {}
+        self.places: dict[tuple[str, str], tuple[list[int], list[int], list[int]]] = {}
         self.growing: dict[int, _EquationList] = {}
         # what was made once of records, by their identity, and these: those of a file are made when they are asked for
         self.alive: list[Any] = []
@@ -204,17 +204,18 @@ class _Payload(Texts):
             self.tracks[name].show(position, items)
 
     def _source(self, position: int) -> None:
-        place = self.cursor.state().place
-        if place not in self.places:
-            self.places[place] = self.place(*place_parts(place))
-        for name, items in zip(("heading", "source", "here"), self.places[place], strict=True):
+        near = idle.near_place(self.cursor)
+        if near not in self.places:
+            said, place = near
+            self.places[near] = self.place(said, *place_parts(place))
+        for name, items in zip(("heading", "source", "here"), self.places[near], strict=True):
             self.tracks[name].show(position, items)
 
-    def place(self, file: str, number: int, function: str) -> tuple[list[int], list[int], list[int]]:
+    def place(self, said: str, file: str, number: int, function: str) -> tuple[list[int], list[int], list[int]]:
         """The heading of a place, the source around it, and which of its rows is the place's."""
         if not file:
             return [], [self.line(panes.NO_LINE)], []
-        heading = [self.line(panes.place_line(file, number, function))]
+        heading = [self.line(panes.place_heading(said, file, number, function))]
         kept = panes.kept_source(self.recording, file, number)
         if kept is None:
             return heading, [self.line(panes.NO_SOURCE)], []
@@ -230,8 +231,19 @@ class _Payload(Texts):
                 _, _, listed, begun = self.node(each, outer)
                 done = each is node and state.moment.kind == LEAVE
                 items.append(self.part(listed, 0, len(self.lists[listed]) - 1 if done else begun))
-        self.tracks["operation"].show(position, items or [self.line(panes.NO_OPERATION)])
+        if not items and state.rule is None:
+            items = self._near_operation()
+        self.tracks["operation"].show(position, items)
         self.tracks["rule"].show(position, [self.rule(state)])
+
+    def _near_operation(self) -> list[int]:
+        """The last operation, or the next, where none is under way."""
+        said, near, done = idle.near_operation(self.cursor)
+        if near is None or near.node is None:
+            return [self.line(panes.NO_OPERATION)]
+        _, _, listed, begun = self.node(near.node, record_around(self.cursor, near))
+        end = len(self.lists[listed]) - 1 if done else begun
+        return [self.line(idle.operation_said(said)), self.part(listed, 0, end)]
 
     def rule(self, state: State) -> int:
         """The number of what the pane of rules shows."""
@@ -296,7 +308,13 @@ class _Payload(Texts):
             rows += 1 + bool(first) + end - begin
             if program.just_added:
                 newest.append(rows - 1)
-        self.tracks["program"].show(position, items or [self.line(panes.NO_EQUATION)])
+        if not items:
+            items = [self.line(each) for each in idle.program_said(self.cursor)]
+            last = idle.near_program(self.cursor)
+            if last is not None:
+                lines = self.block(self.finished(last), MOST_PROGRAM_LINES)
+                items.append(self.part(self.listing(lines), 0, len(lines)))
+        self.tracks["program"].show(position, items)
         self.tracks["newest"].show(position, newest)
 
     def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Iterator[Line]:

@@ -38,7 +38,7 @@ PASS_CHARACTERS = 200
 MOST_LEVELS = 8
 # Digits of a number, and characters that all elements of an array may take.
 DIGITS = 5
-MOST_ELEMENTS = 40
+MOST_ELEMENTS = 30
 
 
 class _OpenTransposition:
@@ -198,6 +198,8 @@ def brief(array: Array) -> str:
             return written
     if values.dtype.kind not in "fc":
         return kind
+    if values.size and (values == values.flat[0]).all():
+        return f"{kind} all {_elements(values.ravel()[0])}"
     bad = values.size - int(np.count_nonzero(np.isfinite(values)))
     wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64).ravel()
     return f"{kind} norm {float(np.linalg.norm(wide)):.4g}" + (f" · {bad} not finite" if bad else "")

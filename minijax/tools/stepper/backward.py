@@ -33,8 +33,10 @@ from minijax.tools.values.table import loop_text
 _COUNTS = re.compile(r"(num_consts|num_carry)=(\d+)")
 # Equations that are shown around the current one, and characters of one of them, and of a name.
 MOST_ROWS = 120
-MOST_EQUATION = 26
+MOST_EQUATION = 22
 MOST_NAME = 24
+# Names up to this length are padded, so that values stand below each other.
+MOST_PADDED = 7
 # Of an equation with many operands so many contributions are shown.
 MOST_GIVEN = 12
 
@@ -295,6 +297,9 @@ def brief_line(text: str) -> Line:
     """A value in brief as it is drawn: ``0.25``, ``f32[4,8] norm 0.31``."""
     if text[:1] in tuple("-[0123456789") or text in ("nan", "inf", "True", "False"):
         return line(("value", text))
+    kind, every, number = text.partition(" all ")
+    if every:
+        return line(("type", kind), ("muted", every), ("value", number))
     kind, norm, rest = text.partition(" norm ")
     if not norm:
         return line(("type", kind))
@@ -323,12 +328,11 @@ def heading(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     """What is gone back over, and how far."""
     record = backward.record
     steps = len(record.steps)
-    how = f"{standing.finished} of {plural(steps, 'step')} done"
+    how = f"{standing.finished} of {plural(steps, 'step')}"
     if not backward.failed and standing.finished == steps:
         how = "complete"
-    for loop in backward.loops():
-        how += f" · {loop_text(loop)}"
-    yield line(("heading", f"backward pass of {path_line(backward)}"), ("muted", f" · {how} · from the bottom up"))
+    where = "".join(f" · {loop_text(loop)}" for loop in backward.loops())
+    yield line(("heading", f"backward pass of {path_line(backward)}"), ("muted", f"{where} · {how}"))
 
 
 def path_line(backward: BackwardPass) -> str:
@@ -344,7 +348,7 @@ def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     """The inputs, then the equations in the order of the program under their lines."""
     record = backward.record
     width = min(max([len(brief_equation(backward, i)) for i in range(len(record.equations))], default=0), MOST_EQUATION)
-    names = min(max(map(len, backward.names.values()), default=0), MOST_NAME // 2) + len("ct of ")
+    names = min(max(map(len, backward.names.values()), default=0), MOST_PADDED) + len("ct of ")
     inputs = range(record.constants, record.constants + record.inputs)
     shown = [variable for variable in inputs if backward.expected[variable]]
     if shown:
@@ -375,7 +379,7 @@ def place_line(recording: Recording, place: str) -> Line:
 
 def _margin(changed: bool, now: bool = False) -> tuple[Segment, Segment]:
     mark: Segment = ("current", MARK + " ") if now else ("linked", "+ ") if changed else ("", "  ")
-    return mark, ("", "  ")
+    return mark, ("", "")
 
 
 def brief_equation(backward: BackwardPass, index: int) -> str:
@@ -460,12 +464,12 @@ def _given(backward: BackwardPass, standing: Standing, step: TransposedRecord) -
     equation = record.equations[step.equation]
     for variable in dict.fromkeys(equation.operands):
         if 0 <= variable < record.constants:
-            yield (("", "        "), ("muted", "with "), *_residual(backward, variable))
+            yield (("", "      "), ("muted", "with "), *_residual(backward, variable))
     if not standing.done:
         return
     for part in step.found[:MOST_GIVEN]:
         plus = "adds " if standing.counts[part.variable] > 1 else "gives "
-        yield (("", "        "), ("linked", plus), *backward.named(part.variable), ("", "  "), *backward.value(part))
+        yield (("", "      "), ("linked", plus), *backward.named(part.variable), ("", "  "), *backward.value(part))
     if len(step.found) > MOST_GIVEN:
         yield line(("muted", f"        ... and {len(step.found) - MOST_GIVEN} more"))
 

@@ -51,6 +51,7 @@ from minijax.tools.recording.records import (
     place_parts,
 )
 from minijax.tools.recording.variables import letter_names, names_within, variable_names, with_names
+from minijax.tools.stepper import idle
 from minijax.tools.stepper.backward import backward_lines
 from minijax.tools.stepper.tree import FOLD, tree_rows
 from minijax.tools.values.brief import brief
@@ -66,11 +67,9 @@ MOST_EQUATIONS = 400
 # Characters of a value that stands beside its type.
 MOST_GLANCE = 40
 # What a pane says where it has nothing to show.
-NO_LINE = line(("muted", "no line of yours is being run here"))
+NO_LINE = line(("muted", "the engine ran no line of yours"))
 NO_SOURCE = line(("muted", "its source was not kept"))
-NO_OPERATION = line(("muted", "no operation is under way here"))
-NO_RULE = line(("muted", "no rule is being applied here"))
-NO_EQUATION = line(("muted", "no equation has been recorded here"))
+NO_OPERATION = line(("muted", "the call applied no operation"))
 
 
 def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOLD) -> Document:
@@ -86,16 +85,21 @@ def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOL
 
 
 def source_pane(cursor: Cursor) -> Document:
-    """The user's source with the current line marked."""
-    place = cursor.state().place
+    """The user's source with the current line marked; where the engine is between lines, the last or the next."""
+    said, place = idle.near_place(cursor)
     file, number, function = place_parts(place)
     if not file:
         return document(Text((NO_LINE,)))
-    heading = text(place_line(file, number, function), wrap=False)
+    heading = text(place_heading(said, file, number, function), wrap=False)
     code = kept_source(cursor.recording, file, number)
     if code is None:
         return document(heading, Text((NO_SOURCE,)))
     return document(heading, code)
+
+
+def place_heading(said: str, file: str, number: int, function: str) -> Line:
+    """What stands above the source: the place, and whether it is the last or the next one."""
+    return (*line(("muted", f"{said}: " if said else "")), *place_line(file, number, function))
 
 
 def place_line(file: str, number: int, function: str = "") -> Line:
@@ -221,7 +225,13 @@ def program_pane(cursor: Cursor) -> Document:
         scope = program.program.scope
         known_letters = letter_names(cursor.recording, scope) if cursor.named else {}
         blocks += _program(program, newest, known_letters)
-    return document(*blocks) if blocks else document(Text((NO_EQUATION,)))
+    if not blocks:
+        blocks.append(Text(tuple(idle.program_said(cursor)), wrap=False))
+        last = idle.near_program(cursor)
+        if last is not None:
+            blocks.append(text(finished_title(last)))
+            blocks += finished_program(last, names=variable_names(cursor.recording) if cursor.named else None)
+    return document(*blocks)
 
 
 def finished_title(node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Line:
@@ -311,7 +321,12 @@ def rule_pane(cursor: Cursor) -> Document:
         done = state.moment.kind == LEAVE and state.moment.node is bind
         lines += bind_lines(bind, done, naming_of(cursor.recording), at_hand(cursor.recording))
     elif state.rule is None and not lines:
-        lines.append(NO_OPERATION)
+        said, near, done = idle.near_operation(cursor)
+        if near is None or not isinstance(near.node, BindRecord):
+            lines.append(NO_OPERATION)
+        else:
+            lines.append(idle.operation_said(said))
+            lines += bind_lines(near.node, done, naming_of(cursor.recording), at_hand(cursor.recording))
     blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
     if state.rule is not None:
         blocks += _rule_blocks(state, cursor.recording)
@@ -389,7 +404,6 @@ def rule_heading(state: State) -> Iterator[Line]:
     """What the rule that is applied is called, and where it is."""
     rule = state.rule
     if rule is None:
-        yield NO_RULE
         return
     table = rule.table.removesuffix(" rule")
     yield line(("heading", f"{table} rule"), ("muted", " of "), ("primitive", rule.primitive), f"  {rule.name}")

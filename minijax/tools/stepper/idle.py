@@ -1,0 +1,129 @@
+"""What a pane shows where its own subject is not there: what was last, or at the beginning what comes first, said so.
+
+Between the user's operations the engine is at work: no line of the user's is run, no equation is recorded. The pane
+then keeps what was there last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from minijax.tools.documents.document import Line, line
+from minijax.tools.recording.cursor import LEAVE, Cursor, Moment
+from minijax.tools.recording.records import (
+    BindRecord,
+    ExecutableRecord,
+    JaxprRecord,
+    LifeRecord,
+    ModuleRecord,
+    place_parts,
+)
+from minijax.tools.values.moment import ledger
+from minijax.tools.values.table import cell_line
+
+Finished = JaxprRecord | ModuleRecord | ExecutableRecord
+
+# Moments that are looked through, before and after.
+MOST_LOOKED = 400
+# Values of a derivative of a derivative that are shown, and the width of a column.
+MOST_VALUES = 40
+WIDTH = 14
+# What there is to say where a call runs no program and makes none.
+RUN_AS_CALLED = line(("muted", "operations are run as they are called: no program is made of them here"))
+
+
+def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment | None]:
+    """'last' and the nearest moment before that is ``wanted``; 'next' and the nearest after; '' and None."""
+    moments, here = cursor.moments, cursor.position
+    for position in range(here - 1, max(here - MOST_LOOKED, 0) - 1, -1):
+        if wanted(moments[position]):
+            return "last", moments[position]
+    for position in range(here + 1, min(here + MOST_LOOKED, len(moments))):
+        if wanted(moments[position]):
+            return "next", moments[position]
+    return "", None
+
+
+def near_place(cursor: Cursor) -> tuple[str, str]:
+    """The user's line at the moment, and '' before it; else the last one or the next, with which it is."""
+    place = cursor.state().place
+    if place_parts(place)[0]:
+        return "", place
+    said, moment = _near(cursor, lambda moment: bool(place_parts(getattr(moment.node, "place", ""))[0]))
+    return said, "" if moment is None else getattr(moment.node, "place", "")
+
+
+def near_operation(cursor: Cursor) -> tuple[str, Moment | None, bool]:
+    """The moment of the last operation, or of the next, with which it is and whether the operation is done."""
+    said, moment = _near(cursor, lambda moment: isinstance(moment.node, BindRecord))
+    return said, moment, moment is not None and moment.kind == LEAVE and said == "last"
+
+
+def operation_said(said: str) -> Line:
+    """What stands above an operation that is not under way."""
+    return line(("muted", f"the {said} operation"))
+
+
+def near_program(cursor: Cursor) -> Finished | None:
+    """The program that was finished last before the moment: at the end, what the call came to."""
+    recording = cursor.recording
+    known: list[Finished] = [*recording.jaxprs, *recording.modules, *recording.executables]
+    before = [each for each in known if each.at <= cursor.moment.at]
+    return max(before, key=lambda each: each.at, default=None)
+
+
+def program_said(cursor: Cursor) -> list[Line]:
+    """What stands above the program that was finished last; all there is to say where none was."""
+    if near_program(cursor) is not None:
+        return [line(("muted", "finished last"))]
+    values = list(derivative_lines(cursor))
+    if values:
+        return values
+    following = [each for each in cursor.recording.jaxprs if each.at > cursor.moment.at]
+    if not following:
+        return [RUN_AS_CALLED]
+    first = min(following, key=lambda each: each.at)
+    name = f" of {first.name.partition(' at ')[0]}" if first.name else ""
+    return [line(("muted", f"the next program is a jaxpr{name}"))]
+
+
+# --- forward derivatives
+# ---------------------------------------------------------------------------------------------------
+
+
+def derivative_lines(cursor: Cursor) -> Iterator[Line]:
+    """The values of a forward derivative by name: primal, tangent; of one in another, the tangents of both."""
+    state = cursor.state()
+    levels = [depth for depth, label in enumerate(state.stack) if label.partition(":")[0] == "jvp"]
+    if not levels:
+        return
+    inner = levels[-1]
+    named = [life for life in state.tracers[inner] if life.name] if inner < len(state.tracers) else []
+    twice = len(levels) > 1
+    columns = ["primal", "tangent", "by outer", "of tangent"] if twice else ["primal", "tangent"]
+    heads = [f"{'name':<{WIDTH - 4}}", *[f"{each:<{WIDTH}}" for each in columns]]
+    if twice:
+        inside, outside = state.stack[inner], state.stack[levels[-2]]
+        yield line(("heading", f"{inside} in {outside}"), ("muted", ": a derivative of a derivative"))
+        heads[2:] = [f"{'d by ' + inside:<{WIDTH}}", f"{'d by ' + outside:<{WIDTH}}", "d by both"]
+    yield line(("muted", "".join(heads)))
+    for life in named[-MOST_VALUES:]:
+        out: Line = (("var", f"{life.name[: WIDTH - 5]:<{WIDTH - 4}}"),)
+        for each in _parts(cursor, life, twice):
+            cell = (("muted", "0"),) if each is None else cell_line(each, WIDTH - 1)
+            out += (*cell, ("", " " * max(WIDTH - sum(len(piece) for _, piece in cell), 1)))
+        yield out
+
+
+def _parts(cursor: Cursor, life: LifeRecord, twice: bool) -> list[Any]:
+    """Primal and tangent; of one in another also the tangent of each."""
+    known, number = ledger(cursor.recording), life.tracer.id
+    holds = life.tracer.holds
+    inner = holds[1] if len(holds) > 1 else 0
+    primal = known.primal(number)
+    tangent = known.primal(inner) if inner else known.tangent(number)
+    if not twice:
+        return [primal, tangent]
+    outer = holds[0] if holds else 0
+    return [primal, tangent, known.tangent(outer) if outer else None, known.tangent(inner) if inner else None]

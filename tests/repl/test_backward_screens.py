@@ -1,0 +1,89 @@
+"""The backward pass on the stepper's screen, at three sizes: where a cotangent adds up, and a step of a scan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+
+from minijax.repl.stepper.model import Stepper
+from minijax.repl.stepper.screen import compose
+from minijax.tools.commands import find
+from minijax.tools.documents import words
+from minijax.tools.recording.records import Recording
+from minijax.tools.session.result import Step
+from minijax.tools.session.session import Session
+from minijax.tools.stepper.backward import passes_of
+
+MLP = """\
+def mlp(w1, w2):
+    h = jnp.tanh(x @ w1)
+    y = h @ w2
+    return jnp.sum(y * h)
+"""
+RNN = """\
+def rnn(w, xs):
+    def step(h, x):
+        a = w * h + x
+        h = jnp.tanh(a)
+        return h, h
+    h, ys = lax.scan(step, 0.5, xs)
+    return jnp.sum(ys)
+"""
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+@functools.cache
+def recorded(program: str, call: str) -> Recording:
+    session = Session(find)
+    needed = "import minijax; import minijax.numpy as jnp; from minijax import grad, lax"
+    for line in (needed, program, "x = jnp.arange(6.).reshape(2, 3) / 6", "w = jnp.linspace(-1., 1., 9).reshape(3, 3)"):
+        assert session.run_line(line).error is None
+    outcome = session.run_line(call)
+    assert outcome.step is not None
+    return outcome.step.recording
+
+
+def shown(recording: Recording, position: int, size: tuple[int, int], iteration: int | None = None) -> str:
+    stepper = Stepper(Step(recording))
+    stepper.cursor.go(position)
+    if iteration is not None:
+        stepper.values.typed_digit(iteration)
+        stepper.values.iterate(1)
+        stepper.before_key()
+    lines = compose(stepper, *size)
+    return "\n".join("".join(piece for _, piece in line).rstrip() for line in lines)
+
+
+def moment_after(recording: Recording, which: int, name: str, count: int) -> int:
+    """The first moment at which so many cotangents have arrived at ``name`` in the pass with this number."""
+    backward = passes_of(recording)[which]
+    variable = next(variable for variable, each in backward.names.items() if each == name)
+    events = [step.at for step in backward.record.steps for part in step.found if part.variable == variable]
+    stepper = Stepper(Step(recording))
+    assert stepper.cursor.find(lambda moment: moment.at >= events[count - 1])
+    return stepper.cursor.position
+
+
+@pytest.fixture(autouse=True)
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words.seconds_text, "__code__", (lambda seconds: "1.0 ms").__code__)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_where_the_cotangent_of_h_adds_up(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+    recording = recorded(MLP, "%step grad(mlp, (0, 1))(w, w.T)")
+    position = moment_after(recording, 0, "h", 2)
+    screen = shown(recording, position, size)
+    assert "ct of h" in screen and "adds" in screen
+    golden(f"screens/backward_mlp_{size[0]}.txt", screen)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_step_of_a_scan_by_iteration(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+    recording = recorded(RNN, "%step grad(rnn)(0.3, x[0])")
+    position = moment_after(recording, 1, "a", 2)
+    screens = [shown(recording, position, size, iteration) for iteration in (0, 2)]
+    assert all("ct of a" in each for each in screens) and "iteration 2 of 3" in screens[1] and screens[0] != screens[1]
+    golden(f"screens/backward_rnn_{size[0]}.txt", ("\n" + "=" * size[0] + "\n").join(screens))
