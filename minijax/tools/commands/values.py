@@ -51,7 +51,7 @@ def run_values(session: Session, args: Arguments) -> Result:
         shown = document(text(said, role="warning")) + shown
     cached = _cached(known)
     if cached:
-        said = f"the trace of {cached} came from a cache: --retrace traces it again and shows its variables"
+        said = f"the trace of {cached} came from a cache: --retrace traces it again, and shows its arguments too"
         shown = shown + document(text(said, role="muted"))
     if args["of"] is not None and error is None:
         value = _array(known, chosen[-1])

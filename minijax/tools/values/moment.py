@@ -137,7 +137,7 @@ class Ledger:
         finally:
             self._glancing = before
 
-    def arrivals(self, number: int, at: int) -> int:
+    def arrivals(self, number: int, at: float) -> int:
         """How often its cotangent has changed until event ``at``."""
         life = self.lives.get(number)
         fields = {} if life is None else dict(life.tracer.fields)
@@ -166,10 +166,11 @@ class Ledger:
     def _sum(self, record: Any) -> Found:
         return self._guarded("primal", record.number) if record.number else Unknown(record.text)
 
-    def _backward_done(self, number: int, at: int | None) -> bool:
+    def _backward_done(self, number: int, at: float | None) -> bool:
         """Whether the backward pass has been through the run that gives a staged variable its value."""
         run, _ = self._home(self.kept.variables[number], self.lives[number].born)
-        return run is not None and any(when <= (at or when) for n in run.operands if n for when, _ in self._sums(n))
+        until = math.inf if at is None else at
+        return run is not None and any(self.arrivals(n, until) for n in run.operands if n and n != number)
 
     def arrived(self, number: int, after: int, until: int) -> bool:
         """Whether a cotangent arrived at it later than event ``after``, and not later than ``until``."""

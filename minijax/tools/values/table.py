@@ -16,6 +16,7 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import LifeRecord, ScopeRecord, place_parts
 from minijax.tools.values.brief import brief, type_of
+from minijax.tools.values.cached import cached_lives
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
 from minijax.tools.values.summary import summary
 
@@ -65,7 +66,11 @@ def named_values(known: Ledger) -> Sequence[Named]:
     """Everything with a name, in the order in which it was made."""
     found: Sequence[Named] | None = known.__dict__.get("_named")
     if found is None:
-        found = known.__dict__["_named"] = tuple(_named(known))
+        cached = [Named(life.tracer.id, life.name, held, life, scope) for life, held, scope in cached_lives(known)]
+        found = tuple(_named(known))
+        if cached:
+            found = tuple(sorted((*found, *cached), key=_born))
+        known.__dict__["_named"] = found
     return found
 
 

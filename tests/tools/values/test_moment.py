@@ -191,3 +191,28 @@ def test_the_derivatives_of_arguments_and_results_are_jaxs() -> None:
         np.testing.assert_allclose(of(Ledger(record(name)), "tangent", result), tangent, rtol=1e-5)
     scanned = Ledger(record("scanned_gradient"))
     np.testing.assert_allclose(of(scanned, "cotangent", "c"), PROGRAMS["scanned_gradient"](jax, jax.numpy), rtol=1e-5)
+
+
+def test_a_trace_from_a_cache_shows_the_same_variables() -> None:
+    def step(carry, x):
+        new = carry * x
+        return new, new
+
+    @minijax.jit
+    def rolled(x):
+        k = minijax.numpy.sin(x) * 2.0
+        return minijax.lax.scan(step, k, minijax.numpy.arange(3.0) + 1.0)[0]
+
+    def shown() -> dict[str, Any]:
+        recorder = Recorder("full")
+        with recorder:
+            minijax.grad(rolled)(2.0)
+        known = Ledger(recorder.recording)
+        every = [each for each in named_values(known) if each.name in ("k", "new", "minijax.numpy.sin(x)")]
+        return {
+            each.name: (every_value(known, each), numpy_of(known.cotangent(each.number).array).tolist())  # type: ignore[union-attr]
+            for each in every
+        }
+
+    fresh, cached = shown(), shown()
+    assert len(fresh) == 3 and fresh == cached and len(fresh["new"][0]) == 3

@@ -1,0 +1,69 @@
+"""The variables of programs whose traces came from a cache: no Python of theirs ran, so the recording has no tracers of
+them; the program's equations and the user's lines tell which there are.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+
+from minijax.ir.jaxpr import DropVar, Jaxpr, Var, subjaxprs
+from minijax.tools.recording.records import LifeRecord, ScopeRecord, TracerRecord, place_parts
+from minijax.tools.recording.sources import Sources
+from minijax.tools.values.moment import DEEPEST, Ledger
+
+# Equations of one program that are listed.
+MOST_LISTED = 2_000
+
+
+def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]]:
+    """A life for each value that an expression of the user's has in such a program, whether a variable holds it, and
+    where it is. Their numbers are below zero; the ledger finds their values by them.
+    """
+    sources = Sources()
+    number = 0
+    for run in list(known.kept.runs.values()):
+        bind = known.binds.get(run.at)
+        if bind is None or not bind.cached:
+            continue
+        scope = ScopeRecord(run.at, bind.end, "trace from a cache", bind.depth, bind.cached, (), ())
+        for var, place, expression in _results(run.params, sources):
+            number -= 1
+            name = assigned(place, expression)
+            record = TracerRecord(run.at, scope.level, var.aval.str_short(), (("variable", ""),), number)
+            life = LifeRecord(record, -1, run.at, -1, name or expression, place)
+            known.kept.variables[number] = var
+            known.lives[number] = life
+            yield life, bool(name), scope
+
+
+def _results(params: object, sources: Sources) -> Iterator[tuple[Var, str, str]]:
+    """The last result of each expression, with its place."""
+    left = MOST_LISTED
+    todo: list[tuple[Jaxpr, int]] = [(each, 0) for each in subjaxprs(dict(params))]  # type: ignore[call-overload]
+    while todo and left > 0:
+        jaxpr, depth = todo.pop(0)
+        spots = [sources.spot_of(eqn.source) for eqn in jaxpr.eqns[:left]]
+        left -= len(spots)
+        for i, (eqn, spot) in enumerate(zip(jaxpr.eqns, spots, strict=False)):
+            if depth < DEEPEST:
+                todo += [(inner, depth + 1) for inner in subjaxprs(eqn.params)]
+            last = i + 1 == len(spots) or spots[i + 1] != spot
+            if last and spot[1] and len(eqn.outvars) == 1 and not isinstance(eqn.outvars[0], DropVar):
+                yield eqn.outvars[0], *spot
+
+
+def assigned(place: str, expression: str) -> str:
+    """The variable that the user's line assigns the whole expression to; '' if it does not."""
+    file, number, _ = place_parts(place)
+    try:
+        wanted = ast.dump(ast.parse(expression.strip(), mode="eval").body)
+        statements = ast.walk(ast.parse(linecache.getline(file, number).strip()))
+    except (SyntaxError, ValueError):  # a line of a longer statement
+        return ""
+    for node in statements:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            if ast.dump(node.value) == wanted:
+                return node.targets[0].id
+    return ""
