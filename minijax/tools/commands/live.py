@@ -125,7 +125,9 @@ def run_stack(session: Session, args: Arguments) -> Result:
         blocks += stack_blocks(session.live)
     else:
         blocks.append(Row("now", (panels.stack_line(repr(main) for main in state.stack),)))
-    recording = session.recording
+    # a full recording of a line without transformations is remembered too
+    known = [*session.recordings, *([] if session.recording is None else [session.recording])]
+    recording = next((each for each in reversed(known) if each.traced), None)
     if recording is not None and recording.scopes:
         _, *others = panels.stack_rows(recording, everything=True)
         when = line(("muted", "in the last line that traced"))
