@@ -14,6 +14,7 @@ import numpy as np
 from minijax.core.array import Array, LiteralArray, as_array
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
+from minijax.interop.uses import is_jax_array
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves, tree_map
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -90,6 +91,8 @@ def origin_of(
         wanted = {_variable(command, recording, of): of}
     else:
         wanted = {n: name for n, name in zip(results, _result_names(value), strict=True) if n}
+        if not wanted and any(map(is_jax_array, tree_leaves(value))):
+            raise UsageError(f"%{command}: {target.title} was computed by the real JAX, which is not recorded")
         if not wanted:
             raise UsageError(f"%{command}: {target.title} gives no array, so there is nothing that led to it")
     lane = OriginLane(origins, origins.slice(wanted), arguments, wanted)
