@@ -199,6 +199,9 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         # the place stays above the source, and what is gone back over above its equations
         headed = name == "source" or name == "jaxpr" and at_cursor(stepper.cursor) is not None
         kept = 1 if headed and len(lines) > rows > 4 else 0
+        if name == "values" and len(lines) > rows > 4:
+            # the watches, and what the columns are
+            kept = min(len(stepper.values.watches) + 1, rows // _ABOVE)
     most = max(len(lines) - rows, 0)
     natural = min(max(anchor - rows // _ABOVE, 0), most)
     top = min(max(natural + down, 0), most)

@@ -502,6 +502,9 @@ def test_watches_stand_above_the_values_and_tell_of_changes(step: Step):
     while "NameError" in values(stepper):
         assert stepper.cursor.into()
     assert "* y * 10.0 = 2.8224" in values(stepper)
+    stepper.zoomed = False
+    small = text(stepper, 60, 14)  # however little of the table there is room for
+    assert "* y * 10.0 = 2.8224" in small and "name" in small
     stepper.cursor.into()
     assert "  y * 10.0 = 2.8224" in values(stepper)
     stepper.values.ask_watch()

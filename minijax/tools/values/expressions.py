@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -159,10 +159,3 @@ def path_of(name: str) -> tuple[Any, ...] | None:
             return None
         node = node.value
     return (node.id, *reversed(steps))
-
-
-def names_of(known: Ledger, at: int) -> Iterator[str]:
-    """The variables known at event ``at``."""
-    yield from dict.fromkeys(named.name for named in named_until(known, at) if named.variable)
-
-

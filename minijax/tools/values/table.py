@@ -14,7 +14,7 @@ from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import MARK, Document, Line, Segment, Text, document, line
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
-from minijax.tools.recording.records import LifeRecord, ScopeRecord, place_parts
+from minijax.tools.recording.records import LifeRecord, ScopeRecord
 from minijax.tools.values.brief import brief, type_of
 from minijax.tools.values.cached import cached_lives
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
@@ -344,10 +344,3 @@ def cell_line(found: Found, room: int) -> Line:
     if isinstance(found, Unknown):
         return (("muted", shortened(found.reason, room)),)
     return brief(found.array, room, len(found.axes))
-
-
-def place_text(place: str) -> str:
-    """``model.py:12``"""
-    file, number, _ = place_parts(place)
-    return f"{file.rpartition('/')[2]}:{number}" if file else ""
-
