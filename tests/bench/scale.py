@@ -5,7 +5,8 @@ turn, as in :mod:`tests.bench.workloads`), after a small one that loads what is 
 and by how much the most memory that the process held in it is above what it held before. The exponent is that of a
 power law through the last two sizes: 1 is a cost of its own for each operation, and nothing else.
 
-``ARCHITECTURE.md`` has the table, and what bounds each row.
+``ARCHITECTURE.md`` has the table, and what bounds each row. ``--events 100000,1000000`` tells of recordings alone, per
+event.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from minijax.tools.documents.document import plain
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.recorder import record
+from minijax.tools.recording.records import Recording
 from minijax.tools.stepper import panes
 from tests.bench.workloads import jnp_chain
 
@@ -80,19 +82,51 @@ def _recorded(n: int) -> Thunk:
 
 def _saved(n: int) -> Thunk:
     recording = record(minijax.grad(_chain(n)), 0.9)[1]
-    return lambda: storage.save(recording, os.path.join(tempfile.mkdtemp(), "recording.json"))
+    return lambda: storage.save(recording, os.path.join(tempfile.mkdtemp(), "it.rec"))
+
+
+def _screen(recording: Recording) -> str:
+    """The first screen of a stepper."""
+    cursor = Cursor(recording)
+    shown = [panes.tree_lines(cursor), panes.status(cursor), *[view(cursor) for view in panes.PANES.values()]]
+    return "\n".join(plain(each, 80) for each in shown)
 
 
 def _first_screen(n: int) -> Thunk:
-    path = os.path.join(tempfile.mkdtemp(), "recording.json")
+    path = os.path.join(tempfile.mkdtemp(), "it.rec")
     storage.save(record(minijax.grad(_chain(n)), 0.9)[1], path)
+    return lambda: _screen(storage.load(path))
 
-    def opened() -> str:
-        cursor = Cursor(storage.load(path))
-        shown = (panes.tree_lines(cursor), panes.source_pane(cursor), panes.stack_pane(cursor), panes.status(cursor))
-        return "\n".join(plain(each, 80) for each in shown)
 
-    return opened
+def _live_screen(n: int) -> Thunk:
+    recording = record(minijax.grad(_chain(n)), 0.9)[1]
+    return lambda: _screen(recording)
+
+
+def recording_here(events: int) -> str:
+    """What a recording of about so many events takes, in this process: a line of a table."""
+
+    def timed(work: Thunk) -> tuple[float, Any]:
+        begin = time.process_time()
+        found = work()
+        return time.process_time() - begin, found
+
+    small = record(minijax.grad(_chain(100)), 0.9)[1]
+    _screen(small)
+    path = os.path.join(tempfile.mkdtemp(), "it.rec")
+    gradient = minijax.grad(_chain(max(round(100 * events / small.events), 1)))
+    gc.collect()
+    before = _status("VmRSS")
+    took, recording = timed(lambda: record(gradient, 0.9)[1])
+    gc.collect()
+    kept = min(recording.events, recording.events - dict(recording.cut).get("events", 0))
+    memory = (_status("VmRSS") - before) / kept
+    screen = timed(lambda: _screen(recording))[0]
+    saved = timed(lambda: storage.save(recording, path))[0]
+    size = os.path.getsize(path) / kept
+    opened = timed(lambda: _screen(storage.load(path)))[0]
+    times = f"{_time(took):>9}{_time(screen):>14}{_time(saved):>9}{_time(opened):>22}"
+    return f"{kept:>11,}{memory:>10.0f} B{times}{size:>10.1f} B"
 
 
 WORKS = {
@@ -108,6 +142,7 @@ WORKS = {
     "record": Work("full recording of grad", _recorded),
     "save": Work("save that recording", _saved),
     "screen": Work("load it: the stepper's first screen", _first_screen),
+    "live": Work("the stepper's first screen, not saved", _live_screen),
 }
 
 
@@ -171,7 +206,22 @@ def main() -> int:
     parser.add_argument("--works", default=",".join(WORKS), help=f"comma-separated, of {', '.join(WORKS)}")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--events", metavar="N,N", help="instead: what full recordings of so many events take, in memory and as files"
+    )
     options = parser.parse_args()
+    if options.events:
+        heads = (("events", 11), ("memory", 12), ("record", 9), ("first screen", 14), ("save", 9))
+        heads += (("load, first screen", 22), ("file", 12))
+        print("".join(f"{head:>{width}}" for head, width in heads), flush=True)
+        for events in options.events.split(","):
+            argv = [sys.executable, "-m", "tests.bench.scale", "--one", "events", events]
+            if subprocess.run(argv, cwd=ROOT).returncode:
+                return 1
+        return 0
+    if options.one and options.one[0] == "events":
+        print(recording_here(int(options.one[1])), flush=True)
+        return 0
     if options.one:
         print(json.dumps(measured_here(WORKS[options.one[0]], int(options.one[1]))))
         return 0

@@ -330,6 +330,7 @@ class _Store(Reader, Sequence[Any]):
         # so that a record is one object as long as anybody has it
         self._alive: WeakValueDictionary[int, Frozen] = WeakValueDictionary()
         self._documents: Sequence[Any] | None = None
+        self._names_told: tuple[dict[int, str], dict[tuple[int, str], int], str] | None = None
         self._said: tuple[tuple[str, ...], dict[int, bool]] = (), {}
         self.timeline = Timeline(self._part(self._addresses["signs"]), self, end)
         recording = self.record(self._ends[-1] - 1)
@@ -398,11 +399,15 @@ class _Store(Reader, Sequence[Any]):
         return self._documents
 
     def _told_names(self) -> tuple[dict[int, str], dict[tuple[int, str], int], str]:
-        match self._json(self._addresses["names"]):
-            case [list(expressions), list(letters), str(words)]:
-                if all(map(_is_expression, expressions)) and all(map(_is_letter, letters)):
-                    return dict(expressions), {(scope, letter): number for scope, letter, number in letters}, words
-        raise ValueError("its names are not as they should be")
+        if self._names_told is None:
+            match self._json(self._addresses["names"]):
+                case [list(expressions), list(letters), str(words)]:
+                    if all(map(_is_expression, expressions)) and all(map(_is_letter, letters)):
+                        by_letter = {(scope, letter): number for scope, letter, number in letters}
+                        self._names_told = dict(expressions), by_letter, words
+        if self._names_told is None:
+            raise ValueError("its names are not as they should be")
+        return self._names_told
 
     # --- records
 
@@ -516,11 +521,11 @@ class _ByNumber:
 
 
 def _is_expression(row: Any) -> bool:
-    return type(row) is list and [type(each) for each in row] == [int, str]
+    return type(row) is list and len(row) == 2 and type(row[0]) is int and type(row[1]) is str
 
 
 def _is_letter(row: Any) -> bool:
-    return type(row) is list and [type(each) for each in row] == [int, str, int]
+    return type(row) is list and len(row) == 3 and _is_expression(row[:2]) and type(row[2]) is int
 
 
 def _known(directory: dict[str, Any], name: str, kind: type) -> Any:

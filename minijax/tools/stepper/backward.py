@@ -31,6 +31,9 @@ from minijax.tools.values.table import loop_text
 
 # How many of a scan's operands are constants, and how many are carried, as its equation is printed.
 _COUNTS = re.compile(r"(num_consts|num_carry)=(\d+)")
+# A backward pass of more steps is not drawn; those of a file are made when they are asked for.
+MOST_STEPS = 20_000
+MOST_STEPS_LOADED = 4_000
 # Equations that are shown around the current one, and characters of one of them, and of a name.
 MOST_ROWS = 120
 MOST_EQUATION = 22
@@ -316,6 +319,13 @@ def backward_lines(cursor: Cursor) -> list[Line]:
     backward = at_cursor(cursor)
     if backward is None:
         return []
+    steps = len(backward.recorded.steps)
+    if steps > (MOST_STEPS if cursor.recording.has_values else MOST_STEPS_LOADED):
+        # to list its equations takes a pass over all of them, on which the key that came here would wait
+        return [
+            line(("heading", f"backward pass of {backward.function or 'the linear program'}")),
+            line(("warning", f"{plural(steps, 'step')} are too many to be drawn here; %backward lists them")),
+        ]
     standing = backward.at(cursor.moment.at)
     # most moments change nothing here
     key = (standing.step, standing.done, tuple(sorted(ledger(cursor.recording).iterations.items())))

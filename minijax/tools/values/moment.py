@@ -8,7 +8,7 @@ had, in the iteration that is looked at. A program that nothing ran is evaluated
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +22,8 @@ from minijax.interpreters.program import program
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, subjaxprs
 from minijax.tools.recording.naming import Naming, naming_of
-from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.recording.records import BindRecord, LifeRecord, Recording
+from minijax.tools.recording.timeline import timeline
 from minijax.tools.recording.values import RunRecord
 from minijax.tools.values.examples import Unknown, apart, why
 from minijax.tools.values.replay import replay
@@ -76,7 +77,8 @@ class Ledger:
     def __init__(self, recording: Recording, arguments: Sequence[Any] = ()) -> None:
         self.recording = recording
         self.kept = recording.kept
-        self.lives = {life.tracer.id: life for life in recording.lives}
+        lives: Any = naming_of(recording).lives
+        self.lives: ChainMap[int, LifeRecord] = ChainMap({}, lives)
         self.iterations: dict[tuple[int, ...], int] = {}
         self.examples: dict[str, int] = {}
         self.arguments = arguments
@@ -101,9 +103,9 @@ class Ledger:
     def binds(self) -> dict[int, BindRecord]:
         """Event -> the record of each operation that ran a program."""
         if self._binds is None:
-            runs = self.kept.runs
-            found = (node for _, node in self.recording.walk() if isinstance(node, BindRecord) and node.at in runs)
-            self._binds = {node.at: node for node in found}
+            moments = timeline(self.recording)
+            found = (node for at in self.kept.runs for node in moments.begun(at) if node.at == at)
+            self._binds = {node.at: node for node in found if isinstance(node, BindRecord)}
         return self._binds
 
     @property

@@ -15,6 +15,7 @@ from minijax.tools.documents.document import MARK, Document, Line, Segment, Text
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import LifeRecord, ScopeRecord
+from minijax.tools.recording.timeline import timeline
 from minijax.tools.values.brief import brief, type_of
 from minijax.tools.values.cached import cached_lives
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
@@ -24,6 +25,10 @@ from minijax.tools.values.summary import summary
 MOST_ROWS = 60
 # Of a page that has the table of every moment.
 MOST_PAGE_ROWS = 30
+# Values of a recording of which the table has all that are named; of more it has the named ones among the last. Those
+# of a file are made when they are asked for.
+MOST_LIVES = 50_000
+MOST_LIVES_LOADED = 5_000
 # What takes longer altogether is left for when its row is selected.
 MOST_SECONDS = 1.0
 NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
@@ -55,11 +60,14 @@ class ValueRow(NamedTuple):
 
 
 class TableRows(NamedTuple):
-    """All that was named until a moment; ``shown`` are the last, or those around the selected one."""
+    """All that was named until a moment; ``shown`` are the last, or those around the selected one. There is ``more``
+    of it, from earlier, where a recording is very long.
+    """
 
     named: Sequence[Named]
     first: int
     shown: Sequence[ValueRow]
+    more: bool = False
 
 
 def named_values(known: Ledger) -> Sequence[Named]:
@@ -67,32 +75,49 @@ def named_values(known: Ledger) -> Sequence[Named]:
     found: Sequence[Named] | None = known.__dict__.get("_named")
     if found is None:
         cached = [Named(life.tracer.id, life.name, held, life, scope) for life, held, scope in cached_lives(known)]
-        found = tuple(_named(known))
+        found = tuple(_named(known, known.recording.lives))
         if cached:
             found = tuple(sorted((*found, *cached), key=_born))
         known.__dict__["_named"] = found
     return found
 
 
-def _named(known: Ledger) -> Iterator[Named]:
-    lives = sorted(known.recording.lives, key=lambda life: (life.born, life.tracer.id))
-    scopes = [node for _, node in known.recording.walk() if isinstance(node, ScopeRecord)]
-    own = {scope.at: scope for scope in scopes}
+def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
+    """The named ones among ``some`` lives."""
+    lives = sorted(some, key=lambda life: (life.born, life.tracer.id))
+    moments = timeline(known.recording)
     # an argument that became a tracer's is the same value once more
     held = {(number, life.born) for life in lives if life.name for number in life.tracer.holds}
-    scopes.reverse()
-    around: list[ScopeRecord] = []
     for life in lives:
         number = life.tracer.id
         name = life.name or known.naming.expressions.get(number, "")
         if not name or name == "_" or ((number, life.born) in held and _is_array(life)):
             continue
-        while scopes and scopes[-1].at <= life.born:
-            around.append(scopes.pop())
-        while around and around[-1].end < life.born:
-            around.pop()
         # an array belongs to the function that was at work, a tracer to its own
-        yield Named(number, name, bool(life.name), life, own.get(life.scope) or (around[-1] if around else None))
+        own = [node for node in moments.begun(life.scope) if node.at == life.scope] if life.scope > 0 else []
+        around = [*moments.begun(life.born), *own]
+        scopes = [node for node in around if isinstance(node, ScopeRecord) and (node.end >= life.born or node in own)]
+        yield Named(number, name, bool(life.name), life, scopes[-1] if scopes else None)
+
+
+def _most_lives(known: Ledger) -> int:
+    return MOST_LIVES if known.recording.has_values else MOST_LIVES_LOADED
+
+
+def _latest(known: Ledger, at: int) -> tuple[Sequence[Named], bool]:
+    """What has a name among the last values that had been made by event ``at``, of a very long recording; whether there
+    are earlier ones.
+    """
+    lives = known.recording.lives
+    # a block of them and the one before, which the next moments have too
+    size = _most_lives(known) // 10
+    block = bisect_right(lives, at, key=lambda life: life.born) // size
+    blocks = known.__dict__.setdefault("_blocks", {})
+    if block not in blocks:
+        blocks.clear()
+        blocks[block] = tuple(_named(known, lives[max(block - 1, 0) * size : (block + 1) * size]))
+    found: Sequence[Named] = blocks[block]
+    return found[: bisect_right(found, at, key=_born)], block > 1
 
 
 def _is_array(life: LifeRecord) -> bool:
@@ -107,7 +132,10 @@ def named_until(known: Ledger, at: int) -> Sequence[Named]:
 
 def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int = MOST_ROWS) -> TableRows:
     """The rows of event ``at``; what came after event ``before`` is new. Row ``selected`` is among those shown."""
-    return rows_of(known, named_until(known, at), at, before, most, selected)
+    if len(known.recording.lives) <= _most_lives(known):
+        return rows_of(known, named_until(known, at), at, before, most, selected)
+    chosen, more = _latest(known, at)
+    return rows_of(known, chosen, at, before, most, selected)._replace(more=more)
 
 
 def rows_of(
@@ -219,7 +247,9 @@ def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1
     width = max(min(max(map(len, names)), max(columns // 4, 10)), 4)
     room = max((columns - width - 4 - 2 * (len(there) - 1)) // len(there), _NARROWEST)
     yield _heading(there, width, room)
-    if rows.first:
+    if rows.more:
+        yield line(("muted", f"  ... {rows.first} or more earlier" if rows.first else "  ... the latest of very many"))
+    elif rows.first:
         yield line(("muted", f"  ... {rows.first} earlier"))
     last: Any = 0
     for index, (row, name) in enumerate(zip(rows.shown, names, strict=True), rows.first):
