@@ -400,7 +400,7 @@ def session():
         ("%rules cholesky", ["jvp _cholesky_jvp_rule borrowed from JAX", "lax/linalg.py", "JAX has no such rule"]),
         ("%rules", ["○", "borrowed from JAX"]),
         ("%check cholesky x", ["_cholesky_shape_rule at", "borrowed from JAX"]),
-        ("%log minijax.grad(f)(x)", ["derived from jvp rule _cholesky_jvp_rule (borrowed from JAX)"]),
+        ("%log minijax.grad(f)(x) --verbose", ["derived from jvp rule _cholesky_jvp_rule (borrowed from JAX)"]),
         ("%hlo --links f(x)", ["@lapack_spotrf_ffi", "// eqn 1 · <minijax-6>:2 · cholesky"]),
         ("%graph minijax.grad(f)(x)", ["= cholesky a", "triangular_solve"]),
         ("%diff f(x) --by grad", ["backward pass", "= cholesky a"]),
