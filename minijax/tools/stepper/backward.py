@@ -174,9 +174,13 @@ class BackwardPass:
         return self.record.variables[variable].letter if variable >= 0 else "_"
 
     def named(self, variable: int, alone: bool = True) -> Line:
-        """``ct of h``; of what has a letter only ``ct of j``, or ``ct`` where it does not stand ``alone``."""
-        name = self.names.get(variable, self.letter(variable) if alone else "")
-        return line(("muted", "ct of "), ("var", name)) if name else line(("muted", "ct"))
+        """``ct of h``; of what has a letter only ``ct of variable j``, or ``ct`` where it does not stand ``alone``."""
+        name = self.names.get(variable, "")
+        if name:
+            return line(("muted", "ct of "), ("var", name))
+        if not alone:
+            return line(("muted", "ct"))
+        return line(("muted", "ct of variable "), ("residual", self.letter(variable)))
 
     def residual_name(self, variable: int) -> str:
         """What the value is called that the forward pass kept for the constant; '' if it has no name."""

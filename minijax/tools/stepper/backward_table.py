@@ -101,7 +101,8 @@ def _kept(backward: BackwardPass) -> Iterator[Block]:
     for place in sorted(by_place, key=lambda place: (place_parts(place)[0], place_parts(place)[1])):
         variables = by_place[place]
         size = sum(map(backward.residual_bytes, variables))
-        rows.append((*place_line(backward.recording, place), ("muted", f"  {size:,} bytes")))
+        where = place_line(backward.recording, place) if place else line(("muted", "  what was there before"))
+        rows.append((*where, ("muted", f"  {size:,} bytes")))
         rows += [_residual_line(backward, variable) for variable in variables[:MOST_RESIDUALS]]
         if len(variables) > MOST_RESIDUALS:
             rows.append(line(("muted", f"      ... {len(variables) - MOST_RESIDUALS} more")))
@@ -110,7 +111,7 @@ def _kept(backward: BackwardPass) -> Iterator[Block]:
 
 def _place_of(backward: BackwardPass, record: BackwardRecord, variable: int) -> str:
     life = backward.naming.lives.get(record.primals[variable])
-    return "" if life is None else life.place
+    return life.place if life is not None and place_parts(life.place)[0] else ""
 
 
 def _residual_line(backward: BackwardPass, variable: int) -> Line:
