@@ -90,6 +90,7 @@ def set_machinery(paths: Iterable[str]) -> None:
     global _machinery
     _machinery = tuple(map(os.path.abspath, paths))
     _is_user.clear()
+    _is_host.clear()
 
 
 # What packages on minijax said is theirs: beginnings of paths.
@@ -103,8 +104,12 @@ def exclude(path: str) -> None:
     _is_user.clear()
 
 
+def _runs_users_code(path: str) -> bool:
+    return any(path == each or path.startswith(each + os.sep) for each in _machinery)
+
+
 def _is_machinery(path: str) -> bool:
-    return path.startswith(_excluded) or any(path == each or path.startswith(each + os.sep) for each in _machinery)
+    return path.startswith(_excluded) or _runs_users_code(path)
 
 
 def is_own_file(filename: str) -> bool:
@@ -127,7 +132,19 @@ class _FileKinds(dict[str, bool]):
         return is_user
 
 
+class _HostFiles(dict[str, bool]):
+    """co_filename -> whether it is a file of what runs the user's code, worked out at first need, and bounded."""
+
+    def __missing__(self, filename: str) -> bool:
+        is_host = _runs_users_code(os.path.abspath(filename))
+        if len(self) > 4096:
+            self.clear()
+        self[filename] = is_host
+        return is_host
+
+
 _is_user = _FileKinds()
+_is_host = _HostFiles()
 
 
 def is_user_file(filename: str) -> bool:
@@ -173,12 +190,18 @@ def user_frame() -> FrameType | None:
 
 
 def user_frames(most: int) -> list[FrameType]:
-    """The ``most`` innermost frames outside minijax itself, the outermost of them first. Do not store them."""
+    """The ``most`` innermost frames outside minijax itself, the outermost of them first. Do not store them.
+
+    What runs the user's code ends them: a kernel's own variables lead to everything, and are nobody's names.
+    """
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < most:
-        if _is_user[frame.f_code.co_filename]:
+        filename = frame.f_code.co_filename
+        if _is_user[filename]:
             frames.append(frame)
+        elif _is_host[filename]:
+            break
         frame = frame.f_back
     frames.reverse()
     return frames

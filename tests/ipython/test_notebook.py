@@ -30,6 +30,8 @@ CELLS = (
     "%grad f(3.0) --chek",
     "1 / 0",
     "float(grad(f)(3.0))",
+    "points = jnp.ones(2)",
+    "%values f(points)",
     "%unload_ext minijax",
 )
 
@@ -72,6 +74,10 @@ def test_values_and_text(notebook):
     assert "HloModule" in text(notebook, CELLS[6])
     assert "UsageError: %grad has no option --chek" in text(notebook, "%grad f(3.0) --chek")
     assert "-2.97998" in text(notebook, "float(grad(f)(3.0))")
+
+
+def test_names_are_the_users_and_not_the_kernels(notebook):
+    assert re.findall(r"^  (\S+) +\[1.0, 1.0\]", text(notebook, "%values f(points)"), re.MULTILINE) == ["x"]
 
 
 def test_watched_cells_show_their_panels_and_the_value(notebook):
