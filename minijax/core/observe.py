@@ -46,6 +46,9 @@ on_backward: Hook = []
 on_transposing: Hook = []
 on_transposed: Hook = []
 on_backward_end: Hook = []
+# A program that was imported whole is evaluated; it has been.
+on_imported: Hook = []
+on_imported_end: Hook = []
 # Everybody who overrides a bind hook or ``rule``: the one list that ``bind`` tests.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
@@ -137,6 +140,13 @@ class Observer:
     def backward_end(self) -> None:
         """The linear program that began last, and has not ended, has: all is done, or an exception unwinds it."""
 
+    def imported(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """The program of a function that was imported is evaluated: its equations are what the function's lines ask
+        for. ``names`` are those of its arguments, ``values``."""
+
+    def imported_end(self) -> None:
+        """It has been evaluated."""
+
 
 HOOKS: dict[str, Hook] = {
     "main_push": on_main_push,
@@ -159,6 +169,8 @@ HOOKS: dict[str, Hook] = {
     "transposing": on_transposing,
     "transposed": on_transposed,
     "backward_end": on_backward_end,
+    "imported": on_imported,
+    "imported_end": on_imported_end,
 }
 
 # Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.

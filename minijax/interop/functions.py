@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from minijax.api.flat import describe, fun_name, leaf_names
+from minijax.core import observe
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.avals import AnyArray
 from minijax.core.named import NamedTuple
@@ -79,11 +80,27 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         kinds = [x.aval if type(x) is Array else _kind(x) for x in leaves]
         trace = functools.partial(_trace, fun, leaves, tree)
         traced, positions = known.find(leaves, tree, kinds, settings(), trace)
-        outs = iter(eval_closed(traced.program, *[_value(leaves[i]) for i in positions]))
+        values = [_value(leaves[i]) for i in positions]
+        if observe.on_imported:
+            outs = iter(_announced(traced.program, values, leaf_names(fun, tree_structure((args, kwargs))), positions))
+        else:
+            outs = iter(eval_closed(traced.program, *values))
         full = [_result(outs, static) for static in traced.statics]
         return jax.tree_util.tree_unflatten(traced.out_tree, full)
 
     return imported
+
+
+def _announced(program: ClosedJaxpr, values: list[Any], names: list[str], positions: Sequence[int]) -> list[Any]:
+    """What ``program`` gives, for those who watch: they are told what its arguments are called, and when it ends."""
+    # a tree that JAX knows and minijax does not is one leaf here: then there are no names
+    known = [names[i] for i in positions] if len(names) > max(positions, default=-1) else []
+    observe.emit(observe.on_imported, known, values)
+    try:
+        return eval_closed(program, *values)
+    finally:
+        if observe.on_imported_end:
+            observe.emit(observe.on_imported_end)
 
 
 def is_array(x: Any) -> bool:

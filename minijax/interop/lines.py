@@ -20,6 +20,12 @@ from minijax.interop.values import jax_module
 _NO_NAMES: NameStack = ()
 
 
+class TransformedSource(tuple[Any, ...]):
+    """The source of an equation that a transformation of JAX's made: a tangent, a cotangent, or that of a batch."""
+
+    __slots__ = ()
+
+
 @functools.cache
 def foreign_folders() -> tuple[str, ...]:
     """The folders of Python's own library and of installed packages: nobody's program."""
@@ -52,8 +58,11 @@ def source_of(eqn: Any) -> Any:
     place = None if traceback is None else place_of(traceback)
     if place is None:
         return None
-    names = _names(eqn.source_info.name_stack)
-    return (*place, names) if names else place
+    stack = eqn.source_info.name_stack
+    names = _names(stack)
+    found = (*place, names) if names else place
+    # what a transformation of JAX's made of a line is not what the line asks for
+    return TransformedSource(found) if any(type(each).__name__ == "Transform" for each in stack.stack) else found
 
 
 def place_of(traceback: Any) -> Any:

@@ -55,7 +55,7 @@ def _head(stepper: Stepper, columns: int) -> Line:
 
 def _foot(stepper: Stepper, columns: int) -> list[Line]:
     """What the moment is; below it what the last key said, or the times and the error."""
-    lines = _renamed(stepper, lay_out(stepping.status(stepper.cursor), columns))
+    lines = _renamed(stepper, lay_out(stepping.status(stepper.cursor), columns - 1))
     if stepper.programs and stepper.linked is not None:
         selected = programs.selection_line(stepper.linked, stepper.selection)
         lines = [lines[0], *_renamed(stepper, [selected])]

@@ -122,6 +122,8 @@ class Full(Summary):
         # id of the exception that is passing through operations
         self.passing = 0
         self.frames = Frames()
+        # of the imported programs that are evaluated: how many scopes there were when they began
+        self.importing: list[int] = []
 
     def next_event(self) -> bool:
         """Number an event of this thread, which has been counted; whether it is to be recorded."""
@@ -192,6 +194,11 @@ class Full(Summary):
         if not self.next_event():
             self.unrecorded += 1
             return
+        if self.importing:
+            # within an operation, and in bodies of loops, rules compute something else of a line
+            self.sources.asking = self.importing[-1] == len(self.scopes) and not self.inside_operation()
+        else:
+            self.sources.asking = False
         place, expression = self.sources.spot(frame)
         shown = args if len(args) <= MOST_OPERANDS else args[:MOST_OPERANDS]
         own = []
@@ -423,6 +430,18 @@ class Full(Summary):
     def backward_end(self) -> None:
         if get_ident() == self.thread:
             self.transpositions.end(self.events)
+
+    @_own_work
+    def imported(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        if get_ident() == self.thread and not self.stopped:
+            self.importing.append(len(self.scopes))
+            for value, name in zip(values, names, strict=False):
+                self.name_variable(value, name)
+
+    @_own_work
+    def imported_end(self) -> None:
+        if get_ident() == self.thread and self.importing:
+            self.importing.pop()
 
     # --- caches, phases, compiled programs
     # ------------------------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ class Sources:
         self.rules: dict[int, CodeType] = {}
         # id of a rule -> the rule, held weakly (another may get its id), and what ``rule`` says of it
         self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int]]] = {}
+        # whether the equations that are evaluated now are an imported program's own: what its lines ask for
+        self.asking = False
         # lines that ``records`` had no room for
         self.left_out = 0
 
@@ -57,7 +59,8 @@ class Sources:
         equations, which compute something else of that line (a cotangent, say). ``frame`` is the user's, if known.
         """
         if state.source is not None:
-            return self.place_of(state.source), ""
+            place, expression = self.spot_of(state.source)
+            return place, expression if self.asking and type(state.source) is tuple else ""
         frame = frame or errors.user_frame()
         if frame is None:
             return "<unknown>", ""

@@ -398,6 +398,8 @@ def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
     yield record_line(node)
     if isinstance(node, CacheRecord) and node.hit:
         yield line(("muted", "Python did not run again: --retrace (key R) records it traced anew"))
+    elif isinstance(node, CacheRecord) and node.advice:
+        yield line(("muted", node.advice))
 
 
 def rule_heading(state: State) -> Iterator[Line]:
@@ -482,6 +484,10 @@ def status(cursor: Cursor) -> Document:
     last = len(cursor.moments) - 1
     position: Segment = ("heading", f"{cursor.position}/{last}")
     first = (position, ("", "  "), *moment_line(cursor.moment, naming_of(cursor.recording), cursor.cut))
+    last_error = cursor.recording.errors[-1] if cursor.recording.errors else None
+    if last_error is not None and last_error.where == CALL and _says_all(cursor.moment, last_error):
+        # what the error says at its end, such as two shapes, is not cut
+        return document(Text((first,)))
     second: list[Segment] = []
     totals: dict[str, float] = {}
     for phase in cursor.recording.phases:
@@ -489,7 +495,6 @@ def status(cursor: Cursor) -> Document:
             totals[phase.phase] = totals.get(phase.phase, 0.0) + phase.own
     if totals:
         second += panels.time_line(totals)
-    last_error = cursor.recording.errors[-1] if cursor.recording.errors else None
     if last_error is not None and last_error.where == CALL:
         second += [("muted", " · ")] if second else []
         second += [("muted", "ends in ")] if last_error.at > cursor.moment.at + 1 else []
@@ -500,6 +505,12 @@ def status(cursor: Cursor) -> Document:
         second.append(("warning", cursor.cut.replace("here", "before the end")))
     lines = [first, tuple(second)] if second else [first]
     return document(Text(tuple(lines), wrap=False))
+
+
+def _says_all(moment: Moment, error: ErrorRecord) -> bool:
+    """Whether the moment's own line says what the recording ended in."""
+    node = moment.node
+    return isinstance(node, ErrorRecord) and (node.type, node.message) == (error.type, error.message)
 
 
 def stack_text(cursor: Cursor) -> Line:

@@ -242,9 +242,11 @@ def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Docum
 
 def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1) -> Iterator[Line]:
     """The rows under a heading, and the functions that they are in."""
-    names = [shortened(row.named.name, 40) for row in rows.shown]
+    names = [row.named.name if row.named.variable else shortened(row.named.name, 40) for row in rows.shown]
     there = [c for c in COLUMNS if c == "primal" or any(row.known[c] is not None for row in rows.shown)]
-    width = max(min(max(map(len, names)), max(columns // 4, 10)), 4)
+    # beside one column there is room to tell x @ w1 from x @ w1 + b1
+    most = columns // (3 if len(there) == 1 else 4)
+    width = max(min(max(map(len, names)), max(most, 10)), 4)
     room = max((columns - width - 4 - 2 * (len(there) - 1)) // len(there), _NARROWEST)
     yield _heading(there, width, room)
     if rows.more:
@@ -305,7 +307,9 @@ def loop_text(loop: LoopShown) -> str:
 def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: int, selected: bool) -> Line:
     mark: Segment = ("current", MARK + " ") if selected else ("good", "+ ") if row.new else ("", "  ")
     role = "var" if row.named.variable else "muted"
-    out: list[Segment] = [mark, (role, shortened(name, width).ljust(width))]
+    # leaves of one tree differ at the end of their paths
+    cut = f"...{name[3 - width :]}" if row.named.variable and len(name) > width > 3 else shortened(name, width)
+    out: list[Segment] = [mark, (role, cut.ljust(width))]
     for column in there:
         cell = cell_line(row.known[column], room)
         used = sum(len(text) for _, text in cell)

@@ -1,0 +1,168 @@
+"""Values that a view shows of programs of real libraries, beside what their variables are when JAX runs them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from minijax.tools.recording.recorder import Recorder
+from minijax.tools.recording.records import Recording, place_parts
+from minijax.tools.session import real_jax
+from minijax.tools.values.brief import numpy_of
+from minijax.tools.values.moment import Ledger, Unknown, Worth
+from minijax.tools.values.table import named_values
+from tests.ecosystem.beside_jax import program
+
+PROGRAMS = (
+    "flax.linen_mlp",
+    "equinox.mlp",
+    "haiku.mlp",
+    "haiku.lstm",
+    "optax.adam",
+    "pure.control_flow",
+)
+
+# a library's locals may be iterators, which JAX warns of
+pytestmark = pytest.mark.filterwarnings("ignore:Python iterable type:DeprecationWarning")
+
+Seen = dict[str, list[np.ndarray]]
+
+
+def call_of(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The gradient of a program, or the program where it has none, and its arguments."""
+    fun = program(name)
+    example = fun.example
+    return fun if example.grad is None else jax.value_and_grad(fun, example.grad), example.arguments()
+
+
+def held(name: str) -> Seen:
+    """What each variable of the program, and of the libraries it calls, ever holds: JAX runs it operation by operation.
+
+    Loops are Python's then, so that the values of each iteration are seen; arguments with the path to each leaf.
+    """
+    seen: Seen = defaultdict(list)
+    fun = program(name)
+
+    def look(frame: FrameType) -> None:
+        for variable, value in list(frame.f_locals.items()):
+            for path, leaf in leaves_of(value):
+                if isinstance(leaf, (jax.Array, np.ndarray, float, int)) and not isinstance(leaf, jax.core.Tracer):
+                    seen[variable + path].append(np.asarray(leaf))
+
+    def follow(frame: FrameType, event: str, argument: Any) -> Any:
+        file = frame.f_code.co_filename
+        if "/jax/" in file or "/numpy/" in file or "site-packages" not in file and "/ecosystem/" not in file:
+            return None
+        if event != "call":
+            look(frame)
+        return follow
+
+    arguments = fun.example.arguments()
+    with jax.disable_jit():
+        sys.settrace(follow)
+        try:
+            fun(*arguments)
+        finally:
+            sys.settrace(None)
+    return seen
+
+
+def leaves_of(value: Any) -> list[tuple[str, Any]]:
+    try:
+        return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]]
+    except Exception:  # a container of a library's that is no tree yet
+        return []
+
+
+def counted(name: str, work: Callable[[], object]) -> Counter[str]:
+    """How often ``work`` calls each function of the file that the program is in."""
+    file = sys.modules[program(name).__module__].__file__
+    counts: Counter[str] = Counter()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename == file:
+            counts[code.co_qualname] += 1
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return counts
+
+
+@functools.cache
+def recorded(name: str) -> tuple[Recording, Counter[str]]:
+    """The recording of the call, and how often it called the user's functions: the first time, with nothing cached."""
+    fun, arguments = call_of(name)
+    recorder = Recorder("full", name)
+
+    def run() -> None:
+        carried = real_jax.carried("values", name, fun, arguments, {})
+        assert carried is not None
+        with recorder:
+            carried.fun(*carried.args, **carried.kwargs)
+
+    counts = counted(name, run)
+    return recorder.recording, counts
+
+
+def shown(known: Ledger, number: int) -> list[np.ndarray]:
+    """What is shown of a value, in every iteration of the loops that it is in."""
+    loops = known.loops(number)
+    out = []
+    for indices in itertools.product(*[range(loop.count) for loop in loops]):
+        known.iterations.update(zip([loop.key for loop in loops], indices, strict=True))
+        found = known.primal(number)
+        if isinstance(found, Worth):
+            assert not found.axes
+            out.append(numpy_of(found.array))
+    known.iterations.clear()
+    return out
+
+
+def parts(value: np.ndarray) -> np.ndarray:
+    return np.asarray(value, np.float64).reshape(-1)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_value_that_is_shown_is_what_the_variable_held(name: str, golden: Callable[[str, str], None]) -> None:
+    (recording, _), there = recorded(name), held(name)
+    known = Ledger(recording)
+    table = []
+    compared = 0
+    for named in named_values(known):
+        values = shown(known, named.number)
+        file, _, function = place_parts(named.life.place)
+        function = function if file.endswith(f"programs/{name.partition('.')[0]}.py") else ""
+        kind = "variable" if named.variable else "expression"
+        found = known.primal(named.number)
+        row = f"{kind:10}  {named.name}  {named.life.tracer.type}" + (f"  in {function}" if function else "")
+        table.append(row + (f"  no value: {found.reason}" if isinstance(found, Unknown) else ""))
+        if not named.variable:
+            continue
+        for value in values:
+            compared += 1
+            alike = [each for each in there[named.name] if each.shape == value.shape]
+            assert any(np.allclose(parts(each), parts(value), rtol=1e-4, atol=1e-6) for each in alike), named.name
+    assert compared >= 3
+    golden(f"names_ecosystem/{name}.txt", "\n".join(table))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_users_functions_run_as_often_as_in_jax(name: str) -> None:
+    fun, arguments = call_of(name)
+    recording, counts = recorded(name)
+    assert counts == counted(name, lambda: fun(*arguments))
+    known = Ledger(recording)
+    assert not counted(name, lambda: [shown(known, named.number) for named in named_values(known)])

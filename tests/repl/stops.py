@@ -1,0 +1,87 @@
+"""Programs at the moments at which their user would stop to look, and the screens there, drawn without a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from minijax import errors
+from minijax.core.named import NamedTuple
+from minijax.repl import batch
+from minijax.repl.stepper.model import Stepper
+from minijax.repl.stepper.screen import compose, width_of
+from minijax.tools.documents import words
+from minijax.tools.recording.naming import naming_of
+from minijax.tools.stepper.panes import moment_line
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+
+
+class Stop(NamedTuple):
+    """A program, typed input by input, the line that is stepped through, and the way to a moment of it.
+
+    Attributes:
+      focus: the pane that has the focus: on a small screen it shares the room with the tree alone.
+    """
+
+    inputs: tuple[str, ...]
+    line: str
+    go: Callable[[Stepper], None]
+    focus: str = "source"
+
+
+def to(*said: str) -> Callable[[Stepper], None]:
+    """To the next moment in whose line these words are, from there to the next with the second ones, and so on."""
+
+    def go(stepper: Stepper) -> None:
+        naming = naming_of(stepper.recording)
+        stepper.cursor.first()
+        for each in said:
+            lines = ("".join(piece for _, piece in moment_line(m, naming)) for m in stepper.cursor.moments)
+            found = [i for i, line in enumerate(lines) if each in line and i > stepper.cursor.position]
+            assert found, f"{each!r} is not said after {stepper.cursor.position}"
+            stepper.move(stepper.cursor.go(found[0]), "")
+
+    return go
+
+
+def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
+    """The stepper of the line, at the moment. What runs this test is no code of the user's."""
+    session = batch.new_session({})
+    session.namespace.update(namespace or {})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(errors, "_excluded", (*errors._excluded, *_files_of_the_caller()))
+        errors._is_user.clear()
+        for code in stop.inputs:
+            outcome = session.run_line(code)
+            assert outcome.error is None, outcome.error
+        step = session.run_line(stop.line).step
+    errors._is_user.clear()
+    assert step is not None
+    stepper = Stepper(step, session.renamed_places)
+    stop.go(stepper)
+    stepper.focus = stop.focus
+    return stepper
+
+
+def _files_of_the_caller() -> set[str]:
+    """The files of all functions that are at work."""
+    frame: FrameType | None = sys._getframe(1)
+    files = set()
+    while frame is not None:
+        files.add(frame.f_code.co_filename)
+        frame = frame.f_back
+    return files
+
+
+def screen(stepper: Stepper, columns: int, rows: int) -> str:
+    """The screen at this size; times are all the same."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(words.seconds_text, "__code__", (lambda seconds: "1.0 ms").__code__)
+        drawn = compose(stepper, columns, rows)
+    assert len(drawn) == rows and max(map(width_of, drawn)) <= columns
+    return "\n".join("".join(piece for _, piece in each).rstrip() for each in drawn)
