@@ -19,8 +19,8 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 # jitted call
 ANSWERS = {
     "%jaxpr {gradient}": "lambda",
-    "%step {gradient}": " by ",
-    "%log {gradient}": " by ",
+    "%step {gradient} --verbose": " by ",
+    "%log {gradient} --verbose": " by ",
     "%graph {gradient}": "result",
     "%diff {value} --by {transformation}": "equations",
     "%hlo {gradient}": "func.func public @main",

@@ -83,8 +83,8 @@ def test_losses_are_jaxs_without_jit_and_the_recording_is_current(name: str) -> 
 ANSWERS = {
     "%grad loss({})": "gradient",
     "%jaxpr jax.grad(loss)({})": "lambda",
-    "%step jax.grad(loss)({})": " by ",
-    "%log jax.grad(loss)({})": " by ",
+    "%step jax.grad(loss)({}) --verbose": " by ",
+    "%log jax.grad(loss)({}) --verbose": " by ",
     "%hlo jax.grad(loss)({})": "func.func public @main",
     "%nan loss({})": "nothing: no operation of loss",
 }

@@ -203,7 +203,9 @@ def test_no_tracer_can_be_reached_from_a_recording_and_arrays_only_as_kept_value
         # the numbers of moments, which are the recording's own, are integers
         assert kept or not (isinstance(value, np.ndarray) and value.size > 1 and value.dtype.kind == "f"), value
         # primitives, code, classes and modules are the program's own, not values of this run
-        if not isinstance(value, (Primitive, type, types.ModuleType, types.CodeType)):
+        if isinstance(value, types.FunctionType):
+            todo += [value.__closure__, value.__defaults__]  # not its module
+        elif not isinstance(value, (Primitive, type, types.ModuleType, types.CodeType)):
             todo.extend(gc.get_referents(value))
     assert len(met) > 500
 

@@ -44,7 +44,7 @@ def test_places_are_those_in_the_command_line(session: Session, line: str, told:
 
 def test_what_the_log_says_of_an_error_is_its_message_with_spaces_for_line_breaks(session: Session) -> None:
     session.run_line("def loop(x): return lax.while_loop(lambda c: c < 3.0, lambda c: c * 2.0, x)")
-    outcome = session.run_line("%log grad(loop)(1.0)")
+    outcome = session.run_line("%log grad(loop)(1.0) --verbose")
     assert f"recorded call: {' '.join(str(outcome.error).split())}\n" in plain(outcome.shown, 400)
 
 
