@@ -37,7 +37,7 @@ class Tally:
     it for each of these. ``own`` is the level of the operation itself, which is counted with them, if there is one.
     """
 
-    __slots__ = ("levels", "own", "known", "runs", "subscriptions")
+    __slots__ = ("levels", "own", "known", "runs", "listeners")
 
     def __init__(self, levels: tuple[float, ...], own: float | None = None) -> None:
         self.levels = levels
@@ -46,7 +46,8 @@ class Tally:
         self.known: dict[Any, Binds] = {}
         # the same -> how often it has run
         self.runs: dict[Any, int] = {}
-        self.subscriptions = 0
+        # the hooks of those who were there when the first of them ran
+        self.listeners: Sequence[Callable[..., None]] = ()
 
     def add(self, program: Any, args: Sequence[Any]) -> None:
         """Count a run of ``program`` on ``args``. KeyError for one that may not be counted, or not yet."""
@@ -58,7 +59,7 @@ class Tally:
         except KeyError:
             self.known[program]
             if not runs:
-                self.subscriptions = observe.subscriptions[0]
+                self.listeners = tuple(observe.on_counted)
                 observe.untold().append(self)
             runs[program] = 1
 
@@ -91,12 +92,13 @@ class Tally:
         return out
 
     def tell(self) -> None:
-        """Tell who watches how often programs have run."""
+        """Tell who has watched ever since how often programs have run."""
         runs = dict(self.runs)
         self.runs.clear()
-        if self.subscriptions == observe.subscriptions[0]:  # they are about those who were there
-            for key, times in runs.items():
-                observe.emit(observe.on_counted, self.known[key], times)
+        for listener in self.listeners:
+            if listener in observe.on_counted:
+                for key, times in runs.items():
+                    listener(self.known[key], times)
 
 
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:

@@ -177,8 +177,6 @@ HOOKS: dict[str, Hook] = {
 observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
 # Those of them who are to see every operation that rules bind: while there are any, rules are run.
 followers: list[Observer] = []
-# how often that has changed
-subscriptions = [0]
 _lock = threading.Lock()
 
 
@@ -253,7 +251,6 @@ def subscribe(observer: Observer) -> Observer:
     with _lock:
         observers.append((observer, methods))
         followers.append(observer)
-        subscriptions[0] += 1
         for name, method in methods.items():
             HOOKS[name].append(method)
         bind_watched.extend(methods[name] for name in _BIND_HOOKS if name in methods)
@@ -267,7 +264,6 @@ def unsubscribe(observer: Observer) -> None:
         for entry in [e for e in observers if e[0] is observer]:
             observers.remove(entry)
             followers[:] = [each for each in followers if each is not observer]
-            subscriptions[0] += 1
             for name, method in entry[1].items():
                 HOOKS[name].remove(method)
                 if method in bind_watched:

@@ -79,6 +79,11 @@ class Linearization:
         self.plain: bool | None = None
 
     @functools.cached_property
+    def typed_alike(self) -> bool:
+        """Whether tangents have the types of the results, weakness included: what rules bind for them depends on it."""
+        return [v.aval for v in self.tangents] == [aval.to_tangent_aval() for aval in self.out_avals]
+
+    @functools.cached_property
     def primitives(self) -> list[Primitive]:
         """Those of the linear equations."""
         return [eqn.primitive for eqn in self.linear.jaxpr.eqns]

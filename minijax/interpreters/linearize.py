@@ -254,7 +254,7 @@ class LinearizeTrace(Trace):
         if derived is None:
             return None
         if _observers:
-            tally = tally_of(self, self.bottom)
+            tally = tally_of(self, self.bottom) if derived.typed_alike else None
             if tally is None:
                 return None
             known = tally.knows(derived, args, derived.binds)
@@ -399,7 +399,7 @@ class LinearizeTrace(Trace):
                     continue
                 if not hasattr(x, "raw"):
                     found = self.bottom.down(x.primal)
-                    if found is None:
+                    if found is None or _observers and not self.typed_alike(x):
                         return None
                     x.raw, x.raw_type = found
                     if self.notes_lines and self.on_numpy:
@@ -421,6 +421,13 @@ class LinearizeTrace(Trace):
                 values.append(found[0])
                 types.append(found[1])
         return values, types, places, kind
+
+    def typed_alike(self, x: LinearizeTracer) -> bool:
+        """Whether the tangent of ``x`` is a variable of the type of ``x``: a rule may give one of another weakness, or
+        a constant, and then the rules of what takes it bind other operations than those that are counted.
+        """
+        var = self.tape.variable(x.place)
+        return type(var) is Var and var.aval is x.aval.to_tangent_aval()
 
     def derived_for(
         self, primitive: Primitive, table: dict[Any, Any], types: list[Type], kind: int, params: dict[str, Any]

@@ -6,6 +6,7 @@ equal operations a jaxpr was made.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -87,3 +88,53 @@ def test_a_summary_counts_what_rules_would_have_bound(group: int, monkeypatch: p
     assert not any(found.values()), {key: parts for key, parts in found.items() if parts}
     assert sum(told) > 100  # that is how many runs were counted, not followed
     assert "eqns" in written or "invars" in written  # and linear programs were written when they were read
+
+
+def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+    with Recorder() as recorder:
+        function(*args)
+    return recorder.recording.binds, recorder.recording.events, recorder.recording.tracers_made
+
+
+def test_tangents_of_another_weakness_than_their_primals_are_counted_as_the_rules_bind_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``abs`` of weak complex numbers has a strong tangent, so the sum's conversion has nothing to convert back."""
+    monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
+    np = subject.numpy
+
+    def usual(x: Any) -> Any:
+        return np.sum(np.where(x > 1, x, x * x))
+
+    def strong(x: Any) -> Any:
+        return np.sum(np.abs(x * (1 + 2j)))
+
+    x = np.stack([np.asarray(1.5)] * 2)
+    for _ in range(6):
+        _counts(subject.grad(usual), x)
+        counted = _counts(subject.grad(strong), x)
+    with observe.watching(Follower()):
+        assert counted == _counts(subject.grad(strong), x)
+
+
+def test_who_comes_on_another_thread_takes_no_counts_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
+    np = subject.numpy
+    between: list[Callable[[], None]] = []
+
+    def loss(x: Any) -> Any:
+        y = np.sin(x) * 2 + np.cos(x)
+        for run in between:
+            run()
+        return np.sum(y * y)
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=lambda: observe.unsubscribe(observe.subscribe(observe.Observer())))
+        thread.start()
+        thread.join()
+
+    x = np.arange(3.0)
+    for _ in range(7):
+        alone = _counts(subject.grad(loss), x)
+    between.append(elsewhere)
+    assert _counts(subject.grad(loss), x) == alone
