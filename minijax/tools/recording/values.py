@@ -17,7 +17,7 @@ from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 
-# Past so many bytes of values, calls and programs no more are kept. A program is counted by its equations.
+# What would make it more bytes of values than this is not kept; so many calls, and programs, are.
 MOST_BYTES = 256_000_000
 MOST_CALLS = 20_000
 MOST_PROGRAMS = 2_000
@@ -51,6 +51,7 @@ class Values:
       runs: event of a bind -> the operation that runs a program.
       programs: event -> the jaxpr that was finished then, and by what ('staged', ...).
       left_out: how many values had no room.
+      bytes: what those that had take.
     """
 
     def __init__(self) -> None:
@@ -60,16 +61,17 @@ class Values:
         self.runs: dict[int, RunRecord] = {}
         self.programs: dict[int, tuple[str, ClosedJaxpr]] = {}
         self.left_out = 0
-        self._bytes = 0
+        self.bytes = 0
 
     def keep(self, number: int, x: Array) -> None:
         """Keep the value of ``x``, whose wrapper is the user's and dies when it would."""
         size = x.aval.size
         # most are scalars; an array's own size is right for all but keys and packed integers, which take no more
-        self._bytes += 100 if size == 1 else 100 + size * x.aval.dtype.itemsize
-        if self._bytes > MOST_BYTES:
+        taken = 100 if size == 1 else 100 + size * x.aval.dtype.itemsize
+        if self.bytes + taken > MOST_BYTES:
             self.left_out += 1
             return
+        self.bytes += taken
         copy: Array = object.__new__(Array)
         copy.aval = x.aval
         if x.on_host:

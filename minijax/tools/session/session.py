@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 MOST_RECORDINGS = 50
 # Of earlier full recordings no more are remembered than hold so many events together: one takes up to 0.8 kB.
 MOST_EVENTS = 1_000_000
+# Nor than keep so many bytes of the user's values together.
+MOST_BYTES = 600_000_000
 # Inputs of which it remembers what they showed.
 MOST_LOGGED = 1000
 # Characters of a value that a prompt shows.
@@ -130,10 +132,12 @@ Find: TypeAlias = "Callable[[str, bool], RunnableCommand]"
 
 def _forgotten(recordings: Sequence[Recording | None]) -> int:
     """How many of ``recordings``, the oldest, are not remembered; the newest always is."""
-    events = 0
+    events = taken = 0
     for count, recording in enumerate(reversed(recordings[-MOST_RECORDINGS:])):
-        events += recording.events if recording is not None and recording.tree else 0
-        if count and events > MOST_EVENTS:
+        if recording is not None and recording.tree:
+            events += recording.events
+            taken += recording.kept.bytes
+        if count and (events > MOST_EVENTS or taken > MOST_BYTES):
             return len(recordings) - count
     return max(len(recordings) - MOST_RECORDINGS, 0)
 

@@ -20,6 +20,7 @@ from minijax.tools.recording.records import (
     ScopeRecord,
 )
 from minijax.tools.recording.timeline import Indices, Picked, Timeline, timeline
+from minijax.tools.recording.values import Values
 from minijax.tools.session import session
 from tests.tools.recorded_programs import PROGRAMS
 from tests.tools.recording.made import recording_of
@@ -154,3 +155,6 @@ def test_a_session_remembers_long_recordings_within_a_bound() -> None:
     assert kept([long(2_000_000)]) == 0
     assert kept([long(400_000), None, long(400_000), long(400_000)]) == 1
     assert kept([Recording("summary", events=2_000_000)] * 60) == 10
+    values = Values()
+    values.bytes = session.MOST_BYTES // 3
+    assert kept([long(5).holding(values) for _ in range(5)]) == 2
