@@ -57,8 +57,14 @@ CHARACTERS = 500_000
 TOGETHER = 128
 # Chunks that are kept unpacked.
 MOST_CHUNKS = 24
-# No part of a file unpacks to more bytes than this.
+# No part of a file unpacks to more bytes than this,
 MOST_BYTES = 1_000_000_000
+# and none tells of more moments: a recorder stops at a million events.
+MOST_MOMENTS = 20_000_000
+# JSON becomes objects of many times its bytes, so past the first number of bytes it may have so many to a packed one:
+# recordings of nothing but equal steps have 35.
+MOST_JSON = 16_000_000
+MOST_JSON_TO_PACKED = 100
 # Longer lists of records are loaded item by item, and all those of the recording itself.
 FEW = 16
 # The fields that the signs tell.
@@ -332,7 +338,7 @@ class _Store(Reader, Sequence[Any]):
         self._documents: Sequence[Any] | None = None
         self._names_told: tuple[dict[int, str], dict[tuple[int, str], int], str] | None = None
         self._said: tuple[tuple[str, ...], dict[int, bool]] = (), {}
-        self.timeline = Timeline(self._part(self._addresses["signs"]), self, end)
+        self.timeline = Timeline(self._part(self._addresses["signs"], MOST_MOMENTS), self, end)
         recording = self.record(self._ends[-1] - 1)
         if not isinstance(recording, Recording):
             raise ValueError("the recording itself is missing")
@@ -359,12 +365,12 @@ class _Store(Reader, Sequence[Any]):
             raise ValueError(f"its version is {brief(version)}, and this minijax reads version {VERSION}")
         return directory  # type: ignore[no-any-return]
 
-    def _part(self, address: Any) -> bytes:
-        """A part of the file, unpacked."""
+    def _part(self, address: Any, most: int = MOST_BYTES) -> bytes:
+        """A part of the file, unpacked, of at most so many bytes."""
         begin, length, size = address[:3] if type(address) is list and len(address) > 2 else (-1, -1, -1)
         if any(type(each) is not int or each < 0 for each in (begin, length, size)):
             raise ValueError("it does not say where a part of it is")
-        if size > MOST_BYTES or begin + length > len(self.data):
+        if size > most or begin + length > len(self.data):
             raise ValueError("a part of it is larger than any recording's")
         unpacking = zlib.decompressobj()
         try:
@@ -377,13 +383,16 @@ class _Store(Reader, Sequence[Any]):
         return found
 
     def _json(self, address: Any) -> Any:
+        match address:
+            case [_, int(packed), int(size), *_] if size > MOST_JSON + MOST_JSON_TO_PACKED * packed:
+                raise ValueError("a part of it unpacks to more than any recording's")
         try:
             return json.loads(self._part(address).decode("utf-8", "surrogatepass"))
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"a part of it is no JSON: {error}") from None
 
     def _column(self, address: Any) -> Any:
-        data = self._part(address)
+        data = self._part(address, 8 * MOST_MOMENTS)
         if len(data) % 8:
             raise ValueError("a column of it is cut off")
         values = np.cumsum(np.frombuffer(data, "<i8"), dtype=np.int64)

@@ -261,6 +261,8 @@ def test_files_that_were_made_to_harm_are_refused() -> None:
     refused("as many records as moments tell of", lambda p, d: d.update(nodes=d["nodes"] - 1))
     refused("not say where its records are", lambda p, d: d["chunks"].append(7))
     refused("part of it is larger", lambda p, d: d.update(signs=[0, 10, 10**12]))
+    refused("part of it is larger", lambda p, d: p.__setitem__(-6, bytes(chunks.MOST_MOMENTS + 1)))
+    refused("unpacks to more", lambda p, d: p.__setitem__(0, b" " * (2 * chunks.MOST_JSON)))
     refused("of another length", size=5)
     refused("of another length", size=10**6)
     refused("not as many records", lambda p, d: p.__setitem__(0, b"[]"))
