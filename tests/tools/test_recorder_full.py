@@ -19,6 +19,7 @@ from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import full as recorder_full
 from minijax.tools.recording import summary as recorder_summary
 from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.lives import Lives
 from minijax.tools.recording.recorder import Recorder, record
 from minijax.tools.recording.records import (
     BindRecord,
@@ -420,3 +421,18 @@ def test_a_recording_that_begins_inside_of_interpreters_says_so():
     assert state.stack == recording.stack and [len(level) > 0 for level in state.tracers] == [False, True, True, True]
     cursor.last()
     assert len(cursor.state().programs[0].equations) == len(equations)
+
+
+def test_an_array_with_the_id_of_one_that_has_died_gets_its_own_name():
+    lives = Lives()
+    first = jnp.arange(3.0)
+    number = id(first)
+    lives.name(first, [], "", "first")
+    del first
+    others = [jnp.arange(3.0)]
+    while id(others[-1]) != number and len(others) < 10_000:
+        others.append(jnp.arange(3.0))
+    assert id(others[-1]) == number
+    lives.name(others[-1], [], "", "second")
+    life = lives.see(others[-1], [recorder_summary.Scope(0, None, "eval", [0])])
+    assert life is not None and life.name == "second"

@@ -90,8 +90,10 @@ class Lives:
         recording's."""
         if id(x) in self.known or isinstance(x, Tracer):
             self.see(x, scopes, place, name)
-        elif id(x) not in self.named and len(self.named) < MOST_NAMED:
-            self.named[id(x)] = weakref.ref(x), name
+        elif len(self.named) < MOST_NAMED:
+            known = self.named.get(id(x))
+            if known is None or known[0]() is not x:  # the id of one that has died is used again
+                self.named[id(x)] = weakref.ref(x), name
 
     def _see_tracer(self, x: Tracer, scopes: Sequence[Scope], place: str, name: str) -> _Life | None:
         main = x._trace.main
