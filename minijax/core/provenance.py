@@ -82,8 +82,13 @@ def _name_in(items: list[tuple[str, Any]], x: Any) -> str:
     for name, value in items:
         if value is x and name.strip("_"):
             return name
+    return _part_of(items, x)
+
+
+def _part_of(containers: list[tuple[str, Any]], x: Any) -> str:
+    """Which part of one of the ``containers``, by name, ``x`` is: ``params['w']``; '' if none is found to have it."""
     looked_at = 0
-    for name, value in items:
+    for name, value in containers:
         for key, each in _parts(value):
             looked_at += 1
             if each is x:
@@ -399,15 +404,7 @@ def held_as(x: Any) -> str:
             if value is x and kind and name[:1] != "_":
                 return kind + name
             containers.append((f"{kind}{name}", value))
-    looked_at = 0
-    for name, value in containers:
-        for key, each in _parts(value):
-            looked_at += 1
-            if each is x:
-                return name + key
-            if looked_at > _MOST_LOOKED_AT:
-                return ""
-    return ""
+    return _part_of(containers, x)
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
