@@ -48,6 +48,9 @@ def run_backward(session: Session, args: Arguments) -> Result:
         cotangents = pullback(cotangent)
     recording = recorder.recording
     blocks = value_rows(session, "value", out, "[0]")
+    if backward_table.outermost(recording) > 1:
+        said = "the call takes a derivative itself: its pass is first; the last one, and the gradient, are of its value"
+        blocks.append(Row("note", (line(("muted", said)),)))
     blocks += backward_table.steps_blocks(recording, args["most"])
     places = [f"[1][{i}]" for i in range(len(cotangents))]
     blocks += named_rows(session, "gradient", target.names, cotangents, places)

@@ -160,10 +160,12 @@ def run_find(session: Session, args: Arguments) -> Result:
         target = _with_arrays(session, "find", expression)
         value, error, recording = recorded(target.call, expression, args["retrace"])
     else:
-        full = [each for each in session.recordings if each.level == "full"]
+        # a command that raised before anything ran has left a recording of nothing
+        full = [each for each in session.recordings if each.level == "full" and each.lives]
         if not full:
             raise UsageError("nothing has been recorded in full yet: add `in` and a call, as in %find nan(h) in f(x)")
         recording = full[-1]
+        expression = recording.source
     known = ledger_of(recording)
     search = conditions.ConditionSearch(known, wanted)
     if wanted.kind == "line":

@@ -132,10 +132,14 @@ class BackwardPass:
         """The variables that are computed last of an expression: tangents of what it is worth."""
         record = self.record
         heres = list(zip(record.places, record.expressions, strict=True))
+        # equations of a line that come again may be its backward pass, of which nothing has its name
+        told = {here for here in heres if not here[1]}
         for index, equation in enumerate(record.equations):
             last = index + 1 == len(heres) or heres[index] != heres[index + 1]
-            if last and heres[index][1] and len(equation.results) == 1 and equation.results[0] >= 0:
+            if last and heres[index] not in told and len(equation.results) == 1 and equation.results[0] >= 0:
                 yield equation.results[0], heres[index]
+            if last:
+                told.add(heres[index])
 
     def _held_name(self, number: int) -> str:
         """What an input is called by who called: by the value that its tracer holds."""

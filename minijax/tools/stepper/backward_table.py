@@ -27,6 +27,11 @@ def steps_blocks(recording: Recording, most: int) -> Iterator[Block]:
         yield Text(tuple(_steps(each, most)), hanging=8)
 
 
+def outermost(recording: Recording) -> int:
+    """How many linear programs were run backwards, but for those that the rules of others ran."""
+    return sum(each.around is None and bool(each.recorded.steps) for each in passes_of(recording))
+
+
 def _steps(backward: BackwardPass, most: int) -> Iterator[Line]:
     record = backward.record
     place = ""
