@@ -16,7 +16,7 @@ from minijax.tools.compare.graph_text import NODES, Lanes, most_lanes
 from minijax.tools.documents.document import Block, Document, Fitted, Line, Row, Segment, Text, length, line
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording import preview
-from minijax.tools.recording.naming import MOST_COMPUTED, called, naming_of
+from minijax.tools.recording.naming import MOST_COMPUTED, called, naming_of, own_name
 from minijax.tools.recording.records import BindRecord, place_parts
 from minijax.tools.values.brief import brief
 from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
@@ -27,7 +27,6 @@ MOST_RESULTS = 8
 # Operations of the user's that are drawn, the last ones.
 MOST_ROWS = 200
 _LONGEST = 44
-_PRIMAL = "primal of "
 # A value is shown where it has so many characters.
 _LEAST_VALUE = 8
 # Columns for values, where names are long, and for lines.
@@ -76,7 +75,7 @@ class OriginLane:
         self.given = given
         self.results = results
         self.naming = naming_of(origins.recording)
-        self.cotangents = dict(self._cotangents())
+        self.cotangents = self.naming.cotangents
         self.variables = {var: number for number, var in origins.recording.kept.variables.items()}
 
     @cached_property
@@ -111,17 +110,6 @@ class OriginLane:
         if found.startswith("#") and life is not None and life.tracer.fields:
             return life.tracer.fields[0][1]
         return found
-
-    def _cotangents(self) -> Iterator[tuple[int, str]]:
-        """The arrays that backward passes added up, by number, and what they are called: ``ct of h``."""
-        for record in self.origins.recording.backward:
-            names = {i: own_name(self.naming.known(n)) for i, n in enumerate(record.primals) if n}
-            last = {each.variable: each.number for step in record.steps for each in step.sums}
-            for each in (*record.begins, *[sums for step in record.steps for sums in step.sums]):
-                name = names.get(each.variable, "")
-                whole = last.get(each.variable, each.number) == each.number
-                if name and each.number:
-                    yield each.number, f"{'' if whole else 'part of '}ct of {name}"
 
     def _input(self, kind: str, number: int, name: str) -> OriginRow:
         type_text, value = self._shown(number)
@@ -211,13 +199,6 @@ class OriginLane:
         said = f"{part.title}{times}" + (f" · carries {', '.join(carried)}" if carried else "")
         heading = line(("muted", said)) if said else ()
         yield OriginRow("call", (), (), (), heading, inside=rows, title=said or "its program")
-
-
-def own_name(name: str) -> str:
-    """``h`` of ``primal of h``: the value is the same."""
-    while name.startswith(_PRIMAL):
-        name = name.removeprefix(_PRIMAL)
-    return name[1:-1] if name.startswith("(") and name.endswith(")") else name
 
 
 class ProgramLane:

@@ -39,6 +39,7 @@ from minijax.tools.recording.timeline import (
     EQUATION,
     SCOPE,
     Timeline,
+    ToldNames,
     event_sign,
     left_sign,
     life_columns,
@@ -192,6 +193,7 @@ def written(recording: Recording) -> bytes:
             [
                 list(names.expressions.items()),
                 [[*key, number] for key, number in names.lettered.items()],
+                list(names.cotangents.items()),
                 names.words,
             ]
         ),
@@ -336,7 +338,7 @@ class _Store(Reader, Sequence[Any]):
         # so that a record is one object as long as anybody has it
         self._alive: WeakValueDictionary[int, Frozen] = WeakValueDictionary()
         self._documents: Sequence[Any] | None = None
-        self._names_told: tuple[dict[int, str], dict[tuple[int, str], int], str] | None = None
+        self._names_told: ToldNames | None = None
         self._said: tuple[tuple[str, ...], dict[int, bool]] = (), {}
         self.timeline = Timeline(self._part(self._addresses["signs"], MOST_MOMENTS), self, end)
         recording = self.record(self._ends[-1] - 1)
@@ -407,13 +409,13 @@ class _Store(Reader, Sequence[Any]):
             self._documents = read_table(self._json(self._addresses["documents"]))
         return self._documents
 
-    def _told_names(self) -> tuple[dict[int, str], dict[tuple[int, str], int], str]:
+    def _told_names(self) -> ToldNames:
         if self._names_told is None:
             match self._json(self._addresses["names"]):
-                case [list(expressions), list(letters), str(words)]:
-                    if all(map(_is_expression, expressions)) and all(map(_is_letter, letters)):
+                case [list(expressions), list(letters), list(cotangents), str(words)]:
+                    if all(map(_is_expression, [*expressions, *cotangents])) and all(map(_is_letter, letters)):
                         by_letter = {(scope, letter): number for scope, letter, number in letters}
-                        self._names_told = dict(expressions), by_letter, words
+                        self._names_told = ToldNames(dict(expressions), by_letter, dict(cotangents), words)
         if self._names_told is None:
             raise ValueError("its names are not as they should be")
         return self._names_told

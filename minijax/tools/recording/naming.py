@@ -39,7 +39,8 @@ MOST_AFTER = 64
 MOST_LETTERED = 200_000
 MOST_PASSED = 200_000
 # What a field of a tracer is called before the tracer's name.
-_ROLES = {"primal": "primal of ", "tangent": "tangent of ", "batched": "batched "}
+_PRIMAL, _COTANGENT, _PART = "primal of ", "ct of ", "part of "
+_ROLES = {"primal": _PRIMAL, "tangent": "tangent of ", "batched": "batched "}
 # Operations that functions like those of ``jnp`` put before an operand so that it fits: the user wrote the operand.
 _FITTING = frozenset(("broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy"))
 
@@ -127,7 +128,7 @@ class Naming:
         """
         told = timeline(self.recording).names
         if told is not None:
-            return told()[1]
+            return told().lettered
         out: dict[tuple[int, str], int] = {}
         for life in self.recording.lives[:MOST_LETTERED]:
             fields = life.tracer.fields
@@ -152,7 +153,7 @@ class Naming:
         """
         told = timeline(self.recording).names
         if told is not None:
-            return told()[0]
+            return told().expressions
         return dict(_results(self.recording)) if self.recording.events <= MOST_PASSED else {}
 
     @cached_property
@@ -160,12 +161,12 @@ class Naming:
         """What names are made of, in lower case: variables, expressions and primitives, each once."""
         told = timeline(self.recording).names
         if told is not None:
-            return told()[2]
+            return told().words
         known = dict.fromkeys([life.values()[_NAME] for life in self.recording.lives])
         nodes = timeline(self.recording).nodes
         primitives = dict.fromkeys([node.values()[_PRIMITIVE] for node in nodes if type(node) is BindRecord])
         expressions = dict.fromkeys(self.expressions.values())
-        return " ".join([_FIXED, *_ROLES.values(), *known, *primitives, *expressions]).lower()
+        return " ".join([_FIXED, *_ROLES.values(), _COTANGENT, _PART, *known, *primitives, *expressions]).lower()
 
     def unnamed(self, words: str) -> list[str]:
         """Those of the words, in lower case, that no name has in it: a text with all of them has these of its own.
@@ -173,6 +174,25 @@ class Naming:
         """
         pieces = re.findall(r"\w+", words)
         return [each for each in pieces if each not in self.words and not any(map(str.isdigit, each))]
+
+    @cached_property
+    def cotangents(self) -> dict[int, str]:
+        """Number -> whose cotangent an array is, as backward passes added them up: ``ct of h``, ``part of ct of h``."""
+        told = timeline(self.recording).names
+        if told is not None:
+            return told().cotangents
+        out: dict[int, str] = {}
+        if self.recording.events > MOST_PASSED:
+            return out
+        for record in self.recording.backward:
+            names = {i: own_name(self._forward(n)) for i, n in enumerate(record.primals) if n and i >= record.constants}
+            last = {each.variable: each.number for step in record.steps for each in step.sums}
+            for each in (*record.begins, *[total for step in record.steps for total in step.sums]):
+                name = names.get(each.variable, "")
+                if name and each.number:
+                    whole = last.get(each.variable, each.number) == each.number
+                    out.setdefault(each.number, f"{'' if whole else _PART}{_COTANGENT}{name}")
+        return out
 
     def variable(self, number: int) -> str:
         """What the user's variable is called that held the value first; '' if none did."""
@@ -196,6 +216,10 @@ class Naming:
                 return
 
     def _known(self, number: int) -> str:
+        return self._forward(number) or self.cotangents.get(number, "")
+
+    def _forward(self, number: int) -> str:
+        """The name, if the forward pass gave it any."""
         roles = ""
         for role, each in self.path(number):
             roles += _ROLES.get(role, "")
@@ -314,6 +338,13 @@ class Naming:
         assigned = self.assigned(bind)
         said = f"{called(bind)}({', '.join(self.operands(bind, fitted=True))})"
         return f"{assigned} = {said}" if assigned else said
+
+
+def own_name(name: str) -> str:
+    """``h`` of ``primal of h``: the value is the same."""
+    while name.startswith(_PRIMAL):
+        name = name.removeprefix(_PRIMAL)
+    return name[1:-1] if name.startswith("(") and name.endswith(")") else name
 
 
 def called(bind: BindRecord) -> str:

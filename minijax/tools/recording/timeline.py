@@ -67,6 +67,15 @@ class Moment(NamedTuple):
     at: int
 
 
+class ToldNames(NamedTuple):
+    """What ``naming.Naming`` says of a recording in a file: what takes a pass over a recording to find."""
+
+    expressions: dict[int, str]
+    lettered: dict[tuple[int, str], int]
+    cotangents: dict[int, str]
+    words: str
+
+
 class Timeline(Sequence[Moment]):
     """The moments of a recording. ``signs`` are those between the beginning and the end, ``nodes`` the records in the
     order in which they begin, ``end`` the event of the end.
@@ -103,7 +112,7 @@ class Timeline(Sequence[Moment]):
         # what is known of all equations and lives without their records, and what ``naming.Naming`` has passed over the
         # recording for: of one in a file
         self.columns: dict[str, Any] = {}
-        self.names: Callable[[], tuple[dict[int, str], dict[tuple[int, str], int], str]] | None = None
+        self.names: Callable[[], ToldNames] | None = None
         self._ats: Any = None
 
     def __len__(self) -> int:
