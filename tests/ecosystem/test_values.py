@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -103,17 +104,19 @@ def counted(name: str, work: Callable[[], object]) -> Counter[str]:
 
 @functools.cache
 def recorded(name: str) -> tuple[Recording, Counter[str]]:
-    """The recording of the call, and how often it called the user's functions: the first time, with nothing cached."""
+    """The recording of the call, and how often it called the user's functions, with none of them cached: but for what
+    the library keeps of its own functions, which other tests of the process may have called."""
     fun, arguments = call_of(name)
     recorder = Recorder("full", name)
 
-    def run() -> None:
+    def run(watched: AbstractContextManager[object]) -> None:
         carried = real_jax.carried("values", name, fun, arguments, {})
         assert carried is not None
-        with recorder:
+        with watched:
             carried.fun(*carried.args, **carried.kwargs)
 
-    counts = counted(name, run)
+    run(nullcontext())
+    counts = counted(name, lambda: run(recorder))
     return recorder.recording, counts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -69,11 +70,11 @@ def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
 
 
 def _files_of_the_caller() -> set[str]:
-    """The files of all functions that are at work."""
+    """The files of all functions that are at work, a worker's ``<string>`` among them."""
     frame: FrameType | None = sys._getframe(1)
-    files = set()
+    files: set[str] = set()
     while frame is not None:
-        files.add(frame.f_code.co_filename)
+        files |= {frame.f_code.co_filename, os.path.abspath(frame.f_code.co_filename)}
         frame = frame.f_back
     return files
 
