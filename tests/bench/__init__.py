@@ -7,3 +7,9 @@
 - ``measure``: clocks, the interleaved comparison, verdicts;
 - ``__main__``: the command line and the printed table.
 """
+
+import os
+
+# Read when NumPy is imported: on the one core that a run is pinned to, two BLAS threads wait for each other, and a
+# product takes six times as long.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

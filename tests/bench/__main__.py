@@ -16,6 +16,7 @@ import gc
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 from importlib import metadata
@@ -25,10 +26,10 @@ from tests.bench import libraries
 from tests.bench.flax import FLAX_ROWS
 from tests.bench.gallery import GALLERY_ROWS
 from tests.bench.importing import IMPORTING_ROWS, Imported
-from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings
+from tests.bench.measure import CLOSE, ERROR, MEETS, MISSES, SKIPPED, Growth, Result, Row, Settings, verdict
 from tests.bench.startup import STARTUP_ROWS, Startup
 from tests.bench.watching import WATCHING_ROWS, Unwatched, Watched
-from tests.bench.workloads import PEERS, ROWS
+from tests.bench.workloads import MEAN_BUDGET, PEERS, PYTHON_SIDE, ROWS
 
 AnyRow = Row | Growth | Startup | Watched | Unwatched | Imported
 ALL_ROWS: list[AnyRow] = [*ROWS, *IMPORTING_ROWS, *FLAX_ROWS, *GALLERY_ROWS, *WATCHING_ROWS, *STARTUP_ROWS]
@@ -123,6 +124,27 @@ def header(settings: Settings, core: int) -> str:
     )
 
 
+def summing_up(results: list[Result]) -> list[str]:
+    """The geometric mean over the rows of Python's work, and the rows where a peer is the faster."""
+    figures = [r.figure for r in results if r.figure is not None and r.row.startswith(PYTHON_SIDE)]
+    lines = []
+    if figures:
+        mean = statistics.geometric_mean(figures)
+        lines.append(
+            f"geometric mean of {len(figures)} rows of Python's work: {mean:.3f} of jax"
+            f"  <= {MEAN_BUDGET} {verdict(mean, MEAN_BUDGET)}"
+        )
+    behind = [
+        f"{r.row} ({name} {ratio:.3f}, {r.figure:.3f})"
+        for r in results
+        for name, ratio in r.peers.items()
+        if r.figure is not None and ratio < r.figure
+    ]
+    if any(r.peers for r in results):
+        lines.append(f"rows where a peer is faster: {', '.join(behind) or 'none'}")
+    return lines
+
+
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
     rows = chosen(options.rows)
@@ -138,11 +160,12 @@ def main(argv: list[str] | None = None) -> int:
     for row in rows:
         results.append(measured(row, settings))
         print(line(results[-1]), flush=True)
+    print("", *summing_up(results), sep="\n")
     counts = {
         kind: sum(r.verdict == kind for r in results) for kind in (MEETS, CLOSE, MISSES, ERROR, SKIPPED)
     }
     seconds = time.monotonic() - began
-    print(f"\n{', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}; {seconds:.0f} s")
+    print(f"{', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}; {seconds:.0f} s")
     if options.json:
         report: dict[str, Any] = {
             "subject": settings.subject,

@@ -261,12 +261,12 @@ def serve(seam: str) -> None:
         sys.stdout.flush()
 
 
-# A summary at most doubles the time of tracing; a tree is recorded only for who asks to step through it.
+# A summary is on whenever a panel is shown; a tree is recorded only for who asks to step through it.
 WATCHING_ROWS: list[Any] = [
-    *(Unwatched(f"watch.off.{key}", f"unwatched / no seam: {title}", 1.05, key) for key, (title, _) in WORK.items()),
+    *(Unwatched(f"watch.off.{key}", f"unwatched / no seam: {title}", 1.03, key) for key, (title, _) in WORK.items()),
     *(
         Watched(f"watch.{level}.{key}", f"{level} / unwatched: {title}", budget, level, prepare)
-        for level, budget in (("summary", 2.0), ("full", 15.0))
+        for level, budget in (("summary", 1.6), ("full", 12.0))
         for key, (title, prepare) in WORK.items()
     ),
 ]
