@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from minijax.ops.convert import convert, convert_text
 from minijax.ops.declare import declare
 from minijax.ops.nary import defbilinear
 from minijax.ops.reduce import accumulator
-from minijax.ops.shape import inverse_permutation, transpose
+from minijax.ops.shape import arranged, inverse_permutation, transpose
 
 __all__ = [
     "DotAlgorithm",
@@ -315,19 +314,39 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 # -------------------------------------------------------------------------------- evaluation
 
 
-# How operands are permuted for a product, and how many batch axes and contracted ones there are.
-_Plan = tuple[tuple[int, ...], tuple[int, ...], int, int]
-
-
-def _arrangement(lhs_ndim: int, rhs_ndim: int, dimension_numbers: _Numbers) -> _Plan | None:
-    """How NumPy gets at the product: None if ``np.dot`` is it, else both permutations and the number of
-    batch axes."""
+def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Callable[..., Any]:
+    """The product of values with the shapes of ``lhs`` and ``rhs``, in their own type: how NumPy gets at it."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
-    if lhs_contract == (lhs_ndim - 1,) and rhs_contract == (0,) and not lhs_batch and 1 <= rhs_ndim <= 2:
-        return None
-    left = (*lhs_batch, *_kept(lhs_ndim, lhs_contract, lhs_batch), *lhs_contract)
-    right = (*rhs_batch, *rhs_contract, *_kept(rhs_ndim, rhs_contract, rhs_batch))
-    return left, right, len(lhs_batch), len(lhs_contract)
+    if lhs_contract == (lhs.ndim - 1,) and rhs_contract == (0,) and not lhs_batch and 1 <= rhs.ndim <= 2:
+        return np.dot
+    lhs_kept, rhs_kept = _kept(lhs.ndim, lhs_contract, lhs_batch), _kept(rhs.ndim, rhs_contract, rhs_batch)
+    batch = tuple([lhs.shape[d] for d in lhs_batch])
+    rows, columns = tuple([lhs.shape[d] for d in lhs_kept]), tuple([rhs.shape[d] for d in rhs_kept])
+    n, m, inner = math.prod(rows), math.prod(columns), math.prod([lhs.shape[d] for d in lhs_contract])
+    stack = (math.prod(batch),) if batch else ()
+    left = arranged(lhs.shape, (*lhs_batch, *lhs_kept, *lhs_contract), (*stack, n, inner))
+    right = arranged(rhs.shape, (*rhs_batch, *rhs_contract, *rhs_kept), (*stack, inner, m))
+    multiply = _matmul if batch else np.dot
+    shape = (*batch, *rows, *columns)
+    as_it_is = shape == (*stack, n, m)
+
+    def contract(lhs: Any, rhs: Any) -> Any:
+        if left is not None:
+            lhs = left(lhs)
+        if right is not None:
+            rhs = right(rhs)
+        out = multiply(lhs, rhs)
+        return out if as_it_is else out.reshape(shape)
+
+    return contract
+
+
+def _matmul(lhs: Any, rhs: Any) -> Any:
+    """The products of two stacks of matrices."""
+    if lhs.dtype.kind == "c":
+        # NumPy adds products of complex numbers that lie apart in memory one by one, which is slow and inexact
+        lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
+    return np.matmul(lhs, rhs)
 
 
 @by_type
@@ -341,8 +360,7 @@ def _dot_numpy(
         wide = accumulator(dtype) if lhs.dtype.kind != "c" else np.result_type(lhs.dtype, dtype)
         if lhs.dtype == rhs.dtype and dtypes.is_float(lhs.dtype) and dtypes.is_integer(dtype):
             wide = accumulator(lhs.dtype)  # as of floats, and then rounded towards zero
-    plan = _arrangement(lhs.ndim, rhs.ndim, dimension_numbers)
-    product = np.dot if plan is None else functools.partial(_contract, plan)
+    product = _product(lhs, rhs, dimension_numbers)
     if precision is not None and (algorithm := algorithm_of(precision)) is not None:
         return _by_algorithm(algorithm, product, dtype)
     if lhs.dtype == rhs.dtype == wide == dtype:
@@ -374,24 +392,6 @@ def _by_algorithm(algorithm: DotAlgorithmPreset, product: Callable[..., Any], dt
         return out.astype(_given(algorithm, taken[0].dtype, dtype)).astype(dtype, copy=False)
 
     return algorithm_dot
-
-
-def _contract(plan: _Plan, lhs: Any, rhs: Any) -> Any:
-    left, right, n_batch, n_contract = plan
-    lhs, rhs = lhs.transpose(left), rhs.transpose(right)
-    batch = lhs.shape[:n_batch]
-    rows, columns = lhs.shape[n_batch : lhs.ndim - n_contract], rhs.shape[n_batch + n_contract :]
-    inner = math.prod(lhs.shape[lhs.ndim - n_contract :])
-    n, m = math.prod(rows), math.prod(columns)
-    if not n_batch:
-        return np.dot(lhs.reshape(n, inner), rhs.reshape(inner, m)).reshape(rows + columns)
-    size = math.prod(batch)
-    lhs, rhs = lhs.reshape(size, n, inner), rhs.reshape(size, inner, m)
-    if lhs.dtype.kind == "c":
-        # NumPy adds products of complex numbers that lie apart in memory one by one, which is slow and inexact
-        lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
-    out = np.matmul(lhs, rhs)
-    return out.reshape(batch + rows + columns)
 
 
 # -------------------------------------------------------------------------------- rules

@@ -103,7 +103,8 @@ def _arithmetic_numpy(ufunc: np.ufunc, of_many: Callable[..., Any] | None = None
             return _itself
         dtype = x.dtype
         wide = accumulator(dtype)
-        reduce = of_many if of_many is not None and x.size > SHORT and wide.kind in "fc" else ufunc.reduce
+        many = math.prod([x.shape[a] for a in axes]) > SHORT and wide.kind in "fc"
+        reduce = of_many if of_many is not None and many else ufunc.reduce
         if wide is dtype:
             return lambda x: reduce(x, axes, dtype)
         return lambda x: reduce(x, axes, wide).astype(dtype)

@@ -3,9 +3,10 @@ and iota."""
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,11 @@ from minijax.core.structural import (
 )
 from minijax.core.structural import full as full_of
 from minijax.core.trace import Tracer
+from minijax.interpreters.evaluate import by_type
 from minijax.ir.pretty import hide, parse_rules, pp_rules
 from minijax.lowering.text import dims_text, mlir_type
 from minijax.ops.convert import convert
-from minijax.ops.declare import declare, trailing
+from minijax.ops.declare import declare, trailing, unchanged
 from minijax.ops.nary import NUM, ZERO, reduce_sum_p, reshape_p
 
 __all__ = [
@@ -141,19 +143,22 @@ def _broadcast_abstract(
     return ShapedArray(shape, x.dtype, x.weak_type)
 
 
-def _broadcast_numpy(x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]) -> Any:
-    if x.ndim:
-        if any(a > b for a, b in zip(broadcast_dimensions, broadcast_dimensions[1:], strict=False)):
-            order = sorted(range(x.ndim), key=broadcast_dimensions.__getitem__)
-            x = x.transpose(order)
-            broadcast_dimensions = tuple(broadcast_dimensions[i] for i in order)
-        aligned = [1] * len(shape)
-        for d, n in zip(broadcast_dimensions, x.shape, strict=True):
-            aligned[d] = n
-        x = x.reshape(aligned)
-        if x.shape == shape:
-            return x
-    size = math.prod(shape)
+@by_type
+def _broadcast_numpy(
+    x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...]
+) -> Callable[..., Any]:
+    aligned = [1] * len(shape)
+    for d, n in zip(broadcast_dimensions, x.shape, strict=True):
+        aligned[d] = n
+    align = arranged(x.shape, tuple(sorted(range(x.ndim), key=broadcast_dimensions.__getitem__)), tuple(aligned))
+    if x.ndim and tuple(aligned) == shape:
+        return align or unchanged
+    spread = functools.partial(_spread, shape, math.prod(shape))
+    return spread if align is None or not x.ndim else lambda x: spread(align(x))
+
+
+def _spread(shape: tuple[int, ...], size: int, x: Any) -> Any:
+    """``x`` repeated to ``shape``, which has ``size`` elements, as NumPy broadcasts."""
     if size > _COPIED_BROADCAST:
         if size > _CERTAINLY_FITS:
             np.empty(shape, x.dtype)  # MemoryError now rather than at the first use of the view
@@ -161,6 +166,17 @@ def _broadcast_numpy(x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple
     out = np.empty(shape, x.dtype)
     out[...] = x
     return out
+
+
+def arranged(
+    shape: tuple[int, ...], permutation: tuple[int, ...], wanted: tuple[int, ...]
+) -> Callable[..., Any] | None:
+    """What permutes a NumPy value of this shape and reshapes it to ``wanted``; None where there is nothing to do."""
+    transposed = None if permutation == (*range(len(shape)),) else operator.methodcaller("transpose", permutation)
+    if tuple([shape[d] for d in permutation]) == wanted:
+        return transposed
+    reshaped = operator.methodcaller("reshape", wanted)
+    return reshaped if transposed is None else lambda x: reshaped(transposed(x))
 
 
 def _broadcast_transpose(
@@ -298,10 +314,9 @@ def _reshape_abstract(
     return ShapedArray(new_sizes, x.dtype, x.weak_type)
 
 
-def _reshape_numpy(x: Any, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None) -> Any:
-    if dimensions is not None:
-        x = x.transpose(dimensions)
-    return x.reshape(new_sizes)
+@by_type
+def _reshape_numpy(x: Any, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None) -> Callable[..., Any]:
+    return arranged(x.shape, (*range(x.ndim),) if dimensions is None else dimensions, new_sizes) or unchanged
 
 
 def _reshape_transpose(
@@ -458,8 +473,9 @@ def _transpose_abstract(x: ShapedArray, *, permutation: tuple[int, ...]) -> Shap
     return ShapedArray(tuple(x.shape[d] for d in permutation), x.dtype, x.weak_type)
 
 
-def _transpose_numpy(x: Any, permutation: tuple[int, ...]) -> Any:
-    return x.transpose(permutation)
+@by_type
+def _transpose_numpy(x: Any, permutation: tuple[int, ...]) -> Callable[..., Any]:
+    return operator.methodcaller("transpose", permutation)
 
 
 def _transpose_transpose(ct: Any, x: Any, *, permutation: tuple[int, ...]) -> list[Any]:
@@ -628,7 +644,7 @@ def _iota_abstract(*, dtype: np.dtype, shape: tuple[int, ...], dimension: int) -
 
 def _iota_numpy(dtype: np.dtype, shape: tuple[int, ...], dimension: int) -> Any:
     counts = np.arange(shape[dimension]).astype(dtype)
-    return counts if len(shape) == 1 else _broadcast_numpy(counts, shape, (dimension,))
+    return counts if len(shape) == 1 else _broadcast_numpy(counts, shape=shape, broadcast_dimensions=(dimension,))
 
 
 def _iota_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype, shape: Any, dimension: int) -> str:
