@@ -93,6 +93,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("minijax.tools.pages",),
     ("minijax.tools.compare",),
     ("minijax.tools.explain",),
+    ("minijax.tools.metal",),
     ("minijax.tools",),  # the module itself: what programs use of the packages below
     ("minijax.tools.commands",),
     ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # python -m minijax is the terminal program

@@ -166,6 +166,11 @@ class CompiledFunction:
         traced = self._traced
         return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how)
 
+    @property
+    def program(self) -> Compiled:
+        """What runs, for tools."""
+        return self._program
+
     def raw_text(self) -> str:
         """The optimised HLO as XLA gives it: its metadata names lines of the StableHLO text."""
         return self._program.executable.hlo_text()

@@ -536,6 +536,7 @@ def compile(
     host_callbacks: Sequence[Callable[..., Any]] = (),
     n_consts: int = 0,
     kept: Sequence[int] | None = None,
+    flags: Sequence[tuple[str, str]] = (),
 ) -> Executable:
     """Compile a StableHLO module with a public ``@main`` and load it.
 
@@ -551,6 +552,7 @@ def compile(
       host_callbacks: Python functions that custom calls of the module refer to by their index.
       n_consts: how many of the arguments are what the function closes over; they come first. For error messages, like
       kept: the positions of the function's arguments that the others are; None for all.
+      flags: options of XLA's own for this program, such as ``("xla_dump_to", folder)``.
 
     Raises:
       CompileError: XLA does not accept the program.
@@ -561,6 +563,8 @@ def compile(
     _register_custom_calls(rt, module_text)
     ids = np.array([[each.id] for each in assigned])
     options = rt.compile_options(num_replicas, ids)
+    if flags:
+        options.env_option_overrides = list(flags)
     device_list = rt.xla.DeviceList(tuple(assigned))
 
     def work() -> Any:

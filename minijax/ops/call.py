@@ -98,6 +98,7 @@ class Compiled:
         "elsewhere",
         "repeatable",
         "kept",
+        "n_consts",
     )
 
     def __init__(
@@ -124,20 +125,19 @@ class Compiled:
         # whether running it again is nothing but handing buffers to the executable and wrapping the results
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
         passed = [*itertools.compress(closed.consts, passed_consts(closed))]
+        self.n_consts = len(passed)
         with observe.timed("compile", name, closed.memo.get("missed")):
-            self.executable = self._compile(
-                closed,
-                text,
-                name=name,
-                out_avals=self.out_avals,
-                host_callbacks=host_callbacks,
-                n_consts=len(passed),
-                kept=self.kept,
-            )
+            self.executable = self.made(closed)
         self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated, keep_unused)
         self.const_buffers = [to_buffer(uncommitted(c)) for c in passed]
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
+
+    def made(self, closed: ClosedJaxpr, **options: Any) -> Any:
+        """An executable of the program as XLA makes it now; ``options`` are further ones of ``pjrt.compile``."""
+        _, name, _, _, text, host_callbacks = self.made_of
+        options |= {"name": name, "out_avals": self.out_avals, "host_callbacks": host_callbacks}
+        return self._compile(closed, text, n_consts=self.n_consts, kept=self.kept, **options)
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         return pjrt.compile(text, **options)

@@ -195,6 +195,14 @@ def link(closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int =
     )
 
 
+def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -> tuple[Pane, ...]:
+    """The program of a jaxpr and its module at several moments of its optimisation, each linked."""
+    printer = _NumberingPrinter(closed.jaxpr)
+    printer.document()
+    numbers = _Numbers(printer, places)
+    return tuple(cut(_hlo_pane(places, numbers, text), MOST_LINES) for text in texts)
+
+
 # ------------------------------------------------------------------------------------------------------ the jaxpr
 
 

@@ -28,6 +28,13 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%hlo minijax.pmap(f)(jnp.ones((1, 3))) --links", ("stablehlo", "pmap")),
     ("%hlo (lambda a: minijax.debug.print('{}', a))(v) --links", ("custom_call", "debug_print")),
     ("%hlo (lambda a: a)(v) --links --stage optimized", ("HloModule",)),
+    ("%passes f(v)", ("changed the program", "fusion", "kernels", "memory", ":1")),
+    ("%passes f(v) --pass fusion", ("before", "after", "lines alike", "+1 fusion")),
+    ("%passes f(v) --pass 1 --most 1", ("of ", "more line")),
+    ("%passes f(v) --memory", ("allotted", "argument 12 B", "peak", "live at", "█")),
+    ("%passes f(v) --kernel multiply_subtract_fusion", ("machine code", "computes", "sine(", "ret")),
+    ("%passes f(v) --kernel multiply_subtract_fusion --llvm --most 5", ("ModuleID", "more lines: --most")),
+    ("%passes (lambda a: a)(v)", ("none: XLA's own library does all the work",)),
 )
 
 BAD: tuple[tuple[str, str], ...] = (
@@ -38,5 +45,13 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%hlo f(3.0) --line 7", "no equation comes from that line; they come from"),
     ("%hlo (lambda a: a)(v) --line 1", "no line that is known"),
     ("%hlo (lambda a: a)(v) --eqn 1", "the jaxpr has no equations"),
+    ("%passes", "needs EXPR"),
+    ("%passes f", "f"),
+    ("%passes f(v) --pass fuson", "Did you mean fusion?"),
+    ("%passes f(v) --pass 99", "the passes that changed it are 1 to"),
+    ("%passes f(v) --kernel nope", "the kernels are "),
+    ("%passes f(v) --llvm", "say which with --kernel NAME"),
+    ("%passes f(v) --memory --kernel x", "one thing at a time"),
+    ("%passes f(v) --most 0", "needs a positive number"),
     ("%hlo f(3.0) --line 1 --eqn 1", "not both"),
 )

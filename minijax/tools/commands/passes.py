@@ -1,0 +1,90 @@
+"""The command that follows a program through XLA: %passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minijax.api import jit
+from minijax.api.compile import JitFunction
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.commands.transform import EXPR
+from minijax.tools.documents.document import Document
+from minijax.tools.session import targets
+from minijax.tools.session.result import Result
+from minijax.tools.usage import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from minijax.tools.metal.pipeline import Descent, Pass
+    from minijax.tools.session.session import Session
+
+
+def run_passes(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.metal import pipeline, views
+
+    asked = [name for name in ("pass", "memory", "kernel") if args[name]]
+    if len(asked) > 1:
+        raise UsageError(f"%passes shows one thing at a time: --{asked[0]} or --{asked[1]}, not both")
+    if args["llvm"] and args["kernel"] is None:
+        raise UsageError("%passes --llvm shows the LLVM IR of a kernel: say which with --kernel NAME")
+    if args["most"] < 1:
+        raise UsageError(f"%passes --most needs a positive number, not {args['most']}")
+    target = targets.from_expression(session, "passes", args["expr"])
+    jitted: Any = target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
+    lowered = jitted.lower(*target.args, **target.kwargs)
+    try:
+        found = pipeline.descent(lowered)
+    except FileNotFoundError as error:
+        raise UsageError(f"%passes: {error}; %hlo shows it before XLA and after") from None
+    if args["pass"] is not None:
+        blocks = views.one_pass(found, _pass(found, args["pass"]), args["most"])
+    elif args["memory"]:
+        blocks = views.memory(found, args["most"])
+    elif args["kernel"] is not None:
+        names = [each.name for each in found.kernels]
+        if args["kernel"] not in names:
+            known = ", ".join(names) or "none: XLA's own library does all the work"
+            raise UsageError(f"%passes --kernel {args['kernel']}: the kernels are {known}")
+        blocks = views.kernel(found, found.kernels[names.index(args["kernel"])], args["llvm"], args["most"])
+    else:
+        blocks = views.overview(found)
+    return Result(Document(tuple(blocks)), found)
+
+
+def _pass(found: Descent, asked: str) -> Pass:
+    """The pass of a number, or the first of a name."""
+    __tracebackhide__ = True
+    for each in found.passes:
+        if asked in (str(each.number), each.name):
+            return each
+    if not found.passes:
+        raise UsageError(f"%passes --pass {asked}: no pass changed this program")
+    names = sorted({each.name for each in found.passes if each.name})
+    raise UsageError(
+        f"%passes --pass {asked}: the passes that changed it are 1 to {len(found.passes)}, or by name "
+        f"{', '.join(names)}.{did_you_mean(asked, names)}"
+    )
+
+
+COMMANDS = (
+    Command(
+        "passes",
+        (
+            EXPR,
+            Param("pass", "word", "before and after this one, by number or by name"),
+            Param("memory", "flag", "what lies in memory from when to when, and the peak", default=False),
+            Param("kernel", "word", "the machine code of this kernel"),
+            Param("llvm", "flag", "with --kernel: its LLVM IR in place of the machine code", default=False),
+            Param("most", "int", "how many lines to show at most", default=200),
+        ),
+        "What XLA does to the program of a call, pass by pass, down to memory and machine code.\n\n"
+        "The program is compiled once more, while XLA writes down what each pass makes of it, and not run. Only passes "
+        "that changed something are shown: with how many instructions there were before and after, of which kinds, and "
+        "the lines of yours that they are for. --pass puts before and after beside each other; --memory draws when "
+        "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs.",
+        "%passes f(3.0)",
+        run_passes,
+        group="compile",
+    ),
+)

@@ -1,0 +1,99 @@
+"""The machine code of a kernel: an object file in ELF taken apart, and its code in the words of the processor."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from minijax.core.named import Frozen
+
+_EXECUTABLE = 0x4
+_FUNCTION = 2
+_SYMBOLS = 2
+# e_machine of ELF -> how capstone is to read it
+_X86_64, _AARCH64 = 62, 183
+
+
+class Operation(Frozen):
+    """One instruction of the processor: where in its function's section, its bytes, and what it does.
+
+    ``symbol`` is the name of the function that begins with it, else ''.
+    """
+
+    address: int
+    bytes: bytes
+    mnemonic: str
+    operands: str
+    symbol: str = ""
+
+
+class _Part(Frozen):
+    """A section of an object file."""
+
+    kind: int
+    flags: int
+    offset: int
+    bytes: int
+    link: int
+
+
+def _parts(code: bytes) -> list[_Part]:
+    begin, size, count = struct.unpack_from("<40xQ10xHH", code, 0)
+    found = []
+    for i in range(count):
+        kind, flags, offset, length, link = struct.unpack_from("<4xIQ8xQQI", code, begin + i * size)
+        found.append(_Part(kind, flags, offset, length, link))
+    return found
+
+
+def size(code: bytes) -> int:
+    """The bytes of machine code in an object file."""
+    if code[:4] != b"\x7fELF":
+        return 0
+    return sum(part.bytes for part in _parts(code) if part.flags & _EXECUTABLE)
+
+
+def operations(code: bytes) -> Iterator[Operation]:
+    """The instructions of an object file (64-bit ELF), in order. Bytes that are none are told as '(bad)'.
+
+    ValueError for a file of another kind, or of a processor that is not known.
+    """
+    # a library of 1.5 MB that only this needs
+    import capstone
+
+    if code[:5] != b"\x7fELF\x02":
+        raise ValueError("no object file in 64-bit ELF: only such code can be read")
+    (machine,) = struct.unpack_from("<18xH", code)
+    ways = {
+        _X86_64: (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
+        _AARCH64: (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+    }
+    if machine not in ways:
+        raise ValueError(f"machine code of a processor that is not known (ELF machine {machine})")
+    reader = capstone.Cs(*ways[machine])
+    reader.skipdata = True
+    parts = _parts(code)
+    names = _functions(code, parts)
+    for index, part in enumerate(parts):
+        if not part.flags & _EXECUTABLE:
+            continue
+        piece = code[part.offset : part.offset + part.bytes]
+        for each in reader.disasm(piece, 0):
+            word = "(bad)" if each.id == 0 else each.mnemonic
+            symbol = names.get((index, each.address), "")
+            yield Operation(each.address, bytes(each.bytes), word, each.op_str, symbol)
+
+
+def _functions(code: bytes, parts: list[_Part]) -> dict[tuple[int, int], str]:
+    """The names of functions, by section and address."""
+    found: dict[tuple[int, int], str] = {}
+    for part in parts:
+        if part.kind != _SYMBOLS:
+            continue
+        names = parts[part.link].offset
+        for at in range(part.offset, part.offset + part.bytes, 24):
+            name, info, section, value = struct.unpack_from("<IBxHQ", code, at)
+            if info & 0xF == _FUNCTION:
+                end = code.index(b"\0", names + name)
+                found[section, value] = code[names + name : end].decode(errors="replace")
+    return found

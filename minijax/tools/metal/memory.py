@@ -1,0 +1,123 @@
+"""The memory of a compiled program: what XLA allots, which value lies where and for how long, and when most is in use.
+
+Read from the two accounts that XLA writes when it dumps a program: its buffer assignment, and the live ranges from
+which it was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from minijax.core.named import Frozen
+
+_ALLOCATION = r"allocation (\d+): size (\d+)(?:, (.*?))?:"
+_VALUE = r" value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)"
+_RANGE = r"    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)"
+_ORDER = r"    (\d+):(\S+)"
+_PEAK = r"  Live ranges at (\d+) \(peak\):"
+_LIVE = r"    (\S+?)(\{[\d,]*\}): (\d+) bytes \(cumulative: (\d+) bytes\)"
+# XLA's words for an allocation, first one that fits, and ours.
+_KINDS = (
+    ("parameter", "argument"),
+    ("thread-local", "scratch"),
+    ("constant", "constant"),
+    ("output shape", "result"),
+    ("maybe-live-out", "result"),
+    ("preallocated-temp", "temporary"),
+)
+
+
+class HeldValue(Frozen):
+    """A value in memory: which instruction makes it (``part`` of its tuple, '' of one that is none), where, how large.
+
+    ``begin`` and ``end`` are positions in the order of execution, -1 where XLA says nothing of them.
+    """
+
+    name: str
+    part: str
+    bytes: int
+    offset: int
+    type: str
+    begin: int = -1
+    end: int = -1
+
+
+class Allocation(Frozen):
+    """A piece of memory that XLA allots, and what lies in it, some of it one after the other in the same place."""
+
+    number: int
+    bytes: int
+    kind: str
+    held: tuple[HeldValue, ...]
+
+
+class Memory(Frozen):
+    """``order`` is the order of execution; ``peak`` the position in it at which most is live, -1 if XLA told nothing.
+
+    ``live`` are the values then, with their sizes, largest first. ``reported`` is the peak that XLA itself reports of
+    the compiled program (it leaves out what it has preallotted), None where it reports none. All sizes are in bytes.
+    """
+
+    allocations: tuple[Allocation, ...] = ()
+    order: tuple[str, ...] = ()
+    peak: int = -1
+    live: tuple[tuple[str, int], ...] = ()
+    reported: int | None = None
+
+    @property
+    def live_bytes(self) -> int:
+        """What is live at the peak."""
+        return sum(size for _, size in self.live)
+
+    @property
+    def at(self) -> str:
+        """The instruction at the peak; '' if it is not known."""
+        return self.order[self.peak] if 0 <= self.peak < len(self.order) else ""
+
+    def total(self, kind: str) -> int:
+        """What is allotted of one kind: argument, result, temporary, constant, scratch."""
+        return sum(each.bytes for each in self.allocations if each.kind == kind)
+
+
+def read_memory(assignment: str, live: str, reported: Any) -> Memory:
+    """From XLA's texts; ``reported`` is what the executable says of its memory, or None."""
+    ranges: dict[tuple[str, str], tuple[int, int]] = {}
+    order: list[str] = []
+    most: list[tuple[str, int]] = []
+    peak = -1
+    for row in live.split("\n"):
+        if found := re.fullmatch(_ORDER, row):
+            order.append(found[2])
+        elif found := re.fullmatch(_RANGE, row):
+            ranges[found[1], _part(found[2])] = int(found[3]), int(found[4])
+        elif found := re.fullmatch(_PEAK, row):
+            peak = int(found[1])
+        elif found := re.fullmatch(_LIVE, row):
+            most.append((found[1] + _part(found[2]), int(found[3])))
+    stated = getattr(reported, "peak_memory_in_bytes", None)
+    return Memory(tuple(_allocations(assignment, ranges)), tuple(order), peak, tuple(most), stated)
+
+
+def _part(braces: str | None) -> str:
+    return "" if braces in (None, "{}") else str(braces)
+
+
+def _allocations(assignment: str, ranges: dict[tuple[str, str], tuple[int, int]]) -> Iterator[Allocation]:
+    head: re.Match[str] | None = None
+    values: list[HeldValue] = []
+    for row in (*assignment.split("\n"), ""):
+        begins = re.fullmatch(_ALLOCATION, row)
+        if (begins is not None or not row) and head is not None:
+            yield Allocation(int(head[1]), int(head[2]), _kind(head[3] or ""), tuple(values))
+            head, values = None, []
+        if begins is not None:
+            head = begins
+        elif found := re.fullmatch(_VALUE, row):
+            begin, end = ranges.get((found[1], _part(found[2])), (-1, -1))
+            values.append(HeldValue(found[1], _part(found[2]), int(found[3]), int(found[4]), found[5], begin, end))
+
+
+def _kind(words: str) -> str:
+    return next((ours for theirs, ours in _KINDS if theirs in words), "memory")

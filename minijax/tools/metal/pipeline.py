@@ -1,0 +1,128 @@
+"""The passes that changed a program: what each took away and put in, and for which lines of the user's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from minijax.core.named import Frozen
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.lowering.places import ModulePlaces, text_line
+from minijax.tools.metal.dumps import Dump, Kernel, PassText, dump
+from minijax.tools.metal.memory import Memory, read_memory
+from minijax.tools.programs import hlo, links
+
+# What XLA calls the file that it writes where a pipeline begins.
+_START = "pipeline-start"
+
+
+class Pass(Frozen):
+    """A pass that changed the program: its text before and after.
+
+    ``pipeline`` is the innermost that it ran in. What changed between two pipelines, which XLA ascribes to no pass, has
+    the name ''.
+    """
+
+    number: int
+    pipeline: str
+    name: str
+    before: str
+    after: str
+
+    @property
+    def title(self) -> str:
+        """``simplification · algsimp``"""
+        return f"{self.pipeline} · {self.name}" if self.name else f"before {self.pipeline}"
+
+    @cached_property
+    def counts(self) -> tuple[Counter[str], Counter[str]]:
+        """How many instructions of each kind there are before and after, in all computations; parameters left out."""
+        return _counts(self.before), _counts(self.after)
+
+    @property
+    def gone(self) -> Counter[str]:
+        """How many fewer there are of each kind."""
+        before, after = self.counts
+        return before - after
+
+    @property
+    def made(self) -> Counter[str]:
+        """How many more."""
+        before, after = self.counts
+        return after - before
+
+    @cached_property
+    def text_lines(self) -> tuple[int, ...]:
+        """The lines of the StableHLO text whose instructions are others than before, in order."""
+        before, after = (_kinds(text) for text in (self.before, self.after))
+        changed = (before - after) + (after - before)
+        return tuple(sorted({number for number, _ in changed if number}))
+
+
+def _instructions(text: str) -> list[hlo.Instruction]:
+    return [*hlo.instructions(text.split("\n")).values()]
+
+
+def _counts(text: str) -> Counter[str]:
+    return Counter(each.opcode for each in _instructions(text) if each.opcode != "parameter")
+
+
+def _kinds(text: str) -> Counter[tuple[int, str]]:
+    return Counter((text_line(each.metadata), each.opcode) for each in _instructions(text))
+
+
+class Descent(Frozen):
+    """A program on its way through XLA: the passes that changed it, the memory and the kernels that came of it.
+
+    ``linked`` are the program's other forms, from Python to the optimised one. ``places`` and ``closed`` link the text
+    of every pass.
+    """
+
+    closed: ClosedJaxpr
+    places: ModulePlaces
+    linked: links.LinkedPrograms
+    passes: tuple[Pass, ...]
+    memory: Memory
+    kernels: tuple[Kernel, ...]
+    before: str
+    after: str
+
+    def __repr__(self) -> str:
+        return f"<{len(self.passes)} passes that changed a program of {len(self.linked.equations)} equations>"
+
+    def panes(self, *texts: str) -> tuple[links.Pane, ...]:
+        """Texts of the program, as XLA had it at some moment, with the equations of each line."""
+        return links.hlo_panes(self.closed, self.places, texts)
+
+    def equations(self, each: Pass) -> tuple[links.Equation, ...]:
+        """Those whose instructions the pass changed."""
+        wanted = set(each.text_lines)
+        numbers = {number for i, of in enumerate(self.linked.stablehlo.links, 1) if i in wanted for number in of}
+        return tuple(self.linked.equation(number) for number in sorted(numbers))
+
+
+def descent(lowered: Any) -> Descent:
+    """Of what ``jit(f).lower(...)`` returned: it is compiled once more, with XLA writing down each pass; not run.
+
+    Errors are those of compiling.
+    """
+    closed, places = lowered.jaxpr, lowered.places()
+    found, executable = dump(lowered.compile().program, closed)
+    linked = links.link(closed, places, found.after)
+    memory = read_memory(found.assignment, found.live, executable.memory_analysis())
+    return Descent(
+        closed, places, linked, tuple(_passes(found)), memory, found.kernels, found.before, found.after
+    )
+
+
+def _passes(found: Dump) -> Iterator[Pass]:
+    before, number = found.before, 0
+    last = PassText("after the passes", "", found.after)
+    for step in (*found.steps, last):
+        if step.text.strip() == before.strip():
+            continue
+        number += 1
+        yield Pass(number, step.pipeline, "" if step.name == _START else step.name, before, step.text)
+        before = step.text

@@ -1,0 +1,297 @@
+"""What a person sees of a program on its way through XLA: the passes, one of them, the memory, and a kernel."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from minijax.tools.documents.document import (
+    WIDEST,
+    Block,
+    Code,
+    Columns,
+    Fitted,
+    Line,
+    Pair,
+    Row,
+    Segment,
+    Table,
+    Text,
+    joined,
+    line,
+    text,
+)
+from minijax.tools.documents.words import bytes_text, plural, shortened
+from minijax.tools.metal import machine
+from minijax.tools.metal.dumps import Kernel
+from minijax.tools.metal.memory import HeldValue, Memory
+from minijax.tools.metal.pipeline import Descent, Pass
+from minijax.tools.programs.link_views import equations_text, places_text
+from minijax.tools.programs.links import Equation, Pane
+
+# Lines that are alike are shown so far from a line that is not.
+_AROUND = 2
+# Columns of the drawing of how long a value lives.
+_LANE = 24
+_KINDS = ("argument", "result", "temporary", "constant", "scratch", "memory")
+# An instruction's name: ``%add.3 = f32[] add(`` and ``ROOT %add.3 =``
+_NAMED = r"\s*(?:ROOT )?%?([\w.-]+) = "
+
+
+def overview(found: Descent) -> Iterator[Block]:
+    """Every pass that changed the program, then the memory and the kernels in a line each."""
+    if found.passes:
+        first, last = found.passes[0].counts[0].total(), found.passes[-1].counts[1].total()
+        yield text(
+            line(
+                ("heading", f"{plural(len(found.passes), 'step')} changed the program"),
+                ("muted", f" · {first} instructions, then {last} · compiled once more, not run"),
+            )
+        )
+        yield Fitted(lambda width: (Text(tuple(_steps(found, width)), hanging=6),))
+    else:
+        yield text("no pass changed the program", role="muted")
+    yield _memory_row(found)
+    yield _kernels_row(found)
+    hints = "--pass 1 shows before and after · --memory · --kernel NAME, with --llvm"
+    yield Row("more", (line(("muted", hints)),))
+
+
+def _steps(found: Descent, width: int) -> Iterator[Line]:
+    """A line for each pass, under the pipelines that they ran in."""
+    names = [each.name or "(between pipelines)" for each in found.passes]
+    totals = [tuple(counts.total() for counts in each.counts) for each in found.passes]
+    sizes = [f"{a}" if a == b else f"{a} → {b}" for a, b in totals]
+    places = [places_text(found.equations(each)) for each in found.passes]
+    name_columns, size_columns = max(map(len, names)), max(map(len, sizes))
+    room = max(min(width, WIDEST) - name_columns - size_columns - 12 - max(map(len, places)), 16)
+    pipeline = ""
+    for each, name, size, where in zip(found.passes, names, sizes, places, strict=True):
+        if each.pipeline != pipeline:
+            pipeline = each.pipeline
+            yield line(("muted", f" {pipeline}"))
+        kinds = _kinds(each, room)
+        yield line(
+            ("muted", f"{each.number:4}  "),
+            ("primitive", f"{name:<{name_columns}}"),
+            f"  {size:>{size_columns}}  {kinds:<{room}}" if where else f"  {size:>{size_columns}}  {kinds}",
+            ("place", f"  {where}" if where else ""),
+        )
+
+
+def _kinds(each: Pass, room: int) -> str:
+    """``-1 dot +2 reshape``, and how many more kinds have changed in number where they do not fit."""
+    kinds = [*_counted("-", each.gone), *_counted("+", each.made)]
+    if not kinds:
+        return "same kinds"
+    for count in range(len(kinds), 0, -1):
+        more = f" …{len(kinds) - count} more" if count < len(kinds) else ""
+        said = " ".join(kinds[:count]) + more
+        if len(said) <= room:
+            return said
+    return plural(len(kinds), "kind")
+
+
+def _counted(sign: str, counts: Counter[str]) -> list[str]:
+    return [f"{sign}{n} {kind}" for kind, n in counts.most_common()]
+
+
+def _memory_row(found: Descent) -> Row:
+    memory = found.memory
+    sizes = [f"{kind} {bytes_text(memory.total(kind))}" for kind in _KINDS[:4] if memory.total(kind)]
+    parts: Line = joined(" · ", [("", each) for each in sizes]) if sizes else line(("muted", "none"))
+    if not memory.at:
+        return Row("memory", (parts,))
+    where = places_text(_equations(found, memory.at))
+    most = line(
+        f"most is live at {memory.at}: {bytes_text(memory.live_bytes)}", *([("place", f"  {where}")] if where else [])
+    )
+    return Row("memory", (parts, most))
+
+
+def _kernels_row(found: Descent) -> Row:
+    if not found.kernels:
+        return Row("kernels", (line(("muted", "none: XLA's own library does all the work")),))
+    code = sum(machine.size(each.code) for each in found.kernels)
+    names = ", ".join(each.name for each in found.kernels[:6])
+    more = f" and {len(found.kernels) - 6} more" if len(found.kernels) > 6 else ""
+    return Row(
+        "kernels",
+        (line(f"{names}{more}"),),
+        line(("muted", f"{plural(len(found.kernels), 'kernel')}, {bytes_text(code)} of code")),
+    )
+
+
+# --------------------------------------------------------------------------------------------------- one pass
+
+
+def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
+    """The program before and after the pass, beside each other, with whose line each instruction is."""
+    before, after = found.panes(each.before, each.after)
+    yield text(
+        line(("heading", f"{each.number} · {each.title}"), ("muted", f" · of {len(found.passes)}")),
+    )
+    pairs = _pairs(found, before, after)
+    shown, left = pairs[:most], len(pairs) - most
+    titles = (line(("heading", "before")), line(("heading", "after")))
+    yield Columns(titles, lambda width: shown)
+    if left > 0:
+        yield text(f"… {plural(left, 'more line')}: --most {len(pairs)} shows all", role="muted")
+    gone, made = _counted("-", each.gone), _counted("+", each.made)
+    words = " ".join((*gone, *made)) or "the same kinds of instruction: names, order, layouts or types"
+    yield Row("changes", (line(words),))
+    where = places_text(found.equations(each))
+    if where:
+        yield Row("lines", (line(("place", where)),))
+
+
+def _pairs(found: Descent, before: Pane, after: Pane) -> list[Pair]:
+    """The lines of two panes, paired; runs that are alike are told in one line."""
+    out: list[Pair] = []
+    matcher = difflib.SequenceMatcher(None, before.lines, after.lines, False)
+    for tag, i, to_i, j, to_j in matcher.get_opcodes():
+        if tag != "equal":
+            out += [Pair("-", _instruction(found, before, at)) for at in range(i, to_i)]
+            out += [Pair("+", (), _instruction(found, after, at)) for at in range(j, to_j)]
+            continue
+        alike = [Pair(" ", (("", before.lines[at]),), (("", before.lines[at]),)) for at in range(i, to_i)]
+        head = alike[: _AROUND if out else 0]
+        tail = alike[len(alike) - _AROUND :] if to_i < len(before.lines) else []
+        hidden = len(alike) - len(head) - len(tail)
+        if hidden > 1:
+            note = (("muted", f"… {hidden} lines alike"),)
+            out += [*head, Pair(" ", note, note), *tail]
+        else:
+            out += alike
+    return out
+
+
+def _instruction(found: Descent, pane: Pane, index: int) -> Line:
+    where = places_text([found.linked.equation(number) for number in pane.links[index]])
+    said = where or pane.notes[index]
+    return line(pane.lines[index], *([("place" if where else "muted", f"  // {said}")] if said else []))
+
+
+# ----------------------------------------------------------------------------------------------------- memory
+
+
+def memory(found: Descent, most: int) -> Iterator[Block]:
+    """What XLA allots, what lies in it, and from when to when."""
+    plan = found.memory
+    sizes = [(kind, plan.total(kind)) for kind in _KINDS]
+    yield text(line(("heading", f"memory of {plural(len(plan.order), 'instruction')} in order of execution")))
+    known = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in sizes if size)
+    yield Row("allotted", (line(known or "nothing"),))
+    if plan.reported is not None:
+        said = line(("muted", "without what is preallotted"))
+        yield Row("XLA says", (line(f"peak {bytes_text(plan.reported)}"),), said)
+    if plan.at:
+        yield from _peak(found, plan)
+    values = [(each.number, held) for each in plan.allocations for held in each.held if held.begin >= 0]
+    values.sort(key=lambda pair: (pair[1].begin, pair[1].end, pair[1].name))
+    if not values:
+        yield text("XLA told of no values' lives", role="muted")
+        return
+    chosen = sorted(values, key=lambda pair: -pair[1].bytes)[:most]
+    kept = {id(held) for _, held in chosen}
+    rows = [_life(found, plan, number, held) for number, held in values if id(held) in kept]
+    yield Table(("", "value", "bytes", "lives", "your lines"), tuple(rows))
+    left = len(values) - len(rows)
+    if left:
+        size = bytes_text(sum(held.bytes for _, held in values if id(held) not in kept))
+        yield text(f"… {plural(left, 'smaller value')}, {size} together: --most {len(values)}", role="muted")
+
+
+def _peak(found: Descent, plan: Memory) -> Iterator[Block]:
+    yield Row("peak", (line(f"{bytes_text(plan.live_bytes)} live at {plan.at} ", ("muted", f"(step {plan.peak})")),))
+    rows = []
+    for name, size in plan.live[:5]:
+        where = places_text(_equations(found, name.partition("{")[0]))
+        rows.append(line(f"{bytes_text(size):>8}  {name}", *([("place", f"  {where}")] if where else [])))
+    if len(plan.live) > 5:
+        rest = sum(size for _, size in plan.live[5:])
+        rows.append(line(("muted", f"{bytes_text(rest):>8}  {len(plan.live) - 5} more")))
+    yield Row("of it", tuple(rows))
+
+
+def _life(found: Descent, plan: Memory, number: int, held: HeldValue) -> tuple[Segment, ...]:
+    where = places_text(_equations(found, held.name))
+    return (
+        ("muted", f"#{number}+{held.offset}" if held.offset else f"#{number}"),
+        ("primitive", shortened(held.name + held.part, 32)),
+        ("", f"{held.bytes}"),
+        ("value", _lane(held, plan)),
+        ("place", where) if where else ("muted", "–"),
+    )
+
+
+def _lane(held: HeldValue, plan: Memory) -> str:
+    """``··████······``: from when to when it lives, in the order of execution; the peak's moment is ``│`` or ``▓``."""
+    steps = max(len(plan.order), 1)
+    columns = min(_LANE, steps)
+    first, last = held.begin * columns // steps, max(held.end - 1, held.begin) * columns // steps
+    peak = plan.peak * columns // steps if plan.peak >= 0 else -1
+    marks = []
+    for at in range(columns):
+        alive = first <= at <= last
+        marks.append(("▓" if alive else "│") if at == peak else "█" if alive else "·")
+    return "".join(marks)
+
+
+# ----------------------------------------------------------------------------------------------------- kernels
+
+
+def kernel(found: Descent, each: Kernel, llvm: bool, most: int) -> Iterator[Block]:
+    """The machine code of a kernel, or its LLVM IR; the instruction of XLA's that it is for, and whose lines."""
+    equations = _equations(found, each.name)
+    yield text(line(("heading", each.name), ("muted", f" · {bytes_text(machine.size(each.code))} of machine code")))
+    pane = found.linked.hlo
+    inside = [pane.lines[i].strip() for i in _fused(pane, each.name)]
+    if inside:
+        yield Row("computes", (line(inside[0]), *(line("  " + one) for one in inside[1:])))
+    if equations:
+        numbers = tuple(e.number for e in equations)
+        yield Row("for", (line(("place", places_text(equations)), ("muted", f" · {equations_text(numbers)}")),))
+    rows = each.llvm.strip("\n").split("\n") if llvm else [*_listing(each)]
+    shown = "\n".join(rows[:most])
+    yield Code(shown, "llvm" if llvm else "asm")
+    if len(rows) > most:
+        yield text(f"… {plural(len(rows) - most, 'more line')}: --most {len(rows)} shows all", role="muted")
+
+
+def _listing(each: Kernel) -> Iterator[str]:
+    for one in machine.operations(each.code):
+        if one.symbol:
+            yield f"{one.symbol}:"
+        yield f"  {one.address:5x}  {one.mnemonic:<14}{one.operands}".rstrip()
+
+
+def _fused(pane: Pane, name: str) -> list[int]:
+    """The line of an instruction, and those of the computation that it calls, parameters left out."""
+    at = _line_of(pane, name)
+    if at < 0:
+        return []
+    called = re.search(r"\b(?:calls|to_apply)=%?([\w.-]+)", pane.lines[at])
+    if called is None:
+        return [at]
+    begin = next((i for i, each in enumerate(pane.lines) if re.match(rf"%?{re.escape(called[1])} \(", each)), -1)
+    if begin < 0:
+        return [at]
+    end = next((i for i in range(begin, len(pane.lines)) if pane.lines[i].startswith("}")), len(pane.lines))
+    return [at, *(i for i in range(begin + 1, end) if " parameter(" not in pane.lines[i])]
+
+
+def _line_of(pane: Pane, name: str) -> int:
+    for i, each in enumerate(pane.lines):
+        found = re.match(_NAMED, each)
+        if found is not None and found[1] == name:
+            return i
+    return -1
+
+
+def _equations(found: Descent, name: str) -> Sequence[Equation]:
+    """Those that an instruction of the last program is for."""
+    at = _line_of(found.linked.hlo, name)
+    return [found.linked.equation(number) for number in found.linked.hlo.links[at]] if at >= 0 else ()

@@ -1,0 +1,144 @@
+"""What ``%passes`` shows, against what XLA wrote for the same programs; four of them were written for JAX."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as real
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax import lax
+from minijax.interop import from_jax
+from minijax.tools.metal import dumps, machine, pipeline
+from minijax.tools.programs import hlo
+
+V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
+M = np.outer(V, V).astype(np.float32)
+LAYERS = [(M, V), (M, V)]
+
+
+def network(np_: Any) -> Callable[..., Any]:
+    def loss(layers: Any, x: Any) -> Any:
+        for weight, bias in layers:
+            x = np_.tanh(x @ weight + bias)
+        return (x**2).mean()
+
+    return loss
+
+
+def attention(np_: Any) -> Callable[..., Any]:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.T / 8**0.5
+        weights = np_.exp(scores - scores.max(-1, keepdims=True))
+        return (weights / weights.sum(-1, keepdims=True)) @ v
+
+    return attend
+
+
+def recurrence(of: Any, np_: Any) -> Callable[..., Any]:
+    def run(c: Any, xs: Any) -> Any:
+        return of.scan(lambda c, x: (np_.sin(c) * x, c), c, xs)[1].sum()
+
+    return run
+
+
+def collatz(x: Any) -> Any:
+    return lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, jnp.cos(c[1])), (0, x))[1]
+
+
+def branches(x: Any) -> Any:
+    return lax.cond(x.sum() > 1, lambda x: jnp.exp(x), lambda x: x * 2, x)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "elementwise": (lambda x: jnp.sin(x) * 2.0 - x, (V,)),
+    "reduction": (lambda x: jnp.exp(x).sum() / x.size, (V,)),
+    "network": (minijax.grad(network(jnp)), (LAYERS, M)),
+    "attention": (attention(jnp), (M, M, M)),
+    "scan": (minijax.grad(recurrence(lax, jnp)), (np.float32(0.5), V)),
+    "while": (minijax.vmap(collatz), (V,)),
+    "cond": (branches, (V,)),
+    "sort and gather": (lambda x, i: jnp.sort(x)[i], (V, np.array([3, 1, 2]))),
+    "JAX: network": (from_jax(jax.grad(network(real))), (LAYERS, M)),
+    "JAX: attention": (from_jax(attention(real)), (M, M, M)),
+    "JAX: scan": (from_jax(jax.grad(recurrence(jax.lax, real))), (np.float32(0.5), V)),
+    "JAX: hessian": (from_jax(jax.hessian(lambda x: (real.tanh(x) @ M @ x))), (V,)),
+}
+
+
+def written(lowered: Any) -> tuple[str, list[str], str]:
+    """What XLA writes of the program in one more compilation: the first text, those of the passes, the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags = (("xla_dump_to", folder), ("xla_dump_hlo_pass_re", ".*"))
+        lowered.compile().program.made(lowered.jaxpr, flags=flags)
+        texts = {}
+        for name in os.listdir(folder):
+            if name.endswith(".txt"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    texts[name] = file.read().strip()
+    numbered = sorted((number[1], name) for name in texts if (number := re.search(r"\.(\d{4})\.", name)))
+    (first,) = (text for name, text in texts.items() if name.endswith("before_optimizations.txt"))
+    (last,) = (text for name, text in texts.items() if name.endswith("after_optimizations.txt"))
+    return first, [texts[name] for _, name in numbered], last
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_passes_are_those_that_xla_wrote(name: str) -> None:
+    fun, args = PROGRAMS[name]
+    lowered = minijax.jit(fun).lower(*args)
+    there = set(os.listdir(tempfile.gettempdir()))
+    found = pipeline.descent(lowered)
+    assert {each for each in os.listdir(tempfile.gettempdir()) if each.startswith("minijax-passes")} <= there
+
+    # the texts of the passes are XLA's, each once, from what it was given to what runs
+    first, texts, last = written(lowered)
+    chain = [found.before.strip(), *(each.after.strip() for each in found.passes)]
+    assert chain == [text for text, _ in itertools.groupby((first, *texts, last))]
+    assert [each.before.strip() for each in found.passes] == chain[:-1]
+    assert chain[-1] == lowered.compile().raw_text().strip()
+
+    # the counts of a pass are those of its texts
+    for each in found.passes:
+        before, after = (
+            sum(one.opcode != "parameter" for one in hlo.instructions(text.split("\n")).values())
+            for text in (each.before, each.after)
+        )
+        assert after - before == each.made.total() - each.gone.total()
+
+    # every instruction that runs is for an equation of the user's, or says what it is
+    pane = found.linked.hlo
+    for i in hlo.instructions(pane.lines):
+        assert pane.links[i] or pane.notes[i], pane.lines[i]
+
+    # memory as XLA reports it: by kind, and at the peak
+    stats = lowered.compile().memory_analysis()
+    assert found.memory.reported == stats.peak_memory_in_bytes
+    assert found.memory.total("temporary") == stats.temp_size_in_bytes
+    assert found.memory.total("argument") == stats.argument_size_in_bytes
+    sizes = {held.name + held.part: held.bytes for each in found.memory.allocations for held in each.held}
+    assert [sizes[name] for name, _ in found.memory.live] == [size for _, size in found.memory.live]
+
+    # every kernel's code is read to its last byte, and none of it is unknown
+    for kernel in found.kernels:
+        operations = list(machine.operations(kernel.code))
+        assert sum(len(one.bytes) for one in operations) == machine.size(kernel.code) > 0
+        assert all(one.mnemonic != "(bad)" for one in operations)
+        assert any(one.symbol for one in operations)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    assert machine.size(b"MZ") == 0
+    with pytest.raises(ValueError, match="64-bit ELF"):
+        list(machine.operations(b"MZ nothing"))
+    with pytest.raises(FileNotFoundError, match="nothing of this program"):
+        dumps.read(str(tmp_path))
