@@ -59,6 +59,7 @@ __all__ = [
     "delete",
     "device_count",
     "devices",
+    "instruction_costs",
     "is_deleted",
     "is_local",
     "is_ready",
@@ -594,6 +595,16 @@ def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
         return dict(rt.xla.hlo_module_cost_analysis(rt.client, computation.get_hlo_module()))
     except rt.error as error:
         raise compile_error(error, name) from None
+
+
+def instruction_costs(hlo_text: str) -> dict[str, Any]:
+    """XLA's estimate for a program in HLO: flops, transcendentals, bytes accessed. ValueError if it cannot be read."""
+    rt = runtime()
+    hlo = importlib.import_module("jaxlib._hlo")
+    try:
+        return dict(rt.xla.hlo_module_cost_analysis(rt.client, hlo.hlo_module_from_text(hlo_text)))
+    except rt.error as error:
+        raise ValueError(f"XLA cannot read this HLO: {error}") from None
 
 
 def _parse_module(module_text: str | bytes) -> Any:

@@ -19,7 +19,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.interop import from_jax
-from minijax.tools.metal import dumps, machine, pipeline
+from minijax.tools.metal import dumps, machine, pipeline, roofline
 from minijax.tools.programs import hlo
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
@@ -134,6 +134,31 @@ def test_passes_are_those_that_xla_wrote(name: str) -> None:
         assert sum(len(one.bytes) for one in operations) == machine.size(kernel.code) > 0
         assert all(one.mnemonic != "(bad)" for one in operations)
         assert any(one.symbol for one in operations)
+
+
+@pytest.mark.parametrize("name", ["network", "scan", "JAX: attention"])
+def test_work_is_what_xla_counts_and_times_are_of_the_call(name: str) -> None:
+    fun, args = PROGRAMS[name]
+    jitted = minijax.jit(fun)
+    lowered = jitted.lower(*args)
+    text = lowered.compile().raw_text()
+    lines = text.split("\n")
+    known = hlo.instructions(lines)
+    entry = next(each[len("ENTRY %") :].partition(" ")[0] for each in lines if each.startswith("ENTRY "))
+    costs = roofline.instruction_costs(lines, known)
+    whole = lowered.compile().cost_analysis()
+    for figure in ("flops", "bytes accessed", "transcendentals"):
+        parts = [costs.get(one.name, {}).get(figure, 0.0) for one in known.values() if one.computation == entry]
+        assert sum(parts) == whole.get(figure, 0.0)
+
+    calls: list[int] = []
+    found = roofline.measure(lowered, lambda: calls.append(0) or jitted(*args))  # type: ignore[func-returns-value]
+    assert len(calls) == 1 + found.calls + found.traced
+    assert {each.name for each in found.rows} <= {one.name for one in known.values()}
+    assert all(each.seconds > 0 and each.runs == int(each.runs) >= 1 for each in found.rows)
+    # the clock of XLA's profiler and that of the calls agree, as far as a busy machine lets them
+    assert 0 < found.inside < 50 * found.seconds
+    assert found.limits.flops > 1e8 and found.limits.bytes > 1e7
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command that follows a program through XLA: %passes."""
+"""Commands below the program: %passes follows it through XLA, %roofline measures what comes out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.api import jit
 from minijax.api.compile import JitFunction
+from minijax.ir.jaxpr import is_effectful
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.transform import EXPR
@@ -17,6 +18,7 @@ from minijax.tools.usage import UsageError, did_you_mean
 if TYPE_CHECKING:
     from minijax.tools.metal.pipeline import Descent, Pass
     from minijax.tools.session.session import Session
+    from minijax.tools.session.targets import Target
 
 
 def run_passes(session: Session, args: Arguments) -> Result:
@@ -30,9 +32,7 @@ def run_passes(session: Session, args: Arguments) -> Result:
         raise UsageError("%passes --llvm shows the LLVM IR of a kernel: say which with --kernel NAME")
     if args["most"] < 1:
         raise UsageError(f"%passes --most needs a positive number, not {args['most']}")
-    target = targets.from_expression(session, "passes", args["expr"])
-    jitted: Any = target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
-    lowered = jitted.lower(*target.args, **target.kwargs)
+    _, lowered = _lowered(targets.from_expression(session, "passes", args["expr"]))
     try:
         found = pipeline.descent(lowered)
     except FileNotFoundError as error:
@@ -52,6 +52,12 @@ def run_passes(session: Session, args: Arguments) -> Result:
     return Result(Document(tuple(blocks)), found)
 
 
+def _lowered(target: Target) -> tuple[Any, Any]:
+    """The jitted function of a target, and its program at the target's arguments."""
+    jitted: Any = target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
+    return jitted, jitted.lower(*target.args, **target.kwargs)
+
+
 def _pass(found: Descent, asked: str) -> Pass:
     """The pass of a number, or the first of a name."""
     __tracebackhide__ = True
@@ -65,6 +71,20 @@ def _pass(found: Descent, asked: str) -> Pass:
         f"%passes --pass {asked}: the passes that changed it are 1 to {len(found.passes)}, or by name "
         f"{', '.join(names)}.{did_you_mean(asked, names)}"
     )
+
+
+def run_roofline(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    from minijax.tools.metal import roofline, roofline_view
+
+    if args["most"] < 1:
+        raise UsageError(f"%roofline --most needs a positive number, not {args['most']}")
+    target = targets.from_expression(session, "roofline", args["expr"]).concrete("roofline")
+    jitted, lowered = _lowered(target)
+    if any(map(is_effectful, lowered.jaxpr.eqns)):
+        raise UsageError("%roofline runs a call dozens of times, and this one has effects: %passes looks at it unrun")
+    found = roofline.measure(lowered, lambda: jitted(*target.args, **target.kwargs))
+    return Result(Document(tuple(roofline_view.blocks(found, args["most"]))), found)
 
 
 COMMANDS = (
@@ -85,6 +105,18 @@ COMMANDS = (
         "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs.",
         "%passes f(3.0)",
         run_passes,
+        group="compile",
+    ),
+    Command(
+        "roofline",
+        (EXPR, Param("most", "int", "how many instructions to show at most", default=20)),
+        "Where the time of a compiled call goes, and how far each part is from what the machine can do.\n\n"
+        "The call is run some dozens of times, a few of them while XLA's profiler looks on, which tells when each "
+        "instruction of the optimised program ran. Its work, operations and bytes, is XLA's own estimate. The limit is "
+        "the processor's or the memory's, whichever holds an instruction, and the figure how much of what it allows is "
+        "reached; 'cache' says that its data never came from memory. The machine is measured once.",
+        "%roofline f(3.0)",
+        run_roofline,
         group="compile",
     ),
 )

@@ -18,7 +18,7 @@ _HLO_INSTRUCTION = r"(?m)^\s+(?:ROOT )?%?[\w.-]+ = .*?\s([a-z][\w-]*)\("
 _HLO_ENTRY = r"(?ms)^ENTRY [^\n]*\{\n(.*?)^\}"
 _NO_INSTRUCTION = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 
-_METADATA = r',? metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}'
+METADATA = r',? metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}'
 _BACKEND_CONFIG = r',? backend_config=(?:\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\})*\}|"[^"]*")'
 _LOCATION = r"(?m)^#loc.*\n?| loc\((?:[^()]|\([^()]*\))*\)"
 # What XLA notes after the program for its own tools (tables of files, functions and stack frames).
@@ -64,7 +64,7 @@ class Instruction(Frozen):
 def instructions(lines: Sequence[str]) -> dict[int, Instruction]:
     """The instructions of a program in HLO, by the index of their line."""
     head, begin = re.compile(_INSTRUCTION), re.compile(_COMPUTATION)
-    called, metadata = re.compile(_CALLED), re.compile(_METADATA)
+    called, metadata = re.compile(_CALLED), re.compile(METADATA)
     found: dict[int, Instruction] = {}
     computation = ""
     for i, line in enumerate(lines):
@@ -99,12 +99,12 @@ def table_lines(lines: Sequence[str]) -> set[int]:
 
 def folded_line(line: str) -> str:
     """A line of HLO without metadata and backend configuration."""
-    return re.sub(_BACKEND_CONFIG, "", re.sub(_METADATA, "", line))
+    return re.sub(_BACKEND_CONFIG, "", re.sub(METADATA, "", line))
 
 
 def folded(text: str) -> str:
     """``text`` without locations, metadata and backend configurations, which are mostly noise to a reader."""
-    for pattern in (_METADATA, _BACKEND_CONFIG, _LOCATION, _TABLES):
+    for pattern in (METADATA, _BACKEND_CONFIG, _LOCATION, _TABLES):
         text = re.sub(pattern, "", text)
     return text
 

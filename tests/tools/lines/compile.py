@@ -34,6 +34,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%passes f(v) --memory", ("allotted", "argument 12 B", "peak", "live at", "█")),
     ("%passes f(v) --kernel multiply_subtract_fusion", ("machine code", "computes", "sine(", "ret")),
     ("%passes f(v) --kernel multiply_subtract_fusion --llvm --most 5", ("ModuleID", "more lines: --most")),
+    ("%roofline f(v)", ("a call", "of the limit", "fusion", "machine", "flop/s", ":1")),
+    ("%roofline jit(f)(3.0) --most 1", ("the best of", "instructions", "profiler")),
     ("%passes (lambda a: a)(v)", ("none: XLA's own library does all the work",)),
 )
 
@@ -52,6 +54,10 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%passes f(v) --kernel nope", "the kernels are "),
     ("%passes f(v) --llvm", "say which with --kernel NAME"),
     ("%passes f(v) --memory --kernel x", "one thing at a time"),
+    ("%roofline", "needs EXPR"),
+    ("%roofline f(f32[3])", "has an argument that is only a type"),
+    ("%roofline minijax.debug.print('{}', v)", "has effects"),
+    ("%roofline f(v) --most 0", "needs a positive number"),
     ("%passes f(v) --most 0", "needs a positive number"),
     ("%hlo f(3.0) --line 1 --eqn 1", "not both"),
 )

@@ -1,0 +1,208 @@
+"""Where the time of a compiled call goes, instruction by instruction, and how far each is from the machine's limits.
+
+The work of an instruction (operations and bytes) is XLA's own estimate: each instruction is given to XLA's cost
+analysis as a program of its own, so that all of them together are what it says of the whole. The times are from XLA's
+profiler. The machine's limits are measured once in a process, by a large product and by a large copy.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from minijax import lax
+from minijax.api import block_until_ready, jit
+from minijax.backend import pjrt
+from minijax.backend.profiling import InstructionRun, profiled
+from minijax.core.named import Frozen
+from minijax.tools.programs import hlo, links
+
+# What contains other instructions: the time of one is that of those inside, and what it takes to go round.
+CONTAINERS = ("while", "call", "conditional")
+_FREE = ("parameter", "constant", "get-tuple-element", "bitcast")
+# Calls are repeated until they have taken so many seconds together, and at most so often.
+_SECONDS, _MOST_CALLS = 0.2, 50
+_TRACED_CALLS = 5
+# A call that takes more seconds than this is looked on but once.
+_LONG = 0.1
+# Sides of the square product, and numbers in the array that is copied so often, by which the machine is measured.
+_SIDE, _NUMBERS, _PASSES, _TRIALS = 512, 1 << 23, 8, 12
+_TYPE = r"\s*(?:ROOT )?%?[\w.-]+ = (.*?)\s[a-z][\w-]*\("
+
+
+class Limits(Frozen):
+    """What the machine can do: operations on float32 a second, and bytes read and written a second."""
+
+    flops: float
+    bytes: float
+
+    def least(self, flops: float, moved: float) -> float:
+        """The seconds that so much work takes at the least."""
+        return max(flops / self.flops, moved / self.bytes)
+
+
+class Measured(Frozen):
+    """An instruction of the optimised program in one call: how often it ran and for how long, and what it did then.
+
+    ``flops`` and ``bytes`` are those of all ``runs``, by XLA's cost analysis; ``seconds`` their time together, and
+    ``begin`` when the first began. ``equations`` are the numbers of those that it is for.
+    """
+
+    name: str
+    opcode: str
+    runs: float
+    seconds: float
+    begin: float
+    flops: float
+    transcendentals: float
+    moved: float
+    equations: links.Numbers
+
+
+class Roofline(Frozen):
+    """A compiled call, measured. ``rows`` are its instructions in the order in which they ran, containers left out.
+
+    ``seconds`` is the best of ``calls`` plain calls; the rows' times are means over ``traced`` further calls, while
+    XLA's profiler looked on, which takes time of its own.
+    ``costs`` is XLA's analysis of the whole program, in which a loop's body counts once.
+    """
+
+    linked: links.LinkedPrograms
+    rows: tuple[Measured, ...]
+    seconds: float
+    calls: int
+    traced: int
+    limits: Limits
+    costs: dict[str, float]
+
+    @property
+    def inside(self) -> float:
+        """The seconds that instructions took."""
+        return sum(each.seconds for each in self.rows)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.rows)} instructions measured in a call of {self.seconds * 1e6:.1f} us>"
+
+
+def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
+    """``call()`` measured, which runs the program of what ``jit(f).lower(...)`` returned.
+
+    It is run some dozens of times: this is not for programs that act on the world.
+    """
+    compiled = lowered.compile()
+    executable = compiled.program.executable
+    text = executable.hlo_text()
+    block_until_ready(call())
+    seconds, calls = _best(call)
+    traced = 1 if seconds > _LONG else _TRACED_CALLS
+    ran = profiled(_module(text), lambda: [block_until_ready(call()) for _ in range(traced)])
+    linked = links.link(lowered.jaxpr, lowered.places(), text)
+    rows = _rows(text, linked, ran, traced)
+    return Roofline(linked, tuple(rows), seconds, calls, traced, limits(), compiled.cost_analysis())
+
+
+def _best(call: Callable[[], Any]) -> tuple[float, int]:
+    best, calls, end = float("inf"), 0, time.perf_counter() + _SECONDS
+    while not calls or calls < _MOST_CALLS and time.perf_counter() < end:
+        began = time.perf_counter()
+        block_until_ready(call())
+        best = min(best, time.perf_counter() - began)
+        calls += 1
+    return best, calls
+
+
+def _module(text: str) -> str:
+    found = re.match(r"HloModule ([\w.-]+)", text)
+    return "" if found is None else found[1]
+
+
+def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun], calls: int) -> list[Measured]:
+    lines = text.split("\n")
+    known = hlo.instructions(lines)
+    equations = dict(zip(linked.hlo.numbers, linked.hlo.links, strict=True))
+    costs = instruction_costs(lines, known)
+    at = {each.name: i for i, each in known.items()}
+    runs: dict[str, list[InstructionRun]] = {}
+    for one in ran:
+        runs.setdefault(one.instruction, []).append(one)
+    inner = {each.name: each.called for each in known.values() if each.opcode in CONTAINERS}
+    members: dict[str, list[str]] = {}
+    for each in known.values():
+        members.setdefault(each.computation, []).append(each.name)
+
+    def runs_inside(name: str) -> bool:
+        """Whether anything inside of a container ran by itself; small loops are one piece of machine code."""
+        inside = [one for called in inner.get(name, ()) for one in members.get(called, ())]
+        return any(one in runs or runs_inside(one) for one in inside)
+
+    rows = []
+    for name, times in runs.items():
+        index = at.get(name, -1)
+        opcode = known[index].opcode if index >= 0 else ""
+        if runs_inside(name):
+            continue
+        often = len(times) / calls
+        cost = costs.get(name, {})
+        rows.append(
+            Measured(
+                name,
+                opcode,
+                often,
+                sum(one.nanoseconds for one in times) / calls / 1e9,
+                times[0].begin / 1e9,
+                cost.get("flops", 0.0) * often,
+                cost.get("transcendentals", 0.0) * often,
+                cost.get("bytes accessed", 0.0) * often,
+                equations.get(index + 1, ()),
+            )
+        )
+    return rows
+
+
+def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, dict[str, float]]:
+    """XLA's analysis of each instruction that runs by itself, by its name: flops, bytes accessed, transcendentals."""
+    fused = {name for each in known.values() if each.opcode not in CONTAINERS for name in each.called}
+    types = {
+        (each.computation, each.name): found[1] for i, each in known.items() if (found := re.match(_TYPE, lines[i]))
+    }
+    entry = next((i for i, each in enumerate(lines) if each.startswith("ENTRY ")), len(lines))
+    head = re.sub(r", entry_computation_layout=.*", "", "\n".join(lines[:entry]))
+    costs: dict[str, dict[str, float]] = {}
+    for i, each in known.items():
+        if each.computation in fused or each.opcode in _FREE:
+            continue
+        operands = [(name, types[each.computation, name]) for name in dict.fromkeys(each.operands)]
+        given = ", ".join(f"{name}: {kind}" for name, kind in operands)
+        made = types[each.computation, each.name]
+        body = [f"  %{name} = {kind} parameter({k})" for k, (name, kind) in enumerate(operands)]
+        last = re.sub(hlo.METADATA, "", lines[i].strip().removeprefix("ROOT "))
+        program = [head, f"ENTRY %alone ({given}) -> {made} {{", *body, f"  ROOT {last}", "}", ""]
+        costs[each.name] = pjrt.instruction_costs("\n".join(program))
+    return costs
+
+
+@functools.cache
+def limits() -> Limits:
+    """What this machine can do, measured in the first call (a fifth of a second)."""
+    side = np.ones((_SIDE, _SIDE), np.float32)
+    many = np.ones(_NUMBERS, np.float32)
+    product = jit(lambda x: x @ x)
+    # in one program, so that the memory is there from the second pass on
+    copies = jit(lambda x: lax.fori_loop(0, _PASSES, lambda i, x: x + 1, x))
+
+    def best(run: Any, x: Any) -> float:
+        x = jit(lambda x: x)(x)
+        block_until_ready(run(x))
+        times = []
+        for _ in range(_TRIALS):
+            began = time.perf_counter()
+            block_until_ready(run(x))
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    return Limits(2.0 * _SIDE**3 / best(product, side), 2.0 * many.nbytes * _PASSES / best(copies, many))

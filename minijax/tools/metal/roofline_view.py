@@ -1,0 +1,113 @@
+"""A measured call as a table: each instruction's time and work, its distance from the machine's limits, its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
+from minijax.tools.documents.words import bytes_text, plural, seconds_text, shortened
+from minijax.tools.metal.roofline import Limits, Measured, Roofline
+from minijax.tools.programs.link_views import places_text
+
+_BAR = 8
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def blocks(found: Roofline, most: int) -> Iterator[Block]:
+    """The instructions of a call, those that took longest first; then the machine, and what was left over."""
+    yield text(
+        line(
+            ("heading", f"{seconds_text(found.seconds)} a call"),
+            ("muted", f" · the best of {found.calls} · "),
+            f"{_amount(found.costs.get('flops', 0.0))}flop",
+            ("muted", " · "),
+            f"{bytes_text(found.costs.get('bytes accessed', 0.0))} moved",
+        )
+    )
+    if not found.rows:
+        yield text("XLA's profiler told of no instruction: it ran none, or the platform tells nothing", role="muted")
+        return
+    rows = sorted(found.rows, key=lambda each: -each.seconds)
+    longest = max(found.inside, 1e-12)
+    yield Table(
+        ("instruction", "time", "share", "flop/s", "B/s", "of the limit", "your lines"),
+        tuple(_cells(found, each, longest) for each in rows[:most]),
+    )
+    if len(rows) > most:
+        rest = seconds_text(sum(each.seconds for each in rows[most:]))
+        more = plural(len(rows) - most, "more instruction")
+        yield text(f"… {more}, {rest} together: --most {len(rows)}", role="muted")
+    yield from _by_line(found)
+    outside = found.seconds - found.inside
+    said = f"{seconds_text(found.inside)} in instructions"
+    if outside > 0:
+        said += f", {seconds_text(outside)} around them: Python, dispatch, waiting"
+    else:
+        said += ": more than the call, since some ran side by side or the profiler slowed them"
+    how = f"times are means of {plural(found.traced, 'call')} while XLA's profiler looked on"
+    yield Row("call", (line(said), line(("muted", how))))
+    yield Row("machine", (line(_machine(found.limits)),), line(("muted", "measured once, now")))
+
+
+def _cells(found: Roofline, each: Measured, whole: float) -> tuple[Segment, ...]:
+    where = places_text([found.linked.equation(number) for number in each.equations])
+    name = shortened(each.name, 28)
+    often = f" ×{each.runs:g}" if each.runs != 1 else ""
+    return (
+        ("primitive", name + often),
+        ("time", _time(each.seconds)),
+        ("value", _share(each.seconds / whole)),
+        ("", f"{_amount(each.flops / each.seconds)}" if each.flops and each.seconds else "–"),
+        ("", f"{_amount(each.moved / each.seconds)}" if each.moved and each.seconds else "–"),
+        _limit(found.limits, each),
+        ("place", where) if where else ("muted", "–"),
+    )
+
+
+def _time(seconds: float) -> str:
+    return seconds_text(seconds) if seconds >= 1e-5 else f"{seconds * 1e9:.0f} ns"
+
+
+def _share(part: float) -> str:
+    eighths = round(min(part, 1.0) * _BAR * 8)
+    bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return f"{bar:<{_BAR}} {part:4.0%}"
+
+
+def _limit(limits: Limits, each: Measured) -> Segment:
+    """``compute 61%``: which limit holds the instruction, and how much of what that allows it reaches."""
+    if not each.seconds or not (each.flops or each.moved):
+        return "muted", "–"
+    by_work, by_memory = each.flops / limits.flops, each.moved / limits.bytes
+    reached = max(by_work, by_memory) / each.seconds
+    kind = "compute" if by_work > by_memory else "memory"
+    if reached > 1.0 and kind == "memory":
+        return "good", f"cache {reached:.0%}"
+    return ("good" if reached > 0.5 else "warning" if reached > 0.1 else "muted"), f"{kind} {reached:.0%}"
+
+
+def _by_line(found: Roofline) -> Iterator[Block]:
+    """The time of each line of the user's; what an instruction does for several lines is told for them together."""
+    times: dict[str, float] = {}
+    for each in found.rows:
+        where = places_text([found.linked.equation(number) for number in each.equations]) or "XLA's own"
+        times[where] = times.get(where, 0.0) + each.seconds
+    ordered = sorted(times.items(), key=lambda pair: -pair[1])
+    if len(ordered) > 1:
+        rows = [line(("place", where), f"  {seconds_text(taken)}") for where, taken in ordered[:8]]
+        if len(ordered) > 8:
+            rows.append(line(("muted", f"{len(ordered) - 8} more, {seconds_text(sum(t for _, t in ordered[8:]))}")))
+        yield Row("by line", tuple(rows))
+
+
+def _machine(limits: Limits) -> str:
+    return f"{_amount(limits.flops)}flop/s on float32 · {_amount(limits.bytes)}B/s of memory"
+
+
+def _amount(number: float) -> str:
+    """``3.2 G``: a number with the prefix of its thousands."""
+    for prefix in ("", "k", "M", "G"):
+        if number < 1000:
+            return f"{number:.3g} {prefix}"
+        number /= 1000
+    return f"{number:.3g} T"
