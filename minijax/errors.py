@@ -155,12 +155,14 @@ def is_user_file(filename: str) -> bool:
     return _is_user[filename]
 
 
-def source_info(skip: int = 1) -> SourceInfo | None:
+def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> SourceInfo | None:
     """Where in the user's program the current call comes from: the innermost frame outside minijax.
 
     Args:
       skip: how many frames to pass over unseen. A caller that knows that its own callers are in minijax may
         say so: frames that are skipped cost almost nothing, a frame that is looked at costs about 50 ns.
+      known: what was given before, by offset: given again where it is the same, so that equations of one line, or of
+        one in a loop, share it.
 
     Returns:
       ``(code, instruction offset)`` for :func:`summarize`, and the name stack if a scope is open; None when there is
@@ -171,7 +173,15 @@ def source_info(skip: int = 1) -> SourceInfo | None:
     while frame is not None:
         code = frame.f_code
         if is_user[code.co_filename]:
-            return (code, frame.f_lasti, _current_names()) if open_scopes else (code, frame.f_lasti)
+            offset = frame.f_lasti
+            if open_scopes:
+                return code, offset, _current_names()
+            if known is None:
+                return code, offset
+            found = known.get(offset)
+            if found is None or found[0] is not code:
+                found = known[offset] = code, offset
+            return found
         frame = frame.f_back
     return None
 

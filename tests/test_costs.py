@@ -70,7 +70,7 @@ TUTORIAL = {
     "vjp": Cost(20.5, 10),
     "grad": Cost(30.5, 10),
     "vmap": Cost(11.5, 0),
-    "make_jaxpr": Cost(4.5, 8),
+    "make_jaxpr": Cost(4.5, 7),
     "make_jaxpr of grad": Cost(31.5, 27),
     "grad of grad": Cost(123.5, 45),
     "jvp of grad": Cost(33, 10.5),

@@ -300,12 +300,14 @@ class LiteralArray(Array):
     """A scalar that a rule or a function wrote down. Staging makes it a literal, where a user's array is a constvar.
 
     ``written`` is what a jaxpr holds: what it was made from, if that was Python's (0.7 rather than the float32 nearest
-    to it, False rather than NumPy's), or what ``literal`` made of its value when it was first asked.
+    to it, False rather than NumPy's), or what ``literal`` made of its value when it was first asked. ``atom`` is the
+    jaxpr's literal that was made of it when an equation first read it: the others have the same one.
     """
 
-    __slots__ = ("written",)
+    __slots__ = ("written", "atom")
 
     written: Any
+    atom: Any
 
     def literal(self) -> Any:
         """What a jaxpr holds: a Python scalar if weakly typed, so that it stays weak, a NumPy scalar otherwise."""

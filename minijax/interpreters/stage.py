@@ -82,13 +82,23 @@ class JaxprTracer(Tracer):
         )
 
 
+def _literal(x: LiteralArray) -> Literal:
+    """``x`` as programs have it: one object, however many equations read it."""
+    atom: Literal | None = getattr(x, "atom", None)
+    if atom is None:
+        atom = x.atom = Literal(x.literal(), x.aval)
+    return atom
+
+
 class JaxprBuilder:
     """The jaxpr under construction: its equations so far, and the constants met."""
 
-    __slots__ = ("eqns", "consts", "in_vars", "name_inputs", "stages_values")
+    __slots__ = ("eqns", "consts", "in_vars", "name_inputs", "sources", "stages_values")
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
+        # what is known of the user's lines: see ``errors.source_info``
+        self.sources: dict[int, Any] = {}
         # whether constants have been made its own: see ``JaxprTrace.stage_value``
         self.stages_values = False
         self.in_vars: list[Var] = []
@@ -100,12 +110,12 @@ class JaxprBuilder:
     def atom_of_constant(self, x: Any) -> Any:
         """A literal for a number or NumPy scalar, a constvar for an array or an outer tracer."""
         if isinstance(x, LiteralArray):
-            return Literal(x.literal(), x.aval)
+            return _literal(x)
         entry = self.consts.get(id(x))
         if entry is None:
             value = x if isinstance(x, (AnyArray, ShapeDtypeStruct, Ref)) else as_array(x)
             if isinstance(value, LiteralArray):
-                return Literal(value.literal(), value.aval)
+                return _literal(value)
             # ``x`` itself is kept too, so that its id stays its own
             entry = self.consts[id(x)] = (Var(check_alive(value).aval), value, x)
         return entry[0]
@@ -179,7 +189,7 @@ class JaxprTrace(Trace):
         eqn.invars = atoms
         eqn.params = params
         eqn.outvars = out_vars
-        eqn.source = state.source or source_info(3)
+        eqn.source = state.source or source_info(3, self.builder.sources)
         self.builder.eqns.append(eqn)
         if observe.on_equation:
             observe.emit(observe.on_equation, self.main, eqn)
