@@ -14,6 +14,7 @@ from minijax.config import tracing_forbidden
 from minijax.core import observe
 from minijax.core.array import LiteralArray, as_array
 from minijax.core.avals import AnyArray, ShapedArray
+from minijax.core.collector import collecting_new_objects
 from minijax.core.primitive import Primitive, abstract_eval, abstract_rules
 from minijax.core.refs import AbstractRef, Ref
 from minijax.core.rules import Rule, RuleTable
@@ -216,6 +217,7 @@ class JaxprTrace(Trace):
         return staging_rules.get(primitive) or abstract_rules.get(primitive)
 
 
+@collecting_new_objects
 def stage(
     fun: Callable[..., Sequence[Any]],
     in_avals: Sequence[ShapedArray],

@@ -19,6 +19,7 @@ from typing import Any
 
 from minijax.core import avals
 from minijax.core.avals import physical_aval
+from minijax.core.collector import collecting_new_objects
 from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, RuleTable
@@ -184,6 +185,7 @@ def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, argu
     return names
 
 
+@collecting_new_objects
 def lower_closed(
     closed: ClosedJaxpr,
     name: str,

@@ -1,0 +1,93 @@
+"""The collector's settings while programs are staged and lowered: what they are then, and that they are given back."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+
+OURS = (800, 12, 9)
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(*OURS)
+    yield
+    gc.set_threshold(*before)
+
+
+def staged(inner: Callable[[], Any]) -> None:
+    minijax.make_jaxpr(lambda x: (inner(), x)[1])(1.0)
+
+
+def test_objects_once_seen_are_looked_at_rarely_while_a_function_is_staged() -> None:
+    found = []
+    staged(lambda: staged(lambda: found.append(gc.get_threshold())))
+    staged(lambda: (staged(int), found.append(gc.get_threshold())))
+    assert found == [(800, 1000, 9)] * 2  # within an inner one, and after it
+    assert gc.get_threshold() == OURS
+
+
+def test_an_error_gives_the_setting_back() -> None:
+    with pytest.raises(ZeroDivisionError):
+        staged(lambda: 1 / 0)
+    assert gc.get_threshold() == OURS
+
+
+def test_a_setting_of_the_function_stays() -> None:
+    staged(lambda: gc.set_threshold(900, 11, 10))
+    assert gc.get_threshold() == (900, 11, 10)
+
+
+def test_a_setting_that_is_as_rare_is_left_alone() -> None:
+    gc.set_threshold(700, 5000, 10)
+    found = []
+    staged(lambda: found.append(gc.get_threshold()))
+    assert found == [gc.get_threshold()] == [(700, 5000, 10)]
+
+
+def test_new_garbage_of_a_staged_function_is_collected() -> None:
+    class Node:
+        pass
+
+    def cycle() -> weakref.ref[Node]:
+        node: Any = Node()
+        node.itself = node
+        return weakref.ref(node)
+
+    def f(x: Any) -> Any:
+        node = cycle()
+        kept = [[] for _ in range(2 * OURS[0])]
+        assert len(kept) and node() is None
+        return x
+
+    minijax.make_jaxpr(f)(1.0)
+
+
+def test_passes_over_everything_do_not_grow_with_the_program() -> None:
+    """Counted: the collector tells when it begins."""
+    generations: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        generations.append(info["generation"])
+
+    def chain(x: Any) -> Any:
+        for _ in range(10_000):
+            x = jnp.sin(x) * 1.5
+        return x
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        minijax.jit(chain).lower(1.0)
+    finally:
+        gc.callbacks.remove(note)
+    assert generations.count(0) > 50  # twice each: when it begins and when it ends
+    assert generations.count(1) + generations.count(2) <= 4, generations
