@@ -24,7 +24,7 @@ from minijax.core.keys import is_key
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, RuleTable
 from minijax.interpreters.partial_eval import dce_jaxpr
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from minijax.lowering.places import ModulePlaces, Places
 from minijax.lowering.text import FunctionWriter, Line, line_rules, mlir_type
 
@@ -122,32 +122,58 @@ def _function_text(
     return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
 
 
-# rule and operands' types -> the line that it writes, () if it is to be run
+# rule and operands' types -> the line that it writes where there are no parameters, () if it is to be run
 _lines: dict[Any, Line | tuple[()]] = {}
 MOST_LINES = 8192
 
 
+class _Names(dict[Any, str]):
+    """What stands for each atom in the text of one function: a literal is written when it is first read."""
+
+    __slots__ = ("literal",)
+
+    def __init__(self, literal: Callable[[Literal], str]) -> None:
+        self.literal = literal
+
+    def __missing__(self, atom: Any) -> str:
+        if type(atom) is not Literal:
+            raise KeyError(atom)
+        name = self[atom] = self.literal(atom)
+        return name
+
+
+def _line(rule: Rule, in_avals: Sequence[Any], eqn: JaxprEqn) -> Line | tuple[()]:
+    """What ``_lines`` is to have for ``rule`` on operands of ``in_avals``, of which it has nothing yet."""
+    line = line_rules[rule](in_avals, eqn.outvars[0].aval) if rule in line_rules else None
+    if len(_lines) >= MOST_LINES:
+        _lines.clear()
+    found = _lines[rule, *in_avals] = line or ()
+    return found
+
+
 def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: Sequence[str]) -> list[str]:
     """Write the equations of ``jaxpr`` into ``ctx``; returns the names of its outputs."""
-    env: dict[Any, str] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env = _Names(ctx.literal)
+    env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     places, keyed = ctx.module.places, avals.keys_made
     for eqn in jaxpr.eqns if places is None else places.each(ctx, jaxpr):
-        names = [ctx.literal(v) if type(v) is Literal else env[v] for v in eqn.invars]
         primitive = eqn.primitive
         rule = lowering_rules.get(primitive)
-        in_avals = [v.aval for v in eqn.invars]
-        if rule in line_rules and not eqn.params:
-            key = rule, *in_avals
-            line = _lines.get(key)
-            if line is None:
-                line = _lines[key] = line_rules[rule](in_avals, eqn.outvars[0].aval) or ()
-                if len(_lines) > MOST_LINES:
-                    _lines.clear()
+        names = []
+        key: list[Any] = [rule]
+        for v in eqn.invars:
+            names.append(env[v])
+            key.append(v.aval)
+        if not eqn.params:
+            line = _lines.get(tuple(key))
+            if line is None and rule is not None:
+                line = _line(rule, key[1:], eqn)
             if line:
                 env[eqn.outvars[0]] = ctx.emit_line(line, names)
                 continue
         if rule is not None:
+            in_avals = key[1:]
             out_avals = [v.aval for v in eqn.outvars]
             if keyed and primitive not in lowers_keys and any(is_key(a.dtype) for a in (*in_avals, *out_avals)):
                 rule = physical_rules.get(primitive, rule)
@@ -159,7 +185,7 @@ def lower_eqns(ctx: FunctionWriter, jaxpr: Jaxpr, consts: Sequence[str], args: S
             env.update(zip(eqn.outvars, out, strict=True))
         else:
             env[eqn.outvars[0]] = out
-    return [ctx.literal(v) if type(v) is Literal else env[v] for v in jaxpr.outvars]
+    return [env[v] for v in jaxpr.outvars]
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
