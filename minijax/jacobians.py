@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from minijax.api.autodiff import check_input, check_output, jvp, on_leaves, vjp
+from minijax.api.autodiff import check_inputs, check_output, jvp, on_leaves, vjp
 from minijax.api.batching import vmap
 from minijax.api.flat import avals_of, check_callable, fun_name
 from minijax.config import x64_enabled
@@ -117,9 +117,8 @@ def jacfwd(
     @functools.wraps(fun)
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
         fun_of_leaves, leaves, tree = _on_leaves(fun, argnums, args, kwargs, "jacfwd")
-        for x in leaves:
-            check_input("jacfwd", x, holomorphic, False)
         avals = avals_of(leaves)
+        check_inputs("jacfwd", avals, holomorphic, False)
 
         def push(*tangents: Any) -> Any:
             return jvp(fun_of_leaves, tuple(leaves), tangents, has_aux)
@@ -151,11 +150,11 @@ def jacrev(
     @functools.wraps(fun)
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
         fun_of_leaves, leaves, tree = _on_leaves(fun, argnums, args, kwargs, "jacrev")
-        for x in leaves:
-            check_input("jacrev", x, holomorphic, allow_int)
+        in_avals = avals_of(leaves)
+        check_inputs("jacrev", in_avals, holomorphic, allow_int)
         value, pullback, *aux = vjp(fun_of_leaves, *leaves, has_aux=has_aux)
         outs, out_tree = tree_flatten(value)
-        in_avals, out_avals = avals_of(leaves), avals_of(outs)
+        out_avals = avals_of(outs)
         for aval in out_avals:
             check_output("jacrev", aval, holomorphic)
         rows = vmap(lambda *cts: pullback(tree_unflatten(out_tree, cts)))(*_basis(out_avals))

@@ -15,7 +15,6 @@ import numpy as np
 
 from minijax.api.flat import (
     FlatFun,
-    LeafFun,
     avals_of,
     check_args,
     check_callable,
@@ -23,6 +22,7 @@ from minijax.api.flat import (
     int_or_ints,
     positions,
     to_value,
+    wraps,
 )
 from minijax.config import direct_linearize_enabled
 from minijax.core import dtypes, late, observe
@@ -41,11 +41,12 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.pytree import (
     Partial,
-    PyTreeDef,
     explain_tree_diff,
+    flatten_call,
     register_pytree_node,
     tree_flatten,
     tree_map,
+    tree_of_leaves,
     tree_structure,
     tree_unflatten,
 )
@@ -78,8 +79,8 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             "primal and tangent arguments to jvp must be tuples or lists; "
             f"found {type(primals).__name__} and {type(tangents).__name__}. For one argument write jvp(f, (x,), (dx,))."
         )
-    leaves, in_tree = tree_flatten((tuple(primals), {}))
-    tangent_leaves, tangent_tree = tree_flatten((tuple(tangents), {}))
+    leaves, in_tree = flatten_call(tuple(primals), {})
+    tangent_leaves, tangent_tree = flatten_call(tuple(tangents), {})
     if in_tree != tangent_tree or isinstance(primals, list) != isinstance(tangents, list):
         raise TypeError(
             "primal and tangent arguments to jvp must have the same tree structure; primals have tree structure "
@@ -193,9 +194,9 @@ def _linearize_directly(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str, lines: bool
 ) -> tuple[list[Any], Tape]:
     """``linearize_flat`` by the one interpreter."""
-    began = time.perf_counter()
+    began = time.perf_counter() if observe.on_phase else 0.0
     outs, tape = _linearize_on_tape()(fun, primals, wrt, name, lines)
-    if observe.on_phase:
+    if began:
         observe.emit(observe.on_phase, "linearize", name, time.perf_counter() - began)
     if observe.on_jaxpr:
         observe.emit(observe.on_jaxpr, "linear", _told(tape), name)
@@ -218,7 +219,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     ``has_aux``.
     """
     check_callable(fun)
-    leaves, in_tree = tree_flatten((primals, {}))
+    leaves, in_tree = flatten_call(primals, {})
     leaves = check_args(leaves, "linearize", fun, in_tree)
     name = describe(fun)
     flat = FlatFun(fun, in_tree, "linearize", has_aux, name)
@@ -247,7 +248,7 @@ class _LinearMap:
 
     def checked(self, tangents: Sequence[Any]) -> list[Any]:
         """The leaves of ``tangents`` that belong to inexact primals. TypeError or ValueError if they do not fit."""
-        tangent_leaves, tangent_tree = tree_flatten((tuple(tangents), {}))
+        tangent_leaves, tangent_tree = flatten_call(tuple(tangents), {})
         if tangent_tree != self.in_tree:
             raise TypeError(
                 "linearized function: the tangents must have the structure of the primals.\n"
@@ -441,17 +442,16 @@ def as_program(made: LinearProgram | Tape) -> LinearProgram:
 
 def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
     """Cotangents of all inputs, zeros made real: the transpose of ``program`` at ``cts``."""
-    began = time.perf_counter()
+    began = time.perf_counter() if observe.on_phase else 0.0
     made = transpose_program(program, cts) if isinstance(program, LinearProgram) else program.transpose(cts)
-    found = iter(made)
-    out = []
-    for aval in in_avals:
-        if dtypes.is_inexact(aval.dtype):
-            ct = next(found)
-            out.append(instantiate_zeros(ct) if type(ct) is Zero else ct)
-        else:
-            out.append(zeros(aval.to_tangent_aval()))
-    if observe.on_phase:
+    out = made
+    if len(made) < len(in_avals):
+        found = iter(made)
+        out = [next(found) if dtypes.is_inexact(a.dtype) else zeros(a.to_tangent_aval()) for a in in_avals]
+    for i, ct in enumerate(out):
+        if type(ct) is Zero:
+            out[i] = instantiate_zeros(ct)
+    if began:
         observe.emit(observe.on_phase, "transpose", program.name, time.perf_counter() - began)
     return out
 
@@ -477,7 +477,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     third. ``pullback(ct)`` returns a tuple with one cotangent per primal, of its structure, shapes and dtypes.
     """
     check_callable(fun)
-    leaves, in_tree = tree_flatten((primals, {}))
+    leaves, in_tree = flatten_call(primals, {})
     leaves = check_args(leaves, "vjp", fun, in_tree)
     name = describe(fun)
     flat = FlatFun(fun, in_tree, "vjp", has_aux, name)
@@ -551,10 +551,14 @@ def check_scalar_leaf(out: Any) -> ShapedArray:
     return aval
 
 
-def check_input(transform: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
-    dtype = get_aval(x).dtype
-    if dtype.kind == "f" and not holomorphic:  # as usual
-        return
+def check_inputs(transform: str, avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool) -> None:
+    """TypeError for a type of input that ``transform`` does not differentiate with respect to."""
+    for aval in avals:
+        if aval.dtype.kind != "f" or holomorphic:  # otherwise it is as usual
+            _check_input(transform, aval.dtype, holomorphic, allow_int)
+
+
+def _check_input(transform: str, dtype: Any, holomorphic: bool, allow_int: bool) -> None:
     if holomorphic:
         if not dtypes.is_complex(dtype):
             raise TypeError(f"{transform} with holomorphic=True requires inputs with complex dtype, but got {dtype}.")
@@ -605,12 +609,14 @@ def on_leaves(
     else:
         numbers = int_or_ints(argnums, "argnums")
         chosen = positions(numbers, len(args), "differentiating with respect to", "argnums", TypeError)
-    leaves, tree = tree_flatten(args[chosen[0]] if single else tuple(args[i] for i in chosen))
-    if not all([isinstance(x, AnyArray) for x in leaves]):
-        if not all(map(is_array_like, leaves)):
-            all_leaves, in_tree = tree_flatten((tuple(args), kwargs))
-            check_args(all_leaves, transform, fun, in_tree)
-        leaves = [as_array(x) if is_foreign(x) else x for x in leaves]
+    leaves, tree = tree_flatten(args[chosen[0]] if single else tuple([args[i] for i in chosen]))
+    for x in leaves:
+        if not isinstance(x, AnyArray):
+            if not all(map(is_array_like, leaves)):
+                all_leaves, in_tree = tree_flatten((tuple(args), kwargs))
+                check_args(all_leaves, transform, fun, in_tree)
+            leaves = [as_array(x) if is_foreign(x) else x for x in leaves]
+            break
 
     def fun_of_leaves(*values: Any) -> Any:
         rebuilt = tree.unflatten(values)
@@ -638,17 +644,11 @@ def value_and_grad(
     """
     check_callable(fun)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         return _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, args, kwargs)
 
     return value_and_grad_f
-
-
-@functools.lru_cache(maxsize=256)
-def _tree_of_leaves(count: int) -> PyTreeDef:
-    """The structure ``(args, kwargs)`` of a call with ``count`` leaves."""
-    return tree_structure(((0,) * count, {}))
 
 
 def _value_and_grad(
@@ -662,15 +662,15 @@ def _value_and_grad(
     kwargs: dict[str, Any],
 ) -> Any:
     fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, transform)
-    for x in leaves:
-        check_input(transform, x, holomorphic, allow_int)
+    avals = avals_of(leaves)
+    check_inputs(transform, avals, holomorphic, allow_int)
     name = describe(fun)
-    flat = LeafFun(fun_of_leaves, _tree_of_leaves(len(leaves)), transform, has_aux, name)
+    flat = FlatFun(fun_of_leaves, tree_of_leaves(len(leaves)), transform, has_aux, name)
     outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name, lines=False)
     value = flat.out_tree.unflatten(outs)
     aval = check_scalar_leaf(value) if len(outs) == 1 and value is outs[0] else check_scalar(value)
     check_output(transform, aval, holomorphic)
-    gradient = tree.unflatten(pull_back(program, avals_of(leaves), [one_like(aval)]))
+    gradient = tree.unflatten(pull_back(program, avals, [one_like(aval)]))
     return ((value, lower_aux(flat.aux)), gradient) if has_aux else (value, gradient)
 
 
@@ -687,7 +687,7 @@ def grad(
     """
     check_callable(fun)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, gradient = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, args, kwargs)
         return (gradient, value[1]) if has_aux else gradient

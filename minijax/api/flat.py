@@ -6,6 +6,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Container, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from minijax.core.array import as_array, check_int, get_aval, is_array_like, is_
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.refs import AbstractRef
 from minijax.errors import is_user_file
-from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from minijax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_of_leaves, tree_unflatten
 
 
 def fun_name(fun: Callable[..., Any]) -> str:
@@ -30,7 +31,7 @@ def describe(fun: Callable[..., Any]) -> str:
     while isinstance(fun, functools.partial):
         fun = fun.func
     code = getattr(getattr(fun, "__wrapped__", fun), "__code__", None)
-    name = fun_name(fun)
+    name = getattr(fun, "__name__", None) or type(fun).__name__  # fun_name
     return name if code is None else _placed(name, code.co_filename, code.co_firstlineno)
 
 
@@ -38,6 +39,29 @@ def describe(fun: Callable[..., Any]) -> str:
 def _placed(name: str, file: str, line: int) -> str:
     """What ``describe`` says of the function called ``name`` from this line."""
     return f"{name} at {file}:{line}" if is_user_file(file) else name
+
+
+_FIRST_NAMES = "__module__", "__name__", "__qualname__", "__doc__"
+# What else a function has of the one that it wraps, which depends on the version of Python.
+_OTHER_NAMES = [name for name in functools.WRAPPER_ASSIGNMENTS if name not in _FIRST_NAMES]
+
+
+def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """``functools.wraps``, which takes three times as long: whoever writes ``grad(f)(x)`` waits for it every time."""
+    if type(fun) is not FunctionType:
+        return functools.wraps(fun)
+
+    def wrap(wrapper: Any) -> Any:
+        wrapper.__module__, wrapper.__name__ = fun.__module__, fun.__name__
+        wrapper.__qualname__, wrapper.__doc__ = fun.__qualname__, fun.__doc__
+        for name in _OTHER_NAMES:
+            setattr(wrapper, name, getattr(fun, name))
+        if fun.__dict__:
+            wrapper.__dict__.update(fun.__dict__)
+        wrapper.__wrapped__ = fun
+        return wrapper
+
+    return wrap
 
 
 def check_callable(fun: Any) -> None:
@@ -72,6 +96,8 @@ class FlatFun:
         self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
+        if self.in_tree is tree_of_leaves(len(leaves)):
+            return self.flat(self.fun(*leaves))
         args, kwargs = self.in_tree.unflatten(leaves)
         return self.flat(self.fun(*args, **kwargs))
 
@@ -110,15 +136,6 @@ class FlatFun:
     @property
     def __name__(self) -> str:
         return fun_name(self.fun)
-
-
-class LeafFun(FlatFun):
-    """A ``FlatFun`` of a function whose arguments are the leaves themselves."""
-
-    __slots__ = ()
-
-    def __call__(self, *leaves: Any) -> list[Any]:
-        return self.flat(self.fun(*leaves))
 
 
 def named_like(

@@ -93,6 +93,11 @@ class Bottom:
         A NumPy value, which without ``fetch`` is not got from a device, but given up. Where a function is staged, a
         tracer of that or an array, which is a constant.
         """
+        if type(x) is Array and self.staging is None:  # as usual; what is on the device has no ``_np``
+            try:
+                return x._np, x.aval
+            except AttributeError:
+                return (x._value(), x.aval) if fetch else None
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
             axes, at = self.axes, len(self.axes)
@@ -141,11 +146,13 @@ class Bottom:
 
     def within(self, other: Bottom | None) -> bool:
         """Whether values under the vmaps here are under the same ones in ``other``, which may have more."""
-        return other is not None and self.staging is other.staging and self.axes == other.axes[: len(self.axes)]
+        if other is None or other is self:
+            return other is self
+        return self.staging is other.staging and self.axes == other.axes[: len(self.axes)]
 
 
 # the bottom where nothing is mapped or staged
-_EVALUATION = Bottom((), None)
+EVALUATION = Bottom((), None)
 
 
 def bottom() -> Bottom | None:
@@ -158,7 +165,7 @@ def bottom() -> Bottom | None:
     for main in state.stack[dynamic.main.level + 1 :]:
         if main.trace_type is BatchTrace:
             axes += (main.trace,)
-    return _EVALUATION if staging is None and not axes else Bottom(axes, staging)
+    return EVALUATION if staging is None and not axes else Bottom(axes, staging)
 
 
 def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[ClosedJaxpr, Sequence[Type]]:

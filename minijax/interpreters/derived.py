@@ -106,9 +106,24 @@ class Linearization:
         return eqns
 
     @functools.cached_property
-    def program(self) -> KeptProgram:
-        """The known program on any values."""
-        return KeptProgram(self.known)
+    def _distinct(self) -> tuple[KeptProgram | None, list[int]]:
+        """The known program, of results that are neither operands nor one another; and which each result is.
+
+        That is its number among the operands and the program's results.
+        """
+        jaxpr = self.known.jaxpr
+        number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
+        numbers = [number.setdefault(v, len(number)) for v in jaxpr.outvars]
+        distinct = [*number][len(jaxpr.invars) :]
+        if not distinct:
+            return None, numbers
+        return KeptProgram(ClosedJaxpr(jaxpr.replace(outvars=distinct), self.known.consts)), numbers
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """The results and the residuals, on any values."""
+        program, numbers = self._distinct
+        found = values if program is None else [*values, *program.run(values)]
+        return [found[i] for i in numbers]
 
     def transposed(self, ct_types: Any) -> BackwardProgram:
         """The backward program for a cotangent of this type; or for several of these, None for one that is zero.

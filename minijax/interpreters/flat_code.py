@@ -15,7 +15,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.interpreters.partial_eval import live_eqns
-from minijax.interpreters.program import called_jaxprs, number, numpy_call
+from minijax.interpreters.program import called_jaxprs, number, numpy_call, without_repetition
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 
 # What Python writes as operators: on scalars and arrays alike, a statement of its own costs less than a call.
@@ -46,8 +46,11 @@ class _Writer:
         return name
 
     def program(self, closed: ClosedJaxpr, inputs: Sequence[str]) -> list[str]:
-        """Write ``closed`` with ``inputs`` for its inputs, without its dead equations; what its results are called."""
-        jaxpr = closed.jaxpr
+        """Write ``closed`` with ``inputs`` for its inputs, without its dead equations; what its results are called.
+
+        What is computed twice is so once: a derivative of derivatives has the same sine in each of them.
+        """
+        jaxpr = without_repetition(closed.jaxpr)
         called = dict(zip(jaxpr.invars, inputs, strict=True))
         for var, const in zip(jaxpr.constvars, closed.consts, strict=True):
             called[var] = self.name(const._value() if isinstance(const, Array) else np.asarray(const))

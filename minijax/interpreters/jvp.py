@@ -288,11 +288,13 @@ class NumPyJVPTrace(JVPTrace):
         if operands is None:
             return program.evaluate(args)  # type: ignore[no-any-return]
         values, moved, types, tangent_types = operands
-        push: PushedProgram | None = program.derived(
-            program.pushforwards, (*types, *tangent_types), lambda: pushed(program.closed, types, tangent_types)
-        )
+        key = (*types, *tangent_types)
+        push: PushedProgram | None = program.pushforwards.get(key)
         if push is None:
-            return program.evaluate(args)  # type: ignore[no-any-return]
+            derive = functools.partial(pushed, program.closed, types, tangent_types)
+            push = program.derived(program.pushforwards, key, derive)
+            if push is None:
+                return program.evaluate(args)  # type: ignore[no-any-return]
         try:
             outs = push.function(*values, *moved)
         except (ArithmeticError, RuntimeWarning, MemoryError):

@@ -49,9 +49,8 @@ class KeptProgram:
         return self.evaluate(args)
 
     def derived(self, table: dict[Any, Any], key: Any, derive: Callable[[], Any]) -> Any:
-        """What ``table`` has for a signature, made at once by ``derive()``; None where it cannot be made."""
-        found = table.get(key)
-        return found if found is not None else derived_once(table, key, derive, worth=0)
+        """What ``derive()`` makes for a signature, for ``table`` to keep; None where it cannot be made."""
+        return derived_once(table, key, derive, worth=0)
 
     def evaluate(self, args: Sequence[Any]) -> list[Any]:
         """The results on ``args``, its equations bound one by one."""

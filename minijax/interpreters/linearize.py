@@ -305,7 +305,7 @@ class LinearizeTrace(Trace):
         table = primitive.linearizations
         if table is None:
             table = table_of(primitive, "linearizations")
-        operands = None if table is None else self.operands(args)
+        operands = None if table is None else self.operands_above(args)
         if operands is None:
             return None
         values, types, places, kind = operands
@@ -316,7 +316,7 @@ class LinearizeTrace(Trace):
         if self.notes_lines:
             source = state.source = outer_source or source_info(4)
         try:
-            out, *residuals = derived.program.run(values)
+            out, *residuals = derived.run(values)
         finally:
             state.source = outer_source
         entries = self.tape.entries
@@ -338,17 +338,18 @@ class LinearizeTrace(Trace):
         # a linear program that somebody may see is to have the equations that rules record
         if not (self.on_numpy or nested) or self.notes_lines or _observers or (nan_checks and results_checked()):
             return program.evaluate(args)
-        operands = self.operands(args)
+        operands = self.operands_above(args) if nested else self.operands(args)
         if operands is None:
             return program.evaluate(args)
         values, types, places, kind = operands
-        derived: DerivedProgram | None = program.derived(
-            program.linearizations, (*types, kind), lambda: derive_program(program, types, kind)
-        )
+        key = (*types, kind)
+        derived: DerivedProgram | None = program.linearizations.get(key)
         if derived is None:
-            return program.evaluate(args)
+            derived = program.derived(program.linearizations, key, partial(derive_program, program, types, kind))
+            if derived is None:
+                return program.evaluate(args)
         if nested:
-            found = derived.program.run(values)
+            found = derived.run(values)
             n = derived.n_out
             residuals = found[n] if len(found) == n + 1 else tuple(found[n:])
         else:
@@ -383,20 +384,15 @@ class LinearizeTrace(Trace):
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
         """What ``args`` come down to: the values, their types, the places of tangents, and which have a tangent.
 
-        That last is a number with a bit set for each of them. None if one does not come down to the bottom. Where that
-        is not what is linearized on, the values are those that operations below take.
+        That last is a number with a bit set for each of them. None if one does not come down to the bottom.
         """
         values: list[Any] = []
         types: list[Type] = []
-        places, kind, nested = [], 0, self.tape.nested
+        places, kind = [], 0
         for i, x in enumerate(args):
             if type(x) is LinearizeTracer and x._trace is self:
                 places.append(x.place)
                 kind |= 1 << i
-                if nested:
-                    values.append(x.primal)
-                    types.append(x.aval)
-                    continue
                 if not hasattr(x, "raw"):
                     found = self.bottom.down(x.primal)
                     if found is None or _observers and not self.typed_alike(x):
@@ -406,20 +402,35 @@ class LinearizeTrace(Trace):
                         self.tape.know(x.raw, x.raw_type, x.primal)
                 values.append(x.raw)
                 types.append(x.raw_type)
-            elif nested:
-                if not isinstance(x, AnyArray):
-                    try:
-                        x = as_array(x)
-                    except (TypeError, ValueError, OverflowError):
-                        return None  # the rule will say it
-                values.append(x)
-                types.append(x.aval)
             else:
                 found = self.bottom.down(x)
                 if found is None:
                     return None
                 values.append(found[0])
                 types.append(found[1])
+        return values, types, places, kind
+
+    def operands_above(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
+        """``operands`` where tracers of another derivative are linearized: the values are what operations below take.
+
+        None if one is no array.
+        """
+        values: list[Any] = []
+        types: list[Type] = []
+        places, kind = [], 0
+        for i, x in enumerate(args):
+            if type(x) is LinearizeTracer and x._trace is self:
+                places.append(x.place)
+                kind |= 1 << i
+                values.append(x._primal)
+            elif isinstance(x, AnyArray):
+                values.append(x)
+            else:
+                try:
+                    values.append(as_array(x))
+                except (TypeError, ValueError, OverflowError):
+                    return None  # the rule will say it
+            types.append(values[-1].aval)
         return values, types, places, kind
 
     def typed_alike(self, x: LinearizeTracer) -> bool:
@@ -582,8 +593,9 @@ def linearize(
         ins = []
         for x, active in zip(primals, wrt, strict=True):
             aval = get_aval(x)
-            if active and dtypes.is_inexact(aval.dtype):
-                tracer = LinearizeTracer(trace, x, tape.new_input(aval))
+            if active and (aval.dtype.kind == "f" or dtypes.is_inexact(aval.dtype)):
+                tracer = _new(LinearizeTracer)
+                tracer._trace, tracer._primal, tracer.aval, tracer.place = trace, x, aval, tape.new_input(aval)
                 found = tape.bottom.down(x) if tape.bottom is not None and type(aval) is ShapedArray else None
                 if found is not None:
                     tracer.raw, tracer.raw_type = found
@@ -592,9 +604,14 @@ def linearize(
                 ins.append(tracer)
             else:
                 ins.append(x)
-        pairs = [trace.split(out) for out in fun(*ins)]
-        tape.finish([place for _, place in pairs], [get_aval(x) for x, _ in pairs], trace.mixed)
-        return [x for x, _ in pairs]
+        outs, places, avals = [], [], []
+        for out in fun(*ins):
+            primal, place = trace.split(out)
+            outs.append(primal)
+            places.append(place)
+            avals.append(get_aval(out))
+        tape.finish(places, avals, trace.mixed)
+        return outs
 
     # Where somebody watches, rules are run, and equations are all that there is to write; but for those who only count,
     # and are given the program, with its lines.

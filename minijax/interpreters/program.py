@@ -17,7 +17,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.core.primitive import Primitive
-from minijax.interpreters.evaluate import SCALAR_RULES, numpy_function
+from minijax.interpreters.evaluate import SCALAR_RULES, numpy_function, numpy_rules
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, is_effectful
 
 Step = Callable[[list[Any]], None]
@@ -110,6 +110,36 @@ def program(closed: ClosedJaxpr) -> NumPyProgram:
     if found is None:
         found = closed.memo["program"] = NumPyProgram(closed)
     return found
+
+
+def without_repetition(jaxpr: Jaxpr) -> Jaxpr:
+    """``jaxpr`` without the equations that compute on NumPy what an earlier one has computed."""
+    instead: dict[Any, Any] = {}
+    known: dict[Any, Var] = {}
+    eqns = []
+    for eqn in jaxpr.eqns:
+        operands = [instead.get(v, v) for v in eqn.invars]
+        key = _computation(eqn, operands)
+        if key in known:
+            instead[eqn.outvars[0]] = known[key]
+            continue
+        if key is not None:
+            known[key] = eqn.outvars[0]
+        eqns.append(eqn.replace(invars=operands))
+    return jaxpr.replace(eqns=eqns, outvars=[instead.get(v, v) for v in jaxpr.outvars])
+
+
+def _computation(eqn: JaxprEqn, operands: Sequence[Any]) -> Any:
+    """What two equations have in common that give one and the same value; None if that is not known."""
+    if eqn.primitive.multiple_results or eqn.primitive not in numpy_rules:
+        return None
+    atoms = [(number(v).tobytes(), v.aval) if type(v) is Literal else v for v in operands]
+    key = (eqn.primitive, *atoms, *eqn.params.items())
+    try:
+        hash(key)
+    except TypeError:  # a parameter has no hash
+        return None
+    return key
 
 
 def number(literal: Literal) -> Any:

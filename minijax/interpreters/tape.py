@@ -29,7 +29,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.names import transposed
 from minijax.core.structural import Zero, add_any_p, zero_of
 from minijax.core.trace import state
-from minijax.interpreters.bottom import Bottom, Type, bottom
+from minijax.interpreters.bottom import EVALUATION, Bottom, Type, bottom
 from minijax.interpreters.derived import BackwardProgram, DerivedProgram, Linearization
 from minijax.interpreters.evaluate import nan_checks, quiet_numpy
 from minijax.interpreters.partial_eval import LinearProgram, Residual, dce_eqns, dce_rules
@@ -139,14 +139,14 @@ class Tape:
         self.variables[first + count] = v
         return first + count
 
-    def finish(self, out_places: Sequence[int | None], out_avals: Sequence[ShapedArray], mixed: bool) -> None:
+    def finish(self, out_places: list[int | None], out_avals: list[ShapedArray], mixed: bool) -> None:
         """The function has returned outputs whose tangents are at ``out_places``, of primal types ``out_avals``.
 
         ``mixed`` says whether some recorded equations have no linear operand.
         """
         self.mixed = mixed
-        self.out_places = list(out_places)
-        self.out_avals = list(out_avals)
+        self.out_places = out_places
+        self.out_avals = out_avals
         if self.arrays:  # what is no residual is let go of
             packed = [entry[1] for entry in self.entries if type(entry) is tuple]
             packed += [entry.residuals for entry in self.entries if type(entry) is Several]
@@ -304,7 +304,7 @@ class Tape:
         now = self.bottom_now(counted=True)
         if now is None:
             if self.nested and not self.eqns and not state.dynamic.level and not watched():
-                return _NestedBackwardRun(self, Bottom((), None)).run(cts)
+                return _NestedBackwardRun(self, EVALUATION).run(cts)
             return transpose_program(self.program(), cts)
         if now.staging is not None:
             # equations without linear operands come first, in the order of the program
@@ -474,7 +474,20 @@ class _BackwardRun:
                     cts[place] = old + new
                 else:
                     arrive(place, self.bottom.up(new, new_type))
-        return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
+        return self.found()
+
+    def found(self) -> list[Any]:
+        """The cotangents of the inputs, symbolic zeros where none has arrived."""
+        up = self.bottom.up
+        made = []
+        for place in range(self.tape.n_in):
+            ct, type_ = self.cts[place], self.types[place]
+            if ct is None:
+                ct = zero_of(self.tape.variables[place].aval)
+            elif type_ is not None:
+                ct = up(ct, type_)
+            made.append(ct)
+        return made
 
     def count(self, program: BackwardProgram) -> bool:
         """Count a run of ``program`` for who watches; False where its rules are to be run."""
@@ -624,7 +637,7 @@ class _NestedBackwardRun(_BackwardRun):
                 self.several(entry)
             elif entry is not None:
                 self.recorded(entry)
-        return [self.value(i) if cts[i] is not None else zero_of(tape.variables[i].aval) for i in range(tape.n_in)]
+        return self.found()
 
     def several(self, entry: Several) -> None:
         first, end = entry.first, entry.first + len(entry.derived.tangents)
@@ -640,15 +653,22 @@ class _NestedBackwardRun(_BackwardRun):
     ) -> None:
         """Run the backward program for the types ``key`` of cotangents."""
         found = derived.backward.get(key) or derived.transposed(key)
-        outer_source = state.source
-        if source is not None:
+        values = [residuals, *cts] if derived.n_res == 1 else [*(residuals or ()), *cts]
+        if source is None:
+            news = found.program.run(values)
+        else:
+            outer_source = state.source
             state.source = transposed(source)
-        try:
-            news = found.program.run([*self.tape.residuals(derived, residuals), *cts])
-        finally:
-            state.source = outer_source
+            try:
+                news = found.program.run(values)
+            finally:
+                state.source = outer_source
         for slot, new in zip(found.slots, news, strict=True):
-            self.arrive(places if type(places) is int else places[slot], new)
+            place = places if type(places) is int else places[slot]
+            if self.cts[place] is None:
+                self.cts[place] = new
+            else:
+                self.arrive(place, new)
 
     def arrive(self, place: int, ct: Any) -> None:
         old = self.cts[place]

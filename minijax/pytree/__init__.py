@@ -15,6 +15,8 @@ from minijax.pytree.core import LEAF as LEAF
 from minijax.pytree.core import IsLeaf as IsLeaf
 from minijax.pytree.core import Leaf as Leaf
 from minijax.pytree.core import Tree as Tree
+from minijax.pytree.core import flatten_call as flatten_call
+from minijax.pytree.core import tree_of_leaves as tree_of_leaves
 from minijax.pytree.keys import *
 from minijax.pytree.nodes import *
 from minijax.pytree.prefix import *

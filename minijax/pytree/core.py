@@ -607,6 +607,22 @@ def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf],
         return out, without_recursion(_flatten_deep, tree, is_leaf, out)
 
 
+@functools.lru_cache(maxsize=256)
+def tree_of_leaves(count: int) -> PyTreeDef:
+    """The structure of ``(args, kwargs)`` of a call whose ``count`` arguments are leaves."""
+    return make_treedef(tuple, None, (make_treedef(tuple, None, (LEAF,) * count), EMPTY_DICT_DEF))
+
+
+def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], PyTreeDef]:
+    """``tree_flatten((args, kwargs))``, shorter where all arguments are leaves."""
+    if not kwargs:
+        types = _types(args)
+        plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
+        if plan.treedef is not None:
+            return list(args), tree_of_leaves(len(args))
+    return tree_flatten((args, kwargs))
+
+
 def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
     """The result of the recursive generator function ``step`` for ``root``, with a list in place of Python's stack.
 

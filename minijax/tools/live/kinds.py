@@ -15,7 +15,7 @@ import numpy as np
 from minijax.ad_checkpoint import checkpoint
 from minijax.api.autodiff import (
     VJP,
-    check_input,
+    check_inputs,
     check_output,
     check_scalar,
     check_tangent,
@@ -168,8 +168,7 @@ class ReverseLevel(Level):
 
     def open(self) -> dict[str, Any]:
         if self.kind in ("grad", "value_and_grad"):
-            for x in self.in_leaves:
-                check_input(self.kind, x, False, False)
+            check_inputs(self.kind, avals_of(self.in_leaves), False, False)
         leaves = [to_value(x) for x in self.in_leaves]
         self.avals = avals_of(leaves)
         with_tangent = self._open_one() if direct_linearize_enabled() else self._open_two()
