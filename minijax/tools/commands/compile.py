@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from minijax.api import block_until_ready, jit
-from minijax.api.compile import JitFunction
+from minijax.api import block_until_ready
 from minijax.ir.jaxpr import is_effectful
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -38,14 +37,10 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
     return targets.from_expression(session, command, args["expr"])
 
 
-def _jitted(target: Target) -> Any:
-    return target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
-
-
 def run_jit(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     target = _target(session, "jit", args)
-    jitted = _jitted(target)
+    jitted = targets.jitted(target)
     recorder = Recorder("summary", args["expr"])
     blocks: list[Block] = []
     value: Any = NOTHING
@@ -98,7 +93,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
     recorder = Recorder("summary", args["expr"])
     optimized = args["stage"] == "optimized"
     with recorder:
-        lowered = _jitted(target).lower(*target.args, **target.kwargs)
+        lowered = targets.jitted(target).lower(*target.args, **target.kwargs)
         compiled = lowered.compile() if optimized else None
     text = lowered.as_text() if compiled is None else compiled.as_text()
     value: Any = text

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minijax.api import jit
-from minijax.api.compile import JitFunction
 from minijax.ir.jaxpr import is_effectful
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -54,7 +52,7 @@ def run_passes(session: Session, args: Arguments) -> Result:
 
 def _lowered(target: Target) -> tuple[Any, Any]:
     """The jitted function of a target, and its program at the target's arguments."""
-    jitted: Any = target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
+    jitted = targets.jitted(target)
     return jitted, jitted.lower(*target.args, **target.kwargs)
 
 

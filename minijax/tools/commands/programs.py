@@ -43,6 +43,8 @@ def run_diff(session: Session, args: Arguments) -> Result:
         raise UsageError("%diff needs either --by grad (or another transformation), or --with and a second expression")
     if args["tutorial"]:
         return _both_ways(session, args)
+    if args["stage"] != "jaxpr":
+        return _lowered_both(session, args)
     target = targets.traceable("diff", targets.from_expression(session, "diff", args["expr"]), args["static"])
     found = None
     if args["with"] is not None:
@@ -71,6 +73,28 @@ def run_diff(session: Session, args: Arguments) -> Result:
     if found is not None:
         blocks += _legend(found, diff.Printed(after, most, named[1]))
     return Result(Document(tuple(blocks)), (before, after))
+
+
+def _lowered_both(session: Session, args: Arguments) -> Result:
+    """Two calls as they stand before XLA, or after it."""
+    __tracebackhide__ = True
+    from minijax.tools.compare import diff
+    from minijax.tools.programs import hlo
+
+    stage = args["stage"]
+    if args["with"] is None:
+        raise UsageError(f"%diff --stage {stage} compares two calls: give the other by --with. --by is for jaxprs")
+    titles, texts = [], []
+    for command_text in (args["expr"], args["with"]):
+        target = targets.from_expression(session, "diff", command_text)
+        lowered = targets.jitted(target).lower(*target.args, **target.kwargs)
+        text = hlo.folded(lowered.compile().as_text()) if stage == "optimized" else lowered.as_text()
+        counts = hlo.hlo_counts(text) if stage == "optimized" else hlo.stablehlo_counts(text)
+        size = plural(counts.total(), "operation")
+        titles.append(line(("heading", shortened(target.title, 50)), ("muted", f" · {size}")))
+        texts.append(text.strip("\n"))
+    shown = diff.texts_side_by_side(texts[0], texts[1], (titles[0], titles[1]))
+    return Result(Document((shown,)), tuple(texts))
 
 
 def _named(args: Arguments, stage: Callable[[], T]) -> tuple[T, dict[Var, str]]:
@@ -203,6 +227,13 @@ COMMANDS: tuple[Command, ...] = (
             EXPR,
             Param("by", "word", "grad, vjp, jvp, vmap or jit; several with commas, the outermost first"),
             Param("with", "expression", "another expression, in place of a transformation"),
+            Param(
+                "stage",
+                "word",
+                "with --with: compare the jaxprs, or what they become before XLA, or after it",
+                default="jaxpr",
+                choices=("jaxpr", "stablehlo", "optimized"),
+            ),
             Param("argnums", "ints", "the arguments to differentiate by, counted from 0"),
             STATIC,
             Param("axis_size", "int", "the size of the axis that vmap adds to each argument", default=4),

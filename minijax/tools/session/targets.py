@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.api import make_jaxpr
+from minijax.api import jit, make_jaxpr
 from minijax.api.compile import JitFunction
 from minijax.core.array import Array, is_array_like
 from minijax.core.named import Frozen
@@ -69,6 +69,11 @@ class Target(Frozen):
         if self.abstract:
             raise UsageError(f"%{command} needs values to run with: {self.title} has an argument that is only a type")
         return self
+
+
+def jitted(target: Target) -> Any:
+    """The target's function, compiled by XLA: as it is, if the user has jitted it."""
+    return target.fun if isinstance(target.fun, JitFunction) else jit(target.fun)
 
 
 def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
