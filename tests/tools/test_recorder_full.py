@@ -435,4 +435,4 @@ def test_an_array_with_the_id_of_one_that_has_died_gets_its_own_name():
     assert id(others[-1]) == number
     lives.name(others[-1], [], "", "second")
     life = lives.see(others[-1], [recorder_summary.Scope(0, None, "eval", [0])])
-    assert life is not None and life.name == "second"
+    assert life is not None and lives.names == {life.number: "second"}

@@ -19,7 +19,8 @@ from minijax.ir.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 from minijax.tools.recording import preview
 from minijax.tools.recording.copy import Copier
-from minijax.tools.recording.lives import Lives
+from minijax.tools.recording.lazily import Lazy
+from minijax.tools.recording.lives import LifeTable, Lives
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import (
     BackwardRecord,
@@ -41,10 +42,31 @@ DIGITS = 5
 MOST_ELEMENTS = 30
 
 
+# A cotangent: the index of its variable, its number, or without one its text.
+_Noted = tuple[int, int, str]
+
+
+class _Steps(Lazy):
+    """The equations that were gone back over."""
+
+    def __init__(self, steps: Sequence[tuple[Any, ...]], lives: LifeTable) -> None:
+        super().__init__(len(steps))
+        self.steps = steps
+        self.lives = lives
+
+    def make(self, index: int) -> TransposedRecord:
+        begun, at, equation, *cotangents = self.steps[index]
+        return TransposedRecord(begun, at, equation, *[_records(each, self.lives) for each in cotangents])
+
+
+def _records(noted: Sequence[_Noted], lives: LifeTable) -> tuple[CotangentRecord, ...]:
+    return tuple([CotangentRecord(index, number, text or lives.text(number)) for index, number, text in noted])
+
+
 class _OpenTransposition:
     """A linear program while it is run backwards."""
 
-    __slots__ = ("scopes", "jaxpr", "index", "equations", "record", "steps", "pending", "ended")
+    __slots__ = ("scopes", "jaxpr", "index", "equations", "noted", "steps", "pending", "ended")
 
     def __init__(self, scopes: Sequence[Scope], jaxpr: Jaxpr) -> None:
         self.scopes = scopes
@@ -52,10 +74,12 @@ class _OpenTransposition:
         # variable -> its index; first result of an equation -> the equation's
         self.index: dict[Any, int] = {}
         self.equations: dict[Any, int] = {}
-        self.record: BackwardRecord | None = None
-        self.steps: list[TransposedRecord] = []
+        # the fields of its record but for the steps, cotangents as they are noted
+        self.noted: Any = ()
+        # those of each step
+        self.steps: list[tuple[Any, ...]] = []
         # the equation whose rule is at work
-        self.pending: TransposedRecord | None = None
+        self.pending: tuple[Any, ...] | None = None
         self.ended = -1
 
 
@@ -93,9 +117,8 @@ class Transpositions:
         for i, v in enumerate(jaxpr.constvars):
             if v in known:
                 numbers[i] = self._number(known[v], scopes)
-        new.record = BackwardRecord(
+        new.noted = (
             at,
-            -1,
             jaxpr.debug_name,
             len(jaxpr.constvars),
             len(jaxpr.invars),
@@ -105,20 +128,20 @@ class Transpositions:
             tuple([expression for _, expression in spots]),
             tuple([self._cotangent(new, v, ct) for v, ct in zip(outs, cts, strict=True)]),
             tuple([self._cotangent(new, v, ct) for v, ct in sums]),
-            (),
         )
         self.all.append(new)
         self.open.append(new)
 
     def _number(self, x: Any, scopes: Sequence[Scope]) -> int:
         life = self.lives.see(x, scopes, held=True)
-        return 0 if life is None else life.record.id
+        return 0 if life is None else life.number
 
-    def _cotangent(self, of: _OpenTransposition, variable: Any, ct: Any) -> CotangentRecord:
+    def _cotangent(self, of: _OpenTransposition, variable: Any, ct: Any) -> _Noted:
         index = of.index.get(variable, -1) if isinstance(variable, Var) else -1
         if type(ct) is Zero:
-            return CotangentRecord(index, 0, "0")
-        return CotangentRecord(index, self._number(ct, of.scopes), preview.value_text(ct, fetch=True))
+            return index, 0, "0"
+        life = self.lives.known.get(id(ct)) or self.lives.see(ct, of.scopes, held=True)
+        return (index, 0, preview.value_text(ct, fetch=True)) if life is None else (index, life.number, "")
 
     def before(self, at: int, eqn: JaxprEqn, ct: Any) -> None:
         """The transpose rule of ``eqn`` is about to be applied to ``ct``."""
@@ -128,14 +151,14 @@ class Transpositions:
             return
         cts = ct if eqn.primitive.multiple_results else (ct,)
         given = tuple([self._cotangent(now, v, each) for v, each in zip(eqn.outvars, cts, strict=True)])
-        now.pending = TransposedRecord(at, -1, number, given)
+        now.pending = at, -1, number, given
 
     def after(self, at: int, eqn: JaxprEqn, found: Sequence[tuple[Any, Any, Any]]) -> None:
         """It has been applied, and given ``found``: variables, what each was given, and what it has in all."""
         now = self.open[-1] if self.open else None
         if now is None or now.pending is None:
             return
-        begun, number, given = now.pending.begun, now.pending.equation, now.pending.given
+        begun, _, number, given = now.pending
         now.pending = None
         parts = tuple([self._cotangent(now, v, new) for v, new, _ in found])
         sums = tuple(
@@ -144,7 +167,7 @@ class Transpositions:
                 for part, (v, new, total) in zip(parts, found, strict=True)
             ]
         )
-        now.steps.append(TransposedRecord(begun, at, number, given, parts, sums))
+        now.steps.append((begun, at, number, given, parts, sums))
 
     def end(self, at: int) -> None:
         """What began last has ended."""
@@ -159,18 +182,18 @@ class Transpositions:
         if ended.pending is not None:  # its rule raised
             ended.steps.append(ended.pending)
 
-    def records(self, at: int) -> tuple[BackwardRecord, ...]:
-        """All of them; what has not ended does so now."""
+    def records(self, at: int, lives: LifeTable) -> tuple[BackwardRecord, ...]:
+        """All of them, told with what is known of ``lives``; what has not ended does so now."""
         while self.open:
             self.end(at)
-        return tuple([self._record(each) for each in self.all])
+        return tuple([_record(each, lives) for each in self.all])
 
-    def _record(self, each: _OpenTransposition) -> BackwardRecord:
-        assert each.record is not None
-        record: BackwardRecord = each.record.replace(
-            ended=each.ended, steps=tuple(each.steps), program=Copier().copy(each.jaxpr)
-        )
-        return record
+
+def _record(each: _OpenTransposition, lives: LifeTable) -> BackwardRecord:
+    begun, *told, seeds, sums = each.noted
+    record: Any = BackwardRecord
+    cotangents = _records(seeds, lives), _records(sums, lives), _Steps(each.steps, lives)
+    return record(begun, each.ended, *told, *cotangents, Copier().copy(each.jaxpr))
 
 
 def array_of(recording: Recording, number: int) -> Array | None:

@@ -21,7 +21,7 @@ import re
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 from weakref import WeakValueDictionary
@@ -30,6 +30,7 @@ import numpy as np
 
 from minijax.core.named import Frozen
 from minijax.ir.doc_table import read_table
+from minijax.tools.recording.lazily import Lazy
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, Recording, ScopeRecord
 from minijax.tools.recording.storage_rows import NODES, held, made_of, names_of, short_row_of, storable
@@ -38,6 +39,7 @@ from minijax.tools.recording.timeline import (
     BIND,
     EQUATION,
     SCOPE,
+    Children,
     Timeline,
     ToldNames,
     event_sign,
@@ -216,53 +218,6 @@ def _number_held(record: Frozen, rest: list[Frozen], numbers: dict[int, int], no
 # --------------------------------------------------------------------------------------------------------------
 
 
-class Children(Sequence[Any]):
-    """The records right inside of the one that is entered at the moment ``entered`` (0: those of the tree's top)."""
-
-    __slots__ = ("timeline", "entered")
-
-    def __init__(self, known: Timeline, entered: int) -> None:
-        self.timeline = known
-        self.entered = entered
-
-    def _end(self) -> int:
-        return self.timeline.other(self.entered) if self.entered else len(self.timeline) - 1
-
-    def _places(self) -> Iterator[int]:
-        place, end = self.entered + 1, self._end()
-        while place < end:
-            yield place
-            place = self.timeline.other(place) + 1
-
-    def __bool__(self) -> bool:
-        return self._end() > self.entered + 1
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self._places())
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.timeline.node, self._places())
-
-    def __reversed__(self) -> Iterator[Any]:
-        place = self._end() - 1
-        while place > self.entered:
-            yield self.timeline.node(place)
-            place = self.timeline.other(place) - 1
-
-    def __getitem__(self, index: Any) -> Any:
-        found = list(self._places())[index]
-        return tuple(map(self.timeline.node, found)) if isinstance(index, slice) else self.timeline.node(found)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, (Children, tuple)) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} records>"
-
-
 class Listed(Sequence[Any]):
     """Records that a field holds, by their numbers, each of which ``one`` reads when it is asked for."""
 
@@ -282,7 +237,7 @@ class Listed(Sequence[Any]):
         return self.one(self.numbers[index], self.store)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (Listed, tuple)) and len(self) == len(other) and tuple(self) == tuple(other)
+        return isinstance(other, (Listed, Lazy, tuple)) and len(self) == len(other) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))

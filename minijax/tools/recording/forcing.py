@@ -7,6 +7,7 @@ everything. What ``forced_by`` says is what a stepper shows beside the rule that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 from minijax import errors
@@ -29,7 +30,7 @@ def forced_by(trace: Trace, args: Sequence[Any]) -> tuple[int, str]:
     for index, x in enumerate(args):
         if isinstance(x, Tracer) and x._trace is trace:
             kind = "tracer" if trace is main.trace else "tangent"
-            return index, f"argument {index}{_named(x)} is a {main!r} {kind}{_above(trace, args)}"
+            return index, reason(index, _named(x), kind, repr(main), lower_levels(trace, args))
     if main.dynamic:
         return -1, f"{main!r} stages every operation, also on constants"
     axis = getattr(main.global_data, "name", None)
@@ -38,24 +39,32 @@ def forced_by(trace: Trace, args: Sequence[Any]) -> tuple[int, str]:
     return -1, f"{main!r} was asked for by name"
 
 
-def _above(trace: Trace, args: Sequence[Any]) -> str:
-    """What the other traced arguments are, whose interpreters get their turn later."""
+def reason(index: int, name: str, kind: str, level: str, lower: Sequence[str]) -> str:
+    """What ``forced_by`` says of the argument at ``index``, which the user calls ``name``: it is of this ``kind``
+    ('tracer', 'tangent') and ``level``, others are of these ``lower`` ones, whose interpreters get their turn later.
+    """
+    named = f" ({name})" if name else ""
+    above = f", a higher level than {', '.join(lower)}" if lower else ""
+    return f"argument {index}{named} is a {level} {kind}{above}"
+
+
+def lower_levels(trace: Trace, args: Sequence[Any]) -> tuple[str, ...]:
+    """The interpreters of the other traced arguments, highest first."""
     if len(args) == 1:
-        return ""
+        return ()
     lower = {x._trace.level: x._trace.main for x in args if isinstance(x, Tracer) and x._trace is not trace}
-    if not lower:
-        return ""
-    others = ", ".join(repr(lower[level]) for level in sorted(lower, reverse=True))
-    return f", a higher level than {others}"
+    return tuple([repr(lower[level]) for level in sorted(lower, reverse=True)])
+
+
+def names_in(frame: FrameType | None) -> dict[int, str]:
+    """By the id of a value the first variable of ``frame`` that it is in."""
+    if frame is None:
+        return {}
+    # the newest: a notebook's namespace begins with what was imported
+    found = list(frame.f_locals.items())[-_MOST_NAMES:]
+    return {id(value): name for name, value in reversed(found)}
 
 
 def _named(x: Any) -> str:
-    """`` (y)`` if the user's innermost frame has a variable that is ``x``."""
-    frame = errors.user_frame()
-    if frame is None:
-        return ""
-    # the newest: a notebook's namespace begins with what was imported
-    for name, value in list(frame.f_locals.items())[-_MOST_NAMES:]:
-        if value is x:
-            return f" ({name})"
-    return ""
+    """What the user's innermost frame calls ``x``; '' if it has no variable that is."""
+    return names_in(errors.user_frame()).get(id(x), "")

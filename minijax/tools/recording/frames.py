@@ -7,6 +7,7 @@ once more.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from minijax import errors
 from minijax.core.array import Array
 from minijax.core.trace import Tracer
 from minijax.tools.documents.words import shortened
+from minijax.tools.recording.forcing import names_in
 
 # Variables of one frame that are looked at. Of a module's (a prompt has hundreds) the newest are.
 MOST_NAMES = 100
@@ -24,6 +26,8 @@ MOST_FRAMES = 64
 MOST_LEAVES = 1000
 MOST_DEPTH = 6
 _LONGEST_KEY = 40
+# Of code whose frames are gone on with from more than one place: generators and the like.
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 # Containers of more items are not looked into again when another than the first has changed.
 MOST_COMPARED = 64
 
@@ -40,6 +44,8 @@ class Frames:
         self.stood: list[int] = []
         # containers that have been looked into, as far as that can be told without keeping them
         self.containers: set[tuple[int, int, int]] = set()
+        # what the innermost frame's variables hold, by its id -> the variable; None until somebody asks
+        self.named: dict[int, str] | None = None
 
     def moved(self, frame: FrameType | None) -> bool:
         """Whether the user's program, now in ``frame``, has gone on since variables were looked at."""
@@ -47,10 +53,17 @@ class Frames:
             return False
         return not self.known or self.known[-1] is not frame or self.stood[-1] != frame.f_lasti
 
-    def look(self, see: See) -> None:
+    def look(self, see: See, frame: FrameType | None = None) -> None:
         """Tell ``see`` what the variables hold: of frames that have ended since, then of those that have gone on, the
-        callers first: what a caller calls a value is what its function is given it as.
+        callers first: what a caller calls a value is what its function is given it as. ``frame`` is the innermost, if
+        it is known.
         """
+        self.named = None
+        if frame is not None and self.known and self.known[-1] is frame and not frame.f_code.co_flags & _RESUMED:
+            # nobody can have gone on among those that wait for it
+            self.stood[-1] = frame.f_lasti
+            self._variables(frame, see)
+            return
         chain = errors.user_frames(MOST_FRAMES)
         stands = [each.f_lasti for each in chain]
         common = 0
@@ -67,11 +80,18 @@ class Frames:
             if i >= common - 1 or stood[i] != stands[i]:
                 self._variables(each, see)
 
+    def called(self, x: Any) -> str:
+        """The variable of the innermost frame that holds ``x``, since variables were looked at; '' if none does."""
+        if self.named is None:
+            self.named = names_in(self.known[-1] if self.known else None)
+        return self.named.get(id(x), "")
+
     def finish(self, see: See) -> None:
         """Look at all that is still followed, and let go of it."""
         for each in reversed(self.known):
             self._variables(each, see)
         self.known = []
+        self.named = None
         self.containers.clear()
 
     def _variables(self, frame: FrameType, see: See) -> None:

@@ -5,13 +5,11 @@ and the source of all that ran.
 from __future__ import annotations
 
 import sys
-import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
+from time import perf_counter
 from typing import Any
-
-import numpy as np
 
 from minijax import errors
 from minijax.core.array import get_aval
@@ -20,68 +18,56 @@ from minijax.ir.jaxpr import Jaxpr, JaxprEqn
 from minijax.tools.documents.words import shortened
 from minijax.tools.programs import links
 from minijax.tools.recording import preview, summary
-from minijax.tools.recording.backward import PASS_CHARACTERS, Transpositions, equation_text
-from minijax.tools.recording.forcing import forced_by
+from minijax.tools.recording.backward import PASS_CHARACTERS, Transpositions
+from minijax.tools.recording.forcing import forced_by, lower_levels
 from minijax.tools.recording.frames import Frames
 from minijax.tools.recording.lives import Lives
-from minijax.tools.recording.records import (
-    CALL,
-    BindRecord,
-    CacheRecord,
-    EquationRecord,
-    Node,
-    PhaseRecord,
-    RuleRecord,
-    ScopeRecord,
-)
+from minijax.tools.recording.noted import OWN_RULE, Note, NotedTree, Notes
+from minijax.tools.recording.records import CALL, CacheRecord, PhaseRecord
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import FULL, Finished, Summary, error_text
-from minijax.tools.recording.timeline import BIND, SCOPE, Timeline, event_sign, left_sign
+from minijax.tools.recording.timeline import BIND, EQUATION, LEFT, RULE, SCOPE
 from minijax.tools.recording.values import RunRecord, holds_program
 
 # Past so many characters of previews and equations too, a recorder only counts.
 MOST_CHARACTERS = 100_000_000
 # Arguments and results of one operation that are described.
 MOST_OPERANDS = 40
-MOST_EQUATION = 1000
 # Functions that one operation found in caches that are named, and compiled programs that are linked to their lines.
 MOST_HITS = 16
 MOST_LINKED = 20
 _LONGEST_ERROR = 200
+_EVALUATION = (-1, "evaluation: no argument is traced")
+_NONE: tuple[Any, ...] = ()
 
 
-class _OpenRecord:
+class _Begun:
     """A bind or scope that has begun and not ended."""
 
-    __slots__ = ("at", "number", "kind", "facts", "rule", "children", "hits", "cached", "place", "handled")
+    __slots__ = ("first", "kind", "place", "within", "hits", "handled")
 
-    def __init__(
-        self, at: int, number: int, kind: Any, facts: tuple[Any, ...], place: str, cached: str = ""
-    ) -> None:
-        self.at = at
-        # of its record, among all in the order in which they begin
-        self.number = number
+    def __init__(self, first: int, kind: Any, place: str, within: bool) -> None:
+        # which note it begins with
+        self.first = first
         # the primitive, or the scope's level
         self.kind = kind
-        self.facts = facts
-        self.rule: RuleRecord | None = None
-        self.children: list[Node] = []
+        self.place = place
+        # whether an operation is under way here: the next one is a rule's
+        self.within = within
         # functions whose traces were found in a cache for the next operation
         self.hits: list[str] = []
-        self.cached = cached
-        self.place = place
-        # id of the exception that was being handled then
-        self.handled = id(sys.exc_info()[1])
+        # of a scope the id of the exception that was being handled then
+        self.handled = 0
 
 
 def _own_work(hook: Callable[..., None]) -> Callable[..., None]:
     """``hook`` with its time noted, to be taken off the phases around it."""
 
     def noted(self: Full, *args: Any) -> None:
-        began = time.perf_counter()
+        began = perf_counter()
         hook(self, *args)
         if not self.stopped:  # ``note_own``, written out
-            now = time.perf_counter()
+            now = perf_counter()
             self.own_when.append(now)
             total = self.own_total
             total.append(total[-1] + now - began)
@@ -99,14 +85,9 @@ class Full(Summary):
         self.counting_thread = None  # it is to see all
         self.lives = Lives()
         self.sources = Sources()
-        self.top: list[Node] = []
-        # the moments so far, and their records in the order in which they begin (``timeline``)
-        self.signs = bytearray()
-        self.nodes: list[Node | None] = []
-        # the events at which these begin, and the scopes of the equations among them
-        self.ats = array("q")
-        self.equation_scopes = array("q")
-        self.open: list[_OpenRecord] = []
+        # what happened so far (``noted``)
+        self.notes: list[Any] = []
+        self.open: list[_Begun] = []
         self.top_hits: list[str] = []
         self.characters = 0
         self.stopped = False
@@ -124,10 +105,14 @@ class Full(Summary):
         self.frames = Frames()
         # of the imported programs that are evaluated: how many scopes there were when they began
         self.importing: list[int] = []
+        # whether variables have been looked at since the last linear program began to be run backwards
+        self.looked = False
+        self.own_when = array("d", self.own_when)  # type: ignore[assignment]
+        self.own_total = array("d", self.own_total)  # type: ignore[assignment]
 
     def next_event(self) -> bool:
         """Number an event of this thread, which has been counted; whether it is to be recorded."""
-        self.lives.now = self.events
+        self.lives.known.now = self.events
         if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
             self.stopped_at = self.stopped_at or self.events - 1
             self.stopped = True
@@ -135,18 +120,8 @@ class Full(Summary):
 
     def keep(self, record: Any) -> Any:
         if self.next_event():
-            (self.open[-1].children if self.open else self.top).append(record)
-            self.signs.append(event_sign(record))
-            self.nodes.append(record)
-            self.ats.append(record.at)
+            self.notes.append(record)
         return record
-
-    def begin(self, kind: Any, facts: tuple[Any, ...], place: str, cached: str = "") -> None:
-        """A bind or scope begins, inside of those that are open."""
-        self.open.append(_OpenRecord(self.events, len(self.nodes), kind, facts, place, cached))
-        self.nodes.append(None)
-        self.ats.append(self.events)
-        self.signs.append(SCOPE if type(kind) is int else BIND)
 
     # --- the stack
     # -----------------------------------------------------------------------------------------------
@@ -156,14 +131,18 @@ class Full(Summary):
         if get_ident() != self.thread or not self.next_event():
             return
         stack = tuple([scope.label for scope in self.scopes])
-        facts = (self.scopes[-1].label, preview.subject_text(main.subject), stack)
-        self.begin(main.level, facts, self.sources.place())
+        place = self.sources.place()
+        opened = _Begun(len(self.notes), main.level, place, bool(self.open and self.open[-1].within))
+        opened.handled = id(sys.exc_info()[1])
+        subject = preview.subject_text(main.subject)
+        self.notes.append((SCOPE, self.events, self.scopes[-1].label, main.level, subject, stack, place))
+        self.open.append(opened)
 
     def main_pop(self, main: Any) -> None:
         super().main_pop(main)
         if get_ident() != self.thread:
             return
-        self.lives.now = self.events
+        self.lives.known.now = self.events
         opened = next((o for o in self.open if type(o.kind) is int and o.kind == main.level), None)
         if opened is not None:
             self.note_passing(opened, main)
@@ -171,7 +150,7 @@ class Full(Summary):
                 self.close()
             self.close()
 
-    def note_passing(self, opened: _OpenRecord, main: Any) -> None:
+    def note_passing(self, opened: _Begun, main: Any) -> None:
         """Keep an exception that ends an interpreter, with the whole stack still there, if no operation has kept it."""
         error = sys.exc_info()[1]
         if error is not None and id(error) not in (opened.handled, self.passing):
@@ -182,76 +161,89 @@ class Full(Summary):
     # --- operations
     # ----------------------------------------------------------------------------------------------
 
-    @_own_work
     def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        began = perf_counter()
         if self.foreign():
             return
         self.passing = 0
-        # before this event begins: what only frames that have ended held dies with them
-        frame = None if self.stopped else errors.user_frame()
-        if not self.stopped and (self.frames.moved(frame) or not self.inside_operation()):
-            self.frames.look(self.name_variable)
+        top = self.open[-1] if self.open else None
+        frame = None
+        if not self.stopped:
+            # before this event begins: what only frames that have ended held dies with them
+            frame = errors.user_frame()
+            if self.frames.moved(frame) or not (top is not None and top.within or self.going_back()):
+                self.looked = True
+                self.frames.look(self.name_variable, frame)
         if not self.next_event():
             self.unrecorded += 1
             return
         if self.importing:
             # within an operation, and in bodies of loops, rules compute something else of a line
-            self.sources.asking = self.importing[-1] == len(self.scopes) and not self.inside_operation()
+            self.sources.asking = self.importing[-1] == len(self.scopes) and not (top is not None and top.within)
         else:
             self.sources.asking = False
         place, expression = self.sources.spot(frame)
+        scopes, birth_place = self.scopes, "" if top is None else top.place
         shown = args if len(args) <= MOST_OPERANDS else args[:MOST_OPERANDS]
-        own = []
-        operands, texts, types = [], [], []
-        see, scopes, birth_place = self.lives.see, self.scopes, self.birth_place()
+        operands: list[int] = []
+        known, odd, own = self.lives.known, _NONE, _NONE
+        forced: tuple[Any, ...] = _EVALUATION
         for x in shown:
-            life = see(x, scopes, birth_place)
+            life = known.get(id(x)) or self.lives.see(x, scopes, birth_place)
             if life is None:
+                odd = (*odd, (len(operands), preview.value_text(x, fetch=True), preview.short_type(x)))
                 operands.append(0)
-                texts.append(preview.value_text(x, fetch=True))
-                types.append(preview.short_type(x))
                 continue
-            record = life.record
-            operands.append(record.id)
-            texts.append(life.text)
-            types.append(record.type)
-            if getattr(x, "_trace", None) is trace:
-                own.append(record)
-        if shown is not args:
-            texts.append(f"... {len(args) - len(shown)} more")
-        parameters = preview.parameters(params)
-        forcer, forced = forced_by(trace, args)
-        scope = scopes[trace.main.level]
-        self.characters += 100 + sum(map(len, texts))
+            if life.shape and x._trace is trace:
+                if not own:
+                    kind = "tracer" if trace is trace.main.trace else "tangent"
+                    label = scopes[trace.main.level].label
+                    lower = () if len(args) == 1 else lower_levels(trace, args)
+                    forced = (len(operands), self.frames.called(x), kind, label, lower)
+                own = (*own, life.number)
+            operands.append(life.number)
+        if not own and trace.level:
+            forced = forced_by(trace, args)
+        cached, told = "", _NONE
         if params:
-            self.characters += sum([len(text) for _, text in parameters])
-        facts = (
-            scope.label,
-            trace.main.level,
-            tuple(texts),
-            tuple(own),
-            parameters,
-            forced,
-            forcer,
+            told = preview.parameters(params)
+            self.characters += sum([len(text) for _, text in told])
+            if any(map(holds_program, params.values())):
+                cached = self.taken_hits()
+                self.note_run(primitive, scopes[trace.main.level].label, args, operands, params)
+        self.characters += 100 + 10 * len(operands)
+        level = trace.main.level
+        begun = (
+            BIND,
+            self.events,
+            primitive.name,
+            scopes[level].label,
+            level,
             tuple(operands),
-            tuple(types),
+            odd,
+            own,
+            told,
+            forced,
+            len(args) - len(shown),
             expression,
+            place,
+            cached,
         )
-        cached = ""
-        if params and any(map(holds_program, params.values())):
-            cached = self.taken_hits()
-            self.note_run(primitive, scope.label, args, operands, params)
-        self.begin(primitive, facts, place, cached)
+        self.notes.append(begun)
+        self.open.append(_Begun(len(self.notes) - 1, primitive, place, True))
+        now = perf_counter()
+        self.own_when.append(now)
+        self.own_total.append(self.own_total[-1] + now - began)
 
-    def inside_operation(self) -> bool:
-        """Whether an operation is under way: the next one is a rule's."""
-        if self.open and type(self.open[-1].kind) is not int:
-            return True
-        return any(type(o.kind) is not int for o in self.open)
+    def going_back(self) -> bool:
+        """Whether a linear program is run backwards, in whose course variables have been looked at: what called for it
+        waits for its end.
+        """
+        return self.looked and state.source is not None and bool(self.transpositions.open)
 
     def number(self, value: Any) -> int:
         life = self.lives.see(value, self.scopes, self.birth_place(), held=True)
-        return 0 if life is None else life.record.id
+        return 0 if life is None else life.number
 
     def name_variable(self, value: Any, name: str) -> None:
         """Note what a variable of the user's holds."""
@@ -264,7 +256,7 @@ class Full(Summary):
         numbers = operands
         if len(args) > len(operands):
             more = [self.lives.see(x, self.scopes, self.birth_place()) for x in args[len(operands) :]]
-            numbers = [*operands, *[0 if life is None else life.record.id for life in more]]
+            numbers = [*operands, *[0 if life is None else life.number for life in more]]
         unnumbered = [(i, x) for i, (x, number) in enumerate(zip(args, numbers, strict=True)) if not number]
         literals = {i: x for i, x in unnumbered if not isinstance(x, Tracer)}
         numbered = tuple(numbers)
@@ -287,19 +279,23 @@ class Full(Summary):
         more = f" and {len(names) - MOST_HITS} more" if len(names) > MOST_HITS else ""
         return ", ".join(names[:MOST_HITS]) + more
 
-    @_own_work
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
+        began = perf_counter()
         if self.foreign() or not self.next_event():
             return
-        name, file, line = self.sources.rule(rule)
+        said = self.sources.rule(rule)
+        notes = self.notes
         top = self.open[-1] if self.open else None
-        if top is not None and top.kind is primitive and top.rule is None and not top.children and table != "transpose":
-            top.rule = RuleRecord(self.events, table, primitive.name, name, file, line)
+        if top is not None and top.kind is primitive and top.first == len(notes) - 1 and table != "transpose":
+            notes.append((OWN_RULE, self.events, table, primitive.name, said, ""))
         else:
-            self.keep(RuleRecord(self.events, table, primitive.name, name, file, line, self.sources.place()))
+            notes.append((RULE, self.events, table, primitive.name, said, self.sources.place()))
+        now = perf_counter()
+        self.own_when.append(now)
+        self.own_total.append(self.own_total[-1] + now - began)
 
-    @_own_work
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
+        began = perf_counter()
         super().bind_exit(primitive, trace, out)
         if get_ident() != self.thread:
             return
@@ -307,8 +303,11 @@ class Full(Summary):
         if self.unrecorded:
             self.unrecorded -= 1
         elif self.find(primitive):
-            values = out if primitive.multiple_results else (out,)
-            self.close("", values)
+            self.close("", out if primitive.multiple_results else (out,))
+        if not self.stopped:
+            now = perf_counter()
+            self.own_when.append(now)
+            self.own_total.append(self.own_total[-1] + now - began)
 
     def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
         if self.foreign():
@@ -334,56 +333,37 @@ class Full(Summary):
             self.close()
         return True
 
-    def close(self, error: str = "", values: Any = ()) -> None:
+    def close(self, error: str = "", values: Sequence[Any] = ()) -> None:
         """End the innermost open record."""
         o = self.open[-1]
-        children = tuple(o.children)
-        record: Node
         if type(o.kind) is int:
-            level, subject, stack = o.facts
-            record = ScopeRecord(o.at, self.events, level, o.kind, subject, stack, children, o.place)
+            note: Note = (LEFT, o.first, self.events, _NONE, _NONE, 0, False, "")
         else:
-            record = self.closed_bind(o, children, error, values)
+            note = self.closed_bind(o, error, values)
         # only now: an interrupt until here leaves the record open, with all that is in it
+        self.notes.append(note)
         del self.open[-1]
-        (self.open[-1].children if self.open else self.top).append(record)
-        self.nodes[o.number] = record
-        self.signs.append(left_sign(record))
 
-    def closed_bind(self, o: _OpenRecord, children: tuple[Node, ...], error: str, values: Any) -> BindRecord:
-        """The record of the bind ``o``."""
-        level, depth, args, own, parameters, forced, forcer, operands, in_types, expression = o.facts
+    def closed_bind(self, o: _Begun, error: str, values: Sequence[Any]) -> Note:
+        """The note that the bind ``o`` ends."""
         shown = values if len(values) <= MOST_OPERANDS else values[:MOST_OPERANDS]
-        results, texts, types = [], [], []
+        results: list[int] = []
+        odd, bad = _NONE, False
+        known = self.lives.known
         for x in shown:
-            life = self.lives.see(x, self.scopes, o.place)
-            results.append(0 if life is None else life.record.id)
-            texts.append(preview.value_text(x, fetch=True) if life is None else life.text)
-            types.append(preview.short_type(x) if life is None else life.record.type)
-        return BindRecord(
-            o.at,
-            self.events,
-            o.kind.name,
-            level,
-            depth,
-            args,
-            own,
-            parameters,
-            preview.listed(texts, len(values)),
-            o.rule,
-            o.place,
-            error,
-            children,
-            forced,
-            forcer,
-            tuple(types),
-            operands,
-            tuple(results),
-            any(map(preview.nonfinite, values)),
-            o.cached,
-            in_types,
-            expression,
-        )
+            life = known.get(id(x)) or self.lives.see(x, self.scopes, o.place)
+            if life is None:
+                odd = (*odd, (len(results), preview.value_text(x, fetch=True), preview.short_type(x)))
+                results.append(0)
+                bad = bad or preview.nonfinite(x)
+                continue
+            results.append(life.number)
+            if life.bad is None:
+                life.bad = preview.nonfinite(x)
+            bad = bad or life.bad
+        if shown is not values:
+            bad = bad or any(map(preview.nonfinite, values[MOST_OPERANDS:]))
+        return (LEFT, o.first, self.events, tuple(results), odd, len(values), bad, error)
 
     # --- programs
     # ------------------------------------------------------------------------------------------------
@@ -393,11 +373,14 @@ class Full(Summary):
         if self.foreign() or not self.next_event():
             return
         scope = self.scopes[main.level]
-        text = shortened(equation_text(eqn, scope.name), MOST_EQUATION)
-        self.characters += len(text)
+        name = scope.name
+        operands = tuple([name(each) for each in eqn.invars])
+        results = tuple([(name(var), preview.aval_text(var.aval)) for var in eqn.outvars])
+        told = preview.parameters(eqn.params)
+        self.characters += 20 + 10 * len(operands) + sum([len(text) for _, text in told])
         place = self.sources.place_of(eqn.source) or self.sources.place()
-        self.equation_scopes.append(scope.at)
-        self.keep(EquationRecord(self.events, scope.label, scope.at, text, place, eqn.primitive.name))
+        note = (EQUATION, self.events, scope.label, scope.at, eqn.primitive.name, told, operands, results, place)
+        self.notes.append(note)
 
     # --- linear programs run backwards
     # ------------------------------------------------------------------------------------------------
@@ -412,6 +395,7 @@ class Full(Summary):
         sums: Sequence[tuple[Any, Any]],
     ) -> None:
         if get_ident() == self.thread:
+            self.looked = False
             if not self.stopped:
                 self.characters += PASS_CHARACTERS * len(jaxpr.eqns)
             self.transpositions.begin(self.events, self.scopes, None if self.stopped else jaxpr, known, outs, cts, sums)
@@ -507,13 +491,10 @@ class Full(Summary):
         if error is not None:
             self.note_error(CALL, error, self.sources.place_of_error(error))
         self.frames.finish(self.name_variable)
-        backward = self.transpositions.records(self.events)
-        moments: Timeline | None
-        try:
-            moments = Timeline(self.signs, self.nodes, self.events + 1)
-            columns = {"ats": self.ats, "equations": self.equation_scopes}
-            moments.columns = {name: np.array(column, np.int64) for name, column in columns.items()}
-        except ValueError:  # a hook raised, and was taken off: the moments are told from the tree
-            moments = None
+        lives = self.lives.table()
+        backward = self.transpositions.records(self.events, lives)
+        notes = Notes(self.notes, lives, self.events + 1)
+        tree: Any = NotedTree(notes)
+        told: Any = lives
         sources = self.sources.records()
-        return Finished(tuple(self.top), self.lives.records(), sources, self.lives.values, backward, moments)
+        return Finished(tree, told, sources, self.lives.values, backward, notes.timeline)

@@ -1,59 +1,99 @@
-"""The values that a full recorder sees, tracers and arrays: numbered, described, and followed until they die.
+"""The values that a full recorder sees, tracers and arrays: numbered, and followed until they die.
 
 They are held weakly: one dies when it would die unwatched, but for what is said in ``frames``: a frame, and what
 variables in it hold, lives until the next operation. What an array holds is kept on (``values``).
+
+What is noted of one is a row of integers and strings, most of which many rows share; the records are made of them when
+somebody looks (``LifeTable``).
 """
 
 from __future__ import annotations
 
 import weakref
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from minijax.core.array import Array, LiteralArray
 from minijax.core.trace import Tracer
+from minijax.interpreters.jvp import DualTracer, JVPTracer
+from minijax.interpreters.partial_eval import PartialEvalTracer
+from minijax.interpreters.stage import JaxprTracer
+from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import Var
 from minijax.tools.recording import preview
+from minijax.tools.recording.lazily import Lazy
 from minijax.tools.recording.records import LifeRecord, TracerRecord
 from minijax.tools.recording.summary import Scope
+from minijax.tools.recording.timeline import HIDDEN
 from minijax.tools.recording.values import Values
 
 # Arrays in variables whose names are remembered until they are used.
 MOST_NAMED = 20_000
 
+# What a row is about: an array, or a tracer of one of these classes.
+ARRAY, TWO, DUAL, BATCHED, STAGED, UNKNOWN, OTHER = range(7)
+_KINDS = ((JVPTracer, TWO), (DualTracer, DUAL), (BatchTracer, BATCHED), (JaxprTracer, STAGED))
+_shapes: dict[type, int] = {}
 
-class _Life:
-    """A tracer or an array while it is followed."""
-
-    __slots__ = ("record", "text", "scope", "died", "name", "place", "ref")
-
-    def __init__(self, record: TracerRecord, text: str, scope: int, name: str, place: str) -> None:
-        self.record = record
-        # what it is as an operand
-        self.text = text
-        self.scope = scope
-        self.died = -1
-        self.name = name
-        self.place = place
-        self.ref: Any = None
+# (event, interpreter, its scope, type, physical type, what it is about, whether it is a tangent, what is inside: the
+# number of each value or its text, the variable's letter or the batch axis or what an array is worth, the numbers of
+# the values inside, the line that made it)
+Row = tuple[Any, ...]
+_AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _HOLDS, _PLACE = range(11)
 
 
-class _Ref(weakref.ref):
-    """A weak reference that knows what it is about, for whoever is called when it dies."""
+def _shape_of(kind: type) -> int:
+    if issubclass(kind, PartialEvalTracer):
+        found = UNKNOWN
+    else:
+        found = next((shape for each, shape in _KINDS if issubclass(kind, each)), OTHER)
+    if len(_shapes) > 1000:
+        _shapes.clear()
+    _shapes[kind] = found
+    return found
 
-    __slots__ = ("key", "life")
+
+class Life(weakref.ref):  # type: ignore[type-arg]
+    """A tracer or an array while it is followed. ``bad`` tells whether it holds a NaN or an infinity, None if that has
+    not been looked at.
+    """
+
+    __slots__ = ("key", "number", "shape", "type", "physical", "bad")
     key: int
-    life: _Life
+    number: int
+    shape: int
+    type: str
+    physical: str
+    bad: bool | None
 
 
-class Lives:
-    """The tracers and arrays seen so far. ``now`` is the event that is being recorded."""
+class Followed(dict[int, Life]):
+    """id of a living tracer or array -> its life. ``now`` is the event that is being recorded."""
+
+    __slots__ = ("now", "deaths")
 
     def __init__(self) -> None:
         self.now = 0
-        self.all: list[_Life] = []
-        # id of a living tracer or array -> its life
-        self.known: dict[int, _Life] = {}
+        self.deaths = array("q")
+
+    def gone(self, life: Life) -> None:
+        """What was alive at this event is not any more at the next."""
+        self.deaths[life.number - 1] = self.now + 1
+        self.pop(life.key, None)
+
+
+class Lives:
+    """The tracers and arrays seen so far."""
+
+    def __init__(self) -> None:
+        self.known = Followed()
+        self.gone = self.known.gone
+        self.rows: list[Row] = []
+        # number -> what the first variable that held it is called
+        self.names: dict[int, str] = {}
         # id of an array in a variable that no operation has been given yet -> the array, held weakly, and its name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
         self.values = Values()
@@ -62,28 +102,43 @@ class Lives:
 
     def see(
         self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
-    ) -> _Life | None:
+    ) -> Life | None:
         """The life of ``x``, which begins now if it has not been seen before; None if it has none: a tracer whose
         interpreter has ended, a number that somebody wrote inline (unless a tracer has ``held`` it), what is no array.
         """
         life = self.known.get(id(x))
         if life is not None:
-            if name and not life.name:
-                life.name = name
+            if name and life.number not in self.names:
+                self.names[life.number] = name
             return life
         if isinstance(x, Tracer):
-            return self._see_tracer(x, scopes, place, name)
+            life = self._see_tracer(x, scopes, place)
+            if name and life is not None:
+                self.names[life.number] = name
+            return life
         if isinstance(x, Array) and (held or type(x) is not LiteralArray):
+            return self._see_array(x, scopes[0], place, name)
+        return None
+
+    def _see_array(self, x: Array, scope: Scope, place: str, name: str) -> Life:
+        if self.named:
             known = self.named.pop(id(x), None)
             if not name and known is not None and known[0]() is x:
                 name = known[1]
-            text = preview.value_text(x, fetch=True)
-            fields = (("value", text),)
-            record = TracerRecord(self.now, scopes[0].label, preview.aval_text(x.aval), fields, len(self.all) + 1)
-            life = self._begin(x, record, text, scopes[0].at, name, place)
-            self.values.keep(record.id, x)
-            return life
-        return None
+        bad: bool | None = None
+        if type(getattr(x, "_np", None)) is np.float32:
+            # the number itself, which becomes text when somebody looks
+            worth = x._np.item()
+            bad = worth - worth != 0
+        else:
+            worth = preview.value_text(x, fetch=True)
+        kind = preview.aval_text(x.aval)
+        row = (self.known.now, scope.label, scope.at, kind, kind, ARRAY, False, (), worth, (), place)
+        life = self._begin(x, row, ARRAY, kind, kind, bad)
+        if name:
+            self.names[life.number] = name
+        self.values.keep(life.number, x)
+        return life
 
     def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str) -> None:
         """A variable of the user's holds ``x``, a tracer or an array; one that is never used is no value of the
@@ -95,58 +150,168 @@ class Lives:
             if known is None or known[0]() is not x:  # the id of one that has died is used again
                 self.named[id(x)] = weakref.ref(x), name
 
-    def _see_tracer(self, x: Tracer, scopes: Sequence[Scope], place: str, name: str) -> _Life | None:
-        main = x._trace.main
-        if not main.alive or main.level >= len(scopes):
+    def _see_tracer(self, x: Tracer, scopes: Sequence[Scope], place: str) -> Life | None:
+        trace = x._trace
+        main = trace.main
+        if main.level >= len(scopes) or main.trace.stack is None:
             return None
         scope = scopes[main.level]
-        # what it holds comes first: it was made first
-        inside = preview.held(x)
-        held = [self.see(inner, scopes, place, held=True) for inner in inside]
-        type_text = preview.aval_text(x.aval)
-        physical = preview.physical_type(x)
-        variable = getattr(x, "variable", None)
-        record = TracerRecord(
-            self.now,
+        kind = type(x)
+        shape = _shapes.get(kind) or _shape_of(kind)
+        holds: tuple[int, ...] = ()
+        inside: tuple[Any, ...] = ()
+        bad: bool | None = False
+        variable = tangent = None
+        if shape <= BATCHED:
+            # what it holds comes first: it was made first
+            values = preview.held(x)
+            within = [self.see(each, scopes, place, held=True) for each in values]
+            text = preview.aval_text(x.aval)
+            first = within[0]
+            physical = preview.physical_type(x) if first is None else first.physical
+            inside, bad = self._inside(shape, values, within)
+            if any(within):
+                holds = tuple([0 if each is None else each.number for each in within])
+        else:
+            text = physical = preview.aval_text(x.aval)
+        worth: Any = ""
+        if shape == BATCHED:
+            worth = str(x.batch_dim)  # type: ignore[attr-defined]
+        elif shape == TWO:
+            tangent = preview.tangent_variable(x)
+        else:
+            variable = getattr(x, "variable", None)
+            if variable is not None:
+                worth = scope.name(variable)
+                if shape == DUAL and isinstance(variable, Var):
+                    tangent = variable
+        row = (
+            self.known.now,
             scope.label,
-            type_text,
-            preview.fields(x, "" if variable is None else scope.name(variable), fetch=True),
-            len(self.all) + 1,
-            "" if physical == type_text else physical,
-            tuple(0 if inner is None else inner.record.id for inner in held) if any(held) else (),
+            scope.at,
+            text,
+            physical,
+            shape,
+            trace is not main.trace,
+            inside,
+            worth,
+            holds,
+            place,
         )
+        life = self._begin(x, row, shape, text, physical, bad)
         if variable is not None:
-            self.values.variables[record.id] = variable
-        tangent = preview.tangent_variable(x)
+            self.values.variables[life.number] = variable
         if tangent is not None:
-            self.primals.setdefault(tangent, record.id)
-        for index, life in enumerate(held):
-            if life is None and not isinstance(inside[index], Tracer):
-                self.values.inside.setdefault(record.id, {})[index] = inside[index]
-        return self._begin(x, record, preview.value_text(x), scope.at, name, place)
-
-    def _begin(self, x: Any, record: TracerRecord, text: str, scope: int, name: str, place: str) -> _Life:
-        life = _Life(record, text, scope, name, place)
-        ref = _Ref(x, self._gone)
-        ref.key, ref.life = id(x), life
-        life.ref = ref
-        self.all.append(life)
-        self.known[id(x)] = life
+            self.primals.setdefault(tangent, life.number)
+        if shape <= BATCHED and not all(within):
+            for index, each in enumerate(within):
+                if each is None and not isinstance(values[index], Tracer):
+                    self.values.inside.setdefault(life.number, {})[index] = values[index]
         return life
 
-    def _gone(self, ref: _Ref) -> None:
-        # what was alive at this event is not any more at the next
-        ref.life.died = self.now + 1
-        ref.life.ref = None
-        self.known.pop(ref.key, None)
+    def _inside(
+        self, shape: int, values: Sequence[Any], within: Sequence[Life | None]
+    ) -> tuple[tuple[Any, ...], bool | None]:
+        """What is inside a tracer, each by its number or as text; and whether one of them is not finite."""
+        bad: bool | None = False
+        inside: list[Any] = []
+        for value, life in zip(values, within, strict=True):
+            if life is None:
+                one: bool | None = preview.nonfinite(value)
+                inside.append(preview.type_text(value) if shape == BATCHED else preview.value_text(value, fetch=True))
+            else:
+                one = life.bad
+                inside.append(life.number)
+            if one is not False and bad is not True:
+                bad = one
+        return tuple(inside), bad
 
-    def records(self) -> tuple[LifeRecord, ...]:
+    def _begin(self, x: Any, row: Row, shape: int, kind: str, physical: str, bad: bool | None) -> Life:
+        self.rows.append(row)
+        life = Life(x, self.gone)
+        life.key = key = id(x)
+        life.number = len(self.rows)
+        life.shape = shape
+        life.type = kind
+        life.physical = physical
+        life.bad = bad
+        self.known.deaths.append(-1)
+        self.known[key] = life
+        return life
+
+    def table(self) -> LifeTable:
         """All of them, and an end of following them."""
-        out = tuple(
-            LifeRecord(life.record, life.scope, life.record.at, life.died, life.name, life.place) for life in self.all
-        )
-        for life in self.all:
-            life.ref = None
+        deaths = array("q", self.known.deaths)
         self.known.clear()
         self.named.clear()
-        return out
+        self.primals = {}
+        return LifeTable(self.rows, self.names, deaths)
+
+
+class LifeTable(Lazy):
+    """The lives of a recording, in the order in which they began; the record of one is made when it is asked for."""
+
+    def __init__(self, rows: Sequence[Row], names: dict[int, str], deaths: Any) -> None:
+        super().__init__(len(rows))
+        self.rows = rows
+        self.names = names
+        self.deaths = deaths
+
+    def make(self, index: int) -> LifeRecord:
+        row = self.rows[index]
+        level, kind, physical = row[_LEVEL], row[_TYPE], row[_PHYSICAL]
+        tracer = TracerRecord(
+            row[_AT], level, kind, self._fields(row), index + 1, "" if physical == kind else physical, row[_HOLDS]
+        )
+        return LifeRecord(
+            tracer, row[_SCOPE], row[_AT], self.deaths[index], self.names.get(index + 1, ""), row[_PLACE]
+        )
+
+    def text(self, number: int) -> str:
+        """What a value is as an operand."""
+        row = self.rows[number - 1]
+        if row[_SHAPE] == ARRAY:
+            return _worth(row[_WORTH])
+        return f"{row[_LEVEL]} {'tangent ' if row[_TANGENT] else ''}{row[_TYPE]}"
+
+    def type(self, number: int) -> str:
+        """The type of a value."""
+        kind: str = self.rows[number - 1][_TYPE]
+        return kind
+
+    def tracer(self, number: int) -> TracerRecord:
+        """What is recorded of a value."""
+        record: LifeRecord = self[number - 1]
+        return record.tracer
+
+    def _fields(self, row: Row) -> tuple[tuple[str, str], ...]:
+        """What a value holds, by name, as ``preview.fields`` tells it."""
+        shape, inside, worth = row[_SHAPE], row[_INSIDE], row[_WORTH]
+        if shape == ARRAY:
+            return (("value", _worth(worth)),)
+        if shape == BATCHED:
+            (each,) = inside
+            return (("batched", each if type(each) is str else self.type(each)), ("axis", worth))
+        texts = [each if type(each) is str else self.text(each) for each in inside]
+        if shape == TWO:
+            return (("primal", texts[0]), ("tangent", texts[1]))
+        if shape == DUAL:
+            return (("primal", texts[0]), ("tangent", worth))
+        if shape == STAGED:
+            return (("variable", worth),) if worth else ()
+        if shape == UNKNOWN:
+            return (("tangent" if row[_TANGENT] else "unknown", worth),)
+        return ()
+
+    def columns(self) -> tuple[Any, Any, Any]:
+        """Of each life its scope, when it began and when it ended, without the records."""
+        names = self.names
+        scopes = [
+            row[_SCOPE] if number in names or ":" in row[_LEVEL] else HIDDEN for number, row in enumerate(self.rows, 1)
+        ]
+        births = [row[_AT] for row in self.rows]
+        return np.array(scopes, np.int64), np.array(births, np.int64), np.array(self.deaths, np.int64)
+
+
+def _worth(worth: Any) -> str:
+    return worth if type(worth) is str else preview.float_text(worth)

@@ -61,10 +61,10 @@ def _number(value: Any) -> str:
     item = value.item()
     if not isinstance(item, float):
         return str(item)
-    return _float(item)
+    return float_text(item)
 
 
-def _float(item: float) -> str:
+def float_text(item: float) -> str:
     text = f"{item:.7g}"
     return text if not text.lstrip("-").isdigit() else text + ".0"
 
@@ -101,7 +101,7 @@ def value_text(value: Any, fetch: bool = False) -> str:
         return f"{level_text(value)} {'tangent ' if is_tangent(value) else ''}{aval_text(value.aval)}"
     if isinstance(value, Array):
         if type(getattr(value, "_np", None)) is np.float32:  # what most operations of a watched program are about
-            return _float(value._np.item())
+            return float_text(value._np.item())
         few = value.aval.size <= MOST_ELEMENTS and not is_key(value.aval.dtype)
         held = host_value(value, fetch) if few else None
         return aval_text(value.aval) if held is None else shortened(_elements(np.asarray(held)))

@@ -33,9 +33,10 @@ class Sources:
     """Collects places while a recorder watches; ``records`` reads the files at the end."""
 
     def __init__(self) -> None:
-        # (id of a code object, instruction) -> the place as text, the part of the line that the instruction is of, and
-        # the code object, so that its id stays its own
-        self.places: dict[tuple[int, int], tuple[str, str, CodeType]] = {}
+        # (id of a code object, instruction) -> the place as text, and the part of the line that the instruction is of
+        self.places: dict[tuple[int, int], tuple[str, str]] = {}
+        # those code objects, so that their ids stay their own
+        self.codes: dict[int, CodeType] = {}
         # file -> the lines wanted
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
@@ -58,15 +59,16 @@ class Sources:
         """The user's line now, and the part of it that is being evaluated: ``a @ w1``; '' where the engine runs over
         equations, which compute something else of that line (a cotangent, say). ``frame`` is the user's, if known.
         """
-        if state.source is not None:
-            place, expression = self.spot_of(state.source)
-            return place, expression if self.asking and type(state.source) is tuple else ""
+        source = state.source
+        if source is not None:
+            found = self.spot_of(source)
+            return found if self.asking and type(source) is tuple else (found[0], "")
         frame = frame or errors.user_frame()
         if frame is None:
             return "<unknown>", ""
         code = frame.f_code
-        found = self.places.get((id(code), frame.f_lasti))
-        return (found or self._new(code, frame.f_lasti, frame.f_lineno or code.co_firstlineno))[:2]
+        known = self.places.get((id(code), frame.f_lasti))
+        return known or self._new(code, frame.f_lasti, frame.f_lineno or code.co_firstlineno)
 
     def place_of_error(self, error: BaseException) -> str:
         """The user's innermost line that ``error`` passed, '' if there is none."""
@@ -88,17 +90,18 @@ class Sources:
         """The place that an equation notes as its source, and the part of the line that asked for it."""
         if info is None:
             return "", ""
-        code, offset = info[:2]
+        code, offset = info[0], info[1]
         found = self.places.get((id(code), offset))
         if found is None:
             line, _ = errors.position(info)
             found = self._new(code, offset, line)
-        return found[:2]
+        return found
 
-    def _new(self, code: CodeType, offset: int, line: int) -> tuple[str, str, CodeType]:
+    def _new(self, code: CodeType, offset: int, line: int) -> tuple[str, str]:
         self._want_around(code.co_filename, line)
         place = f"{code.co_filename}:{line} ({code.co_qualname})"
-        found = self.places[id(code), offset] = place, _expression(code, offset), code
+        self.codes[id(code)] = code
+        found = self.places[id(code), offset] = place, _expression(code, offset)
         return found
 
     def _want_around(self, file: str, line: int) -> None:

@@ -219,6 +219,53 @@ class Timeline(Sequence[Moment]):
         return [self.node(i).scope for i in self.marked(EQUATION)] if known is None else known  # type: ignore[union-attr]
 
 
+class Children(Sequence[Any]):
+    """The records right inside of the one that is entered at the moment ``entered`` (0: those of the tree's top)."""
+
+    __slots__ = ("timeline", "entered")
+
+    def __init__(self, known: Timeline, entered: int) -> None:
+        self.timeline = known
+        self.entered = entered
+
+    def _end(self) -> int:
+        return self.timeline.other(self.entered) if self.entered else len(self.timeline) - 1
+
+    def _places(self) -> Iterator[int]:
+        place, end = self.entered + 1, self._end()
+        while place < end:
+            yield place
+            place = self.timeline.other(place) + 1
+
+    def __bool__(self) -> bool:
+        return self._end() > self.entered + 1
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._places())
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.timeline.node, self._places())
+
+    def __reversed__(self) -> Iterator[Any]:
+        place = self._end() - 1
+        while place > self.entered:
+            yield self.timeline.node(place)
+            place = self.timeline.other(place) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        found = list(self._places())[index]
+        return tuple(map(self.timeline.node, found)) if isinstance(index, slice) else self.timeline.node(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Children, tuple)) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
+
+
 def integers(array: Any) -> Any:
     """The integers of an array, for whoever asks for them one by one: a recording holds no arrays but the user's."""
     return memoryview(array.tobytes()).cast(array.dtype.char)
@@ -243,9 +290,11 @@ def _narrow(depths: Any) -> Any:
 
 def timeline(recording: Recording) -> Timeline:
     """The moments of ``recording``: noted by its recorder, or told from its tree."""
-    found: Timeline | None = recording.__dict__.get("_timeline")
+    found: Timeline | Callable[[], Timeline] | None = recording.__dict__.get("_timeline")
     if found is None:
         found = recording.__dict__["_timeline"] = _walked(recording)
+    elif not isinstance(found, Timeline):  # the recorder's notes, which nobody has read yet
+        found = recording.__dict__["_timeline"] = found()
     return found
 
 
@@ -316,6 +365,9 @@ def life_columns(recording: Recording, known: Timeline) -> tuple[Any, Any, Any]:
     """Of each life of ``recording`` its scope, when it began and when it ended."""
     if "deaths" in known.columns:
         return known.columns["lives"], known.columns["births"], known.columns["deaths"]
+    columns = getattr(recording.lives, "columns", None)
+    if columns is not None:
+        return columns()  # type: ignore[no-any-return]
     # whole rows: reading half a million records field by field is what would take longest
     rows = [life.values() for life in recording.lives]
     scope, born, died, tracer, name = map(LifeRecord._names.index, ("scope", "born", "died", "tracer", "name"))

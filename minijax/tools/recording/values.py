@@ -40,6 +40,9 @@ class RunRecord(Frozen):
     axes: tuple[tuple[Any, int], ...] = ()
 
 
+_new = object.__new__
+
+
 class Values:
     """What a full recording keeps of values.
 
@@ -65,18 +68,18 @@ class Values:
 
     def keep(self, number: int, x: Array) -> None:
         """Keep the value of ``x``, whose wrapper is the user's and dies when it would."""
-        size = x.aval.size
-        # most are scalars; an array's own size is right for all but keys and packed integers, which take no more
-        taken = 100 if size == 1 else 100 + size * x.aval.dtype.itemsize
+        aval = x.aval
+        # an array's own size is right for all but keys and packed integers, which take no more; most are scalars
+        taken = 100 if not aval.shape or aval.size == 1 else 100 + aval.size * aval.dtype.itemsize
         if self.bytes + taken > MOST_BYTES:
             self.left_out += 1
             return
         self.bytes += taken
-        copy: Array = object.__new__(Array)
-        copy.aval = x.aval
-        if x.on_host:
+        copy: Array = _new(Array)
+        copy.aval = aval
+        try:
             copy._np = x._np
-        else:
+        except AttributeError:
             copy._buffer = x._buffer
         self.arrays[number] = copy
 
