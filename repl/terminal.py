@@ -73,3 +73,25 @@ def restored() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def interruptible_screen() -> Iterator[None]:
+    """While this lasts, Ctrl-C interrupts what the main thread does, although a full screen takes it for a key.
+
+    Whoever else waits for the signal does not hear of it.
+    """
+    before = attributes()
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler, waked = signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)
+    heard = [*before[:3], before[3] | termios.ISIG, *before[4:]]
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, heard)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
+        signal.set_wakeup_fd(waked)

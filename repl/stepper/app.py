@@ -6,7 +6,9 @@ however it ends. ``run`` is what the prompt calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from prompt_toolkit import Application
 from prompt_toolkit.application.current import get_app
@@ -15,6 +17,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, HSplit, Layout, UIContent, UIControl, Window
 from prompt_toolkit.layout.processors import BeforeInput
@@ -24,6 +27,7 @@ from prompt_toolkit.styles import BaseStyle, Style, merge_styles
 from minijax.repl.stepper.keys import KEYS
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
+from minijax.repl.terminal import interruptible_screen
 from minijax.tools.documents.document import Line
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Step
@@ -33,6 +37,9 @@ from minijax.tools.stepper import panes
 STYLE = Style.from_dict({"mj-stepper-bar": "reverse bold"})
 # After Esc the terminal may be sending a longer key: so long is waited for the rest, in seconds.
 _ESCAPE_WAIT = 0.05
+# During a search the keyboard is asked every so many seconds, and after so many the screen says how far it has come.
+_ASK_EVERY = 0.1
+_TOLD_AFTER = 0.5
 
 
 class _Screen(UIControl):
@@ -88,6 +95,10 @@ class StepperApp:
             input=input,
             output=output,
         )
+        stepper.searching, stepper.waiting = self._searching, self._waiting
+        # when a search began and when the keyboard was asked last, and what was typed meanwhile
+        self._began = self._asked = 0.0
+        self._ahead: list[KeyPress] = []
         self.application.ttimeoutlen = _ESCAPE_WAIT
         self.application.timeoutlen = _ESCAPE_WAIT
 
@@ -158,6 +169,35 @@ class StepperApp:
             get_app().layout.focus(self.screen)
         if stepper.result:
             self.application.exit()
+
+    # --- a search that takes long
+    # ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _searching(self) -> Iterator[None]:
+        """A search: Ctrl-C and Esc end it, and other keys wait for its end."""
+        self._began = self._asked = time.monotonic()
+        try:
+            with interruptible_screen():
+                yield
+        finally:
+            self.application.key_processor.feed_multiple(self._ahead)
+            self._ahead = []
+
+    def _waiting(self) -> None:
+        """Ask the keyboard now and then: KeyboardInterrupt if the search is to end. Of a long one the screen tells."""
+        now = time.monotonic()
+        if now - self._asked < _ASK_EVERY:
+            return
+        self._asked = now
+        keyboard = self.application.input
+        for press in keyboard.read_keys() or keyboard.flush_keys():
+            if press.key in (Keys.ControlC, Keys.Escape):
+                raise KeyboardInterrupt
+            self._ahead.append(press)
+        if now - self._began > _TOLD_AFTER:
+            self.stepper.say(f"searching: {self.stepper.looked.text()}; Esc or Ctrl-C stops it", "muted")
+            self.application.renderer.render(self.application, self.application.layout)
 
     def _label(self) -> str:
         question = self.stepper.question

@@ -13,6 +13,7 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import Recording
 from minijax.tools.stepper.backward import at_cursor
+from minijax.tools.stepper.origins import moment_of
 from minijax.tools.values import grid
 from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.expressions import Evaluated, evaluate
@@ -23,6 +24,8 @@ from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, v
 _BACK = 200
 # Characters of an expression that is watched.
 _LABEL = 24
+# Characters of an expression's value.
+_ANSWER = 200
 
 
 class LookedFrom(Protocol):
@@ -35,6 +38,8 @@ class LookedFrom(Protocol):
     def recording(self) -> Recording: ...
 
     def say(self, text: str, role: str = "warning") -> None: ...
+
+    def offer(self, said: str, position: int) -> None: ...
 
     def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None: ...
 
@@ -97,7 +102,8 @@ class Looking:
         mark: Segment = ("current", "* ") if self._changed(expression, now) else ("", "  ")
         said = now.line(max(columns - len(label) - 5, 8))
         if now.error:
-            said = (("muted", shortened(now.error, max(columns - len(label) - 5, 8))),)
+            error = "no value yet" if now.later is not None else now.error
+            said = (("muted", shortened(error, max(columns - len(label) - 5, 8))),)
         return (("linked", mark[1]), ("label", label), ("muted", " = "), *said)
 
     def _changed(self, expression: str, now: Evaluated) -> bool:
@@ -271,10 +277,20 @@ class Looking:
     def ask_expression(self) -> None:
         def say(expression: str) -> None:
             found = evaluate(self.known, self.at, expression)
-            text = "".join(piece for _, piece in found.line(200))
-            self.stepper.say(text if found.error else f"{expression} = {text}", "error" if found.error else "good")
+            if found.error:
+                self.stepper.say(found.error + self._first(found), "error" if found.later is None else "warning")
+            else:
+                self.stepper.say(f"{expression} = {''.join(piece for _, piece in found.line(_ANSWER))}", "good")
 
         self.stepper.ask("= (an expression in the names of this moment)", say)
+
+    def _first(self, found: Evaluated) -> str:
+        """Where a name gets the value that it has not yet, which a key then goes to."""
+        if found.later is None:
+            return ""
+        position = moment_of(self.stepper.cursor, found.later.life.born)
+        self.stepper.offer(f"value of {found.later.name}", position)
+        return f"; its first is at step {position}: the key . goes there"
 
     def ask_watch(self) -> None:
         def watch(expression: str) -> None:
@@ -288,7 +304,13 @@ class Looking:
                 self.stepper.say(f"{type(error).__name__}: {getattr(error, 'msg', error)}", "error")
                 return
             self.watches.append(expression)
-            self.stepper.say(f"{expression} is watched in the values pane; W and the same again ends it", "good")
+            found = evaluate(self.known, self.at, expression)
+            if found.unknown:
+                self.stepper.say(f"{expression} is watched, but {found.error}")
+                return
+            first = f"; {found.error}{self._first(found)}" if found.later is not None else ""
+            ends = "W and the same again ends it"
+            self.stepper.say(f"{expression} is watched in the values pane{first or f'; {ends}'}", "good")
 
         self.stepper.ask("watch (an expression; the same again ends it)", watch)
 

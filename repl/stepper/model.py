@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from minijax.repl.stepper.looking import Looking
 from minijax.repl.stepper.walking import Walking
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import storage
-from minijax.tools.recording.cursor import Cursor
+from minijax.tools.recording.cursor import Cursor, SearchProgress
 from minijax.tools.recording.records import BindRecord, CacheRecord, Recording
 from minijax.tools.session.result import Step
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
 from minijax.tools.stepper.programs import PROGRAM_PANES, Selection
 from minijax.tools.stepper.tree import FOLD, past_repeated
+from minijax.tools.values.conditions import ConditionError
 
 # The panes of the two views: what happens at a moment, and what the programs of the call became.
 MOMENT_PANES = tuple(stepping.PANES)
@@ -30,7 +32,8 @@ class Question:
     """Something asked for on the last line.
 
     Args:
-      label: what is asked, with an example in brackets that is left out where there is no room for it.
+      label: what is asked, with an example in brackets that is left out where there is no room for it; or a word,
+        two spaces and choices.
       answer: what is done with the answer.
       single: whether one character is the whole answer.
       text: what stands there already.
@@ -42,9 +45,15 @@ class Question:
         self.single = single
         self.text = text
 
+    def fits(self, columns: int) -> bool:
+        """Whether there is room for an answer beside the whole label."""
+        return len(self.label) + _ANSWER <= columns
+
     def fitting(self, columns: int) -> str:
-        """The label, so short that there is room for an answer beside it."""
-        return self.label if len(self.label) + _ANSWER <= columns else self.label.partition(" (")[0]
+        """The label, so short that there is room for an answer beside it. Choices then stand above it."""
+        if self.fits(columns):
+            return self.label
+        return self.label.partition("  " if "  " in self.label else " (")[0]
 
 
 class Stepper:
@@ -92,7 +101,12 @@ class Stepper:
         self.page = 10
         self.values = Looking(self)
         self.walk = Walking(self, self.values.named)
-        self._last_find: tuple[str, Callable[[bool], bool]] | None = None
+        # what lasts as long as a search, and what is asked while it goes on: a terminal can be interrupted there
+        self.searching: Callable[[], AbstractContextManager[object]] = nullcontext
+        self.waiting: Callable[[], None] = lambda: None
+        self.looked = SearchProgress()
+        self.cursor.heed = self.heed
+        self._last_find: tuple[str, Callable[[bool], bool | str]] | None = None
         if step.note:
             self.say(step.note if rename is None else rename(step.note))
         else:
@@ -170,10 +184,21 @@ class Stepper:
     # --- finding
     # ----------------------------------------------------------------------------------------------------
 
-    def find(self, said: str, finder: Callable[[bool], bool]) -> None:
-        """Go to the next place that ``finder`` finds (its argument: backwards), and remember it for ``again``."""
+    def find(self, said: str, finder: Callable[[bool], bool | str]) -> None:
+        """Go to the next place that ``finder`` finds (its argument: backwards), and remember it for ``again``. It gives
+        whether it did, or what is to be known where it did not.
+        """
         self._last_find = (said, finder)
         self.again()
+
+    def offer(self, said: str, position: int) -> None:
+        """Have the keys for the last search go to this moment."""
+
+        def go(backwards: bool) -> bool:
+            here = self.cursor.position
+            return (position < here if backwards else position > here) and self.cursor.go(position)
+
+        self._last_find = said, go
 
     def again(self, backwards: bool = False) -> None:
         """The last search again."""
@@ -182,7 +207,26 @@ class Stepper:
             return
         said, finder = self._last_find
         key = "the key . looks after it" if backwards else "the key , looks before it"
-        self.move(finder(backwards), f"no {said} {'before' if backwards else 'after'} this moment; {key}")
+        self.looked = SearchProgress()
+        try:
+            with self.searching():
+                moved = finder(backwards)
+        except KeyboardInterrupt:
+            self.say(f"stopped: {self.looked.text()}; the key . begins anew")
+            return
+        except ConditionError as error:
+            self.say(str(error), "error")
+            return
+        there = "before" if backwards else "after"
+        if isinstance(moved, str):
+            self.say(f"no {said} {there} this moment, as far as is known: {moved}")
+        else:
+            self.move(moved, f"no {said} {there} this moment; {key}")
+
+    def heed(self, done: int, total: int) -> None:
+        """A search has looked at so many: it goes on unless what waits for keys raises KeyboardInterrupt."""
+        self.looked.told(done, total)
+        self.waiting()
 
     def again_backwards(self) -> None:
         self.again(backwards=True)

@@ -14,7 +14,7 @@ from prompt_toolkit.utils import get_cwidth
 from minijax.repl.batch import highlighted
 from minijax.repl.stepper.keys import help_lines
 from minijax.repl.stepper.model import Stepper
-from minijax.tools.documents.document import Document, Line, Segment, lay_out
+from minijax.tools.documents.document import Document, Line, Segment, lay_out, wrapped
 from minijax.tools.documents.theme import visible
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
@@ -31,7 +31,7 @@ _KEYS = "? keys  q leaves"
 def compose(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     """The screen: ``rows`` lines of ``columns`` columns."""
     columns, rows = max(columns, 1), max(rows, 1)
-    foot = _foot(stepper, columns)[: max(rows - 1, 0)]
+    foot = _foot(stepper, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
     head = [_head(stepper, columns)] if rows >= 8 else []
     room = rows - len(head) - len(foot)
     body = _help(stepper, columns, room) if stepper.help else _body(stepper, columns, room)
@@ -53,19 +53,39 @@ def _head(stepper: Stepper, columns: int) -> Line:
     return left
 
 
-def _foot(stepper: Stepper, columns: int) -> list[Line]:
-    """What the moment is; below it what the last key said, or the times and the error."""
+def _foot(stepper: Stepper, columns: int, most: int) -> list[Line]:
+    """What the moment is; below it, on up to ``most`` lines, what the last key said, or the times and the error."""
     lines = _renamed(stepper, lay_out(stepping.status(stepper.cursor), columns - 1))
     if stepper.programs and stepper.linked is not None:
         selected = programs.selection_line(stepper.linked, stepper.selection)
         lines = [lines[0], *_renamed(stepper, [selected])]
-    first = (("", " "), *lines[0])
     role, said = stepper.message
-    second: Line = ((role, f" {said}"),) if said else (("", " "), *lines[1]) if len(lines) > 1 else ()
-    gap = columns - width_of(second) - len(_KEYS) - 1
+    question = stepper.question
+    if not said and question is not None and question.single and not question.fits(columns):
+        role, said = "heading", question.label
+    below = _message(role, said, columns - 1, most) if said else lines[1 : most + 1]
+    first, *more = [(("", " "), *each) for each in (lines[0], *(below or [()]))]
+    gap = columns - width_of(more[-1]) - len(_KEYS) - 1
     if gap > 1:
-        second = (*second, ("", " " * gap), ("muted", _KEYS))
-    return [first, second]
+        more[-1] = (*more[-1], ("", " " * gap), ("muted", _KEYS))
+    return [first, *more]
+
+
+def _message(role: str, said: str, columns: int, most: int) -> list[Line]:
+    """A message on as many lines as it takes, up to ``most``; what is not shown is counted."""
+    lines: list[str] = []
+    for each in wrapped(((role, shown_text(said)),), max(columns, 1)):
+        rest = "".join(piece for _, piece in each)
+        while get_cwidth(rest) > columns > 1:  # a long word
+            taken = _beginning(rest, columns)
+            lines.append(taken)
+            rest = rest[len(taken) :]
+        lines.append(rest)
+    if len(lines) > most:
+        left = sum(map(len, lines[most:])) + len(lines) - most
+        note = f" … {left:,} more characters"
+        lines = [*lines[: most - 1], _beginning(lines[most - 1], max(columns - len(note), 0)) + note]
+    return [((role, each),) for each in lines]
 
 
 def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:

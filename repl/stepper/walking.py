@@ -13,6 +13,7 @@ from minijax.tools.recording.records import Recording
 from minijax.tools.stepper import origins
 from minijax.tools.stepper.origins import MOST_CHOICES, OriginChoice
 from minijax.tools.values.conditions import ConditionError, ConditionSearch, Hit, condition, unknown_text
+from minijax.tools.values.expressions import unknown_name
 from minijax.tools.values.moment import ledger
 from minijax.tools.values.table import Named
 
@@ -31,7 +32,9 @@ class WalkedFrom(Protocol):
 
     def move(self, moved: bool, otherwise: str) -> None: ...
 
-    def find(self, said: str, finder: Callable[[bool], bool]) -> None: ...
+    def heed(self, done: int, total: int) -> None: ...
+
+    def find(self, said: str, finder: Callable[[bool], bool | str]) -> None: ...
 
     @property
     def recording(self) -> Recording: ...
@@ -82,25 +85,29 @@ class Walking:
 
     def ask_condition(self) -> None:
         def go(text: str) -> None:
+            known = ledger(self.stepper.recording)
             try:
                 wanted = condition(text)
             except ConditionError as error:
                 self.stepper.say(str(error), "error")
                 return
+            if said := next(filter(None, (unknown_name(known, name) for name in wanted.names)), ""):
+                self.stepper.say(said, "error")
+                return
             if wanted.kind == "line":
                 place = str(wanted.line)
                 self._search(wanted.text, lambda back: self.stepper.cursor.to_bind(place=place, backwards=back))
             else:
-                search = ConditionSearch(ledger(self.stepper.recording), wanted)
+                search = ConditionSearch(known, wanted, self.stepper.heed)
                 self._search(wanted.text, lambda back: self._to_hit(search, back))
 
         self.stepper.ask("next moment where (h.max() > 10, h became NaN, line 12)", go)
 
-    def _search(self, said: str, finder: Callable[[bool], bool]) -> None:
+    def _search(self, said: str, finder: Callable[[bool], bool | str]) -> None:
         self.stepper.find(f"moment where {said}", finder)
 
-    def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool:
-        """To the nearest moment at which a value was made with which it holds."""
+    def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool | str:
+        """To the nearest moment at which a value was made with which it holds; if there is none, what is not known."""
         cursor = self.stepper.cursor
         before: tuple[int, Hit] | None = None
         for hit in search.hits():
@@ -111,9 +118,7 @@ class Walking:
                 return self._at_hit(position, hit)
         if backwards and before is not None:
             return self._at_hit(*before)
-        if unknown := unknown_text(search.looked):
-            self.stepper.say(unknown)
-        return False
+        return "; ".join(filter(None, (search.ended, unknown_text(search.looked)))) or False
 
     def _at_hit(self, position: int, hit: Hit) -> bool:
         ledger(self.stepper.recording).iterations.update(hit.iterations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import BindRecord, Recording, place_parts
 from minijax.tools.session.result import Step
 from minijax.tools.stepper import panes
+from minijax.tools.values.table import named_until
 from tests.repl.screen import RecordingOutput
 
 LEFT, RIGHT, UP, DOWN, HOME, END_KEY, PAGE_DOWN = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B", "\x1b[H", "\x1b[F", "\x1b[6~"
@@ -374,6 +376,39 @@ def test_what_is_not_found_is_said_and_nothing_moves(step: Step):
     assert "nothing has been searched for" in fresh.message[1]
 
 
+@pytest.mark.parametrize("key", [ESCAPE, CTRL_C])
+def test_a_search_can_be_stopped_and_says_how_far_it_came(step: Step, key: str):
+    stepper = Stepper(step)
+    said: list[str] = []
+    stepper.say = lambda text, role="": said.append(text)  # type: ignore[method-assign]
+    with create_pipe_input() as keyboard:
+
+        def endless(backwards: bool = False) -> bool:
+            keyboard.send_text(f"sq{key}")  # what is typed before it waits for the end of the search
+            end = time.monotonic() + 20
+            while time.monotonic() < end:
+                stepper.heed(3, 7000)
+            return False
+
+        stepper.cursor.to_nonfinite = endless  # type: ignore[method-assign]
+        keyboard.send_text("ss!")
+        StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run()
+    assert "stopped: nothing in the first 3 of 7,000 moments; the key . begins anew" in said
+    assert stepper.cursor.position == 3
+
+
+def test_what_is_said_takes_as_many_lines_as_it_needs(step: Step):
+    stepper = Stepper(step)
+    stepper.say("no_value " * 30 + "end")
+    shown = text(stepper)
+    assert shown.count("no_value") == 30 and "end" in shown and len(shown.split("\n")) == 24
+    stepper.say("x" * 3000)
+    assert text(stepper).count("x" * 78) == 7 and re.search(r"… 2,3\d\d more characters", text(stepper))
+    stepper.say("")
+    stepper.ask("from  1 primal of (x @ w)  2 a long name  3 another long name  4 and another", print, single=True)
+    assert "2 a long name" in text(stepper, 60) and stepper.question.fitting(60) == "from"  # type: ignore[union-attr]
+
+
 def test_questions_can_be_left_and_edited(step: Step):
     assert pressed(step, "ss", "/cos", ESCAPE, "s", "q").cursor.position == 3
     assert pressed(step, "ss", "/cos", CTRL_C, "s", "q").cursor.position == 3
@@ -478,13 +513,26 @@ def test_expressions_are_evaluated_in_the_names_of_a_moment(step: Step, loop: St
         ("x * 2.0", "x * 2.0 = 6.0", "good"),
         ("float(jnp.sin(x)) > 0 and np.pi > y", "= True", "good"),
         ("[x, y]", "= [array(3., dtype=float32), array(0.28224, dtype=float32)]", "good"),
-        ("nothing + 1", "NameError: name 'nothing' is not defined", "error"),
+        ("nothing + 1", "no variable nothing holds a value here; there are x, y", "error"),
         ("1 +", "SyntaxError: invalid syntax", "error"),
         ("1 / 0", "ZeroDivisionError: division by zero", "error"),
     ):
         stepper.values.ask_expression()
         stepper.answer(expression)
         assert said in stepper.message[1] and stepper.message[0] == role, (expression, stepper.message)
+    stepper.first()
+    stepper.values.ask_expression()
+    stepper.answer("y + 1.0")
+    first = int(re.search(r"y has no value yet .* its first is at step (\d+): the key \. goes", stepper.message[1])[1])
+    stepper.again()
+    assert stepper.cursor.position == first and "y" in values(stepper)
+    stepper.back()
+    assert all(named.name != "y" for named in named_until(stepper.values.known, stepper.values.at))
+    yet = f"no value yet at this moment; its first is at step {first}"
+    for expression, said in (("y + 1.0", yet), ("zz", "no variable zz")):
+        stepper.values.ask_watch()
+        stepper.answer(expression)
+        assert said in stepper.message[1]
     mapped = Stepper(loop)
     mapped.last()
     mapped.values.ask_expression()
@@ -498,8 +546,8 @@ def test_watches_stand_above_the_values_and_tell_of_changes(step: Step):
         stepper.values.ask_watch()
         stepper.answer(watched)
     assert stepper.values.watches == ["y * 10.0"] and "SyntaxError" in stepper.message[1]
-    assert "  y * 10.0 = NameError" in values(stepper)
-    while "NameError" in values(stepper):
+    assert "  y * 10.0 = no value yet" in values(stepper)
+    while "no value yet" in values(stepper):
         assert stepper.cursor.into()
     assert "* y * 10.0 = 2.8224" in values(stepper)
     stepper.zoomed = False

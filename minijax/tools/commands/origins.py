@@ -18,7 +18,7 @@ from minijax.interop.uses import is_jax_array
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves, tree_map
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.step import recorded
+from minijax.tools.commands.step import recorded, refuse_empty
 from minijax.tools.documents.document import Block, Document, Line, Row, line
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.recorder import Recorder
@@ -94,7 +94,8 @@ def origin_of(
         if not wanted and any(map(is_jax_array, tree_leaves(value))):
             raise UsageError(f"%{command}: {target.title} was computed by the real JAX, which is not recorded")
         if not wanted:
-            raise UsageError(f"%{command}: {target.title} gives no array, so there is nothing that led to it")
+            said = f"{shortened(target.title)} gives no array, so there is nothing that led to it"
+            raise UsageError(f"%{command}: {said}: give it a call such as f(3.0), whose result is one")
     lane = OriginLane(origins, origins.slice(wanted), arguments, wanted)
     return AskedOrigin(value, recording, lane, tuple(name for n, name in names if not n))
 
@@ -159,6 +160,7 @@ def run_find(session: Session, args: Arguments) -> Result:
     if expression:
         target = _with_arrays(session, "find", expression)
         value, error, recording = recorded(target.call, expression, args["retrace"])
+        refuse_empty("find", expression, recording, error)
     else:
         # a command that raised before anything ran has left a recording of nothing
         full = [each for each in session.recordings if each.level == "full" and each.lives]
@@ -173,10 +175,26 @@ def run_find(session: Session, args: Arguments) -> Result:
         shown, position = found if found is not None else (_no_line(recording, wanted), -1)
     else:
         _known_names(known, wanted, expression)
-        hit = next(search.hits(), None)
+        hit, error = _first(search, error)
         shown, position = _found(known, wanted, search, hit)
     step = Step(recording, position) if args["step"] and position >= 0 else None
     return Result(shown, NOTHING if value is None else value, recording, step, error=error)
+
+
+def _first(search: ConditionSearch, error: BaseException | None) -> tuple[Hit | None, BaseException | None]:
+    """The first value with which a condition holds, if there is one, and the exception that ended the call or, as an
+    interrupt, the search.
+    """
+    __tracebackhide__ = True
+    from minijax.tools.values.conditions import ConditionError
+
+    try:
+        return next(search.hits(), None), error
+    except ConditionError as problem:
+        raise UsageError(f"%find: {problem}") from None
+    except KeyboardInterrupt as interrupt:
+        search.ended = f"interrupted: {search.progress.text('values')}"
+        return None, interrupt
 
 
 def ledger_of(recording: Recording) -> Ledger:
@@ -228,8 +246,10 @@ def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit |
     position = -1
     if hit is None:
         whole = " with all its elements" if search.whole else ""
-        said = f"never: {wanted.text} holds of none of {plural(looked.values, 'value')}{whole}"
-        blocks.append(Row("found", (line(("good" if looked.values and not looked.unknown else "warning", said)),)))
+        never = "not found" if looked.ended else "never"
+        said = f"{never}: {wanted.text} holds of none of {plural(looked.values, 'value')}{whole}"
+        sure = looked.values and not looked.unknown and not looked.ended
+        blocks.append(Row("found", (line(("good" if sure else "warning", said)),)))
     else:
         cursor = Cursor(known.recording)
         position = origins.birth(cursor, hit.named.number).position

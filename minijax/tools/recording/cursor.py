@@ -113,6 +113,25 @@ class State(Frozen):
     forced: str = ""
 
 
+# After so many moments a search tells how far it has come.
+HEEDED = 256
+
+
+class SearchProgress:
+    """How many of how many a search has looked at."""
+
+    def __init__(self) -> None:
+        self.done = self.total = 0
+
+    def told(self, done: int, total: int) -> None:
+        """It has come so far."""
+        self.done, self.total = done, total
+
+    def text(self, what: str = "moments") -> str:
+        """``nothing in the first 1,024 of 20,000 moments``"""
+        return f"nothing in the first {self.done:,} of {self.total:,} {what}" if self.done else "nothing looked at yet"
+
+
 def moments(recording: Recording) -> Sequence[Moment]:
     """The moments of ``recording`` in order."""
     return timeline(recording)
@@ -242,6 +261,8 @@ class Cursor:
         self.position = min(max(position, 0), len(self.moments) - 1)
         self.bookmarks: dict[str, int] = {}
         self.named = False
+        # told how many of how many moments a search has looked at; an exception of its ends the search
+        self.heed: Callable[[int, int], None] | None = None
         # what was asked for of the equations and the tracers of a scope
         self._equations: dict[int, Picked] = {}
         self._lives: dict[int, ScopeLives] = {}
@@ -307,21 +328,24 @@ class Cursor:
         """
         moments = self.moments
         mentions = getattr(moments.nodes, "mentions", None) if said else None
-        for position in self._order(backwards, signs):
+        order = self._order(backwards, signs)
+        for done, position in enumerate(order):
+            if self.heed is not None and not done % HEEDED:
+                self.heed(done, len(order))
             if mentions is not None and not mentions(moments.number(position), said):
                 continue
             if wanted(moments[position]):
                 return self.go(position)
         return False
 
-    def _order(self, backwards: bool, signs: Sequence[int]) -> Iterable[int]:
+    def _order(self, backwards: bool, signs: Sequence[int]) -> Sequence[int]:
         """The moments after this one, or those before it, the nearest first."""
         if not signs:
             return range(self.position - 1, -1, -1) if backwards else range(self.position + 1, len(self.moments))
         known = self.moments.marked(*signs)
-        if backwards:
-            return integers(known[: np.searchsorted(known, self.position)][::-1])
-        return integers(known[np.searchsorted(known, self.position, side="right") :])
+        place = np.searchsorted(known, self.position, side="left" if backwards else "right")
+        found: Sequence[int] = integers(known[:place][::-1] if backwards else known[place:])
+        return found
 
     def to_bind(
         self, primitive: str = "", level: str = "", place: str = "", shape: str = "", backwards: bool = False

@@ -139,12 +139,13 @@ def _users(recording: Recording) -> Mapping[int, list[BindRecord]]:
     """Number -> the operations that are given it."""
     found: dict[int, list[BindRecord]] | None = recording.__dict__.get("_users")
     if found is None:
-        found = recording.__dict__["_users"] = {}
+        found = {}
         for _, node in recording.walk():
             if isinstance(node, BindRecord):
                 for number in set(node.operands):
                     if number:
                         found.setdefault(number, []).append(node)
+        recording.__dict__["_users"] = found
     return found
 
 

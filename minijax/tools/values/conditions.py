@@ -13,12 +13,13 @@ import operator
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from minijax.core.named import NamedTuple
 from minijax.tools.documents.words import plural, shortened
+from minijax.tools.recording.cursor import SearchProgress
 from minijax.tools.values.brief import numpy_of
 from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth
 from minijax.tools.values.table import Named, loop_text, named_values
@@ -68,7 +69,7 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.NotEq: operator.ne,
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
-    ast.Not: lambda x: not bool(np.all(x)),
+    ast.Not: operator.not_,
 }
 
 
@@ -141,7 +142,7 @@ def _names(node: ast.expr) -> Iterator[str]:
         operators = getattr(node, "ops", None) or [getattr(node, "op", None)]
         for each in operators:
             if each is not None and type(each) not in _OPERATORS and not isinstance(each, (ast.And, ast.Or)):
-                raise ConditionError(f"{ast.unparse(node)}: a condition has no such operator")
+                raise ConditionError(f"{ast.unparse(node)}: a condition has no such operator; there are and, or, not")
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr) and not isinstance(child, ast.expr_context):
                 yield from _names(child)
@@ -159,12 +160,21 @@ def _is_path(node: ast.expr) -> bool:
     return False
 
 
+def _is_of_module(node: ast.expr) -> TypeGuard[ast.Attribute]:
+    """Whether it is ``jnp.all`` or ``np.max``."""
+    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
+        return False
+    return node.value.id in ("jnp", "np") and callable(getattr(np, node.attr, None))
+
+
 def _asked(node: ast.Call) -> tuple[str, ast.expr]:
     """The figure that a call asks for, and of what."""
     if isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
         name, of = node.func.id, node.args[0]
     elif isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
         name, of = node.func.attr, node.func.value
+    elif _is_of_module(node.func) and len(node.args) == 1 and not node.keywords:
+        name, of = node.func.attr, node.args[0]
     else:
         name, of = "", node
     if name not in FIGURES:
@@ -186,6 +196,8 @@ def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
         return FIGURES[name](worth(of, values))
     if isinstance(node, ast.Tuple):
         return tuple([worth(each, values) for each in node.elts])
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not yes(node.operand, values)
     if isinstance(node, ast.UnaryOp):
         return _OPERATORS[type(node.op)](worth(node.operand, values))
     if isinstance(node, ast.BinOp):
@@ -194,7 +206,7 @@ def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
             raise TypeError("arithmetic is of numbers")
         return _OPERATORS[type(node.op)](*[np.float64(x) if type(x) is int else x for x in (left, right)])
     if isinstance(node, ast.BoolOp):
-        each = (truth(worth(value, values)) for value in node.values)
+        each = [yes(value, values) for value in node.values]
         return all(each) if isinstance(node.op, ast.And) else any(each)
     assert isinstance(node, ast.Compare)
     operands = [worth(each, values) for each in (node.left, *node.comparators)]
@@ -202,8 +214,23 @@ def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
     return all(truth(_OPERATORS[type(op)](a, b)) for op, a, b in pairs)
 
 
+def yes(node: ast.expr, values: Mapping[str, Any]) -> bool:
+    """Whether a condition holds. ConditionError where it is worth no yes or no: an array, a number."""
+    found = worth(node, values)
+    if np.size(found) == 1 and np.asarray(found).dtype == np.bool_:
+        return bool(found)
+    said = shortened(ast.unparse(node))
+    if isinstance(found, (str, tuple)):
+        raise ConditionError(f"{said} is {found!r}, not a condition: compare it, as in {said} == {found!r}")
+    if np.size(found) == 1:
+        raise ConditionError(f"{said} is a number, not a condition: compare it, as in {said} > 0")
+    whole = said if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({said})"
+    asks = f"{whole}.any(), {whole}.all() or {whole}.max() > 0"
+    raise ConditionError(f"{said} is an array of shape {np.shape(found)}, not a condition: ask {asks}")
+
+
 def truth(value: Any) -> bool:
-    """Whether it holds of all elements."""
+    """Whether it holds of all elements of what is compared."""
     return bool(np.all(value))
 
 
@@ -224,9 +251,12 @@ def _is_of_elements(node: ast.expr, values: Mapping[str, Any]) -> bool:
 class ConditionSearch:
     """Looks for the values with which a condition holds, in the order in which they were made."""
 
-    def __init__(self, known: Ledger, wanted: Condition) -> None:
+    def __init__(self, known: Ledger, wanted: Condition, heed: Callable[[int, int], None] | None = None) -> None:
         self.known = known
         self.wanted = wanted
+        self.progress = SearchProgress()
+        # told how far it has come; an exception of its ends the search
+        self.heed = heed or self.progress.told
         self.values = 0
         self.unknown: dict[str, str] = {}
         self.ended = ""
@@ -243,7 +273,9 @@ class ConditionSearch:
         end = time.monotonic() + MOST_SECONDS
         newest: dict[str, Named] = {}
         before: Any = None
-        for named in named_values(self.known):
+        every = named_values(self.known)
+        for done, named in enumerate(every):
+            self.heed(done, len(every))
             if named.name not in self.wanted.names:
                 continue
             newest[named.name] = named
@@ -253,6 +285,7 @@ class ConditionSearch:
                 if time.monotonic() > end:
                     self.ended = f"given up after {MOST_SECONDS:.0f} seconds"
                     return
+                self.heed(done, len(every))
                 found = self._worth(newest, iterations)
                 if found is None:
                     continue
@@ -294,9 +327,11 @@ class ConditionSearch:
             self.values += 1
             assert self.wanted.node is not None
             with np.errstate(all="ignore"):
-                found = worth(self.wanted.node, values)
+                answer = (yes if self.wanted.kind == "holds" else worth)(self.wanted.node, values)
             self.whole = self.whole or _is_of_elements(self.wanted.node, values)
-            return found
+            return answer
+        except ConditionError:
+            raise
         except Exception as error:  # such as shapes that do not fit, text beside numbers
             self.unknown.setdefault(self.wanted.text, f"{type(error).__name__}: {shortened(str(error), _LONGEST)}")
             return None

@@ -17,18 +17,27 @@ from minijax.core.array import Array, as_array
 from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import Line
 from minijax.tools.documents.words import shortened
+from minijax.tools.usage import did_you_mean
 from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.examples import apart
 from minijax.tools.values.moment import Ledger, Unknown, Worth
-from minijax.tools.values.table import Named, named_until, picked
+from minijax.tools.values.table import Named, named_until, named_values, picked
+
+# Names that a mistake in one is answered with.
+_MOST_NAMES = 8
 
 
 class Evaluated(NamedTuple):
-    """What an expression is worth: ``value``, or what went wrong; ``examples`` tells whose values it took together."""
+    """What an expression is worth: ``value``, or what went wrong; ``examples`` tells whose values it took together.
+
+    ``later`` is the first value of a name in it that has none yet, ``unknown`` the name that never has one.
+    """
 
     value: Any
     error: str = ""
     examples: str = ""
+    later: Named | None = None
+    unknown: str = ""
 
     def line(self, room: int) -> Line:
         """It on one line."""
@@ -40,7 +49,11 @@ class Evaluated(NamedTuple):
 
 
 class NotKnown(Exception):
-    """A name of the moment has no value: why."""
+    """A name of the moment has no value: why. ``said`` is the name where none of it is there yet."""
+
+    def __init__(self, text: str, said: str = "") -> None:
+        super().__init__(text)
+        self.said = said
 
 
 class Branch:
@@ -61,7 +74,7 @@ class Branch:
     def _part(self, step: Any, said: str) -> Any:
         found = self._parts.get(step)
         if found is None:
-            raise NotKnown(f"no value of {said} is known here")
+            raise NotKnown(f"no value of {said} is known here", said)
         return found() if callable(found) and not isinstance(found, Branch) else found
 
     def __repr__(self) -> str:
@@ -80,12 +93,35 @@ def evaluate(known: Ledger, at: int, expression: str) -> Evaluated:
             names = _namespace(known, at, expression, used)
             value = eval(code, {"__builtins__": builtins, **names})
     except NotKnown as error:
-        return Evaluated(None, str(error))
+        return _missing(known, at, error.said, str(error))
+    except NameError as error:
+        return _missing(known, at, error.name or "", f"NameError: {error}")
     except Exception as error:
         text = str(error).strip().partition("\n")[0]
         return Evaluated(None, f"{type(error).__name__}: {text}" if text else type(error).__name__)
     sizes = {label: x.array.aval.shape[i] for x in used for i, label in enumerate(x.axes)}
     return Evaluated(value, "", " and ".join(f"the {size} examples of {label}" for label, size in sizes.items()))
+
+
+def _missing(known: Ledger, at: int, said: str, otherwise: str) -> Evaluated:
+    """What is said of a name without a value at event ``at``: whether it has one later."""
+    for named in named_values(known) if said else ():
+        is_part = named.name.startswith((f"{said}[", f"{said}."))
+        if named.variable and named.life.born > at and (named.name == said or is_part):
+            return Evaluated(None, f"{said} has no value yet at this moment", later=named)
+    never = unknown_name(known, said)
+    return Evaluated(None, never or otherwise, unknown=said if never else "")
+
+
+def unknown_name(known: Ledger, name: str) -> str:
+    """What is said of a name that no value of the recording has; '' if one has it, or a part of it."""
+    names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
+    if not name or any(each == name or each.startswith((f"{name}[", f"{name}.")) for each in names):
+        return ""
+    some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    hint = did_you_mean(name, names)
+    there = f"there are {some}{'.' if hint else ''}{hint}" if names else "no variable was seen"
+    return f"no variable {name} holds a value here; {there}"
 
 
 def value_line(value: Any, room: int) -> Line:

@@ -11,7 +11,7 @@ import math
 from collections import ChainMap, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class LoopShown(Frozen):
 
 
 Found = Worth | Unknown | None
+# The variable of a program -> the runs that it is in, as events, with the equations to go into.
+_Homes: TypeAlias = dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]]
 
 
 class Ledger:
@@ -82,9 +84,8 @@ class Ledger:
         self.iterations: dict[tuple[int, ...], int] = {}
         self.examples: dict[str, int] = {}
         self.arguments = arguments
-        self._naming: Naming | None = None
         self._binds: dict[int, BindRecord] | None = None
-        self._homes: dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]] | None = None
+        self._homes: _Homes | None = None
         self._arrivals: dict[Var, list[tuple[int, Any]]] | None = None
         self._frames: OrderedDict[Any, Any] = OrderedDict()
         self._weights: dict[int, float] = {}
@@ -95,9 +96,7 @@ class Ledger:
     @property
     def naming(self) -> Naming:
         """What the values are called."""
-        if self._naming is None:
-            self._naming = naming_of(self.recording)
-        return self._naming
+        return naming_of(self.recording)
 
     @property
     def binds(self) -> dict[int, BindRecord]:
@@ -184,20 +183,20 @@ class Ledger:
         if var is None:
             return ()
         if self._arrivals is None:
-            self._arrivals = {}
+            arrivals: dict[Var, list[tuple[int, Any]]] = {}
             for record in self.recording.backward:
-                self._note_backward(record)
+                self._note_backward(record, arrivals)
+            self._arrivals = arrivals  # now that it has all, whatever may have interrupted it before
         return self._arrivals.get(var, ())
 
-    def _note_backward(self, record: Any) -> None:
-        assert self._arrivals is not None
+    def _note_backward(self, record: Any, arrivals: dict[Var, list[tuple[int, Any]]]) -> None:
         variables = [self.kept.variables.get(number) for number in record.primals]
         when = [(record.begun, record.begins), *[(step.at, step.sums) for step in record.steps]]
         for at, sums in when:
             for each in sums:
                 var = variables[each.variable] if 0 <= each.variable < len(variables) else None
                 if var is not None:
-                    self._arrivals.setdefault(var, []).append((at, each))
+                    arrivals.setdefault(var, []).append((at, each))
 
     def vmaps(self, number: int) -> tuple[str, ...]:
         """The labels of the vmaps that may map a value, outermost first."""
@@ -384,29 +383,17 @@ class Ledger:
     def _home(self, var: Var, born: int) -> tuple[RunRecord | None, Any]:
         """The run that gives ``var`` its value: the first after it was made; and the equations to go into."""
         if self._homes is None:
-            self._homes = {}
+            homes: _Homes = {}
             for run in self.kept.runs.values():
                 _, eqn = self.equation(run)
-                self._look_through(run.at, (), eqn)
+                _look_through(homes, run.at, (), eqn)
+            self._homes = homes
         known = self._homes.get(var, ())
         later = [each for each in known if each[0] >= born] or list(known)
         # a run of a program that it is part of itself comes before one of a program around
         for at, path in sorted(later, key=lambda each: (each[0], len(each[1]))):
             return self.kept.runs[at], path
         return None, ()
-
-    def _look_through(self, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ...], eqn: JaxprEqn) -> None:
-        """Note where the variables of the programs inside ``eqn`` are."""
-        assert self._homes is not None
-        if len(path) > DEEPEST:
-            return
-        for jaxpr in subjaxprs(eqn.params):
-            inner = (*path, (eqn, jaxpr))
-            for var in _variables(jaxpr):
-                self._homes.setdefault(var, []).append((at, inner))
-            for each in jaxpr.eqns:
-                if any(True for _ in subjaxprs(each.params)):
-                    self._look_through(at, inner, each)
 
     def equation(self, run: RunRecord) -> tuple[ClosedJaxpr, JaxprEqn]:
         """A run as a program of one equation."""
@@ -514,6 +501,19 @@ class Ledger:
                 t.update(weak_type=False) for t in given
             ]:
                 yield closed
+
+
+def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ...], eqn: JaxprEqn) -> None:
+    """Note where the variables of the programs inside ``eqn`` are."""
+    if len(path) > DEEPEST:
+        return
+    for jaxpr in subjaxprs(eqn.params):
+        inner = (*path, (eqn, jaxpr))
+        for var in _variables(jaxpr):
+            homes.setdefault(var, []).append((at, inner))
+        for each in jaxpr.eqns:
+            if any(True for _ in subjaxprs(each.params)):
+                _look_through(homes, at, inner, each)
 
 
 def _variables(jaxpr: Jaxpr) -> Iterator[Var]:
