@@ -109,6 +109,29 @@ def test_errors_show_the_users_frames_and_the_engines_words(session):
     assert "tools/session/session.py" not in everything
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("%origin inner", "%origin outer(2.0) --of inner"),
+        ("%values inner + 1", "inner is a variable inside outer(2.0), recorded before, not one of yours: %values"),
+        ("%tree inner", "%values outer(2.0) --of inner"),
+        ("%nan jnp.sin(inner)", "%values outer(2.0) --of inner"),
+        ("%find inner > 1.0", "1.81859"),
+        ("%values iner", "NameError: name 'iner' is not defined"),
+        ("%backward outr", "NameError: name 'outr' is not defined. Did you mean outer?"),
+        ("%origin outer(missing)", "NameError: name 'missing' is not defined"),
+        ("outr(2.0)", "NameError: name 'outr' is not defined. Did you mean outer?"),
+    ],
+)
+def test_names_that_are_not_the_users_are_looked_for_in_the_last_recordings(session, line, said):
+    session.run_line("def outer(x): inner = jnp.sin(x) * 2.0; return inner + x")
+    session.run_line("%log outer(2.0)")
+    session.run_line("%log outer()")  # fails before anything happens, and so leaves no recording
+    before = list(session.recordings)
+    outcome = session.run_line(line)
+    assert said in shown(outcome) and session.recordings == before and stack_depth() == 0
+
+
 def test_causes_and_contexts_are_shown(session):
     code = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e\n"
     text = shown(session.run_line(code))

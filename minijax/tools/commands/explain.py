@@ -235,8 +235,7 @@ def _searched(session: Session, command: str, text: str) -> targets.Target:
 
 def _whole(session: Session, command: str, text: str) -> targets.Target:
     """All of an expression as a function of nothing, so that its arguments are looked into as well."""
-    node = parse_expression(command, specs.expression_text(text), "an expression such as f(x)")
-    targets.refuse_function(session, node)
+    node = targets.computation(session, command, specs.expression_text(text))
     bools = specs.subscribed_bools(node)
     for each in ast.walk(node):
         if not isinstance(each, ast.Name) or session.has(each.id):

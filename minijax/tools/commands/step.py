@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import document, text
+from minijax.tools.documents.words import shortened
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import CALL, Recording
 from minijax.tools.session import targets
 from minijax.tools.session.result import NOTHING, Result, Step
+from minijax.tools.session.source import is_call
 from minijax.tools.session.tracebacks import last_user_place
 from minijax.tools.usage import UsageError
 
@@ -32,6 +33,7 @@ def run_log(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     target = targets.from_expression(session, "log", args["expr"]).concrete("log")
     value, error, recording = recorded(target.call, args["expr"], args["retrace"])
+    refuse_empty("log", args["expr"], recording, error)
     shown = log_document(recording, _most("log", args), verbose=args["verbose"])
     if said := interrupted_note(error):
         shown = document(text(said, role="warning")) + shown
@@ -49,6 +51,7 @@ def run_step(session: Session, args: Arguments) -> Result:
     expression = args["expr"]
     target = targets.from_expression(session, "step", expression).concrete("step")
     value, error, recording = recorded(target.call, expression, args["retrace"])
+    refuse_empty("step", expression, recording, error)
 
     def programs() -> LinkedPrograms:
         __tracebackhide__ = True
@@ -129,6 +132,18 @@ def recorded(
     return value, None, recorder.recording
 
 
+def refuse_empty(command: str, expression: str, recording: Recording, error: BaseException | None) -> None:
+    """Of a recording of nothing only say why there is nothing: raises the exception that ended the call, or UsageError.
+    """
+    __tracebackhide__ = True
+    if not recording.blank:
+        return
+    if error is not None:
+        raise error
+    said = shortened(expression.strip())
+    raise UsageError(f"%{command}: {said} ran, and computed nothing with arrays: give it a call such as f(3.0)")
+
+
 def _opened(
     args: Arguments,
     step: Step,
@@ -188,16 +203,8 @@ def _last_full(session: Session, failed: FailedInput | None) -> Recording:
         debug = f"%{session.command_name('debug')} looks at its variables"
         raise UsageError(f"{_nothing_done(failed)}: there is nothing to step through; {debug}")
     example = session.recording.source.strip() if session.recording is not None else ""
-    hint = f"; %step {example} records that line anew" if _is_call(example) else ", as in %step grad(f)(3.0)"
+    hint = f"; %step {example} records that line anew" if is_call(example) else ", as in %step grad(f)(3.0)"
     raise UsageError(f"nothing has been recorded in full yet: give %step an expression{hint}")
-
-
-def _is_call(source: str) -> bool:
-    """Whether ``source`` is one call on one line."""
-    try:
-        return "\n" not in source and isinstance(ast.parse(source, mode="eval").body, ast.Call)
-    except (SyntaxError, ValueError):
-        return False
 
 
 def _load(args: Arguments) -> Recording:

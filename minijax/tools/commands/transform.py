@@ -30,7 +30,7 @@ from minijax.tools.documents.document import (
     length,
     line,
 )
-from minijax.tools.documents.words import plural
+from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording import preview
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.session import targets
@@ -276,7 +276,8 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
 def with_arguments(target: Target, command: str) -> Target:
     __tracebackhide__ = True
     if not tree_leaves(target.args):
-        raise UsageError(f"%{command} needs an argument, and {target.title} has none")
+        said = f"%{command} needs an argument, and {shortened(target.title)} has none"
+        raise UsageError(f"{said} that is an array or a number: write one, as in f(3.0)")
     return target
 
 

@@ -11,6 +11,7 @@ from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Document, document, line, text
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.source import parse_expression
+from minijax.tools.session.targets import refuse_local
 from minijax.tools.trees.keys import TreePart, found_at, is_array, paths, taken_apart
 from minijax.tools.trees.view import MOST_ASKED, Tree, key_tree
 from minijax.tools.usage import UsageError, did_you_mean
@@ -28,7 +29,9 @@ def run_tree(session: Session, args: Arguments) -> Result:
         if args[option] is not None and args[option] < 1:
             raise UsageError(f"%tree --{option} needs a number from 1, not {args[option]}")
     name = args["expr"]
-    root = taken_apart(session.unwrapped(session.evaluate(parse_expression("tree", name), {})))
+    node = parse_expression("tree", name)
+    refuse_local(session, "tree", name)
+    root = taken_apart(session.unwrapped(session.evaluate(node, {})))
     path = args["leaf"]
     if path is not None:
         root, name = _part(root, name, path), f"{name} --leaf {path}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.step import interrupted_note, recorded
+from minijax.tools.commands.step import interrupted_note, recorded, refuse_empty
 from minijax.tools.documents.document import Block, Document, Fitted, Picture, Text, document, line, text
 from minijax.tools.documents.words import plural
 from minijax.tools.session import targets
@@ -38,6 +38,7 @@ def run_values(session: Session, args: Arguments) -> Result:
     expression = args["expr"]
     target = targets.from_expression(session, "values", expression).concrete("values")
     value, error, recording = recorded(target.call, expression, args["retrace"])
+    refuse_empty("values", expression, recording, error)
     known = ledger(recording)
     known.arguments = [x for x in tree_leaves((target.args, target.kwargs)) if targets.is_value(x)]
     every = table.named_values(known)

@@ -380,6 +380,11 @@ class Recording(Frozen):
     cut: tuple[tuple[str, int], ...] = ()
     backward: tuple[BackwardRecord, ...] = ()
 
+    @property
+    def blank(self) -> bool:
+        """Whether nothing happened in it but the exception that ended it, if one did."""
+        return all(isinstance(node, ErrorRecord) for node in self.tree[:2])
+
     def __repr__(self) -> str:
         return f"<{self.level} recording of {self.events} events>"
 

@@ -49,6 +49,9 @@ MOST_EVENTS = 1_000_000
 MOST_BYTES = 600_000_000
 # Inputs of which it remembers what they showed.
 MOST_LOGGED = 1000
+# A name that no variable of the user's has is looked for in so many recordings, of so many values.
+_LATELY = 3
+MOST_LOOKED = 50_000
 # Characters of a value that a prompt shows.
 MOST_SHOWN = 20_000
 
@@ -248,6 +251,15 @@ class Session:
         """The user's variable, or None."""
         return self.local_names.get(name, self.namespace.get(name))
 
+    def held_in(self, name: str) -> str:
+        """The call, recorded in full lately, in which a variable of this name held a value; '' if there is none."""
+        full = [each for each in self.recordings if each.level == "full" and source.is_call(each.source)]
+        for recording in reversed(full[-_LATELY:]):
+            # of a long one it would take too long to look
+            if len(recording.lives) <= MOST_LOOKED and any(life.name == name for life in recording.lives):
+                return recording.source.strip()
+        return ""
+
     def evaluate(self, node: ast.expr, extra: dict[str, Any]) -> Any:
         """The value of an expression in the user's namespace, with the names ``extra`` added and types like
         ``f32``.
@@ -444,7 +456,9 @@ class Session:
     def _keep_interrupted(self, error: BaseException, began: float) -> None:
         """Keep what a command that failed had recorded since it began, for a bare %step."""
         self.unfinished = recorded_until(error, began)
-        if self.unfinished is not None and self.unfinished.level == "full":
+        if self.unfinished is not None and self.unfinished.level == "full" and self.unfinished.blank:
+            self.unfinished = None  # nothing had happened yet: an earlier recording has more to show
+        elif self.unfinished is not None and self.unfinished.level == "full":
             self.remember(self.unfinished)
             self.recorded_error = error
 
@@ -511,7 +525,8 @@ class Session:
         self.unwatched = False
         if recording.traced or recording.level == "full" or self.recording is None:
             self.recording = recording
-            self.recordings.append(recording)
+            # one that is looked at again is the last one again, and counts once
+            self.recordings[:] = [each for each in self.recordings if each is not recording] + [recording]
             del self.recordings[: _forgotten(self.recordings)]
 
     # --- showing

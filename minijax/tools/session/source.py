@@ -33,6 +33,14 @@ def is_command(source: str) -> bool:
     return source.lstrip().startswith("%") or is_question(source)
 
 
+def is_call(source: str) -> bool:
+    """Whether ``source`` is one call on one line."""
+    try:
+        return "\n" not in source.strip() and isinstance(ast.parse(source.strip(), mode="eval").body, ast.Call)
+    except (SyntaxError, ValueError):
+        return False
+
+
 def is_question(source: str) -> bool:
     """Whether ``source`` asks about a name, or for help: ``f?``, ``f??``, ``?f``, ``%grad?``, ``?``."""
     asked = source.strip()

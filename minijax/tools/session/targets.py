@@ -11,11 +11,12 @@ arrays and floats are the arguments, and all else (functions, trip counts, flags
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +30,10 @@ from minijax.core.trace import Tracer
 from minijax.interop.uses import is_jax_array
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
+from minijax.tools.documents.words import shortened
 from minijax.tools.session import real_jax, static
 from minijax.tools.session.source import parse_expression
-from minijax.tools.session.specs import expression_text, spec
+from minijax.tools.session.specs import SPECS, expression_text, spec
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
@@ -147,16 +149,60 @@ def from_expression(session: Session, command: str, text: str) -> Target:
     """
     __tracebackhide__ = True
     text = expression_text(text)
-    node = parse_expression(command, text, "an expression such as f(x)")
+    node = computation(session, command, text)
     if isinstance(node, ast.Call):
         found = _from_call(session, command, node, text)
         if found is not None:
             return found
-    refuse_function(session, node)
     return _from_variables(session, command, node, text)
 
 
-def refuse_function(session: Session, node: ast.expr) -> None:
+def computation(session: Session, command: str, text: str) -> ast.expr:
+    """An expression that computes something, as far as can be told without running it; else UsageError."""
+    __tracebackhide__ = True
+    node = parse_expression(command, text, "an expression such as f(x)")
+    refuse_local(session, command, text)
+    _refuse_function(session, node)
+    _refuse_no_array(session, command, node)
+    return node
+
+
+def refuse_local(session: Session, command: str, text: str) -> None:
+    """UsageError about a name that only the last recording knows: a variable of a function of the user's."""
+    __tracebackhide__ = True
+    for name in free_names(text):
+        if session.has(name) or hasattr(builtins, name) or name in SPECS:
+            continue
+        if source := session.held_in(name):
+            asks = command if command in _OF else "values"
+            said = f"{name} is a variable inside {shortened(source)}, recorded before, not one of yours"
+            raise UsageError(f"%{command}: {said}: %{session.command_name(asks)} {source} --of {name}")
+
+
+# Commands that can be asked about a variable inside of a call.
+_OF = ("values", "origin", "graph")
+_NO_ARRAYS = {str: "a text", bytes: "bytes", type(None): "None", GeneratorType: "a generator"}
+
+
+def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
+    """UsageError about a text and the like, written or in a variable, where there is nothing to compute with."""
+    __tracebackhide__ = True
+    kind: type = type(None)
+    if isinstance(node, ast.GeneratorExp):
+        kind = GeneratorType
+    elif isinstance(node, (ast.Constant, ast.JoinedStr)):
+        kind = type(node.value) if isinstance(node, ast.Constant) else str
+    elif isinstance(node, ast.Name) and session.has(node.id):
+        kind = type(session.lookup(node.id))
+    else:
+        return
+    if kind in _NO_ARRAYS:
+        said = shortened(ast.unparse(node))
+        is_kind = "" if said == "None" else f" is {_NO_ARRAYS[kind]}, and"
+        raise UsageError(f"%{command}: {said}{is_kind} computes nothing: give it a call such as f(3.0)")
+
+
+def _refuse_function(session: Session, node: ast.expr) -> None:
     """UsageError about a function that is written where a call belongs: ``f``, ``jnp.sin``, ``lambda x: x``."""
     __tracebackhide__ = True
     is_path = isinstance(node, (ast.Name, ast.Attribute))
@@ -169,7 +215,7 @@ def refuse_function(session: Session, node: ast.expr) -> None:
 def _is_function(session: Session, node: ast.expr) -> bool:
     """Whether a name, or what it leads to without anything being run, is called rather than computed with."""
     if isinstance(node, ast.Name):
-        return callable(session.lookup(node.id))
+        return callable(session.lookup(node.id) if session.has(node.id) else getattr(builtins, node.id, None))
     path = []
     while isinstance(node, ast.Attribute):
         path.append(node.attr)
@@ -360,7 +406,10 @@ def _unwrapped(code: CodeType) -> CodeType:
 
 def _from_variables(session: Session, command: str, node: ast.expr, text: str) -> Target:
     __tracebackhide__ = True
-    names = [name for name in free_names(text) if is_value(session.lookup(name))]
+    free = free_names(text)
+    names = [name for name in free if is_value(session.lookup(name))]
+    if isinstance(node, ast.Name) and not names:
+        session.evaluate(node, {})  # Python's own NameError
     fun = function_of(session, node, names)
     title, args = text.strip(), tuple(session.lookup(n) for n in names)
     fun, args, _ = session.watchable(command, title, fun, args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 from collections.abc import Iterator
@@ -13,12 +14,15 @@ from minijax.config import config
 from minijax.core import operands
 from minijax.core.trace import state
 from minijax.tools.documents.document import Document, Line, Text, document
+from minijax.tools.usage import did_you_mean
 
 if TYPE_CHECKING:
     import traceback
 
 # Frames that the user wrote; the rest is the engine's.
 _LONGEST = 40
+# How alike a name is that was meant in place of one that there is none of.
+_ALIKE = 0.75
 # What runs the inputs of a session.
 _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py")
 
@@ -159,10 +163,23 @@ def _without_engine_frames(pieces: list[str]) -> list[str]:
     ]
 
 
+def _near(error: BaseException) -> str:
+    """`` Did you mean ones?`` for a name that there is none of, as Python's own prompt says it."""
+    at = error.__traceback__
+    if type(error) is not NameError or not error.name or at is None:
+        return ""
+    while at.tb_next is not None:
+        at = at.tb_next
+    frame = at.tb_frame
+    names = [*frame.f_locals, *frame.f_globals, *vars(builtins)]
+    return did_you_mean(error.name, names, alike=_ALIKE).replace(" Did", ". Did", 1)
+
+
 def _message(error: BaseException, hide: bool) -> Iterator[Line]:
     import traceback
 
     pieces = "".join(traceback.format_exception_only(error)).rstrip("\n").split("\n")
+    pieces[0] += _near(error)
     if hide:
         # XLA quotes the whole traceback of a callback that failed
         pieces = _without_engine_frames(pieces)
