@@ -182,6 +182,14 @@ def test_braces_and_dollars_reach_the_magic(shell):
     assert float(run(shell, "%grad g(d)").value[1]["a"]) == pytest.approx(-0.9899925)
 
 
+def test_no_value_is_called_by_the_line_that_runs_a_magic(shell):
+    shell.run_cell("from minijax import numpy as jnp; v = jnp.arange(3.0)")
+    with capture_output() as captured:
+        shell.run_cell("%values jnp.cumsum(v) --of h")
+    said = captured.stdout + captured.stderr
+    assert "Nothing in it has a name: give a value one, as in h = sin(x)" in said and "run_line_magic" not in said
+
+
 def test_local_names_of_a_calling_function(shell):
     code = (
         "def outer():\n    local = 0.5\n"

@@ -1,8 +1,9 @@
 """``python -m tests.repl.fuzz --lines 10000 --seed 1``: generated lines typed into one session of the prompt.
 
 Each line goes through prompt_toolkit's pipe as a paste and Enter, so that validation, the loop and printing are the
-real ones; what the validator refuses is also given to the session directly. After each line the session must still be
-there, and the interpreter stack be at the pushed levels.
+real ones; what the validator refuses is also given to the session directly. A stepper that a line opens is sent keys
+one by one, and drawn after each; lines are interrupted at any moment, and the window changes its size. Of five lines
+one goes to IPython instead. ``fuzz_watch`` says what must hold after each line, and at the end.
 """
 
 from __future__ import annotations
@@ -17,90 +18,99 @@ import sys
 import tempfile
 import time
 import traceback
-import warnings
-from collections import Counter
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+from unittest import mock
 
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
+from prompt_toolkit.input.typeahead import clear_typeahead
 
 from minijax import errors
-from minijax.core.trace import state
 from minijax.repl import batch
 from minijax.repl.app import App
 from minijax.tools.documents.document import Document
 from minijax.tools.session import source
 from minijax.tools.session.result import Step
 from minijax.tools.session.session import Outcome, Session
+from tests.repl.fuzz_ipython import Notebook
+from tests.repl.fuzz_keys import SIZES, Presser
 from tests.repl.fuzz_lines import SETUP, Lines
+from tests.repl.fuzz_watch import Report, Watch, nothing_is_left
 from tests.repl.screen import RecordingOutput
+from tests.repl.stops import _files_of_the_caller as files_of_the_caller
 
-# A line that takes longer is interrupted, as by Ctrl-C, and counted.
-
-SECONDS = 20
-INTERNAL = (
-    "AssertionError",
-    "AttributeError",
-    "IndexError",
-    "JaxRuntimeError",
-    "KeyError",
-    "SystemError",
-    "UnboundLocalError",
-)
-STEPPER_KEYS = ("i", "o", "u", "b", "\x1b[A", "\x1b[B", "\t", "G", "g", "?", "?", "!", "e", "+", "-", "j", "k", "R")
+# A line that takes longer by the clock is interrupted, as by Ctrl-C, and a violation.
+SECONDS = 180
+# The share of lines that are interrupted somewhere, and of those typed to IPython.
+INTERRUPTED, IPYTHON = 0.02, 0.2
+# So many lines are typed in a session; the next has the next seed.
+SESSION = 1000
 
 
-class Report:
-    """What a run found."""
+class Alarm:
+    """Ctrl-C after a while: planned, or because a line takes too long."""
 
-    def __init__(self) -> None:
-        self.lines = 0
-        self.kinds: Counter[str] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.slow: list[str] = []
-        # exceptions that look as if minijax, and not the line, were at fault
-        self.suspicious: dict[str, str] = {}
-        self.violations: list[str] = []
-        self.seconds = 0.0
-        self.deepest = 0
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.line = ""
+        self.planned = False
+        self.before = signal.signal(signal.SIGALRM, self.rang)
 
-    def text(self) -> str:
-        """The counts, then what went wrong."""
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.most_common())
-        errors = ", ".join(f"{name} {count:,}" for name, count in self.errors.most_common(12))
-        out = [
-            f"{self.lines:,} lines in {self.seconds:.0f} s: {kinds}",
-            f"{sum(self.errors.values()):,} ended in an error: {errors}",
-            f"levels pushed at once: up to {self.deepest}; lines interrupted after {SECONDS} s: {len(self.slow)}",
-            *(f"  slow: {line[:200]!r}" for line in self.slow[:10]),
-            f"kinds of error that only a mistake in minijax should raise: {len(self.suspicious)}",
-            *(f"  {error}: {line[:300]!r}" for error, line in self.suspicious.items()),
-            f"violations: {len(self.violations)}",
-            *self.violations[:20],
-        ]
-        return "\n".join(out)
+    def set(self, line: str, seconds: float = 0.0) -> None:
+        """Interrupt ``line`` after ``seconds``, if they are given; else once it has taken too long."""
+        self.line = line
+        self.planned = seconds > 0
+        signal.setitimer(signal.ITIMER_REAL, seconds or SECONDS)
+
+    def off(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def rang(self, number: int, frame: FrameType | None) -> None:
+        if self.planned:
+            self.report.interrupted += 1
+            self.set(self.line)
+        else:
+            self.report.slow.append(self.line)
+            where = "".join(traceback.format_stack(frame)[-6:])
+            self.report.violation(self.line, f"no answer within {SECONDS} s\n{where}")
+        raise KeyboardInterrupt
+
+    def close(self) -> None:
+        self.off()
+        signal.signal(signal.SIGALRM, self.before)
 
 
 class Fuzzed(App):
-    """The prompt, with somebody typing ``lines``, and looking at the stack after each."""
+    """The prompt, with somebody typing ``lines``, and looking at everything after each."""
 
-    def __init__(self, session: Session, keyboard: PipeInput, lines: Iterator[str], report: Report, seed: int) -> None:
+    def __init__(
+        self, session: Session, keyboard: PipeInput, lines: Iterator[str], report: Report, alarm: Alarm, seed: int
+    ) -> None:
         self.printed = RecordingOutput(100)
+        self.size = Size(rows=40, columns=100)
+        self.printed.get_size = lambda: self.size  # type: ignore[method-assign]
         super().__init__(session, history=InMemoryHistory(), input=keyboard, output=self.printed)
         self.keyboard = keyboard
         self.lines = lines
         self.report = report
+        self.alarm = alarm
         self.random = random.Random(seed)
-        self.current = ""
-        self.last: BaseException | None = None
+        self.watch = Watch(report, session)
         self._read = self.prompt.prompt
         self.prompt.prompt = self.next_input  # type: ignore[method-assign]
 
+    @property
+    def current(self) -> str:
+        return self.watch.line
+
     def next_input(self, *args: Any, **named: Any) -> str:
         """Look at what the last line left behind; type the next one, and read it."""
+        self.alarm.off()
         self.check()
         line = next(self.lines, None)
         if line is None:
@@ -108,115 +118,126 @@ class Fuzzed(App):
             return str(self._read(*args, **named))
         # what a paste makes of line breaks, and what ends one
         line = line.replace("\r\n", "\n").replace("\r", "\n").replace("\x1b[201~", "")
-        self.current = line
-        self.report.lines += 1
-        status = source.status(line)
-        self.report.kinds["commands" if source.is_command(line) else f"{status} Python"] += 1
+        if self.random.random() < 0.03:
+            columns, rows = self.random.choice(SIZES)
+            self.size = Size(rows=max(rows, 10), columns=max(columns, 20))
+        self.watch.before(line)
+        self.alarm.set(line)
         if not line.strip():
             return line or " "
         typed = line.encode("utf-8", "replace").decode()
-        # Ctrl-U: of the keys for the stepper some may be left
-        self.keyboard.send_text(f"\x15\x1b[200~{typed}\x1b[201~")
-        if status != "complete":
+        # of the keys for a stepper some may be left
+        self.keyboard.read_keys()
+        self.keyboard.flush_keys()
+        clear_typeahead(self.keyboard)
+        self.keyboard.send_text(f"\x1b[200~{typed}\x1b[201~")
+        if source.status(line) != "complete":
             # the validator keeps it on the line: cleared by Ctrl-C, it is given to the session itself
             self.keyboard.send_text("\r\x03")
             with contextlib.suppress(KeyboardInterrupt):
                 self._read(*args, **named)
-            return line
-        self.keyboard.send_text("\x1b[F\r")
-
-        return str(self._read(*args, **named))
+        else:
+            self.keyboard.send_text("\x1b[F\r")
+            line = str(self._read(*args, **named))
+        if self.random.random() < INTERRUPTED:
+            self.alarm.set(line, 10 ** self.random.uniform(-4, -0.5))
+        return line
 
     def show_outcome(self, outcome: Outcome) -> None:
-        """As always; and counted."""
+        """As always; and looked at."""
+        if outcome.step is not None:
+            self.alarm.set(self.current)
         if outcome.error is not None:
-            self.report.errors[type(outcome.error).__name__] += 1
-            self.suspect(outcome.error)
+            self.watch.failed(outcome.error)
         super().show_outcome(outcome)
 
-    def suspect(self, error: BaseException) -> None:
-        """Note an error of a kind that is not for users, raised by minijax's own code."""
-        if type(error).__name__ in INTERNAL and error.__traceback__ is not None:
-            innermost = traceback.extract_tb(error.__traceback__)[-1]
-            if not errors.is_user_file(innermost.filename):
-                where = f"{os.path.basename(innermost.filename)}:{innermost.lineno} {type(error).__name__}: {error}"
-                self.report.suspicious.setdefault(where[:200], self.current)
+    def write(self, pieces: StyleAndTextTuples) -> None:
+        """As always; and looked at."""
+        self.watch.look_at_lines("".join(piece[1] for piece in pieces), self.columns())
+        super().write(pieces)
 
     def stepped(self, outcome: Outcome, step: Step) -> Document:
-        """The stepper, with a few keys pressed in it."""
-        keys = [self.random.choice(STEPPER_KEYS) for _ in range(self.random.randint(0, 6))]
-        self.keyboard.send_text("".join(keys) + "q" * 3)
+        """The stepper, with keys pressed in it."""
         self.report.kinds["stepped"] += 1
-        return super().stepped(outcome, step)
+        with Presser(self.random, self.watch, self.keyboard, self):
+            return super().stepped(outcome, step)
 
     def check(self) -> None:
         """Whether everything is where it should be."""
-        levels = self.session.levels
-        expected = [state.stack[0], *(main for level in levels for main in level.mains)]
-        self.report.deepest = max(self.report.deepest, len(levels))
-        problems = []
-        if state.stack != expected:
-            problems.append(f"the stack is {[main.label for main in state.stack]} with {len(levels)} levels pushed")
-        if not levels and state.dynamic is not state.stack[0].trace:
-            problems.append("something is still staging")
-        if state.source is not None:
-            problems.append("a source line is still noted")
-        printed = self.printed.printed()
-        if "\x1b" in printed or "\x07" in printed:
-            problems.append("a control character reached the terminal")
+        # the bell rings where an answer's text has nothing to delete
+        if (at := self.printed.printed().find("\x1b")) >= 0:
+            self.watch.violation(f"an escape code reached the terminal: {self.printed.printed()[at : at + 60]!r}")
         self.printed.text = ""
-        for problem in problems:
-            self.report.violations.append(f"after {self.current[:300]!r}: {problem}")
-        if problems:
-            self.session.restore()
+        self.watch.after()
 
 
-def fuzz(count: int, seed: int) -> Report:
-    """Type ``count`` lines into a session."""
-    report = Report()
+def type_into_prompt(count: int, seed: int, report: Report, alarm: Alarm) -> None:
+    """``count`` generated lines, typed at the prompt."""
     generated = Lines(seed)
 
     def lines() -> Iterator[str]:
         yield from SETUP
-        for _ in range(count):
-            # each line has its own time; the alarm is as good as Ctrl-C
-            signal.alarm(SECONDS)
+        for _ in range(count - len(SETUP)):
             yield generated.line()
-        signal.alarm(0)
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        report.slow.append(app.current)
-        signal.alarm(SECONDS)
-        raise KeyboardInterrupt
 
     session = batch.new_session({})
-    here = os.getcwd()
-    began = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        create_pipe_input() as keyboard,
-        contextlib.redirect_stdout(io.StringIO()),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        os.chdir(folder)
-        app = Fuzzed(session, keyboard, lines(), report, seed)
-        before = signal.signal(signal.SIGALRM, interrupt)
+    with create_pipe_input() as keyboard:
+        app = Fuzzed(session, keyboard, lines(), report, alarm, seed)
         try:
+            before = report.lines
             code = app.run()
-            if code != 0 or report.lines < count:
-                report.violations.append(f"the session ended with {code} after {app.current[:300]!r}")
+            if code != 0 or report.lines < before + count:
+                report.violation(app.current, f"the session ended with {code}")
         except BaseException:
-            report.violations.append(f"the session died of {app.current[:300]!r}\n{traceback.format_exc()}")
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
-            os.chdir(here)
+            report.violation(app.current, f"the session died\n{traceback.format_exc()}")
+        alarm.off()
     session.run_line("%pop --all")
     after = session.run_line("from minijax import grad as _grad, numpy as _jnp\nfloat(_grad(_jnp.sin)(0.0))")
     if after.value != 1.0:
-        report.violations.append(f"at the end, the gradient of sin at 0 is {after.value} {after.error!r}")
-    report.seconds = time.monotonic() - began
+        report.violation("", f"at the end, the gradient of sin at 0 is {after.value} {after.error!r}")
+
+
+def type_into_ipython(count: int, seed: int, report: Report, alarm: Alarm) -> None:
+    """``count`` generated lines, run as cells."""
+    generated = Lines(seed)
+    with Notebook(report) as notebook:
+        for line in (*SETUP, *(generated.line() for _ in range(count - len(SETUP)))):
+            alarm.set(line)
+            try:
+                notebook.run(line)
+            except BaseException:
+                report.violation(line, f"IPython let it through\n{traceback.format_exc()}")
+            alarm.off()
+        notebook.end()
+
+
+def fuzz(count: int, seed: int) -> Report:
+    """Type ``count`` lines in all, in sessions with the seeds ``seed``, ``seed + 1``, and so on."""
+    report = Report()
+    here, began, cpu = os.getcwd(), time.monotonic(), time.process_time()
+    excluded = (*errors._excluded, *files_of_the_caller())
+    alarm = Alarm(report)
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            nothing_is_left(report),
+            mock.patch.object(errors, "_excluded", excluded),
+            mock.patch.object(sys, "stdin", io.StringIO()),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            errors._is_user.clear()
+            os.chdir(folder)
+            while report.lines < count:
+                lines = min(count - report.lines, SESSION)
+                in_ipython = int(lines * IPYTHON)
+                type_into_prompt(lines - in_ipython, seed, report, alarm)
+                type_into_ipython(in_ipython, -seed - 1, report, alarm)
+                seed += 1
+    finally:
+        alarm.close()
+        errors._is_user.clear()
+        os.chdir(here)
+    report.seconds, report.cpu = time.monotonic() - began, time.process_time() - cpu
     return report
 
 
@@ -225,9 +246,12 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.repl.fuzz", description=__doc__)
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--told", action="store_true", help="also list what commands said of mistakes")
     options = parser.parse_args(argv)
     report = fuzz(options.lines, options.seed)
     print(report.text())
+    if options.told:
+        print(*report.told.values(), sep="\n")
     return 1 if report.violations else 0
 
 

@@ -13,6 +13,7 @@ from minijax.tools.commands.arguments import Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session.settings import TABLE
+from tests.repl.fuzz_programs import DEFINITIONS, Looks
 
 # What every session begins with, and is given again now and then: lines may have deleted or changed it.
 SETUP = (
@@ -24,7 +25,12 @@ SETUP = (
     "h.defjvps(lambda t, ans, x: t * cos(x))",
     "def branchy(x): return x if x > 0 else -x",
     "sin, cos, exp = jnp.sin, jnp.cos, jnp.exp",
+    *DEFINITIONS,
+    "%x64 off",
+    "%pop --all",
 )
+# So often is a line of it given again.
+AGAIN = 4
 NAMES = ("x", "y", "v", "A", "d", "f", "g", "h", "z", "w", "é", "missing", "_", "Out", "jnp", "lax", "np", "dx")
 FUNCTIONS = ("f", "g", "h", "sin", "cos", "jnp.sum", "branchy", "jnp.tanh", "abs", "len", "float", "missing", "lax.sin")
 ATOMS = (
@@ -49,6 +55,7 @@ class Lines:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.count = 0
+        self.looks = Looks(self.random)
 
     def choose(self, *ways: Callable[[], str]) -> str:
         return self.random.choice(ways)()
@@ -56,22 +63,24 @@ class Lines:
     def line(self) -> str:
         """The next line."""
         self.count += 1
-        if self.count % 100 <= len(SETUP) - 1:
-            return SETUP[self.count % 100]
+        if self.count % AGAIN == 0:
+            return SETUP[self.count // AGAIN % len(SETUP)]
         kind = self.random.random()
-        if kind < 0.30:
+        if kind < 0.12:
             line = self.statement()
-        elif kind < 0.42:
+        elif kind < 0.18:
             line = self.expression(3)
         elif kind < 0.72:
-            line = self.command()
+            line = self.looks.line()
         elif kind < 0.86:
+            line = self.command()
+        elif kind < 0.91:
             line = self.level()
-        elif kind < 0.90:
-            line = self.cell()
-        elif kind < 0.92:
-            line = self.long()
         elif kind < 0.94:
+            line = self.cell()
+        elif kind < 0.95:
+            line = self.long()
+        elif kind < 0.97:
             line = self.random.choice(("?", "??", "f?", "f??", "jnp.sin?", "?x", "%grad?", "missing?", "x.y.z?", "é?"))
         else:
             line = "".join(self.random.choice((*NOISE, *NAMES)) for _ in range(self.random.randint(1, 12)))
@@ -205,7 +214,7 @@ class Lines:
         """What stands behind the name: often a call, sometimes what the command is for, sometimes anything."""
         name = command.name
         special: Callable[[], str] | None = {
-            "step": self.called,
+            "step": lambda: self.called() if self.random.random() < 0.5 else self.looks.call(),
             "log": self.called,
             "push": lambda: self.level().partition(" ")[2],
             "help": lambda: self.random.choice((*COMMANDS, "nothing", "")),
@@ -222,8 +231,8 @@ class Lines:
         }.get(name)
         if special is not None and self.random.random() < 0.8:
             return special()
-        if self.random.random() < 0.6:
-            return f"{self.function(1)}({self.atom()})"
+        if self.random.random() < 0.8:
+            return self.looks.call() if self.random.random() < 0.6 else f"{self.function(1)}({self.atom()})"
         return self.expression(2)
 
     def setting(self) -> str:

@@ -10,12 +10,13 @@ from tests.repl.fuzz_lines import Lines
 def test_generated_lines() -> None:
     before = dict(config.values)
     try:
-        report = fuzz(400, seed=7)
+        report = fuzz(300, seed=7)
     finally:
         for name, value in before.items():
             config.update(name, value)
     assert report.violations == [], report.text()
-    assert report.lines >= 400 and len(report.kinds) >= 4 and len(report.errors) >= 5, report.text()
+    assert report.lines >= 300 and len(report.kinds) >= 5 and len(report.errors) >= 5, report.text()
+    assert report.keys >= 50 and {"%values", "%origin", "%find", "%step"} <= set(report.commands), report.text()
 
 
 def test_the_lines_are_the_same_for_the_same_seed() -> None:

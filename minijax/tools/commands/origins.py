@@ -132,13 +132,18 @@ def _variable(command: str, recording: Recording, name: str) -> int:
     found = [life.tracer.id for life in recording.lives if life.name == name]
     if not found:
         names = list(dict.fromkeys(life.name for life in recording.lives if life.name))
-        hint = did_you_mean(name, names)
-        some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-        held = f"; there are {some}" if names else ""
-        raise UsageError(
-            f"%{command} --of {name}: no variable {name} held a value in it{held}.{hint}{cached_hint(recording)}"
-        )
+        held = _held(name, names, recording)
+        raise UsageError(f"%{command} --of {name}: no variable {name} held a value in it{held}")
     return found[-1]
+
+
+def _held(name: str, names: list[str], recording: Recording) -> str:
+    """The end of a sentence that says that no variable ``name`` held a value: which variables there are."""
+    cached = cached_hint(recording)
+    if not names:
+        return ", nor did any other." + (cached or " Give a value a name, as in h = sin(x), and ask again.")
+    some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    return f"; there are {some}.{did_you_mean(name, names)}{cached}"
 
 
 def cached_hint(recording: Recording) -> str:
@@ -227,11 +232,9 @@ def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
     names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
     for name in wanted.names:
         if name not in names:
-            some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-            held = f"; there are {some}" if names else ""
-            hint = did_you_mean(name, names)
             of = f" of {shortened(expression)}" if expression else ""
-            raise UsageError(f"%find: no variable {name}{of} held a value{held}.{hint}{cached_hint(known.recording)}")
+            held = _held(name, names, known.recording)
+            raise UsageError(f"%find: no variable {name}{of} held a value{held}")
 
 
 def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit | None) -> tuple[Document, int]:

@@ -71,7 +71,9 @@ def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Name
     if not found:
         names = list(dict.fromkeys(each.name for each in every))
         hint = did_you_mean(name, names)
-        there = f" It has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}." if names else ""
+        there = f" It has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}."
+        if not names:
+            there = " Nothing in it has a name: give a value one, as in h = sin(x)."
         raise UsageError(f"%values --of {name}: nothing in {expression} is called {name}.{hint or there}")
     return found
 
@@ -91,7 +93,7 @@ def _choose_iterations(known: Ledger, chosen: Sequence[Named], numbers: Sequence
             if 0 <= wanted < loops[depth].count:
                 known.iterations[loops[depth].key] = wanted
     if most < 0:
-        raise UsageError("%values --iteration: no variable that is shown is in a loop")
+        raise UsageError("%values --iteration: no variable that is shown is in a loop: leave it out")
     if not all(0 <= number <= most for number in numbers):
         raise UsageError(f"%values --iteration {','.join(map(str, numbers))}: iterations here are 0 to {most}")
 
@@ -108,7 +110,7 @@ def _choose_examples(known: Ledger, chosen: Sequence[Named], numbers: Sequence[i
         if isinstance(found, Worth):
             sizes |= {label: found.array.aval.shape[i] for i, label in enumerate(found.axes)}
     if not sizes:
-        raise UsageError("%values --example: no value that is shown is mapped")
+        raise UsageError("%values --example: no value that is shown is mapped: leave it out")
     labels = sorted(sizes, key=lambda label: int(label.rpartition(":")[2]))
     if len(numbers) > len(labels):
         raise UsageError(f"%values --example takes {plural(len(labels), 'number')} here, one for each vmap")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ from minijax.interop import jax_tracers
 MOST_LEAKS = 12
 # Leaks that are looked into until so many are found that the user's program keeps.
 _MOST_SEARCHED = 40
+# CPU seconds after which no further leak is looked into: each step from holder to holder visits the whole heap.
+_LONGEST_SEARCH = 4.0
 # How many steps from a tracer to a name.
 MOST_STEPS = 12
 # Holders looked at in one search.
@@ -62,7 +65,8 @@ class Leak(Frozen):
 def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[int, tuple[Leak, ...]]:
     """How many live tracers there are whose transformation has ended, and the first of them described.
 
-    Those that only the prompt keeps come last, and are not among the ``MOST_LEAKS`` that are described at most.
+    Those that only the prompt keeps come last, and are not among the ``MOST_LEAKS`` that are described at most. In a
+    large heap fewer are described, for lack of time.
     ``namespace`` holds the user's global names; ``ignore`` what keeps things for the front end, which is told apart.
     """
     gc.collect()
@@ -80,13 +84,14 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
         groups.setdefault(_facts(tracer), []).append(tracer)
     found: list[Leak] = []
     prompts: list[Leak] = []
+    until = time.thread_time() + _LONGEST_SEARCH
     for (kind, level, function, born), same in [*groups.items()][:_MOST_SEARCHED]:
         leak = Leak(kind, level, function, born, *holders.chains(same[0]), same=len(same) - 1)
         if not leak.chain and not leak.host and same[0] in of_jax:  # what JAX itself keeps
             count -= len(same)
             continue
         (prompts if leak.only_prompt else found).append(leak)
-        if len(found) == MOST_LEAKS:
+        if len(found) == MOST_LEAKS or time.thread_time() > until:
             break
     return count, (*found, *prompts)
 

@@ -25,6 +25,7 @@ MOST_RULE_LINES = 120
 MOST_TEXT = 1_000_000
 # The part of a line that an operation was asked by is kept up to so many characters.
 MOST_EXPRESSION = 120
+_RUNS_MAGICS = ("get_ipython().run_line_magic(", "get_ipython().run_cell_magic(")
 # file -> its lines as they were typed, where a front end runs other ones: Python in place of a magic.
 as_typed: dict[str, list[str]] = {}
 
@@ -163,14 +164,16 @@ def _expression(code: CodeType, offset: int) -> str:
     first, last, begin, end = where
     if first is None or last is None or begin is None or end is None:
         return ""
-    lines = (as_typed.get(code.co_filename) or linecache.getlines(code.co_filename))[first - 1 : last]
+    lines = linecache.getlines(code.co_filename)[first - 1 : last]
     if len(lines) != last - first + 1:
         return ""
     # columns count bytes
     encoded = [each.encode() for each in lines]
     encoded[-1] = encoded[-1][:end]
     encoded[0] = encoded[0][begin:]
-    return shortened(" ".join(b" ".join(encoded).decode(errors="replace").split()), MOST_EXPRESSION)
+    said = " ".join(b" ".join(encoded).decode(errors="replace").split())
+    # what runs a magic is nothing that somebody wrote
+    return "" if said.startswith(_RUNS_MAGICS) else shortened(said, MOST_EXPRESSION)
 
 
 def _last_line(code: CodeType) -> int:

@@ -230,7 +230,8 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
     __tracebackhide__ = True
     fun, args, kwargs = captured(session, node)
     if not callable(fun):
-        raise UsageError(f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called")
+        what = f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called"
+        raise UsageError(f"{what}: %{command} takes a call of a function")
     # x.sum() and x.at[0].set(y) are functions of x, not calls without it
     owner = getattr(fun, "__self__", None)
     if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith(_INDEXED) or is_jax_array(owner):

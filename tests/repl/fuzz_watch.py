@@ -1,0 +1,289 @@
+"""What ``fuzz`` holds against a session after each line, and at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.utils import get_cwidth
+
+from minijax import errors
+from minijax.core.trace import state
+from minijax.tools.session import source
+from minijax.tools.session.session import Session
+from minijax.tools.usage import UsageError
+
+# CPU seconds of a line, or of a key, that are too many.
+MOST_SECONDS = 10.0
+# Megabytes that a session may grow by in all, and in a thousand lines; files and threads that it may keep open.
+MOST_GROWTH, MOST_FILES = 3000, 40
+# Exceptions that only a mistake in minijax raises, unless the text is one that JAX has too.
+INTERNAL = (
+    "AssertionError",
+    "AttributeError",
+    "IndexError",
+    "JaxRuntimeError",
+    "KeyError",
+    "SystemError",
+    "UnboundLocalError",
+)
+KNOWN_TEXTS = (
+    "No JVP defined for custom_jvp function",
+    "No VJP defined for custom_vjp function",
+    "Too many indices",
+    "only integers, slices",
+    "in result_shape_dtypes has no attribute",
+    "and neither has JAX",
+)
+# What the tools themselves may raise of what a line asks for.
+TOLD = (UsageError, SyntaxError, KeyboardInterrupt, RecursionError, MemoryError, SystemExit)
+_TOOLS = ("tools", "repl", "ipython_ext")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+# A command's mistake says what is wanted, what there is, or what to write; after the command's own name.
+_OWN_NAME = re.compile(r"^%+\w+( --\w+)?:? ?")
+NEXT_ACTION = re.compile(
+    r"needs|takes|there (is|are)\b|Did you mean|%\w+|--\w+|\b[Gg]ive|\b[Ww]rite|written|must|\bhas\b|ends in|choose|"
+    r"such as|one of|none of|never closed|unmatched|no such|only|are 0 to|[Kk]nows|No such file|dimensions are|"
+    r"uses? it|leave it out|they come from|was traced by"
+)
+
+
+class Report:
+    """What a run found."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.keys = 0
+        self.interrupted = 0
+        self.kinds: Counter[str] = Counter()
+        self.commands: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.told: dict[str, str] = {}
+        self.slow: list[str] = []
+        self.violations: list[str] = []
+        self.memory: list[int] = []
+        self.seconds = 0.0
+        self.cpu = 0.0
+        self.slowest = (0.0, "")
+        self.deepest = 0
+
+    def violation(self, line: str, what: str) -> None:
+        """Note what is wrong after a line; of the same kind once."""
+        kind = re.sub(r"\d+", "0", what)[:160]
+        if not any(re.sub(r"\d+", "0", each).endswith(kind) for each in self.violations):
+            self.violations.append(f"after {line[:400]!r}: {what}")
+        self.kinds["violation"] += 1
+
+    def text(self) -> str:
+        """The counts, then what went wrong."""
+
+        def counted(counter: Counter[str], most: int) -> str:
+            return ", ".join(f"{count:,} {name}" for name, count in counter.most_common(most))
+
+        out = [
+            f"{self.lines:,} lines in {self.seconds:.0f} s ({self.cpu:.0f} s of CPU): {counted(self.kinds, 20)}",
+            f"commands: {counted(self.commands, 60)}",
+            f"{sum(self.errors.values()):,} ended in an error: {counted(self.errors, 14)}",
+            f"{self.keys:,} keys in steppers; {self.interrupted} lines interrupted; up to {self.deepest} levels pushed",
+            f"memory in MB: {' '.join(map(str, self.memory))}",
+            f"the slowest took {self.slowest[0]:.1f} s of CPU: {self.slowest[1][:200]!r}",
+            *(f"  slow: {line[:200]!r}" for line in self.slow[:10]),
+            f"violations: {len(self.violations)}",
+            *self.violations[:40],
+        ]
+        return "\n".join(out)
+
+
+def resident() -> int:
+    """The megabytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+
+def fault(error: BaseException) -> str:
+    """Where and how minijax failed, if ``error`` is a mistake of its own and not of the line's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames and f"{os.sep}IPython{os.sep}" in frames[-1].filename:
+        return ""  # its own magics'
+    for frame in reversed(frames):
+        if frame.filename.startswith("<"):
+            return ""
+        if errors.is_own_file(frame.filename):
+            break
+    else:
+        return ""
+    folder = os.path.relpath(frame.filename, os.path.dirname(os.path.dirname(errors.__file__))).split(os.sep)
+    name = type(error).__name__
+    tools = any(part in _TOOLS for part in folder[:2])
+    if "__repr__ returned non-string" in str(error):
+        return ""  # of the line's own class
+    if tools:
+        own = not isinstance(error, TOLD) and name != "UsageError"  # IPython has one too
+    else:
+        own = name in INTERNAL and not any(text in str(error) for text in KNOWN_TEXTS)
+    return f"{os.sep.join(folder)}:{frame.lineno} {name}: {str(error)[:300]}" if own else ""
+
+
+class Watch:
+    """Looks at a session before and after each line.
+
+    Args:
+      session: whose lines are watched.
+      restore: puts the session right again after a violation.
+    """
+
+    def __init__(self, report: Report, session: Session) -> None:
+        self.report = report
+        self.session = session
+        self.line = ""
+        self.names: dict[str, Any] = {}
+        self.began = time.process_time()
+
+    def before(self, line: str) -> None:
+        """A line is about to be typed."""
+        self.line = line
+        self.names = dict(self.session.namespace)
+        self.began = time.process_time()
+        report = self.report
+        report.lines += 1
+        if report.lines % 1000 == 1:
+            gc.collect()
+            report.memory.append(resident())
+        status = source.status(line)
+        command = source.is_command(line)
+        report.kinds["commands" if command else f"{status} Python"] += 1
+        if command:
+            name = source.as_command(line).lstrip().split(None, 1)[0][:20]
+            report.commands[name if name.isascii() else "%other"] += 1
+
+    def failed(self, error: BaseException) -> None:
+        """The line ended in an error."""
+        self.report.errors[type(error).__name__] += 1
+        if at := fault(error):
+            self.violation(at)
+        if isinstance(error, UsageError):
+            said = str(error)
+            self.report.told.setdefault(re.sub(r"'[^']*'|\d+", "_", said)[:80], f"{self.line[:100]!r} -> {said[:300]}")
+            if not NEXT_ACTION.search(_OWN_NAME.sub("", said)):
+                self.violation(f"the error says nothing to do next: {said[:300]}")
+
+    def violation(self, what: str) -> None:
+        self.report.violation(self.line, what)
+
+    def after(self) -> None:
+        """Whether everything is where it should be."""
+        levels = self.session.levels
+        expected = [state.stack[0], *(main for level in levels for main in level.mains)]
+        self.report.deepest = max(self.report.deepest, len(levels))
+        before = self.report.kinds["violation"]
+        if state.stack != expected:
+            self.violation(f"the stack is {[main.label for main in state.stack]} with {len(levels)} levels pushed")
+        if not levels and state.dynamic is not state.stack[0].trace:
+            self.violation("something is still staging")
+        if state.source is not None:
+            self.violation("a source line is still noted")
+        self.look_at_names()
+        self.look_at_time(self.line)
+        if self.report.kinds["violation"] != before:
+            self.session.restore()
+
+    def look_at_names(self) -> None:
+        """A command leaves the user's names as they were: what levels call their inputs comes and goes with these."""
+        words = source.as_command(self.line).lstrip().split(None, 1) if source.is_command(self.line) else []
+        if not words or words[0] in ("%push", "%pop", "%tour", "%run"):
+            return
+        now = self.session.namespace
+        changed = [n for n in {*now, *self.names} if now.get(n, now) is not self.names.get(n, now)]
+        wrong = sorted(n for n in changed if not n.startswith("_") and n not in ("In", "Out", "exit", "quit"))
+        if wrong:
+            self.violation(f"{words[0]} changed the names {wrong[:5]}")
+
+    def look_at_time(self, what: str) -> None:
+        """Note the slowest, and what took too long."""
+        took = time.process_time() - self.began
+        self.began = time.process_time()
+        if took > self.report.slowest[0]:
+            self.report.slowest = (took, what)
+        if took > MOST_SECONDS:
+            self.violation(f"took {took:.1f} s of CPU: {what[:100]!r}")
+
+    def look_at_lines(self, shown: str, columns: int) -> None:
+        """What is shown is no wider than the terminal, and says nothing of memory addresses to who asked a command."""
+        for each in shown.split("\n"):
+            if get_cwidth(each) > columns:
+                self.violation(f"a line of {get_cwidth(each)} columns on a screen of {columns}: {each[:120]!r}")
+                break
+        if controls := [c for c in shown if (ord(c) < 32 or 127 <= ord(c) < 160) and c not in "\n\t"]:
+            self.violation(f"control characters {controls[:5]} are shown")
+        if source.is_command(self.line) and (found := _ADDRESS.search(shown)):
+            self.violation(f"an address in memory is shown: {shown[max(found.start() - 80, 0) : found.end()]!r}")
+        if source.is_command(self.line) and "Traceback (most recent call last)" in shown:
+            self.violation("a traceback as Python writes it")
+
+
+@contextlib.contextmanager
+def nothing_is_left(report: Report) -> Iterator[None]:
+    """Whoever runs in here leaves no thread, file or temporary file, and raises nothing where nobody hears it."""
+    threads, files = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
+    started = resident()
+
+    def unheard(what: Any) -> None:
+        # a generated line's own: a finalizer, or an interrupt in one
+        if not issubclass(what.exc_type, KeyboardInterrupt):
+            where = getattr(what, "object", what)
+            report.violation("", f"unheard {what.exc_type.__name__}: {what.exc_value} in {where!r}")
+
+    def warned(message: Any, *rest: Any, **named: Any) -> None:
+        if "the observer" in str(message):
+            report.violation("", str(message))
+
+    def in_the_loop(app: Any, loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        said = "".join(traceback.format_exception(error)[-8:]) if error else str(context)
+        report.violation("", f"a key's work raised\n{said}")
+        if app.is_running:
+            app.exit()
+
+    folder = tempfile.mkdtemp()
+    hooks = sys.unraisablehook, threading.excepthook, Application._handle_exception, tempfile.tempdir
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = warned
+        sys.unraisablehook, threading.excepthook = unheard, unheard
+        Application._handle_exception = in_the_loop  # type: ignore[method-assign]
+        tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            sys.unraisablehook, threading.excepthook = hooks[:2]
+            Application._handle_exception = hooks[2]  # type: ignore[method-assign]
+            tempfile.tempdir = hooks[3]
+    if left := os.listdir(folder):
+        report.violation("", f"temporary files are left: {left[:5]}")
+    else:
+        os.rmdir(folder)
+    end = time.monotonic() + 5
+    for each in set(threading.enumerate()) - threads:
+        each.join(max(end - time.monotonic(), 0.1))
+    # callbacks of XLA's run on threads of its own, which Python has met
+    if left := [each.name for each in set(threading.enumerate()) - threads if not each.name.startswith("Dummy")]:
+        report.violation("", f"threads are left: {left[:5]}")
+    gc.collect()
+    report.memory.append(resident())
+    if (more := len(os.listdir("/proc/self/fd")) - files) > MOST_FILES:
+        report.violation("", f"{more} files are left open")
+    if report.memory[-1] - started > MOST_GROWTH:
+        report.violation("", f"memory grew by {report.memory[-1] - started} MB")
