@@ -5,26 +5,26 @@ Above ``api/``, since the basis and its blocks are made with ``minijax.numpy``.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from minijax.api.autodiff import check_inputs, check_output, jvp, on_leaves, vjp
-from minijax.api.batching import vmap
-from minijax.api.flat import avals_of, check_callable, fun_name
+from minijax.api.autodiff import check_inputs, check_output, linearize_flat, lower_aux, on_leaves, pull_back
+from minijax.api.batching import map_leaves, place_axis
+from minijax.api.flat import FlatFun, avals_of, check_callable, fun_name, wraps
 from minijax.config import x64_enabled
 from minijax.core import dtypes
 from minijax.core.array import Array, get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.observe import observers
-from minijax.core.structural import zeros
+from minijax.core.structural import instantiate_zeros, zeros
 from minijax.core.trace import state
+from minijax.interpreters.jvp import jvp as jvp_flat
 from minijax.interpreters.stage import JaxprTracer
 from minijax.numpy import eye
 from minijax.ops.convert import convert_element_type_p
 from minijax.ops.nary import reshape_p
 from minijax.ops.slicing import split_p
-from minijax.pytree import tree_flatten, tree_map, tree_unflatten
+from minijax.pytree import tree_of_leaves
 
 # The bases of so many lists of types are kept, of so many elements at most.
 MOST_KEPT = 32
@@ -95,15 +95,6 @@ def _blocks(array: Any, axis: int, avals: Sequence[ShapedArray], like: ShapedArr
     return [_of_type(x, like) for x in _cut(array, axis % get_aval(array).ndim, avals)] if avals else []
 
 
-def _on_leaves(
-    fun: Callable[..., Any], argnums: int | Sequence[int], args: Any, kwargs: Any, transform: str
-) -> tuple[Callable[..., Any], list[Any], Any]:
-    """``on_leaves``, with a function that is called as the user's."""
-    fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, transform)
-    fun_of_leaves.__name__ = fun_name(fun)
-    return fun_of_leaves, leaves, tree
-
-
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -114,22 +105,31 @@ def jacfwd(
     """
     check_callable(fun)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        fun_of_leaves, leaves, tree = _on_leaves(fun, argnums, args, kwargs, "jacfwd")
+        fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, "jacfwd")
         avals = avals_of(leaves)
         check_inputs("jacfwd", avals, holomorphic, False)
+        name = fun_name(fun)
+        flat = FlatFun(fun_of_leaves, tree_of_leaves(len(leaves)), "jvp", has_aux, name)
+        flat_aux = FlatFun(flat, flat.in_tree, "vmap", subject=name)
 
-        def push(*tangents: Any) -> Any:
-            return jvp(fun_of_leaves, tuple(leaves), tangents, has_aux)
+        def push(*tangents: Any) -> list[Any]:
+            outs, moved = jvp_flat(flat, leaves, tangents, name)
+            outs += map(instantiate_zeros, moved)
+            return outs + flat_aux.flat(lower_aux(flat.aux)) if has_aux else outs
 
-        out_axes = (None, -1, None) if has_aux else (None, -1)
-        value, columns, *aux = vmap(push, out_axes=out_axes)(*_basis(avals))
-        for y in tree_flatten(value)[0]:
-            if holomorphic:
+        found, axes, size = map_leaves(push, _basis(avals), "push")
+        n = flat.out_tree.num_leaves
+        wanted = [*[None] * n, *[-1] * n, *[None] * (len(found) - 2 * n)]
+        found = [place_axis(x, axis, w, size, push) for x, axis, w in zip(found, axes, wanted, strict=True)]
+        outs = found[:n]
+        if holomorphic:
+            for y in outs:
                 check_output("jacfwd", get_aval(y), holomorphic)
-        jac = tree_map(lambda y, c: tree_unflatten(tree, _blocks(c, -1, avals, get_aval(y))), value, columns)
-        return (jac, aux[0]) if has_aux else jac
+        blocks = [_blocks(c, -1, avals, get_aval(y)) for y, c in zip(outs, found[n:], strict=False)]
+        jac = flat.out_tree.unflatten([*map(tree.unflatten, blocks)])
+        return (jac, flat_aux.out_tree.unflatten(found[2 * n :])) if has_aux else jac
 
     return jacfwd_f
 
@@ -147,22 +147,28 @@ def jacrev(
     """
     check_callable(fun)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        fun_of_leaves, leaves, tree = _on_leaves(fun, argnums, args, kwargs, "jacrev")
+        fun_of_leaves, leaves, tree = on_leaves(fun, argnums, args, kwargs, "jacrev")
         in_avals = avals_of(leaves)
         check_inputs("jacrev", in_avals, holomorphic, allow_int)
-        value, pullback, *aux = vjp(fun_of_leaves, *leaves, has_aux=has_aux)
-        outs, out_tree = tree_flatten(value)
+        name = fun_name(fun)
+        flat = FlatFun(fun_of_leaves, tree_of_leaves(len(leaves)), "vjp", has_aux, name)
+        outs, program = linearize_flat(flat, leaves, [True] * len(leaves), name, lines=False)
         out_avals = avals_of(outs)
         for aval in out_avals:
             check_output("jacrev", aval, holomorphic)
-        rows = vmap(lambda *cts: pullback(tree_unflatten(out_tree, cts)))(*_basis(out_avals))
+
+        def pullback(*cts: Any) -> list[Any]:
+            return pull_back(program, in_avals, cts)
+
+        rows, axes, size = map_leaves(pullback, _basis(out_avals), "pullback")
+        rows = [place_axis(x, axis, 0, size, pullback) for x, axis in zip(rows, axes, strict=True)]
         # one list of blocks per input leaf, regrouped as one tree of input blocks per output leaf
         columns = [_blocks(r, 0, out_avals, a) for r, a in zip(rows, in_avals, strict=True)]
-        blocks = zip(*columns, strict=True) if columns else [()] * len(outs)
-        jac = tree_unflatten(out_tree, [tree_unflatten(tree, list(block)) for block in blocks])
-        return (jac, aux[0]) if has_aux else jac
+        blocks = [*zip(*columns, strict=True)] if columns else [()] * len(outs)
+        jac = flat.out_tree.unflatten([*map(tree.unflatten, blocks)])
+        return (jac, lower_aux(flat.aux)) if has_aux else jac
 
     return jacrev_f
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names
+from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name, leaf_names, wraps
 from minijax.core.array import get_aval
 from minijax.interpreters.vmap import AxisData, batch, match_axis
-from minijax.pytree import PyTreeDef, prefix_leaves, tree_flatten, tree_unflatten
+from minijax.pytree import PyTreeDef, flatten_call, prefix_leaves, tree_flatten
 
 __all__ = ["vmap"]
 
@@ -44,29 +43,48 @@ def vmap(
         )
     check_axes(in_axes, out_axes, "vmap")
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
                 "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
                 f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
-        leaves, in_tree = tree_flatten((args, kwargs))
+        name = describe(fun)
+        leaves, in_tree = flatten_call(args, kwargs)
         dims, leaves = _input_axes(in_axes, fun, in_tree, args, leaves)
         size = _axis_size(fun, leaves, dims, in_tree, axis_size)
-        flat = FlatFun(fun, in_tree, "vmap")
-        outs, found = batch(flat, AxisData(axis_name, size), leaves, dims, describe(fun))
+        flat = FlatFun(fun, in_tree, "vmap", subject=name)
+        outs, found = batch(flat, AxisData(axis_name, size), leaves, dims, name)
         wanted = _output_axes(out_axes, flat.out_tree)
-        return tree_unflatten(
-            flat.out_tree, [_place(o, d, w, size, fun) for o, d, w in zip(outs, found, wanted, strict=True)]
+        return flat.out_tree.unflatten(
+            [place_axis(o, d, w, size, fun) for o, d, w in zip(outs, found, wanted, strict=True)]
         )
 
     return vmap_f
 
 
+def map_leaves(
+    fun: Callable[..., Sequence[Any]], values: Sequence[Any], name: str
+) -> tuple[list[Any], list[int | None], int]:
+    """Flat ``fun`` mapped over the first axes of ``values``: its results, which axis of each is mapped, and the size.
+
+    ValueError if there are no values.
+    """
+    if not values:
+        raise ValueError(NO_ARGUMENT)
+    size = get_aval(values[0]).shape[0]
+    return *batch(fun, AxisData(None, size), values, [0] * len(values), name), size
+
+
+NO_ARGUMENT = "vmap wrapped function must be passed at least one argument containing an array"
+
+
 def check_axes(in_axes: Any, out_axes: Any, transform: str) -> None:
     """TypeError if a leaf of the axes given to ``transform`` is neither an int nor None."""
     for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if type(axes) is int:
+            continue
         for axis in tree_flatten(axes)[0]:
             if type(axis) is not int:
                 raise TypeError(
@@ -79,13 +97,17 @@ def _input_axes(
     in_axes: Any, fun: Callable[..., Any], in_tree: PyTreeDef, args: Sequence[Any], leaves: list[Any]
 ) -> tuple[list[int | None], list[Any]]:
     """The axis that each leaf is mapped along, and the leaves."""
-    axes = _spread(in_axes, tuple(args), "vmap in_axes")
-    axes += [0] * (len(leaves) - len(axes))  # keyword arguments
-    # what is not mapped is handed on as it is, be it an array or not
-    mapped = [0 if axis is None else x for x, axis in zip(leaves, axes, strict=True)]
-    checked = check_args(mapped, "vmap", fun, in_tree)
-    if checked is not mapped:
-        leaves = [x if axis is None else c for x, c, axis in zip(leaves, checked, axes, strict=True)]
+    if in_axes == 0 and type(in_axes) is int:  # as usual
+        axes: list[Any] = [0] * len(leaves)
+        leaves = check_args(leaves, "vmap", fun, in_tree)
+    else:
+        axes = _spread(in_axes, tuple(args), "vmap in_axes")
+        axes += [0] * (len(leaves) - len(axes))  # keyword arguments
+        # what is not mapped is handed on as it is, be it an array or not
+        mapped = [0 if axis is None else x for x, axis in zip(leaves, axes, strict=True)]
+        checked = check_args(mapped, "vmap", fun, in_tree)
+        if checked is not mapped:
+            leaves = [x if axis is None else c for x, c, axis in zip(leaves, checked, axes, strict=True)]
     out: list[int | None] = []
     for x, axis in zip(leaves, axes, strict=True):
         if axis is None:
@@ -109,7 +131,7 @@ def _axis_size(
         sizes.add(given)
     if not sizes:
         if not leaves:
-            raise ValueError("vmap wrapped function must be passed at least one argument containing an array")
+            raise ValueError(NO_ARGUMENT)
         raise ValueError("vmap must have at least one non-None value in in_axes, or an axis_size")
     if len(sizes) == 1:
         return sizes.pop()
@@ -147,16 +169,24 @@ def _spread(axes: Any, full: Any, name: str) -> list[Any]:
 
 
 def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:
+    if type(out_axes) is int:
+        return [out_axes] * out_tree.num_leaves
     return _spread(out_axes, out_tree, "vmap out_axes")
 
 
-def _place(value: Any, dim: int | None, wanted: int | None, size: int, fun: Callable[..., Any]) -> Any:
+def place_axis(value: Any, dim: int | None, wanted: int | None, size: int, fun: Callable[..., Any]) -> Any:
+    """``value``, an output of ``fun`` whose axis ``dim`` is mapped, with that axis where it is ``wanted``.
+
+    ValueError if it cannot be there.
+    """
     if wanted is None:
         if dim is not None:
             raise ValueError(
                 f"vmap has mapped output but out_axes is None: an output of {fun_name(fun)} varies along the mapped "
                 "axis, so it has one value per example. Give that output an axis in out_axes."
             )
+        return value
+    if dim == wanted:
         return value
     ndim = get_aval(value).ndim + (dim is None)
     if not -ndim <= wanted < ndim:
