@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from minijax.tools.values import grid
 from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.expressions import Evaluated, evaluate
 from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth, ledger
-from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, value_row, values_pane
+from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, row_until, value_row, values_pane
 
 # Rows looked back over for a loop, or for a vmap.
 _BACK = 200
@@ -56,7 +56,8 @@ class Looking:
     """The values of a stepper.
 
     Attributes:
-      selected: the row that is selected, by its place among all that have a name; -1: the newest.
+      selected: the row that is selected, by its place among all that have a name; -1: the one at which something
+        happened last.
       viewer: the elements that are shown in place of the panes, or None.
       watches: the expressions that are shown at every moment.
     """
@@ -82,7 +83,7 @@ class Looking:
         return self.stepper.cursor.moment.at
 
     def moved(self) -> None:
-        """The cursor stands elsewhere: the newest value is selected."""
+        """The cursor stands elsewhere: the row is selected at which something happened last."""
         self.selected = -1
 
     # --- the pane
@@ -122,14 +123,17 @@ class Looking:
     def named(self) -> Named | None:
         """The selected value; None if nothing has a name yet."""
         every = named_until(self.known, self.at)
-        return every[self.selected] if every else None
+        return every[self._row()] if every else None
+
+    def _row(self) -> int:
+        """The place of the selected row."""
+        return self.selected if self.selected >= 0 else row_until(self.known, self.at)
 
     def select(self, lines: int) -> None:
         """Select the row so many below."""
         count = len(named_until(self.known, self.at))
         if count:
-            here = self.selected if self.selected >= 0 else count - 1
-            self.selected = min(max(here + lines, 0), count - 1)
+            self.selected = min(max(self._row() + lines, 0), count - 1)
 
     def view(self) -> None:
         """Show the elements of the selected value."""
@@ -235,12 +239,16 @@ class Looking:
         backward = at_cursor(self.stepper.cursor)
         if self.selected < 0 and backward is not None and (around := backward.loops()):
             return around[-1]
-        every = named_until(self.known, self.at)
-        here = self.selected if self.selected >= 0 else len(every) - 1
-        for place in range(here, max(here - _BACK, -1), -1):
-            if loops := self.known.loops(every[place].number):
+        for named in self._near():
+            if loops := self.known.loops(named.number):
                 return loops[-1]
         return None
+
+    def _near(self) -> Iterator[Named]:
+        """The selected value and those before it; if nobody has selected one, then those that were made last."""
+        every = named_until(self.known, self.at)
+        for here in dict.fromkeys([self._row(), *([len(every) - 1] if self.selected < 0 else [])]):
+            yield from (every[place] for place in range(here, max(here - _BACK, -1), -1))
 
     def next_example(self, step: int) -> None:
         """One example of the innermost vmap of the selected value: the next; before the first, all."""
@@ -258,12 +266,10 @@ class Looking:
             self.stepper.say(f"example {min(index, size - 1)} of {size} of {label} · {{ }} for others", "muted")
 
     def _vmap(self) -> tuple[str, int] | None:
-        every = named_until(self.known, self.at)
-        here = self.selected if self.selected >= 0 else len(every) - 1
         chosen, self.known.examples = self.known.examples, {}
         try:
-            for place in range(here, max(here - _BACK, -1), -1):
-                found = self.known.primal(every[place].number)
+            for named in self._near():
+                found = self.known.primal(named.number)
                 if isinstance(found, Worth) and found.axes:
                     last = len(found.axes) - 1
                     return found.axes[last], found.array.aval.shape[last]

@@ -5,16 +5,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from minijax import numpy as jnp
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.tools.commands import find
 from minijax.tools.documents import words
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Step
 from minijax.tools.session.session import Session
-from minijax.tools.stepper.backward import passes_of
+from minijax.tools.stepper.backward import backward_lines, passes_of
+from minijax.tools.values.moment import Worth, ledger
+from minijax.tools.values.table import values_pane
+
+X = jnp.arange(6.0).reshape(2, 3) / 6
+W = jnp.linspace(-1.0, 1.0, 9).reshape(3, 3)
 
 MLP = """\
 def mlp(w1, w2):
@@ -30,6 +38,16 @@ def rnn(w, xs):
         return h, h
     h, ys = lax.scan(step, 0.5, xs)
     return jnp.sum(ys)
+"""
+SHARED = """\
+def shared(w1):
+    y = jnp.tanh(x @ w1)
+    err = y - 1.0
+    return jnp.sum(err * y)
+def alone(w1):
+    y = x @ w1
+    err = y - 1.0
+    return jnp.sum(err ** 2)
 """
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -87,3 +105,49 @@ def test_a_step_of_a_scan_by_iteration(size: tuple[int, int], golden: Callable[[
     screens = [shown(recording, position, size, iteration) for iteration in (0, 2)]
     assert all("ct of a" in each for each in screens) and "iteration 2 of 3" in screens[1] and screens[0] != screens[1]
     golden(f"screens/backward_rnn_{size[0]}.txt", ("\n" + "=" * size[0] + "\n").join(screens))
+
+
+def test_the_row_whose_cotangent_changed_last_is_selected() -> None:
+    recording = recorded(MLP, "%step grad(mlp, (0, 1))(w, w.T)")
+    stepper = Stepper(Step(recording))
+    record = passes_of(recording)[0].recorded
+    seen = []
+    for position, moment in enumerate(stepper.cursor.moments):
+        if record.begun < moment.at <= record.ended:
+            stepper.cursor.go(position)
+            named = stepper.values.named()
+            assert named is not None
+            seen.append(named.name)
+            rows = ["".join(piece for _, piece in line) for line in values_pane(stepper.cursor).blocks[0].lines]
+            assert [row.startswith(f"▶ {named.name} ") for row in rows].count(True) == 1
+    changed = [name for before, name in zip(["", *seen], seen, strict=False) if name != before]
+    assert changed == ["jnp.sum(y * h)", "y * h", "h", "y", "w2", "h", "x @ w1", "w1"]
+
+
+@pytest.mark.parametrize(("call", "said"), [("shared", "with y"), ("alone", "")])
+def test_a_cotangent_of_two_values_says_so_where_it_is_not_the_ones_alone(call: str, said: str) -> None:
+    recording = recorded(SHARED, f"%step grad({call})(w)")
+    backward = passes_of(recording)[0]
+    assert "y and err" in backward.names.values()
+    stepper = Stepper(Step(recording))
+    stepper.cursor.go(len(stepper.cursor.moments) - 1)
+    rows = ["".join(piece for _, piece in line).rstrip() for line in values_pane(stepper.cursor).blocks[0].lines]
+    assert [row.endswith(" with y") for row in rows if row[2:].startswith("err  ")] == [bool(said)]
+    assert not any(" with " in row for row in rows if row[2:].startswith(("y  ", "w1  ")))
+    y = jnp.tanh(X @ W) if call == "shared" else X @ W
+    number = next(each for each in backward.recorded.primals if naming_of(recording).name(each) == "y")
+    shown = ledger(recording).cotangent(number)
+    assert isinstance(shown, Worth)
+    assert np.allclose(shown.array, 2 * y - 1 if call == "shared" else 2 * (y - 1))
+
+
+@pytest.mark.parametrize("worded", [False, True])
+def test_no_letter_is_the_name_of_another_value(worded: bool) -> None:
+    recording = recorded(MLP, "%step grad(mlp, (0, 1))(w, w.T)")
+    stepper = Stepper(Step(recording))
+    stepper.cursor.named = worded
+    stepper.cursor.go(moment_after(recording, 0, "h", 2))
+    lines = ["".join(piece for _, piece in line) for line in backward_lines(stepper.cursor)]
+    equations = [line[2:].partition("  ")[0] for line in lines]
+    assert f"h' = dot_general a {'w1_dot' if worded else 'f'}" in equations
+    assert ("h_dot" if worded else "k") + " = mul j c" in equations

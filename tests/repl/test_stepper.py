@@ -470,7 +470,7 @@ def test_values_are_those_of_the_moment(step: Step):
     assert "no variable has a value yet" in values(stepper)
     stepper.last()
     rows = values(stepper).split("\n")
-    assert next(each for each in rows if each.strip(" ▶").startswith("x ")).split() == ["x", "3.0", "-2.979985"]
+    assert next(each for each in rows if each.strip(" ▶").startswith("x ")).split() == ["▶", "x", "3.0", "-2.979985"]
     assert next(each for each in rows if each.strip(" ▶").startswith("y ")).split()[-2:] == ["0.28224", "1.0"]
     stepper.to_primitive()
     stepper.first()

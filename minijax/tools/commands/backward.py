@@ -51,7 +51,7 @@ def run_backward(session: Session, args: Arguments) -> Result:
     if backward_table.outermost(recording) > 1:
         said = "the call takes a derivative itself: its pass is first; the last one, and the gradient, are of its value"
         blocks.append(Row("note", (line(("muted", said)),)))
-    blocks += backward_table.steps_blocks(recording, args["most"])
+    blocks += backward_table.steps_blocks(recording, args["most"], args["names"])
     places = [f"[1][{i}]" for i in range(len(cotangents))]
     blocks += named_rows(session, "gradient", target.names, cotangents, places)
     blocks += backward_table.kept_blocks(recording)
@@ -135,6 +135,7 @@ COMMANDS = (
             EXPR,
             Param("cotangent", "expression", "the cotangent of the value, ones if not given"),
             Param("most", "int", "how many steps of a pass to list at most", default=60),
+            Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
             Param("retrace", "flag", "trace again what was traced before", default=False),
         ),
         "The backward pass of a call's function, from the result back to the arguments.\n\n"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from minijax.tools.documents.words import shortened
@@ -185,7 +185,7 @@ class Naming:
         if self.recording.events > MOST_PASSED:
             return out
         for record in self.recording.backward:
-            names = {i: own_name(self._forward(n)) for i, n in enumerate(record.primals) if n and i >= record.constants}
+            names = {i: self.together(n) for i, n in enumerate(record.primals) if n and i >= record.constants}
             last = {each.variable: each.number for step in record.steps for each in step.sums}
             for each in (*record.begins, *[total for step in record.steps for total in step.sums]):
                 name = names.get(each.variable, "")
@@ -193,6 +193,33 @@ class Naming:
                     whole = last.get(each.variable, each.number) == each.number
                     out.setdefault(each.number, f"{'' if whole else _PART}{_COTANGENT}{name}")
         return out
+
+    @cached_property
+    def duals(self) -> dict[tuple[int, str], list[int]]:
+        """The scope of a linearization and a variable of its -> the numbers of the values whose tangent that is."""
+        out: dict[tuple[int, str], list[int]] = {}
+        if timeline(self.recording).names is None:
+            for life in self.recording.lives[:MOST_LETTERED]:
+                if letter := _tangent_letter(life):
+                    out.setdefault((life.scope, letter), []).append(life.tracer.id)
+        return out
+
+    def sharing(self, number: int) -> Sequence[int]:
+        """The values that have the tangent of this one, it among them, in the order in which they were made."""
+        life = self.life(number)
+        letter = "" if life is None else _tangent_letter(life)
+        return self.duals.get((life.scope, letter), ()) if life is not None and letter else ()
+
+    def together(self, number: int) -> str:
+        """The name of a value with those of the user's variables that have its tangent too: ``y and err`` after
+        ``err = y - 1.0``; '' if it has none.
+        """
+        own = own_name(self._forward(number))
+        names = dict.fromkeys(self.variable(each) for each in self.sharing(number) if each != number)
+        others = [each for each in names if each and each != own]
+        if own and others and not _is_one(own):
+            own = f"({own})"
+        return " and ".join([own, *others] if own else others)
 
     def variable(self, number: int) -> str:
         """What the user's variable is called that held the value first; '' if none did."""
@@ -351,6 +378,13 @@ def called(bind: BindRecord) -> str:
     """What an operation applies: its primitive, with the function of the user's that it runs: ``jit[loss]``."""
     name = next((value for key, value in bind.params if key in ("name", "fun")), "")
     return f"{bind.primitive}[{name}]" if name and name.isidentifier() else bind.primitive
+
+
+def _tangent_letter(life: LifeRecord) -> str:
+    """The variable of its tangent, of a tracer of linearize; else ''."""
+    fields = life.tracer.fields
+    dual = len(fields) == 2 and fields[0][0] == "primal" and fields[1][0] == "tangent" and not _holds_two(life)
+    return fields[1][1] if dual else ""
 
 
 def _holds_two(life: LifeRecord) -> bool:

@@ -26,17 +26,21 @@ from minijax.tools.recording.records import (
     TransposedRecord,
     place_parts,
 )
+from minijax.tools.recording.variables import legal
 from minijax.tools.values.moment import LoopShown, Worth, ledger
 from minijax.tools.values.table import loop_text
 
 # How many of a scan's operands are constants, and how many are carried, as its equation is printed.
 _COUNTS = re.compile(r"(num_consts|num_carry)=(\d+)")
+# A variable's name, with the path to a leaf of it.
+_PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[[^][]*\])*")
 # A backward pass of more steps is not drawn; those of a file are made when they are asked for.
 MOST_STEPS = 20_000
 MOST_STEPS_LOADED = 4_000
 # Equations that are shown around the current one, and characters of one of them, and of a name.
 MOST_ROWS = 120
 MOST_EQUATION = 22
+MOST_WORDED = 36
 MOST_NAME = 24
 # Names up to this length are padded, so that values stand below each other.
 MOST_PADDED = 7
@@ -65,12 +69,14 @@ class BackwardPass:
     Attributes:
       recorded: what was recorded of it; ``record`` is that with its equations listed.
       around: the one whose transpose rule runs this one, and its step then; None if none does.
+      worded: whether its equations are shown with names of the user's in place of letters.
     """
 
     def __init__(self, record: BackwardRecord, recording: Recording) -> None:
         self.recorded = record
         self.recording = recording
         self.around: tuple[BackwardPass, TransposedRecord] | None = None
+        self.worded = False
         # what was drawn last, and of which state
         self.drawn: tuple[Any, list[Line]] | None = None
 
@@ -117,7 +123,12 @@ class BackwardPass:
             for variable, here in self._last_of_lines():
                 out[variable] = self._assigned(*here) or here[1]
         for variable, number in enumerate(record.primals):
-            found = naming.variable(number) if variable >= first and self.around else naming.known(number)
+            if variable < record.constants:
+                found = naming.known(number)
+            elif variable >= first and self.around:
+                found = naming.variable(number)
+            else:
+                found = naming.together(number) or naming.known(number)
             if not found and record.constants <= variable < first:
                 found = self._held_name(number)
             if found:
@@ -174,8 +185,32 @@ class BackwardPass:
                 out.setdefault(variable, name)
 
     def letter(self, variable: int) -> str:
-        """What the variable is called in the printed program."""
-        return self.record.variables[variable].letter if variable >= 0 else "_"
+        """What the variable is called in equations."""
+        if variable < 0:
+            return "_"
+        return self._words[variable] if self.worded else self._letters[variable]
+
+    @cached_property
+    def _letters(self) -> list[str]:
+        """The letters of the printed program; one that a value of the user's is called by gets a prime."""
+        taken = {*self.names.values(), *map(self.residual_name, range(self.recorded.constants))}
+        return [f"{each.letter}'" if each.letter in taken else each.letter for each in self.record.variables]
+
+    @cached_property
+    def _words(self) -> list[str]:
+        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once; of what has no such name the letter."""
+        count: Counter[str] = Counter()
+        out = []
+        for variable, letter in enumerate(self._letters):
+            held = variable < self.recorded.constants
+            name = self.residual_name(variable) if held else self.names.get(variable, "").partition(" and ")[0]
+            if not _PATH.fullmatch(name):
+                out.append(letter)
+                continue
+            word = legal(name) + ("" if held else "_dot")
+            out.append(f"{word}.{count[word]}" if count[word] else word)
+            count[word] += 1
+        return out
 
     def named(self, variable: int, alone: bool = True) -> Line:
         """``ct of h``; of what has a letter only ``ct of variable j``, or ``ct`` where it does not stand ``alone``."""
@@ -335,8 +370,9 @@ def backward_lines(cursor: Cursor) -> list[Line]:
             line(("warning", f"{plural(steps, 'step')} are too many to be drawn here; %backward lists them")),
         ]
     standing = backward.at(cursor.moment.at)
+    backward.worded = cursor.named
     # most moments change nothing here
-    key = (standing.step, standing.done, tuple(sorted(ledger(cursor.recording).iterations.items())))
+    key = (cursor.named, standing.step, standing.done, tuple(sorted(ledger(cursor.recording).iterations.items())))
     if backward.drawn is None or backward.drawn[0] != key:
         backward.drawn = key, [*heading(backward, standing), *_rows(backward, standing)]
     return backward.drawn[1]
@@ -365,7 +401,7 @@ def path_line(backward: BackwardPass) -> str:
 def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     """The inputs, then the equations in the order of the program under their lines."""
     record = backward.record
-    width = min(max([len(brief_equation(backward, i)) for i in range(len(record.equations))], default=0), MOST_EQUATION)
+    width = max([len(brief_equation(backward, i)) for i in range(len(record.equations))], default=0)
     names = min(max(map(len, backward.names.values()), default=0), MOST_PADDED) + len("ct of ")
     inputs = range(record.constants, record.constants + record.inputs)
     shown = [variable for variable in inputs if backward.expected[variable]]
@@ -404,11 +440,16 @@ def brief_equation(backward: BackwardPass, index: int) -> str:
     """``k = mul j c``: an equation without types and parameters."""
     equation = backward.record.equations[index]
     results = " ".join(map(backward.letter, equation.results))
-    operands = " ".join(backward.letter(v) if v >= 0 else "_" for v in equation.operands)
-    written = equation.text.rpartition(" = ")[2].rpartition("] ")[2].split(" ")
-    if len(written) >= len(equation.operands):
-        operands = " ".join(written[len(written) - len(equation.operands) :]) if equation.operands else ""
-    return shortened(f"{results} = {equation.primitive} {operands}".rstrip(), MOST_EQUATION)
+    # what has no variable is a number that is written
+    written = equation.text.rpartition(" = ")[2].rpartition("] ")[2].split(" ")[-len(equation.operands) :]
+    if len(written) != len(equation.operands):
+        written = ["_"] * len(equation.operands)
+    operands = [backward.letter(v) if v >= 0 else text for v, text in zip(equation.operands, written, strict=True)]
+    return shortened(f"{results} = {equation.primitive} {' '.join(operands)}".rstrip(), _widest(backward))
+
+
+def _widest(backward: BackwardPass) -> int:
+    return MOST_WORDED if backward.worded else MOST_EQUATION
 
 
 def _equation(backward: BackwardPass, standing: Standing, index: int, width: int, names: int) -> Iterator[Line]:
@@ -495,6 +536,7 @@ def _given(backward: BackwardPass, standing: Standing, step: TransposedRecord) -
 def _residual(backward: BackwardPass, variable: int) -> Line:
     """``c h = 0.5``: a value that the forward pass kept, by its letter and its name."""
     name = backward.residual_name(variable)
-    said = line(("muted", " "), ("var", name)) if name else ()
+    letter = backward.letter(variable)
+    said = line(("muted", " "), ("var", name)) if name and name != letter else ()
     shown = backward.residual(variable)
-    return (("residual", backward.letter(variable)), *said, ("muted", " = "), *shown)
+    return (("residual", letter), *said, ("muted", " = "), *shown)

@@ -14,13 +14,16 @@ MOST_RESIDUALS = 8
 REMAT = "remat2"
 
 
-def steps_blocks(recording: Recording, most: int) -> Iterator[Block]:
-    """Each linear program that was run backwards, the outermost first, those that its rules ran below it."""
+def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Iterator[Block]:
+    """Each linear program that was run backwards, the outermost first, those that its rules ran below it; ``worded``
+    with names of the user's in place of letters.
+    """
     passes = [each for each in passes_of(recording) if each.recorded.steps]
     if not passes:
         yield Row("backward", (line(("muted", "nothing is differentiated: no result depends on an argument")),))
         return
     for each in passes:
+        each.worded = worded
         steps = each.record.steps
         said = plural(len(steps), "step")
         yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {said}, from the result back")),))
@@ -120,7 +123,7 @@ def _place_of(backward: BackwardPass, record: BackwardRecord, variable: int) -> 
 
 
 def _residual_line(backward: BackwardPass, variable: int) -> Line:
-    name = backward.residual_name(variable)
-    letter = backward.letter(variable)
-    named = line(("", "      "), ("residual", letter), ("", f" {name}" if name else ""), ("muted", " = "))
+    name, letter = backward.residual_name(variable), backward.letter(variable)
+    said = f" {name}" if name and name != letter else ""
+    named = line(("", "      "), ("residual", letter), ("", said), ("muted", " = "))
     return (*named, *backward.residual(variable), ("muted", f"  {backward.residual_bytes(variable):,} bytes"))

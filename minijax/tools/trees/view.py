@@ -424,5 +424,5 @@ def range_line(found: Numbers) -> Line:
         gap = "  " if parts else ""
         parts.append(("warning", f"{gap}{finite:,} of {found.seen:,} finite: {', '.join(named)}"))
     if found.sampled:
-        parts.append(("muted", f"  of {found.seen:,} sampled"))
+        parts.append(("muted", f"  from a sample of {found.seen:,}"))
     return tuple(parts)

@@ -75,27 +75,33 @@ def examples_text(array: Array, axes: int) -> str:
 
 
 def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
-    """Type, range, mean, picture and counts: as many of them as there is room for, those that matter most first."""
+    """Type, range, mean, picture and counts: as many of them as there is room for, those that matter most first.
+
+    What was found in a sample only has a sign before it: the range and the mean are about so, and of what is not finite
+    there is at least so much.
+    """
     parts: dict[str, Segment] = {"type": ("type", kind)}
     n = found.numbers
+    about, least = ("≈ ", "≥ ") if n is not None and n.sampled else ("", "")
     if n is None:
         parts["said"] = ("muted", found.said)
     elif n.kind == "b":
-        parts["range"] = ("value", f"{n.high:,} of {n.seen:,} true")
+        share = f"{about}{n.high / n.seen:.1%} true" if n.sampled else f"{n.high:,} of {n.seen:,} true"
+        parts["range"] = ("value", share)
     elif n.low is not None:
         alike = n.low == n.high
-        span = number_text(n.low) if alike else f"{number_text(n.low)} … {number_text(n.high)}"
-        parts["range"] = ("value", f"all {span}" if alike and not n.sampled else span)
+        span = f"all {number_text(n.low)}" if alike else f"{number_text(n.low)} … {number_text(n.high)}"
+        parts["range"] = ("value", about + span)
         if not alike:
-            parts["mean"] = ("muted", f"mean {number_text(found.mean, 3)}")
+            parts["mean"] = ("muted", f"mean {about}{number_text(found.mean, 3)}")
             parts["picture"] = ("param-name", found.spark)
     if n is not None:
         for what, count in (("nan", n.nans), ("inf", n.infs)):
             if count:
-                parts[what] = ("error", f"{what} {count:,}")
+                parts[what] = ("error", f"{what} {least}{count:,}")
         if n.sampled:
-            parts["sampled"] = ("warning", "sampled")
-    for dropped in ("", "mean", "picture", "type", "range"):
+            parts["sampled"] = ("muted", "from a sample")
+    for dropped in ("", "mean", "picture", "sampled", "type", "range"):
         parts.pop(dropped, None)
         if sum(len(text) + 1 for _, text in parts.values()) - 1 <= room:
             break

@@ -175,19 +175,40 @@ class Ledger:
 
     def arrived(self, number: int, after: int, until: int) -> bool:
         """Whether a cotangent arrived at it later than event ``after``, and not later than ``until``."""
-        return any(after < at <= until for at, _ in self._sums(number))
+        var = self.summed(number)
+        return var is not None and any(after < at <= until for at, _ in self._all_arrivals().get(var, ()))
 
     def _sums(self, number: int) -> Sequence[tuple[int, Any]]:
         """What its cotangent added up to, and when."""
         var = self.kept.variables.get(number)
-        if var is None:
-            return ()
+        return () if var is None else self._all_arrivals().get(var, ())
+
+    def summed(self, number: int) -> Var | None:
+        """The variable at whose tangent the cotangents arrive that are shown as the value's; None if it has none."""
+        return self.kept.variables.get(self.unbatched(number))
+
+    def unbatched(self, number: int) -> int:
+        """What a batch tracer holds, under all vmaps; of anything else the number itself."""
+        for _ in range(DEEPEST):
+            life = self.lives.get(number)
+            held = self._holds(number) if life is not None and "batched" in dict(life.tracer.fields) else ()
+            if not held or not held[0]:
+                break
+            number = held[0]
+        return number
+
+    def changes(self) -> list[tuple[int, Var]]:
+        """Every event at which a cotangent arrived, with the variable at which it did."""
+        arrivals = self._all_arrivals()
+        return [(at, var) for var, found in arrivals.items() for at, _ in found]
+
+    def _all_arrivals(self) -> dict[Var, list[tuple[int, Any]]]:
         if self._arrivals is None:
             arrivals: dict[Var, list[tuple[int, Any]]] = {}
             for record in self.recording.backward:
                 self._note_backward(record, arrivals)
             self._arrivals = arrivals  # now that it has all, whatever may have interrupted it before
-        return self._arrivals.get(var, ())
+        return self._arrivals
 
     def _note_backward(self, record: Any, arrivals: dict[Var, list[tuple[int, Any]]]) -> None:
         variables = [self.kept.variables.get(number) for number in record.primals]

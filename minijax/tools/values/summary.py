@@ -76,7 +76,7 @@ class ValueSummary(Frozen):
     def _sampled(self) -> str:
         n = self.numbers
         assert n is not None
-        return f"of {n.seen:,} sampled" if n.sampled else ""
+        return f"from a sample of {n.seen:,}" if n.sampled else ""
 
 
 def summary(value: Any, most: int = MOST_SCANNED) -> ValueSummary:

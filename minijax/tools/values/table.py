@@ -19,6 +19,7 @@ from minijax.tools.recording.timeline import timeline
 from minijax.tools.values.brief import brief, type_of
 from minijax.tools.values.cached import cached_lives
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
+from minijax.tools.values.sharing import shared_with
 from minijax.tools.values.summary import summary
 
 # TableRows of one table; of more the newest are shown, and the others counted.
@@ -39,6 +40,8 @@ NO_ARRAYS = line(("warning", "opened from a file: values are in the process that
 # The columns of a table, and the narrowest that one can be.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
+# Characters of the name that stands beside a cotangent.
+MOST_SHARED = 8
 
 
 class Named(NamedTuple):
@@ -52,22 +55,26 @@ class Named(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """A row: ``known`` has for each column what is found; ``new`` what the moment made or changed."""
+    """A row: ``known`` has for each column what is found; ``new`` what the moment made or changed; ``shared`` the value
+    whose cotangent is in the one that is shown.
+    """
 
     named: Named
     known: dict[str, Found]
     new: bool
+    shared: str = ""
 
 
 class TableRows(NamedTuple):
-    """All that was named until a moment; ``shown`` are the last, or those around the selected one. There is ``more``
-    of it, from earlier, where a recording is very long.
+    """All that was named until a moment; ``shown`` are the last, or those around the ``selected`` one. There is
+    ``more`` of it, from earlier, where a recording is very long.
     """
 
     named: Sequence[Named]
     first: int
     shown: Sequence[ValueRow]
     more: bool = False
+    selected: int = -1
 
 
 def named_values(known: Ledger) -> Sequence[Named]:
@@ -104,9 +111,43 @@ def _most_lives(known: Ledger) -> int:
     return MOST_LIVES if known.recording.has_values else MOST_LIVES_LOADED
 
 
-def _latest(known: Ledger, at: int) -> tuple[Sequence[Named], bool]:
-    """What has a name among the last values that had been made by event ``at``, of a very long recording; whether there
-    are earlier ones.
+class _Changes:
+    """When cotangents arrived at the rows of a table: in the order of events, the rows at which one did."""
+
+    def __init__(self, known: Ledger, rows: Sequence[Named]) -> None:
+        self.rows = rows
+        places: dict[Any, list[int]] = {}
+        for place, named in enumerate(rows):
+            places.setdefault(known.summed(named.number), []).append(place)
+        found = [(at, places[var]) for at, var in known.changes() if var in places]
+        found.sort()
+        self.events = [at for at, _ in found]
+        self.places = [each for _, each in found]
+
+    def row(self, count: int, at: int) -> int:
+        """Of the first ``count`` rows the one that was made last, or whose cotangent has changed since."""
+        last = bisect_right(self.events, at) - 1
+        if last >= 0 and count and self.events[last] > self.rows[count - 1].life.born:
+            # of values with one tangent, as of ``y`` and ``y - 1.0``, the last
+            return self.places[last][bisect_right(self.places[last], count - 1) - 1]
+        return count - 1
+
+
+def _changes(known: Ledger, rows: Sequence[Named]) -> _Changes:
+    found: _Changes | None = known.__dict__.get("_changed_rows")
+    if found is None or found.rows is not rows:
+        found = known.__dict__["_changed_rows"] = _Changes(known, rows)
+    return found
+
+
+def row_until(known: Ledger, at: int) -> int:
+    """Which of ``named_until`` event ``at`` is the newest, or has the cotangent that has changed since; -1 if none."""
+    return _changes(known, named_values(known)).row(len(named_until(known, at)), at)
+
+
+def _latest(known: Ledger, at: int) -> tuple[Sequence[Named], int, bool]:
+    """What has a name among the last values of a very long recording; how many of them had been made by event ``at``;
+    whether there are earlier ones.
     """
     lives = known.recording.lives
     # a block of them and the one before, which the next moments have too
@@ -117,7 +158,7 @@ def _latest(known: Ledger, at: int) -> tuple[Sequence[Named], bool]:
         blocks.clear()
         blocks[block] = tuple(_named(known, lives[max(block - 1, 0) * size : (block + 1) * size]))
     found: Sequence[Named] = blocks[block]
-    return found[: bisect_right(found, at, key=_born)], block > 1
+    return found, bisect_right(found, at, key=_born), block > 1
 
 
 def _is_array(life: LifeRecord) -> bool:
@@ -131,11 +172,17 @@ def named_until(known: Ledger, at: int) -> Sequence[Named]:
 
 
 def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int = MOST_ROWS) -> TableRows:
-    """The rows of event ``at``; what came after event ``before`` is new. Row ``selected`` is among those shown."""
+    """The rows of event ``at``; what came after event ``before`` is new. Row ``selected`` is among those shown: if it
+    is below zero, the newest, or the one whose cotangent has changed since.
+    """
     if len(known.recording.lives) <= _most_lives(known):
-        return rows_of(known, named_until(known, at), at, before, most, selected)
-    chosen, more = _latest(known, at)
-    return rows_of(known, chosen, at, before, most, selected)._replace(more=more)
+        every, more = named_values(known), False
+        count = bisect_right(every, at, key=_born)
+    else:
+        every, count, more = _latest(known, at)
+    if selected < 0:
+        selected = _changes(known, every).row(count, at)
+    return rows_of(known, every[:count], at, before, most, selected)._replace(more=more, selected=selected)
 
 
 def rows_of(
@@ -166,6 +213,8 @@ def rows_data(known: Ledger, rows: TableRows) -> list[dict[str, Any]]:
         data["iterations"] = [loop.index for loop in known.loops(named.number)]
         for column in COLUMNS:
             data[column] = _found_data(row.known[column])
+        if row.shared:
+            data["cotangent"]["with"] = row.shared
         out.append(data)
     return out
 
@@ -201,7 +250,8 @@ def value_row(known: Ledger, named: Named, at: int, before: int) -> ValueRow:
         "cotangent": known.cotangent(number, at),
     }
     new = before >= 0 and (named.life.born > before or known.arrived(number, before, at))
-    return ValueRow(named, {key: picked(known, value) for key, value in found.items()}, new)
+    shared = shared_with(known, number) if isinstance(found["cotangent"], Worth) else ""
+    return ValueRow(named, {key: picked(known, value) for key, value in found.items()}, new, shared)
 
 
 def picked(known: Ledger, found: Found) -> Found:
@@ -234,10 +284,8 @@ def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Docum
     rows = rows_at(known, cursor.moment.at, before, selected)
     if not rows.shown:
         return document(Text((NO_VALUES,)))
-    if selected < 0:
-        selected = len(rows.named) - 1
     note = (NO_ARRAYS,) if known.elsewhere else ()
-    return document(Text((*note, *table_lines(known, rows, columns, selected)), wrap=False))
+    return document(Text((*note, *table_lines(known, rows, columns, rows.selected)), wrap=False))
 
 
 def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1) -> Iterator[Line]:
@@ -311,7 +359,9 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
     cut = f"...{name[3 - width :]}" if row.named.variable and len(name) > width > 3 else shortened(name, width)
     out: list[Segment] = [mark, (role, cut.ljust(width))]
     for column in there:
-        cell = cell_line(row.known[column], room)
+        note = f" with {shortened(row.shared, MOST_SHARED)}" if row.shared and column == "cotangent" else ""
+        cell = cell_line(row.known[column], room - len(note))
+        cell += (("muted", note),) if note else ()
         used = sum(len(text) for _, text in cell)
         out += [("", "  "), *cell, ("", " " * max(room - used, 0))]
     return tuple(out)

@@ -10,6 +10,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%backward f(x) * x", ("ct of x", "+ ct of", "✓")),
     ("%backward jit(f)(3.0) --retrace", ("› jit", "-2.979985")),
     ("%backward minijax.checkpoint(lambda x: f(f(x)))(2.0)", ("bytes of residuals", "8 saved", "run again: sin cos")),
+    ("%backward v.sum() * f(x) --names", ("x_dot", "ct of x")),
     ("%backward 2.0 * v --most 1", ("gradient", "[2., 2., 2.]")),
     ("%backward (lambda x: 1.0)(x)", ("nothing is differentiated",)),
 )

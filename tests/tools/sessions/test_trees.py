@@ -268,7 +268,7 @@ def test_large_arrays_are_sampled_and_say_so():
     begin = time.process_time()
     text = shown({"large": large, "other": jnp.ones(8)})
     assert time.process_time() - begin < 1.0
-    assert f"norm ≈2e+04  2 … 2  of {SAMPLE:,} sampled" in text and "norm 2.828" in text
+    assert f"norm ≈2e+04  2 … 2  from a sample of {SAMPLE:,}" in text and "norm 2.828" in text
     budget = Budget()
     assert budget.take(MOST_SCANNED) and not budget.take(1)
     exact = numbers(np.ones(100_000), Budget(None))

@@ -7,6 +7,9 @@ import pytest
 
 import minijax
 from minijax import numpy as jnp
+from minijax.core.array import as_array
+from minijax.tools.trees.numbers import MOST_SCANNED, SAMPLE
+from minijax.tools.values.brief import brief
 from minijax.tools.values.examples import Unknown
 from minijax.tools.values.summary import summary
 
@@ -64,7 +67,11 @@ def test_what_is_sampled_says_so_and_keys_have_no_numbers() -> None:
     found = summary(big, most=1000)
     assert found.numbers is not None
     assert found.numbers.sampled
-    assert f"of {found.numbers.seen:,} sampled" in found.text
-    assert not summary(big).text.count("sampled")
+    assert f"from a sample of {found.numbers.seen:,}" in found.text
+    assert not summary(big).text.count("sample")
+    large = np.full(MOST_SCANNED + 1, 3000.0, np.float32)
+    arrays = [as_array(x) for x in (large, large > 0, large * np.nan)]
+    drawn = ["".join(piece for _, piece in brief(x, 60, typed=False)) for x in arrays]
+    assert drawn == [f"{each} from a sample" for each in ("≈ all 3000.0", "≈ 100.0% true", f"nan ≥ {SAMPLE:,}")]
     assert summary(minijax.random.key(0)).numbers is None
     assert summary(jnp.zeros((2, 3), jnp.bfloat16)).value == "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"

@@ -1,0 +1,72 @@
+"""Values that have one tangent: after ``err = y - 1.0`` what arrives at the tangent of ``err`` arrives at that of ``y``
+too, and nothing tells one from the other but how they were used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from minijax.ir.jaxpr import Var
+from minijax.tools.recording.naming import MOST_PASSED
+from minijax.tools.recording.records import BindRecord
+from minijax.tools.recording.timeline import timeline
+from minijax.tools.values.moment import Ledger
+
+# number -> the results of each operation that it was given
+Uses = Mapping[int, Sequence[tuple[int, ...]]]
+
+
+def shared_with(known: Ledger, number: int) -> str:
+    """The value whose cotangent is in the sum that is shown at this one; '' where that is its own alone."""
+    number = known.unbatched(number)
+    group = known.naming.sharing(number)
+    if len(group) < 2:
+        return ""
+    uses, var = _uses(known), known.kept.variables.get(number)
+    others = [each for each in group if each not in _derived(group, number, uses)]
+    if uses is not None:
+        used = [each for each in others if _used_elsewhere(each, group, uses)]
+        # which of them was the result is not known
+        others = used or ([each for each in others if known.naming.variable(each)] if var in _results(known) else [])
+    names = [known.naming.variable(each) or known.naming.known(each) for each in others]
+    return next(filter(None, names), "another value" if others else "")
+
+
+def _derived(group: Sequence[int], number: int, uses: Uses | None) -> set[int]:
+    """The value, and those that were made of it alone: what arrives at them arrives at it."""
+    out = {number}
+    for each in group:
+        if uses is not None and each in out:
+            out.update(result for results in uses[each] for result in results if result in group)
+    return out
+
+
+def _used_elsewhere(number: int, group: Sequence[int], uses: Uses) -> bool:
+    return any(not any(result in group for result in results) for results in uses[number])
+
+
+def _uses(known: Ledger) -> Uses | None:
+    """The uses of values that share their tangents; None of a long recording."""
+    if known.recording.events > MOST_PASSED:
+        return None
+    found: Uses | None = known.__dict__.get("_shared_uses")
+    if found is None:
+        groups = [each for each in known.naming.duals.values() if len(each) > 1]
+        uses: dict[int, list[tuple[int, ...]]] = {number: [] for each in groups for number in each}
+        for node in timeline(known.recording).nodes:
+            if type(node) is BindRecord:
+                for number in node.operands:
+                    if number in uses:
+                        uses[number].append(node.results)
+        found = known.__dict__["_shared_uses"] = uses
+    return found
+
+
+def _results(known: Ledger) -> set[Var]:
+    """The variables of the results that were gone back from."""
+    found: set[Var] | None = known.__dict__.get("_gone_back_from")
+    if found is None:
+        variables = known.kept.variables
+        numbers = [record.primals[i] for record in known.recording.backward for i in record.outs if i >= 0]
+        found = known.__dict__["_gone_back_from"] = {variables[n] for n in numbers if n in variables}
+    return found
