@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from minijax.ipython_ext.magics import magic_name
+from minijax.ipython_ext.magics import MAGICS, magic_name
 from minijax.tools.commands.completion import command_completions
-from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session.session import Session
 
-_BY_MAGIC = {magic_name(command): command.name for command in COMMANDS.values()}
+_BY_MAGIC = {magic_name(command): command.name for command in MAGICS}
 
 
 def matcher(session: Session) -> Callable[[CompletionContext], SimpleMatcherResult]:

@@ -35,6 +35,8 @@ from minijax.tools.usage import UsageError
 PREFIX = "minijax_"
 # These would change IPython's own meaning of a word, or name what IPython's own magic does.
 TAKEN = ("config", "debug", "history", "time")
+# The commands that are magics here.
+MAGICS = [command for command in COMMANDS.values() if not command.prompt]
 # IPython's own magics that a command is another form of: it is meant where this option stands first.
 OWN = {"run": "--as-jax"}
 # The settings that have no effect here: IPython has its own colours, keys and history.
@@ -112,6 +114,7 @@ class _Traits(Magics):
         # what the magics of the running cell have shown themselves
         self.shown: list[Shown] = []
         self.session = Session(find, shell.user_ns)
+        self.session.own_prompt = False
         self.session.highlight = highlight
         self.session.renamed_commands = {name: PREFIX + name for name in TAKEN}
         self.session.settings.without = WITHOUT
@@ -172,7 +175,7 @@ MinijaxMagics: Any = magics_class(
         {
             "__doc__": "The magics of minijax.",
             "__module__": __name__,
-            **{_METHOD + magic_name(command): _magic(command) for command in COMMANDS.values()},
+            **{_METHOD + magic_name(command): _magic(command) for command in MAGICS},
         },
     )
 )

@@ -198,3 +198,39 @@ def test_questions(asked: str, command: str) -> None:
 def test_questions_in_a_file() -> None:
     text = "x = '''\nf?\n'''\nf?\n?\ny = 2\n"
     assert list(source.inputs(text)) == ["x = '''\nf?\n'''", "f?", "?", "y = 2"]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "code"),
+    [
+        (">>> y = 3\n>>> y + 1\n4", "y = 3\ny + 1\n"),
+        (">>> def f(x):\n...     return x\n...\n>>> f(2)\n2", "def f(x):\n    return x\n\nf(2)\n"),
+        ("In [12]: y = 3\n    ...: y", "y = 3\ny\n"),
+        ("    y = 3\n    y", "y = 3\ny"),
+        ("  y", "y"),
+        ("y = '>>> 3'", "y = '>>> 3'"),
+        ("y\n    .z", "y\n    .z"),
+    ],
+)
+def test_what_is_pasted_loses_its_prompts_and_its_indent(pasted: str, code: str) -> None:
+    assert source.cleaned(pasted) == code
+    if "." not in code:
+        assert source.status(pasted) == "complete"
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        ("!ls -l", "%sh ls -l"),
+        ("names = !ls *.py", "%sh names = !ls *.py"),
+        ("x != y", None),
+        ("x = 'a!b'", None),
+        ("!", None),
+        ("f('!ls')", None),
+    ],
+)
+def test_lines_of_the_shell(typed: str, command: str | None) -> None:
+    assert source.is_command(typed) == (command is not None)
+    if command is not None:
+        assert source.as_command(typed) == command
+        assert list(source.inputs(f"a = 1\n{typed}\nb = 2")) == ["a = 1", typed, "b = 2"]

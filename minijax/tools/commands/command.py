@@ -18,6 +18,7 @@ class Command(Frozen):
 
     ``run(session, args)`` returns a ``Result``, prints nothing, and raises ``UsageError`` for arguments it
     cannot use. ``line`` and ``cell`` tell which of the forms ``%name`` and ``%%name`` there are.
+    ``prompt`` says that it is for minijax's own prompt: IPython has one of its own.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Command(Frozen):
     line: bool = True
     cell: bool = False
     group: str = "session"
+    prompt: bool = False
 
     @property
     def usage(self) -> str:

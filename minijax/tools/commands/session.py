@@ -53,7 +53,7 @@ def _overview(session: Session, table: Mapping[str, Command]) -> Document:
     for group, title in _GROUPS.items():
         lines += [line(("heading", title))]
         for command in table.values():
-            if command.group == group:
+            if command.group == group and (session.own_prompt or not command.prompt):
                 name = ("%" if command.line else "%%") + session.command_name(command.name)
                 lines.append(line("  ", ("keyword", f"{name:<{width}}"), command.summary))
     lines.append(line(("muted", "%help NAME tells more. f? tells about f, f?? shows its source.")))

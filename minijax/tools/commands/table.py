@@ -18,6 +18,7 @@ from minijax.tools.commands import (
     rules,
     run,
     session,
+    shell,
     step,
     tour,
     transform,
@@ -49,6 +50,7 @@ COMMANDS: dict[str, Command] = {
         *gallery.COMMANDS,
         *tour.COMMANDS,
         *run.COMMANDS,
+        *shell.COMMANDS,
         *session.commands(lambda: COMMANDS),
     )
 }

@@ -192,6 +192,8 @@ class Session:
         self.unwrapped: Callable[[Any], Any] = lambda value: value
         # what a front end calls commands whose own names it cannot give them
         self.renamed_commands: dict[str, str] = {}
+        # whether lines are read by a prompt of ours: some commands are for that alone
+        self.own_prompt = True
         # names of a calling function's, for commands given inside one (IPython's local scope)
         self.local_names: dict[str, Any] = {}
         # programs of JAX's that the running command was given, as they are watched
@@ -311,6 +313,7 @@ class Session:
 
         Raises SystemExit if the user's code does; everything else is in the ``Outcome``.
         """
+        code = source.cleaned(code)
         outcome = self._run(code)
         failed = outcome.error is not None
         self.note_failure(outcome.number, code, outcome.error, outcome.recording)

@@ -14,6 +14,7 @@ import functools
 import linecache
 import operator
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator
 from types import CodeType
@@ -26,11 +27,20 @@ _registered: dict[str, None] = {}
 INDENT = "    "
 # The statements after which a block cannot go on.
 _LAST = ("return", "raise", "break", "continue", "pass")
+_SHELL = r"(?:[A-Za-z_]\w*\s*=\s*)?!\s*[^=\s].*"
+# What stands before lines that were copied from Python's prompt, or from IPython's, and before their results
+_PROMPTS = r"(?m)^[ \t]*(?:>>>|\.\.\.|In \[\d+\]:|[ \t]*\.\.\.:)(?:[ ]|$)"
+_PASTED = r"\s*(?:>>>|In \[\d+\]:)(?:\s|$)"
 
 
 def is_command(source: str) -> bool:
-    """Whether ``source`` is a command line or cell, or a question such as ``f?``."""
-    return source.lstrip().startswith("%") or is_question(source)
+    """Whether ``source`` is a command line or cell, a line of the shell, or a question such as ``f?``."""
+    return source.lstrip().startswith("%") or is_question(source) or is_shell(source)
+
+
+def is_shell(source: str) -> bool:
+    """Whether ``source`` is a line of the shell, ``!ls``, or keeps what one writes: ``names = !ls``."""
+    return re.fullmatch(_SHELL, source.strip()) is not None
 
 
 def is_call(source: str) -> bool:
@@ -53,7 +63,9 @@ def is_question(source: str) -> bool:
 
 
 def as_command(source: str) -> str:
-    """``source``, or the command that a question stands for: ``%doc f`` for ``f?``."""
+    """``source``, or the command that it stands for: ``%doc f`` for ``f?``, ``%sh ls`` for ``!ls``."""
+    if is_shell(source):
+        return "%sh " + source.strip().removeprefix("!").strip()
     if not is_question(source):
         return source
     name = source.replace("?", " ").strip()
@@ -62,8 +74,20 @@ def as_command(source: str) -> str:
     return f"%doc {name}" + (" --source" if "??" in source else "")
 
 
+def cleaned(source: str) -> str:
+    """``source`` without the prompts that were copied with it, and without the indent that all its lines share."""
+    if re.match(_PASTED, source):
+        lines = source.split("\n")
+        kept = [line for line in lines if re.match(_PROMPTS, line)]
+        # what stands without a prompt is what the lines printed; without any prompt below, they go on as typed
+        source = "\n".join(re.sub(_PROMPTS, "", line, count=1) for line in kept)
+        return source if "\n" not in source else source + "\n"
+    return textwrap.dedent(source) if source[:1] in (" ", "\t") else source
+
+
 def status(source: str) -> str:
     """'complete', 'incomplete' (more lines are wanted) or 'invalid' (no further line can repair it)."""
+    source = cleaned(source)
     if not source.strip():
         return "complete"
     if is_command(source):
@@ -120,7 +144,8 @@ def inputs(source: str) -> Iterator[str]:
     while i < len(lines):
         line = lines[i]
         i += 1
-        is_ours = line.startswith("%") or (line.rstrip().endswith("?") or line.startswith("?")) and is_question(line)
+        asked = (line.rstrip().endswith("?") or line.startswith("?")) and is_question(line)
+        is_ours = line.startswith("%") or asked or ("!" in line and not line[0].isspace() and is_shell(line))
         if not is_ours or not _closed("\n".join(buffer)):
             buffer.append(line)
             continue

@@ -21,6 +21,7 @@ from tests.tools.lines import (
     recording,
     run,
     session,
+    shell,
     step,
     tour,
     transform,
@@ -55,6 +56,7 @@ AREAS = {
     "recording": recording,
     "session": session,
     "run": run,
+    "shell": shell,
     "real_jax": real_jax,
 }
 

@@ -1,0 +1,235 @@
+"""Habits of IPython's prompt: %sh (and ``!``) runs a line of the shell, %timeit times, %edit opens an editor, %cd."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import timeit
+from typing import TYPE_CHECKING
+
+from minijax.tools.commands.arguments import Arguments, Param
+from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import Document, document, line, text
+from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.usage import UsageError
+
+if TYPE_CHECKING:
+    from minijax.tools.session.session import Session
+
+# What is left of a line's output where it is shown, and not a terminal's own.
+_MOST_LINES = 2000
+_RUNS = 7
+# A run of %timeit takes so many seconds at the least.
+_SECONDS = 0.2
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_VALUES = r"(?<!\$)\{(?P<expression>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)"
+# ``names = !ls`` arrives so
+_ASSIGNED = r"([A-Za-z_]\w*)\s*=\s*!\s*"
+
+# --- %sh
+# --------------------------------------------------------------------------------------------------------
+
+
+def run_sh(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    assigned = re.match(_ASSIGNED, args["command"])
+    into = None if assigned is None else assigned[1]
+    command = _expanded(session, args["command"] if assigned is None else args["command"][assigned.end() :])
+    if into is None and _at_a_terminal():
+        # the program has the terminal for itself, as an editor or a pager needs it
+        status = subprocess.run(command, shell=True, check=False).returncode
+        return _ended(session, status, Document())
+    done = subprocess.run(command, shell=True, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    lines = done.stdout.decode(errors="replace").splitlines()
+    if into is not None:
+        session.namespace[into] = lines
+        return _ended(session, done.returncode, _printed([], done.stderr))
+    return _ended(session, done.returncode, _printed(lines, done.stderr))
+
+
+def _at_a_terminal() -> bool:
+    try:
+        return all(os.isatty(stream.fileno()) for stream in (sys.stdin, sys.stdout))
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by what is no file
+        return False
+
+
+def _expanded(session: Session, command: str) -> str:
+    """``{x + 1}`` and ``$x`` are the user's values, as in IPython; what is none of theirs is left to the shell."""
+
+    def value(found: re.Match[str]) -> str:
+        if found["name"] is not None:
+            return str(session.lookup(found["name"])) if session.has(found["name"]) else found[0]
+        try:
+            node = ast.parse(found["expression"].strip(), mode="eval").body
+            # {a,b} is the shell's own way to write two words
+            return found[0] if isinstance(node, ast.Tuple) else str(session.evaluate(node, {}))
+        except Exception:
+            return found[0]
+
+    return re.sub(_VALUES, value, command)
+
+
+def _printed(lines: list[str], errors: bytes) -> Document:
+    shown = [line(each) for each in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        shown.append(line(("muted", f"… {len(lines) - _MOST_LINES} more lines")))
+    shown += [line(("error", each)) for each in errors.decode(errors="replace").splitlines()]
+    return document(text(*shown, wrap=False)) if shown else Document()
+
+
+def _ended(session: Session, status: int, shown: Document) -> Result:
+    session.namespace["_exit_code"] = status
+    if status:
+        how = f"ended with exit code {status}" if status > 0 else f"was ended by signal {-status}"
+        shown += document(text(f"the shell's command {how}", role="muted"))
+    return Result(shown)
+
+
+# --- %timeit
+# ----------------------------------------------------------------------------------------------------
+
+
+def run_timeit(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    statement, runs = args["statement"], _RUNS
+    often: int | None = None
+    while option := re.match(r"-([nr])\s*(\d+)\s+(?=\S)", statement):
+        if option[1] == "n":
+            often = int(option[2])
+        else:
+            runs = int(option[2])
+        statement = statement[option.end() :]
+    if often == 0 or runs == 0:
+        raise UsageError("%timeit -n and -r need positive numbers")
+    try:
+        timer = timeit.Timer(statement, globals=session.namespace)
+    except SyntaxError as error:
+        raise UsageError(f"%timeit needs a statement, and {statement!r} is none: {error.msg}") from None
+    if often is None:
+        often = 1
+        while timer.timeit(often) < _SECONDS:
+            often *= 10
+    times = [seconds / often for seconds in timer.repeat(runs, often)]
+    mean, spread = statistics.fmean(times), statistics.pstdev(times)
+    said = line(
+        ("time", f"{_span(mean)} ± {_span(spread)}"),
+        f" each (mean ± deviation of {runs} runs of {often:,}), at best ",
+        ("time", _span(min(times))),
+    )
+    hint = "XLA may still be at work when a call returns; %time waits for it, and tells trace, compile and run apart"
+    return Result(document(text(said), text(hint, role="muted")))
+
+
+def _span(seconds: float) -> str:
+    """``1.23 µs``: three figures and the unit that suits them."""
+    for unit, name in _UNITS:
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 1e-9:.2g} ns"
+
+
+# --- %edit
+# ------------------------------------------------------------------------------------------------------
+
+
+def run_edit(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    number = args["number"]
+    inputs = session.inputs
+    # the last of them is this line
+    last = len(inputs) - 2
+    if number is not None and not 1 <= number <= last:
+        there_are = f"there are inputs 1 to {last}" if last > 0 else "there is no input yet"
+        raise UsageError(f"%edit {number}: {there_are}")
+    before = inputs[last if number is None else number] if last > 0 else ""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if editor is None and not _at_a_terminal():
+        raise UsageError("%edit needs a terminal, or the variable EDITOR: it opens an editor on an earlier input")
+    code = _edited(before, shlex.split(editor or "vi"))
+    if not code.strip():
+        return Result(document(text("nothing to run: the file was left empty", role="muted")))
+    done = session.run_inner(code)
+    shown = document(text(*(line(("muted", each)) for each in code.strip("\n").split("\n")), wrap=False)) + done.shown
+    return Result(shown, done.value, done.recording, error=done.error)
+
+
+def _edited(before: str, editor: list[str]) -> str:
+    __tracebackhide__ = True
+    with tempfile.TemporaryDirectory(prefix="minijax-edit-") as folder:
+        path = os.path.join(folder, "input.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(before.rstrip("\n") + "\n")
+        try:
+            status = subprocess.run([*editor, path], check=False).returncode
+        except OSError as error:
+            why = error.strerror or error
+            raise UsageError(f"%edit cannot start {editor[0]}: {why}. Set EDITOR to an editor that is there") from None
+        if status:
+            raise UsageError(f"%edit: {editor[0]} ended with exit code {status}; nothing was run")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+
+# --- %cd
+# --------------------------------------------------------------------------------------------------------
+
+
+def run_cd(session: Session, args: Arguments) -> Result:
+    __tracebackhide__ = True
+    if args["folder"]:
+        target = os.path.expanduser(args["folder"].strip("'\""))
+        try:
+            os.chdir(target)
+        except OSError as error:
+            raise UsageError(f"%cd cannot go to {target}: {error.strerror or error}") from None
+    return Result(document(text(line(("place", os.getcwd())))), NOTHING)
+
+
+COMMANDS = (
+    Command(
+        "sh",
+        (Param("command", "program", "a line of the shell", required=True),),
+        "Run a line of the shell: !LINE for short.\n\n"
+        "$name and {expression} stand for values of yours. names = !LINE keeps the lines that it writes as a list. "
+        "_exit_code is its exit code. At a terminal the program has the terminal for itself.",
+        "%sh echo {1 + 1}\n!echo $HOME",
+        run_sh,
+        group="session",
+        prompt=True,
+    ),
+    Command(
+        "timeit",
+        (Param("statement", "program", "Python to time; -n N and -r N before it: how often in a run, and runs"),),
+        "How long a statement takes, run often, nothing waited for.\n\n"
+        "%time EXPR tells more of a call: tracing, lowering, compiling and running, beside JAX.",
+        "%timeit -n 10 1 + 1",
+        run_timeit,
+        group="session",
+        prompt=True,
+    ),
+    Command(
+        "edit",
+        (Param("number", "int", "an earlier input, counted as the prompt does"),),
+        "Open the last input, or an earlier one, in your editor (VISUAL, EDITOR), and run what you leave there.",
+        "%edit",
+        run_edit,
+        group="session",
+        prompt=True,
+    ),
+    Command(
+        "cd",
+        (Param("folder", "text", "where to go"),),
+        "Go to another folder, or say which this one is.",
+        "%cd",
+        run_cd,
+        group="session",
+        prompt=True,
+    ),
+)
