@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 without a terminal: piped input is run like a session, input by input, and goes on after an error; -c and FILE
-stop at the first one. The exit code is 1 if an input raised. Nothing in the current folder is run on its own.
+stop at the first one; after them -i goes on with what is typed or piped, also after an error, as python -i does.
+The exit code is 1 if an input raised. Nothing in the current folder is run on its own.
 
 settings: $XDG_CONFIG_HOME/minijax/config.toml (by default under ~/.config); %config lists and saves them.
 Options win over them; NO_COLOR and TERM=dumb turn colours off.
@@ -36,6 +37,7 @@ class Invocation:
     file: str | None = None
     code: str | None = None
     codes: list[str] | None = None
+    inspect = False
     as_jax: list[str] | None = None
     json = False
     x64 = False
@@ -59,6 +61,9 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="run this file ('-' for standard input)")
     parser.add_argument("-c", dest="codes", action="append", metavar="CODE", help="run this code")
+    parser.add_argument(
+        "-i", dest="inspect", action="store_true", help="go on with a prompt, with the names of FILE or of CODE"
+    )
     parser.add_argument(
         "--as-jax",
         nargs=argparse.REMAINDER,
@@ -89,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.code = options.codes[0] if options.codes else None
     if options.code is not None and options.file is not None:
         arguments().error("give a file or -c CODE, not both")
+    if options.inspect and options.file == "-":
+        arguments().error("-i reads standard input when the file has run: give the file's name, not '-'")
     if options.as_jax is not None:
         if not options.as_jax or options.file is not None or options.code is not None:
             arguments().error("--as-jax takes one file and its arguments, and no other file and no code is run then")
@@ -172,25 +179,27 @@ def _main(options: Invocation) -> int:
     sys.modules["__main__"] = user_module
     session = batch.new_session(vars(user_module), options.x64, settings)
     page = batch.Page(batch.wants_colour(settings.color, sys.stdout.isatty()), settings)
-    if options.code is not None:
-        return _batch(session, options.code, page, options.json, stop=True)
+    code, done = options.code, 0
     if options.file not in (None, "-"):
         try:
             with open(options.file, encoding="utf-8") as file:
-                source = file.read()
+                code = file.read()
         except (OSError, UnicodeDecodeError) as error:
             batch.write(sys.stderr, f"minijax-repl: cannot read {options.file}: {error}\n")
             return 2
         sys.path.append(os.path.dirname(os.path.abspath(options.file)))  # a script's neighbours, as for Python
-        return _batch(session, source, page, options.json, stop=True)
+    if code is not None:
+        done = _batch(session, code, page, options.json, stop=True)
+        if not options.inspect:
+            return done
     if options.file == "-" or options.json or not sys.stdin.isatty():
-        return _batch(session, sys.stdin.read(), page, options.json, stop=False)
+        return _batch(session, sys.stdin.read(), page, options.json, stop=False) or done
     return batch.plain_prompt(session, page) if prompt is None else prompt.run(session)
 
 
 def _prompt_module(options: Invocation) -> Any:
     """The module of the prompt if there will be one, or None: it brings prompt_toolkit, which only a terminal needs."""
-    if options.code is not None or options.file is not None or options.json:
+    if options.json or not options.inspect and (options.code is not None or options.file is not None):
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         return None

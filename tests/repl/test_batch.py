@@ -73,6 +73,13 @@ def test_a_file(tmp_path: Path):
     missing = repl("--as-jax", str(tmp_path / "missing.py"))
     assert missing.returncode == 2 and "minijax-repl: cannot read" in missing.stderr
     assert repl("-", given="6*7").stdout == "out[1]: 42\n"
+    path.write_text("start = 40\n1/0\nstart = 1\n")
+    done = repl("-i", str(path), given="start + 2\n")
+    assert (done.stdout, done.returncode) == ("out[3]: 42\n", 1) and done.stderr.count("Error") == 1
+    assert repl("-i", "-c", "start = 40", given="start + 2\n").stdout == "out[2]: 42\n"
+    missing = repl("-i", str(tmp_path / "missing.py"), given="6*7")
+    assert (missing.stdout, missing.returncode) == ("", 2) and "cannot read" in missing.stderr
+    assert "give the file's name, not '-'" in repl("-i", "-", given="6*7").stderr
 
 
 def test_both_a_file_and_code_or_two_codes_are_refused(tmp_path: Path):

@@ -113,6 +113,17 @@ def test_resizing_and_a_narrow_screen(tmp_path: Path):
     assert terminal.leave() == 0
 
 
+def test_i_goes_on_with_a_prompt_that_has_the_names_of_a_file(tmp_path: Path):
+    path = tmp_path / "script.py"
+    path.write_text("def f(x): return x * start\nstart = 40\nf(undefined)\nstart = 1\n")
+    terminal = Terminal("-i", str(path), env={"XDG_STATE_HOME": str(tmp_path)})
+    terminal.wait_for_prompt(4)  # it stopped at the error
+    assert "NameError: name 'undefined' is not defined" in terminal.text()
+    terminal.type("f(2) + 4", 5)
+    assert "out[4]: 84" in terminal.text()
+    assert terminal.leave() == 0
+
+
 def test_colours_can_be_turned_off(tmp_path: Path):
     for arguments, env in ((["--color", "never"], {}), ([], {"NO_COLOR": "1"})):
         terminal = Terminal(*arguments, env={"XDG_STATE_HOME": str(tmp_path), **env})
