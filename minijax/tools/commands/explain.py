@@ -22,9 +22,10 @@ from minijax.tools.explain.caches import (
     miss_sections,
     why_document,
 )
+from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import CacheRecord
 from minijax.tools.session import real_jax, specs, targets
-from minijax.tools.session.result import Result
+from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.usage import UsageError
 
@@ -49,7 +50,7 @@ def run_why(session: Session, args: Arguments) -> Result:
         nothing = "" if entries else f"no cache has missed so far: nothing was traced. {_ASK}"
         return Result(_kept(0, everything, nothing) + _jax_document(entries))
     if args["expr"]:
-        return Result(_would_be(session, args["expr"]))
+        return _of_call(session, args["expr"], everything)
     if session.unwatched or session.recording is None:
         notice = (_UNWATCHED, "warning") if session.unwatched else ("nothing has been recorded yet", "muted")
         shown = document(text(notice[0], role=notice[1])) + _kept(session.first_miss, everything, f"{_NO_MISS}. {_ASK}")
@@ -95,20 +96,52 @@ def _jax_document(entries: Sequence[jax_misses.JaxMiss]) -> Document:
     return Document(tuple(miss_sections([(record, ()) for record in records], False)))
 
 
-def _would_be(session: Session, expression: str) -> Document:
-    """What a call would find in the cache of the jitted function that it calls. The call is not made."""
+def _of_call(session: Session, expression: str, everything: bool) -> Result:
+    """What a call of a jitted function would find in its cache, without making it. A call of any other function is
+    made, and what it asked of caches told.
+    """
     __tracebackhide__ = True
     node = parse_expression("why", specs.expression_text(expression), "a call such as f(x)")
     if not isinstance(node, ast.Call):
-        raise UsageError(f"%why needs a call of a jitted function, such as f(3.0), not {expression!r}")
+        said = shortened(expression.strip())
+        raise UsageError(f"%why needs a call of a function, such as f(3.0), not {said!r}")
     fun, values, named = targets.captured(session, node)
-    if not hasattr(fun, "explain_cache_miss"):
-        if jax_misses.jitted_within(fun) is not None:
-            return _of_jax_function(fun, ast.unparse(node.func))
-        raise UsageError(
-            f"%why needs a call of a jitted function, and {ast.unparse(node.func)} is none: write jit(f)(x)"
-        )
-    return answer_document(explain_cache_miss(fun, *values, **named))
+    if hasattr(fun, "explain_cache_miss"):
+        return Result(answer_document(explain_cache_miss(fun, *values, **named)))
+    called = shortened(ast.unparse(node.func))
+    if jax_misses.jitted_within(fun) is not None:
+        return Result(_of_jax_function(fun, called))
+    if not callable(fun):
+        raise UsageError(f"%why: {called} is of type {type(fun).__name__}, which cannot be called")
+    title = shortened(expression.strip())
+    target = targets.Target(fun, values, named, (), title)
+    if target.abstract:
+        said = f"{called} is not jitted, so its call has to be made, and an argument is only a type"
+        raise UsageError(f"%why: {said}: give it values, or write jit({called})(...)")
+    return _made(session, target, called, everything)
+
+
+def _made(session: Session, target: targets.Target, called: str, everything: bool) -> Result:
+    """What the call of a function that is not jitted asked of the caches of those that it calls."""
+    __tracebackhide__ = True
+    recorder = Recorder("summary", target.title)
+    value, error = NOTHING, None
+    try:
+        with session.jax, recorder:
+            value = target.call()
+    except (Exception, KeyboardInterrupt) as problem:
+        error = problem
+    recording = recorder.recording
+    of_jax = _of_jax(session, bool(recording.caches))
+    if error is not None and not recording.caches and not of_jax:
+        raise error
+    made = f"{called} is not jitted; its call, which was made,"
+    shown = document(text(f"{made} asked these caches:", role="muted"))
+    if not recording.caches:
+        shown = Document() if of_jax else why_document(recording, everything, made)
+    else:
+        shown = shown + why_document(recording, everything)
+    return Result(shown + of_jax, NOTHING if value is None else value, recording, error=error)
 
 
 def _of_jax_function(fun: Any, called: str) -> Document:
@@ -252,15 +285,16 @@ COMMANDS = (
     Command(
         "why",
         (
-            Param("expr", "text", "a call of a jitted function: what would it find in the cache? It is not made."),
+            Param("expr", "text", "a call: what would it find in the cache? Made only if its function is not jitted"),
             Param("all", "flag", "tell every miss, however many"),
             Param("history", "flag", "tell the misses that are kept of the whole session, watched or not"),
         ),
         "Why the last line was traced or compiled again: what differs from the nearest earlier call, by argument.\n\n"
         "It says too what that cost and what to change. What was found in a cache is counted. "
         "Misses are kept by the engine, so that nothing need have been watched. "
-        "With a call such as f(x), what that call would find now. Of functions that the real JAX jitted it says why "
-        "JAX traced them, as JAX explains it.",
+        "With a call of a jitted function, such as f(x), what that call would find now; it is not made. A call of any "
+        "other function is made, to tell why what it calls was traced or compiled. Of functions that the real JAX "
+        "jitted it says why JAX traced them, as JAX explains it.",
         "%why",
         run_why,
         group="watch",

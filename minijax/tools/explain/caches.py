@@ -163,8 +163,10 @@ def answer_document(answer: CacheAnswer) -> Document:
     return document(Section(title, tuple(_miss_rows([], [record]))))
 
 
-def why_document(recording: Recording, everything: bool = False) -> Document:
-    """Each miss of the recording with what differed, what it cost and what to change; hits counted."""
+def why_document(recording: Recording, everything: bool = False, what: str = "the last line") -> Document:
+    """Each miss of the recording with what differed, what it cost and what to change; hits counted. ``what`` is what
+    was recorded.
+    """
     blocks: list[Block] = []
     costs = _costs(recording)
     misses = [(record, costs.get(record.at, [])) for record in recording.caches if not record.hit]
@@ -175,7 +177,7 @@ def why_document(recording: Recording, everything: bool = False) -> Document:
     blocks += _without_a_miss(recording, costs.get(-1, []))
     blocks += _hit_rows(recording)
     if not blocks:
-        return document(text("the last line asked no cache: it called no jitted function", role="muted"))
+        return document(text(f"{what} asked no cache: it called no jitted function", role="muted"))
     return Document(tuple(blocks))
 
 

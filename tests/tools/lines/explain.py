@@ -5,6 +5,11 @@ from __future__ import annotations
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%why", ("",)),
     ("%why jit(f)(f32[7])", ("f would be traced", "advice")),
+    ("%why f(3.0)", ("f is not jitted; its call, which was made, asked no cache: it called no jitted",)),
+    ("twice = jit(lambda z: z * 2.0)", ()),
+    ("def outer(x): return twice(x) + twice(x * v).sum()", ()),
+    ("%why outer(3.0)", ("<lambda> was traced", "first call", "z: f32[] (weak_type) became f32[3]")),
+    ("%why outer(4.0)", ("cached", "hit <lambda> ×2")),
     ("%leaks", ("",)),
     ("%leaks --all", ("",)),
     ("%nan f(3.0)", ("nothing: no operation of f(3.0)", "--grad")),
@@ -20,8 +25,9 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 BAD: tuple[tuple[str, str], ...] = (
     ("%why not", "is none"),
-    ("%why f(3.0)", "is none: write jit(f)(x)"),
-    ("%why x", "needs a call of a jitted function"),
+    ("%why f(f32[3])", "f is not jitted, so its call has to be made, and an argument is only a type"),
+    ("%why 3(2.0)", "3 is of type int, which cannot be called"),
+    ("%why x", "needs a call of a function, such as f(3.0), not 'x'"),
     ("%leaks all", "does not understand 'all'"),
     ("%nan", "needs EXPR"),
     ("%nan f", "f is a function: give it arguments"),
