@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import lzma
 import os
 import random
 from pathlib import Path
@@ -274,6 +275,19 @@ def test_a_file_that_would_unfold_to_a_giant_is_refused():
     refused("has more than 50,000,000 characters", documents=doubled)
     indented = [["b", "", " "], *[["c", i, i] for i in range(16)], ["i", 1000, 16]]
     refused("has more than 50,000,000 characters", documents=indented)
+
+
+def test_a_file_that_is_a_giant_or_unpacks_to_one_is_refused(tmp_path: Path):
+    bomb = tmp_path / "bomb.json.xz"
+    bomb.write_bytes(lzma.compress(b"[" + b" " * 20_000_000 + b"]"))
+    most = 16_000_000 + 100 * bomb.stat().st_size
+    with pytest.raises(ValueError, match=f"unpack to more than the {most:,} that a recording of that size can have"):
+        storage.load(bomb)
+    giant = tmp_path / "giant.json"
+    with giant.open("wb") as file:
+        file.truncate(1_000_000_001)  # of which nothing is on the disk
+    with pytest.raises(ValueError, match="it has more than the 1,000,000,000 bytes that a recording can"):
+        storage.load(giant)
 
 
 def test_what_later_minor_versions_add_is_passed_over():

@@ -65,7 +65,7 @@ MOST_BYTES = 1_000_000_000
 # and none tells of more moments: a recorder stops at a million events.
 MOST_MOMENTS = 20_000_000
 # JSON becomes objects of many times its bytes, so past the first number of bytes it may have so many to a packed one:
-# recordings of nothing but equal steps have 35.
+# recordings of nothing but equal steps have 35, and in .xz files 41.
 MOST_JSON = 16_000_000
 MOST_JSON_TO_PACKED = 100
 # Longer lists of records are loaded item by item, and all those of the recording itself.
@@ -73,6 +73,11 @@ FEW = 16
 # The fields that the signs tell.
 _TOLD = {BindRecord: "children", ScopeRecord: "children", Recording: "tree"}
 _COLUMNS = ("ats", "equations", "lives", "births", "deaths")
+
+
+def most_json(packed: int) -> int:
+    """The bytes of JSON that so many packed ones may hold."""
+    return min(MOST_JSON + MOST_JSON_TO_PACKED * packed, MOST_BYTES)
 
 
 # --- writing
@@ -341,7 +346,7 @@ class _Store(Reader, Sequence[Any]):
 
     def _json(self, address: Any) -> Any:
         match address:
-            case [_, int(packed), int(size), *_] if size > MOST_JSON + MOST_JSON_TO_PACKED * packed:
+            case [_, int(packed), int(size), *_] if size > most_json(packed):
                 raise ValueError("a part of it unpacks to more than any recording's")
         try:
             return json.loads(self._part(address).decode("utf-8", "surrogatepass"))

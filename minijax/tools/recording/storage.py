@@ -32,9 +32,8 @@ from minijax.tools.recording.storage_types import Reader, Writer, brief
 
 FORMAT = "minijax-recording"
 VERSION = 1
-# What a compressed file begins with, and the most that it may hold: a recorder keeps 100 million characters of texts.
+# What a compressed file begins with.
 _XZ = b"\xfd7zXZ\x00"
-MOST_BYTES = 1_000_000_000
 
 
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
@@ -64,20 +63,27 @@ def _uncompressed(data: bytes) -> bytes:
     """ValueError for what is no whole compressed file, or too much."""
     import lzma
 
+    most = chunks.most_json(len(data))
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     try:
-        found = decompressor.decompress(data, MOST_BYTES)
+        found = decompressor.decompress(data, most + 1)
     except lzma.LZMAError as error:
         raise ValueError(f"it is damaged: {error}") from None
     if not decompressor.eof:
-        raise ValueError("it holds more than any recording" if len(found) == MOST_BYTES else "it was cut off")
+        more = f"its {len(data):,} bytes unpack to more than the {most:,} that a recording of that size can have"
+        raise ValueError(more if len(found) > most else "it was cut off")
     return found
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
-    """The recording in a file. OSError as ever; ValueError, which names the file, if it holds none."""
-    data = Path(path).expanduser().read_bytes()
+    """The recording in a file. OSError as ever; ValueError, which names the file, if that holds none or too much."""
+    with Path(path).expanduser().open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        # what is no file may go on for ever, and has no size
+        data = b"" if size > chunks.MOST_BYTES else file.read(chunks.MOST_BYTES + 1)
     try:
+        if max(size, len(data)) > chunks.MOST_BYTES:
+            raise ValueError(f"it has more than the {chunks.MOST_BYTES:,} bytes that a recording can have")
         if data.startswith(chunks.MAGIC):
             return chunks.read(data)
         return from_json(json.loads(_uncompressed(data) if data.startswith(_XZ) else data))
