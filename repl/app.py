@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Iterable
 from typing import Any
 
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document as Typed
 from prompt_toolkit.enums import EditingMode
@@ -51,6 +53,15 @@ class SessionCompleter(Completer):
 
         for found in complete(self.session, document.text_before_cursor):
             yield Completion(found.text, -found.length, display_meta=found.kind)
+
+
+def signature_of(session: Session, before: str) -> list[tuple[str, bool]]:
+    """The signature of the call around the cursor; nothing until the table of commands is there."""
+    if "minijax.tools.commands.table" not in sys.modules:  # it is loaded while the user looks at the first prompt
+        return []
+    from minijax.tools.commands.completion import signature
+
+    return signature(session, before)
 
 
 class SyntaxValidator(Validator):
@@ -124,6 +135,7 @@ class App:
             input=input,
             output=self.output,
         )
+        self.prompt.default_buffer.on_cursor_position_changed += self._show_signature
         self._lexer_in_colour = InputLexer()
         self._apply_settings()
 
@@ -232,6 +244,13 @@ class App:
         if label:
             parts += [("class:mj-level", label), ("class:mj-prompt-in", tail)]
         return parts
+
+    def _show_signature(self, buffer: Buffer) -> None:
+        """Below the input, the signature of the call that is being typed."""
+        before = buffer.document.text_before_cursor
+        parts = signature_of(self.session, before) if "(" in before else []
+        shown: StyleAndTextTuples = [("class:mj-heading" if at else "class:mj-muted", piece) for piece, at in parts]
+        self.prompt.bottom_toolbar = shown or None
 
     def _command(self, command: str) -> None:
         name, _, rest = command.lstrip("%").partition(" ")

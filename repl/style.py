@@ -28,6 +28,7 @@ _PARTS = {
 def style_for(theme: str) -> Style:
     """The styles of a theme that ``theme.resolved`` gave: 'terminal', 'light', 'dark' or 'none'."""
     known = {f"mj-{role}": terminal_style(style, theme) for role, style in STYLES.items()}
+    known["bottom-toolbar"] = "noreverse"
     known |= {part: terminal_style(STYLES[role], theme) for part, role in _PARTS.items()}
     return Style.from_dict({name: style for name, style in known.items() if style})
 

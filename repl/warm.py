@@ -26,7 +26,11 @@ def _compiler() -> None:
     importlib.import_module("minijax.backend.client").load()
 
 
-STEPS: tuple[Callable[[], None], ...] = (_colours, _compiler)
+def _commands() -> None:
+    importlib.import_module("minijax.tools.commands.completion")
+
+
+STEPS: tuple[Callable[[], None], ...] = (_colours, _commands, _compiler)
 
 
 class Warmer:

@@ -114,7 +114,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("*", "minijax.backend"): "costs jaxlib's import, and only the first compilation needs it",
     ("minijax.repl.__main__", "minijax.repl"): "-c and files need no terminal library; start-up has a budget",
     ("minijax.repl.*", "minijax.tools.documents.lexer"): "Pygments is loaded only where output is coloured",
-    ("minijax.repl.app", "minijax.tools.commands.completion"): "brings the commands; the first prompt does not wait",
+    ("minijax.repl.*", "minijax.tools.commands.completion"): "brings the commands; the first prompt does not wait",
     ("minijax.repl.app", "minijax.repl.stepper"): "a prompt starts without the stepper",
     ("minijax.tools", "minijax.tools.explain.caches"): "only who asks why something was traced needs it",
     ("minijax.tools.commands", "minijax.tools.commands.table"): "a dozen modules, which the first command brings",

@@ -16,8 +16,7 @@ from IPython.utils.capture import capture_output
 import minijax
 from minijax import errors
 from minijax.core.trace import stack_depth
-from minijax.ipython_ext.magics import OWN, magic_name
-from minijax.tools.commands.table import COMMANDS
+from minijax.ipython_ext.magics import MAGICS, OWN, magic_name
 from minijax.tools.session.session import MOST_RECORDINGS
 from tests.tools.lines import SETUP
 
@@ -133,7 +132,7 @@ def test_run_is_ipythons_own_without_as_jax(bare, tmp_path):
 
 def test_one_magic_for_each_row(shell):
     line, cell = shell.magics_manager.magics["line"], shell.magics_manager.magics["cell"]
-    for command in COMMANDS.values():
+    for command in MAGICS:
         name = magic_name(command)
         assert (name in line) == command.line and (name in cell) == command.cell
         assert command.usage in line[name].__doc__
@@ -481,7 +480,7 @@ def test_why_does_not_speak_of_an_earlier_line_as_the_last(shell):
 def test_help_calls_commands_as_they_are_called_here(shell):
     said = repr(run(shell, "%help"))
     listed = {word.lstrip("%") for word in re.findall(r"^  (%\w+) ", said, re.M)}
-    assert listed == {magic_name(command) for command in COMMANDS.values()}
+    assert listed == {magic_name(command) for command in MAGICS}
     for name in ("config", "minijax_config"):
         assert "  %minijax_config style tutorial" in repr(run(shell, f"%help {name}"))
     assert "UsageError: %minijax_config theme takes" in printed(shell, "%minijax_config theme purple")

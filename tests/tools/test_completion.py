@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from minijax.repl import batch
-from minijax.tools.commands.completion import complete
+from minijax.tools.commands.completion import complete, signature
 from minijax.tools.session.session import Session
 
 HOSTILE = """
@@ -129,7 +129,7 @@ def test_borrowed_names_are_told_apart_and_load_no_jax():
         import sys
         from minijax.repl import batch
         from minijax.tools.session.namespace import initial_names
-        from minijax.tools.commands.completion import complete
+        from minijax.tools.commands.completion import complete, signature
         session = batch.new_session(initial_names())
         session.namespace["mj"] = sys.modules["minijax"]
         found = {each.text: each.kind for each in complete(session, "mj.scipy.special.hyp")}
@@ -141,3 +141,58 @@ def test_borrowed_names_are_told_apart_and_load_no_jax():
         assert "jax" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ("jnp.sum(x, ax", ["axis="]),
+        ("jnp.sum(x, axis=0, ke", ["keepdims="]),
+        ("g(1, se", ["second="]),
+        ("g(fir", ["first="]),
+        ("g(1, fir", []),
+        ("g(second=fir", []),
+        ("g(", ["first=", "second=", "third="]),
+        ("jit(g)(", []),
+        ("compiled(1, th", ["third="]),
+        ("Box(si", ["size="]),
+        ("b.grow(f", ["factor="]),
+        ("'g(' + fir", []),
+        ("# g(fir", []),
+        ("def g(fir", []),
+        ("params['l", ["l1']", "l2']"]),
+        ('params["l1"]["', ['w"]', 'b"]']),
+        ("layers[0]['k", ["key']"]),
+        ("layers[7]['k", []),
+        ("params['l1']['w']['", []),
+    ],
+)
+def test_keywords_and_keys(before: str, words: list[str]) -> None:
+    session = batch.new_session({})
+    session.run_line(
+        textwrap.dedent("""
+            def g(first, second=2.0, *, third=print): return first
+            class Box:
+                def __init__(self, size): pass
+                def grow(self, factor): pass
+            compiled, b = jit(g), Box(1)
+            params = {"l1": {"w": 1, "b": 2}, "l2": {}}
+            layers = [{"key": 1}]
+        """)
+    )
+    assert [each.text for each in complete(session, before) if each.kind in ("argument", "key")] == words
+
+
+def test_the_signature_of_what_is_typed() -> None:
+    session = batch.new_session({})
+    session.run_line("def g(first, second=2.0, /, *rest, third=print): return first")
+
+    def shown(before: str) -> tuple[str, str]:
+        parts = signature(session, before)
+        return "".join(piece for piece, _ in parts), "".join(piece for piece, at in parts if at)
+
+    assert shown("g(") == ("g(first, second=2.0, /, *rest, third=...)", "first")
+    assert shown("g(sin(1), ")[1] == "second=2.0"
+    assert shown("g(1, [2, 3], 4, 5")[1] == "*rest"
+    assert shown("g(1, third=2")[1] == "third=..."
+    assert shown("g(1)") == shown("nothing(1") == shown("g") == ("", "")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.core.lacking import names_of
 from minijax.core.named import NamedTuple
+from minijax.tools.commands import calls
 from minijax.tools.commands.completion_words import FILES, WORDS, file_words, spec_words
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session.static import UNKNOWN, static_names, static_value
@@ -76,8 +77,19 @@ def _starting(prefix: str, words: Iterable[str], kind: str) -> list[Completion]:
 
 
 def python_completions(session: Session, before: str) -> list[Completion]:
-    """Names and attributes that complete the last word."""
+    """Names and attributes that complete the last word; keys of dictionaries, and keywords of the call around."""
+    key = calls.open_key(before)
+    if key is not None:
+        value, _ = _resolve(session, key.name.split("."))
+        closing = key.quote + "]"
+        return [
+            Completion(each + closing, len(key.typed), "key")
+            for each in calls.keys(value, key.path)
+            if each.startswith(key.typed) and key.quote not in each and "\\" not in each
+        ]
     match = _DOTTED.search(before)
+    if match is None and before.rstrip().endswith(("(", ",")):
+        return _starting("", _keywords(session, before), "argument")
     if match is None or before[: match.start()].endswith((".", "'", '"')):
         return []
     *path, prefix = match[0].split(".")
@@ -85,11 +97,26 @@ def python_completions(session: Session, before: str) -> list[Completion]:
         names = {**session.namespace, **vars(builtins)}
         found = [Completion(word, len(prefix), "keyword") for word in keyword.kwlist if word.startswith(prefix)]
         found += _visible(names, prefix, "name")
-        return found
+        given = _keywords(session, before) if not before[: match.start()].rstrip().endswith("=") else []
+        return [*_starting(prefix, given, "argument"), *found]
     value, module = _resolve(session, path)
     known = set() if value is UNKNOWN else static_names(value)
     borrowed = set(names_of(module)) - known if module else set()
     return [*_visible(known, prefix, "attribute"), *_visible(borrowed, prefix, "borrowed from JAX")]
+
+
+def signature(session: Session, before: str) -> list[tuple[str, bool]]:
+    """The parts of the signature of the call around the cursor, and whether each is what stands there; [] for none."""
+    call = calls.open_call(before)
+    found = [] if call is None else calls.parameters(_resolve(session, call.function.split("."))[0])
+    return calls.signature_parts(call, found) if call is not None and found else []
+
+
+def _keywords(session: Session, before: str) -> list[str]:
+    call = calls.open_call(before)
+    if call is None or call.keyword:
+        return []
+    return calls.keywords(call, calls.parameters(_resolve(session, call.function.split("."))[0]))
 
 
 def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:

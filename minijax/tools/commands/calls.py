@@ -1,0 +1,198 @@
+"""The call, or the dictionary, that is being typed: the signature to show, keywords and keys to complete.
+
+As in ``completion``, nothing of the user's is run: defaults of unknown kinds are shown as ``...``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from typing import Any
+
+from minijax.core.named import NamedTuple
+from minijax.tools.session.static import UNKNOWN, static_value
+
+_BEFORE_CALL = re.compile(r"([^\W\d]\w*(?:\.\w+)*)\s*$")
+_KEYWORD = re.compile(r"\s*([^\W\d]\w*)\s*=(?!=)")
+_IN_KEY = re.compile(r"""([^\W\d][\w.]*)((?:\[(?:'[^']*'|"[^"]*"|\d+)\])*)\[(['"])([^'"\]]*)$""")
+_SUBSCRIPT = re.compile(r"""\[(?:'([^']*)'|"([^"]*)"|(\d+))\]""")
+_OPENING, _CLOSING = "([{", ")]}"
+# Values whose ``repr`` is Python's own.
+_PLAIN = (int, float, bool, str, complex, type(None))
+
+
+class OpenCall(NamedTuple):
+    """The innermost call whose bracket is open: the function's name as typed, and its arguments so far.
+
+    ``position`` counts the positional ones before the cursor, ``named`` are the keywords given, ``keyword`` the one
+    that the cursor stands at, if any.
+    """
+
+    function: str
+    position: int
+    named: tuple[str, ...]
+    keyword: str
+
+
+def open_call(before: str) -> OpenCall | None:
+    """The call around the end of ``before``; None inside of strings, comments, and where no name is called."""
+    stack: list[tuple[str, int]] = []
+    i = 0
+    while i < len(before):
+        c = before[i]
+        if c in "'\"":
+            quote = c * 3 if before.startswith(c * 3, i) else c
+            end = i + len(quote)
+            while end < len(before) and not before.startswith(quote, end):
+                end += 2 if before[end] == "\\" else 1
+            if end >= len(before):
+                return None
+            i = end + len(quote)
+            continue
+        if c == "#":
+            end = before.find("\n", i)
+            if end < 0:
+                return None
+            i = end
+        elif c in _OPENING:
+            stack.append((c, i))
+        elif c in _CLOSING and stack:
+            stack.pop()
+        i += 1
+    if not stack or stack[-1][0] != "(":
+        return None
+    start = stack[-1][1]
+    name = _BEFORE_CALL.search(before[:start])
+    if name is None or re.search(r"\b(?:def|class|lambda)\s*$", before[: name.start()]):
+        return None
+    parts = _arguments(before[start + 1 :])
+    keywords = [found[1] if (found := _KEYWORD.match(part)) else "" for part in parts]
+    position = sum(not each for each in keywords[:-1])
+    return OpenCall(name[1], position, tuple(filter(None, keywords[:-1])), keywords[-1])
+
+
+def _arguments(inside: str) -> list[str]:
+    """What stands between the commas of an argument list that is still open."""
+    parts, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(inside):
+        if quote:
+            quote = "" if c == quote and inside[i - 1] != "\\" else quote
+        elif c in "'\"":
+            quote = c
+        elif c in _OPENING:
+            depth += 1
+        elif c in _CLOSING:
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(inside[start:i])
+            start = i + 1
+    return [*parts, inside[start:]]
+
+
+def parameters(value: Any) -> list[inspect.Parameter]:
+    """The parameters of a function, a class or a transformed function, without running anything; [] if unknown."""
+    for _ in range(20):
+        wrapped = static_value(value, "__wrapped__")
+        if wrapped is UNKNOWN:
+            break
+        value = wrapped
+    if type(value) is types.MethodType:
+        return parameters(value.__func__)[1:]
+    if type(value) is type:
+        made = static_value(value, "__init__")
+        return parameters(made)[1:] if type(made) is types.FunctionType else []
+    known = type(value) in (types.FunctionType, types.BuiltinFunctionType)
+    if not known and type(value).__module__.partition(".")[0] not in ("minijax", "jax", "numpy"):
+        return []
+    try:
+        return [*inspect.signature(value, follow_wrapped=False).parameters.values()]
+    except (TypeError, ValueError):
+        return []
+
+
+def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tuple[str, bool]]:
+    """``f(``, ``x``, ``, ``, ``axis=None``, ``)``: each with whether it is what the cursor stands at."""
+    current = _current(call, found)
+    parts: list[tuple[str, bool]] = [(f"{call.function.rpartition('.')[2]}(", False)]
+    kinds = inspect.Parameter
+    starred = slashed = False
+    for i, each in enumerate(found):
+        if i:
+            parts.append((", ", False))
+        if each.kind is kinds.KEYWORD_ONLY and not starred and not any(p.kind is kinds.VAR_POSITIONAL for p in found):
+            parts.append(("*, ", False))
+            starred = True
+        parts.append((_parameter(each), i == current))
+        after = found[i + 1].kind if i + 1 < len(found) else None
+        if each.kind is kinds.POSITIONAL_ONLY and after is not kinds.POSITIONAL_ONLY and not slashed:
+            parts.append((", /", False))
+            slashed = True
+    return [*parts, (")", False)]
+
+
+def _parameter(each: inspect.Parameter) -> str:
+    kind = each.kind
+    star = "*" if kind is inspect.Parameter.VAR_POSITIONAL else "**" if kind is inspect.Parameter.VAR_KEYWORD else ""
+    if each.default is inspect.Parameter.empty:
+        return star + each.name
+    return f"{each.name}={each.default!r}" if type(each.default) in _PLAIN else f"{each.name}=..."
+
+
+def _current(call: OpenCall, found: list[inspect.Parameter]) -> int:
+    names = [each.name for each in found]
+    if call.keyword:
+        return names.index(call.keyword) if call.keyword in names else -1
+    for i, each in enumerate(found):
+        if each.kind is inspect.Parameter.VAR_POSITIONAL:
+            return i
+        if each.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+            return -1
+        if i == call.position:
+            return i
+    return -1
+
+
+def keywords(call: OpenCall, found: list[inspect.Parameter]) -> list[str]:
+    """The keywords that could still be given, as ``axis=``."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        f"{each.name}="
+        for i, each in enumerate(found)
+        if each.kind in kinds
+        and each.name not in call.named
+        and (each.kind is inspect.Parameter.KEYWORD_ONLY or i >= call.position)
+    ]
+
+
+class OpenKey(NamedTuple):
+    """``params['l1']['w`` is ``name`` 'params', ``path`` ('l1',), ``quote`` and ``typed`` 'w'."""
+
+    name: str
+    path: tuple[str | int, ...]
+    quote: str
+    typed: str
+
+
+def open_key(before: str) -> OpenKey | None:
+    """The key of a dictionary that is being typed at the end of ``before``."""
+    found = _IN_KEY.search(before)
+    if found is None:
+        return None
+    path: list[str | int] = []
+    for one, two, number in _SUBSCRIPT.findall(found[2]):
+        path.append(int(number) if number else one or two)
+    return OpenKey(found[1], tuple(path), found[3], found[4])
+
+
+def keys(value: Any, path: tuple[str | int, ...]) -> list[str]:
+    """The texts among the keys of the plain dictionary that ``value[path[0]][path[1]]...`` is; [] of anything else."""
+    for each in path:
+        if type(value) is dict and each in value or type(value) in (list, tuple) and type(each) is int:
+            try:
+                value = value[each]
+            except IndexError:
+                return []
+        else:
+            return []
+    return [each for each in value if type(each) is str] if type(value) is dict else []
