@@ -114,6 +114,9 @@ class Transpositions:
         new.equations = {eqn.outvars[0]: i for i, eqn in enumerate(jaxpr.eqns) if eqn.outvars}
         primals = self.lives.primals
         numbers = [primals.get(v, 0) for v in variables]
+        if not any(numbers):  # a program of the user's, which is linear itself
+            staged = self.lives.staged()
+            numbers = [staged.get(v, 0) for v in variables]
         for i, v in enumerate(jaxpr.constvars):
             if v in known:
                 numbers[i] = self._number(known[v], scopes)

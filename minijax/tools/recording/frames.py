@@ -97,21 +97,20 @@ class Frames:
     def _variables(self, frame: FrameType, see: See) -> None:
         variables = frame.f_locals
         if variables is frame.f_globals:
-            named = [item for item, _ in zip(reversed(list(variables.items())), range(MOST_NAMES), strict=False)]
+            named = list(variables.items())[-MOST_NAMES:]
         else:
             named = list(variables.items())[:MOST_NAMES]
-        # after ``w = params["w"]`` it is params["w"], and after ``x, t = dual``, a tuple, it is x
-        plain, tuples = [], []
+        # in the order in which the function sets its variables: after ``w = params["w"]`` it is params["w"], and after
+        # ``p = {"w": w}`` it is w; but after ``x, t = dual``, a tuple, it is x
+        tuples = []
         for name, value in named:
             if isinstance(value, (Tracer, Array)):
-                plain.append((name, value))
+                if name[0] != "_" or not _is_nobodys(name):
+                    see(value, name)
             elif type(value) is tuple:
                 tuples.append((name, value))
-            elif type(value) in _CONTAINERS or hasattr(value, "__dict__"):
+            elif _may_hold(value):
                 self._container(value, name, see)
-        for name, value in plain:
-            if name[0] != "_" or not _is_nobodys(name):
-                see(value, name)
         for name, value in tuples:
             self._container(value, name, see)
 
@@ -141,6 +140,11 @@ def _is_nobodys(name: str) -> bool:
 _CONTAINERS = {dict, list, tuple}
 # What has attributes that are no data of the user's.
 _OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
+
+
+def _may_hold(value: Any) -> bool:
+    # a named tuple has no dictionary
+    return type(value) in _CONTAINERS or hasattr(value, "__dict__") or isinstance(value, tuple)
 
 
 def _items(value: Any) -> tuple[Mapping[Any, Any], Callable[[Any], str]] | None:
@@ -188,5 +192,5 @@ def _leaves(value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool]
                 if count > MOST_LEAVES:
                     return
                 yield each, path + written(key)
-            elif depth < MOST_DEPTH and (type(each) in _CONTAINERS or hasattr(each, "__dict__")):
+            elif depth < MOST_DEPTH and _may_hold(each):
                 todo.append((each, path + written(key), depth + 1))

@@ -9,6 +9,7 @@ somebody looks (``LifeTable``).
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from array import array
 from collections.abc import Sequence
@@ -99,6 +100,9 @@ class Lives:
         self.values = Values()
         # the variable of a tangent -> the number of the first value seen whose tangent it is
         self.primals: dict[Var, int] = {}
+        # the variable of a staged program -> the number of the first tracer that stands for it, as far as it was asked
+        self._staged: dict[Var, int] = {}
+        self._asked = 0
 
     def see(
         self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
@@ -149,6 +153,14 @@ class Lives:
             known = self.named.get(id(x))
             if known is None or known[0]() is not x:  # the id of one that has died is used again
                 self.named[id(x)] = weakref.ref(x), name
+
+    def staged(self) -> dict[Var, int]:
+        """The variables of staged programs, each with the number of the first tracer that stands for it."""
+        variables = self.values.variables
+        for number, variable in itertools.islice(variables.items(), self._asked, None):
+            self._staged.setdefault(variable, number)
+        self._asked = len(variables)
+        return self._staged
 
     def _see_tracer(self, x: Tracer, scopes: Sequence[Scope], place: str) -> Life | None:
         trace = x._trace
@@ -245,6 +257,7 @@ class Lives:
         self.known.clear()
         self.named.clear()
         self.primals = {}
+        self._staged = {}
         return LifeTable(self.rows, self.names, deaths)
 
 

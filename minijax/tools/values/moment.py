@@ -21,6 +21,7 @@ from minijax.core.structural import Zero
 from minijax.interpreters.program import program
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, subjaxprs
+from minijax.ops.custom_derivatives import StagedFunction
 from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import BindRecord, LifeRecord, Recording
 from minijax.tools.recording.timeline import timeline
@@ -42,6 +43,7 @@ NOT_RUN = Unknown("its program has not been run")
 NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
 NOT_TAKEN = Unknown("this branch was not taken")
 NO_TURN = Unknown("the loop made no such turn")
+FORWARD_RULE = Unknown("the fwd rule was run in place of this function")
 TAKES_LONG = Unknown("computing it takes long")
 TOO_DEEP = Unknown("it is too deep inside other values")
 
@@ -180,12 +182,12 @@ class Ledger:
 
     def _sums(self, number: int) -> Sequence[tuple[int, Any]]:
         """What its cotangent added up to, and when."""
-        var = self.kept.variables.get(number)
+        var = self._linear_variable(number)
         return () if var is None else self._all_arrivals().get(var, ())
 
     def summed(self, number: int) -> Var | None:
         """The variable at whose tangent the cotangents arrive that are shown as the value's; None if it has none."""
-        return self.kept.variables.get(self.unbatched(number))
+        return self._linear_variable(self.unbatched(number))
 
     def unbatched(self, number: int) -> int:
         """What a batch tracer holds, under all vmaps; of anything else the number itself."""
@@ -210,8 +212,24 @@ class Ledger:
             self._arrivals = arrivals  # now that it has all, whatever may have interrupted it before
         return self._arrivals
 
+    def _linear_variable(self, number: int) -> Var | None:
+        """The variable of its tangent in a linear program, or its own in a program that was staged."""
+        found = self.kept.variables.get(number)
+        if found is None and number in self.lives:
+            tangent = self._unknown_tangent(number)
+            found = self.kept.variables.get(tangent) if tangent else None
+        return found
+
+    def _unknown_tangent(self, number: int) -> int:
+        """The number of the tangent that a tracer of jvp holds, where that stands for a variable of a linear program;
+        0 if it does not: linearize has tracers that are both.
+        """
+        holds = self.lives[number].tracer.holds
+        inner = self.lives.get(holds[1]) if len(holds) == 2 else None
+        return holds[1] if inner is not None and "unknown" in dict(inner.tracer.fields) else 0
+
     def _note_backward(self, record: Any, arrivals: dict[Var, list[tuple[int, Any]]]) -> None:
-        variables = [self.kept.variables.get(number) for number in record.primals]
+        variables = [self._linear_variable(number) for number in record.primals]
         when = [(record.begun, record.begins), *[(step.at, step.sums) for step in record.steps]]
         for at, sums in when:
             for each in sums:
@@ -276,7 +294,8 @@ class Ledger:
         if "batched" in fields:
             return self._batched(number, int(fields["axis"]), self._inner(number, 0, "tangent"))
         if "primal" in fields:
-            own = self._inner(number, 1, "primal") if len(self._holds(number)) > 1 else None
+            known = len(self._holds(number)) > 1 and not self._unknown_tangent(number)
+            own = self._inner(number, 1, "primal") if known else None
             # of a derivative that only linearizes, the tangent is that of the level below
             return own if own is not None or self.is_zero(number) else self._inner(number, 0, "tangent")
         if "variable" in fields:
@@ -389,7 +408,10 @@ class Ledger:
         # of a cond whose examples take different branches, each has a frame
         places = range(len(eqn.params["branches"])) if is_cond else (index,)
         refused: Any = NOT_TAKEN if is_cond else NO_TURN
-        for part in frame.parts(eqn):
+        parts = frame.parts(eqn)
+        if "fwd" in parts and jaxpr is eqn.params["call_jaxpr"].jaxpr:
+            return FORWARD_RULE
+        for part in parts:
             for place in places:
                 try:
                     found = frame.inside(eqn, place, part)
@@ -397,7 +419,7 @@ class Ledger:
                     continue
                 if isinstance(found, Unknown):
                     refused = found
-                elif found.jaxpr is jaxpr:
+                elif found.jaxpr is jaxpr or part == "fwd" and _same_variables(found.jaxpr, jaxpr):
                     return found
         return refused
 
@@ -528,13 +550,25 @@ def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ..
     """Note where the variables of the programs inside ``eqn`` are."""
     if len(path) > DEEPEST:
         return
-    for jaxpr in subjaxprs(eqn.params):
+    for jaxpr in (*subjaxprs(eqn.params), *_forward_rules(eqn)):
         inner = (*path, (eqn, jaxpr))
         for var in _variables(jaxpr):
             homes.setdefault(var, []).append((at, inner))
         for each in jaxpr.eqns:
             if any(True for _ in subjaxprs(each.params)):
                 _look_through(homes, at, inner, each)
+
+
+def _forward_rules(eqn: JaxprEqn) -> Iterator[Jaxpr]:
+    """The fwd rule of a custom_vjp call, as it was staged for the types of its arguments."""
+    rule = eqn.params.get("fwd_jaxpr_thunk")
+    if isinstance(rule, StagedFunction):
+        yield from [closed.jaxpr.jaxpr for closed in rule.found.values()]
+
+
+def _same_variables(a: Jaxpr, b: Jaxpr) -> bool:
+    """Whether a program is another one with its effects left out."""
+    return a.invars == b.invars and a.outvars == b.outvars
 
 
 def _variables(jaxpr: Jaxpr) -> Iterator[Var]:

@@ -227,8 +227,10 @@ class Steps:
         try:
             if part == "rule":
                 return self._rule_frame(eqn)[0]
-            if part in ("fwd", "bwd"):
-                return self._passes(eqn)[part == "bwd"]
+            if part == "fwd":
+                return self._forward_frame(eqn)[0]
+            if part == "bwd":
+                return self._passes(eqn)[1]
             if name == "custom_linear_solve":
                 return self._solving(eqn, part or "solve")
             if name == "pmap":
@@ -357,16 +359,20 @@ class Steps:
 
         The backward frame has, as ``zeros_out``, which inputs get no cotangent.
         """
+        fwd, side = self._forward_frame(eqn)
+        if cts is None:
+            cts = [self.frame.cotangent_of(v) for v in eqn.outvars]
+        return fwd, self._backward_frame(eqn, fwd, side, cts)
+
+    def _forward_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
+        """The frame of a custom_vjp call's forward pass, and what that says on the side."""
         params = eqn.params
         avals = [v.aval for v in eqn.invars]
         perturbed = None
         if params["symbolic_zeros"]:
             perturbed = tuple(dtypes.is_inexact(a.dtype) for a in avals[params["num_consts"] :])
         closed, values, side = self._closed_rule(params["fwd_jaxpr_thunk"], perturbed, avals, self._values(eqn))
-        fwd = self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_vjp fwd")
-        if cts is None:
-            cts = [self.frame.cotangent_of(v) for v in eqn.outvars]
-        return fwd, self._backward_frame(eqn, fwd, side, cts)
+        return self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_vjp fwd"), side
 
     def _backward_frame(self, eqn: JaxprEqn, fwd: Any, side: Any, cts: Sequence[Any]) -> Any:
         params = eqn.params
