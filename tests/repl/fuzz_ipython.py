@@ -28,6 +28,8 @@ class Notebook:
         self.shell: Any = InteractiveShell.instance(config=alone)
         self.shell.run_line_magic("load_ext", "minijax")
         self.shell.run_cell("%panels on")
+        # how IPython shows lines around each frame is its own affair, and takes most of the time of an error
+        self.shell.run_line_magic("xmode", "Plain")
         self.shell.user_ns.update(initial_names())
         magics: Any = self.shell.magics_manager.registry["MinijaxMagics"]
         self.watch = Watch(self.report, magics.session)

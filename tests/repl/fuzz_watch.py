@@ -17,14 +17,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from prompt_toolkit.application import Application
 from prompt_toolkit.utils import get_cwidth
 
-from minijax import errors
+from minijax import Array, errors
 from minijax.core.trace import state
 from minijax.tools.session import source
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
+from minijax.tree_util import tree_leaves
+from tests.repl.fuzz_programs import PROGRAMS
 
 # CPU seconds of a line, or of a key, that are too many.
 MOST_SECONDS = 10.0
@@ -47,9 +50,15 @@ KNOWN_TEXTS = (
     "only integers, slices",
     "in result_shape_dtypes has no attribute",
     "and neither has JAX",
+    "module 'minijax",
 )
 # What the tools themselves may raise of what a line asks for.
 TOLD = (UsageError, SyntaxError, KeyboardInterrupt, RecursionError, MemoryError, SystemExit)
+# Commands whose value is that of the call they watch.
+_WATCHED = re.compile(
+    r"%(?:step|log|values) (.*?)(?: (?:--iteration \d+|--retrace|--text|--verbose|--most 5)\s*)*$"
+)
+CALLS = frozenset(call for program in PROGRAMS for call in program.calls)
 _TOOLS = ("tools", "repl", "ipython_ext")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 # A command's mistake says what is wanted, what there is, or what to write; after the command's own name.
@@ -57,7 +66,7 @@ _OWN_NAME = re.compile(r"^%+\w+( --\w+)?:? ?")
 NEXT_ACTION = re.compile(
     r"needs|takes|there (is|are)\b|Did you mean|%\w+|--\w+|\b[Gg]ive|\b[Ww]rite|written|must|\bhas\b|ends in|choose|"
     r"such as|one of|none of|never closed|unmatched|no such|only|are 0 to|[Kk]nows|No such file|dimensions are|"
-    r"uses? it|leave it out|they come from|was traced by"
+    r"uses? it|leave it out|they come from|was traced by|compare it|name it|the kernels are|\bask\b"
 )
 
 
@@ -66,6 +75,8 @@ class Report:
 
     def __init__(self) -> None:
         self.lines = 0
+        # the line that is being run
+        self.current = ""
         self.keys = 0
         self.interrupted = 0
         self.kinds: Counter[str] = Counter()
@@ -105,6 +116,17 @@ class Report:
             *self.violations[:40],
         ]
         return "\n".join(out)
+
+
+def _same(value: Any, expected: Any) -> bool:
+    """Whether two trees of numbers are the same, up to rounding; what holds none is not compared."""
+    mine, theirs = tree_leaves(value), tree_leaves(expected)
+    if not all(isinstance(each, (Array, float, int, np.ndarray, np.generic)) for each in theirs):
+        return True
+    return len(mine) == len(theirs) and all(
+        np.allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5, equal_nan=True)
+        for a, b in zip(mine, theirs, strict=True)
+    )
 
 
 def resident() -> int:
@@ -154,7 +176,7 @@ class Watch:
 
     def before(self, line: str) -> None:
         """A line is about to be typed."""
-        self.line = line
+        self.line = self.report.current = line
         self.names = dict(self.session.namespace)
         self.began = time.process_time()
         report = self.report
@@ -183,6 +205,21 @@ class Watch:
     def violation(self, what: str) -> None:
         self.report.violation(self.line, what)
 
+    def look_at_value(self, value: Any, error: BaseException | None) -> None:
+        """A call that a command has watched gives what it gives by itself, or raises the same."""
+        found = _WATCHED.match(self.line)
+        if found is None or found[1] not in CALLS or self.session.levels or isinstance(error, TOLD):
+            return
+        self.report.kinds["compared"] += 1
+        try:
+            expected = eval(found[1], dict(self.session.namespace))
+        except Exception as raised:
+            if type(raised) is not type(error):
+                self.violation(f"raises {raised!r:.100} by itself, and {error!r:.100} under the command")
+            return
+        if error is not None or not _same(value, expected):
+            self.violation(f"is {expected!r:.100} by itself, and {error or value!r:.100} under the command")
+
     def after(self) -> None:
         """Whether everything is where it should be."""
         levels = self.session.levels
@@ -203,7 +240,8 @@ class Watch:
     def look_at_names(self) -> None:
         """A command leaves the user's names as they were: what levels call their inputs comes and goes with these."""
         words = source.as_command(self.line).lstrip().split(None, 1) if source.is_command(self.line) else []
-        if not words or words[0] in ("%push", "%pop", "%tour", "%run"):
+        again = words[:1] == ["%step"] and "(" not in self.line  # of what failed last, which may name things
+        if not words or words[0] in ("%push", "%pop", "%tour", "%run") or again:
             return
         now = self.session.namespace
         changed = [n for n in {*now, *self.names} if now.get(n, now) is not self.names.get(n, now)]
@@ -244,16 +282,16 @@ def nothing_is_left(report: Report) -> Iterator[None]:
         # a generated line's own: a finalizer, or an interrupt in one
         if not issubclass(what.exc_type, KeyboardInterrupt):
             where = getattr(what, "object", what)
-            report.violation("", f"unheard {what.exc_type.__name__}: {what.exc_value} in {where!r}")
+            report.violation(report.current, f"unheard {what.exc_type.__name__}: {what.exc_value} in {where!r}")
 
     def warned(message: Any, *rest: Any, **named: Any) -> None:
         if "the observer" in str(message):
-            report.violation("", str(message))
+            report.violation(report.current, str(message))
 
     def in_the_loop(app: Any, loop: Any, context: dict[str, Any]) -> None:
         error = context.get("exception")
         said = "".join(traceback.format_exception(error)[-8:]) if error else str(context)
-        report.violation("", f"a key's work raised\n{said}")
+        report.violation(report.current, f"a key's work raised\n{said}")
         if app.is_running:
             app.exit()
 

@@ -141,7 +141,7 @@ def _held(name: str, names: list[str], recording: Recording) -> str:
     """The end of a sentence that says that no variable ``name`` held a value: which variables there are."""
     cached = cached_hint(recording)
     if not names:
-        return ", nor did any other." + (cached or " Give a value a name, as in h = sin(x), and ask again.")
+        return ", nor did any other" + ("." + cached if cached else ": there must be a variable with an array in it.")
     some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     return f"; there are {some}.{did_you_mean(name, names)}{cached}"
 

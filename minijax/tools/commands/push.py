@@ -73,7 +73,8 @@ def _as_input(kind: str, name: str, value: Any) -> Any:
             "%push jaxpr takes types"
         )
     if not leaves or not all(is_array_like(x) or is_type(x) for x in leaves):
-        raise UsageError(f"%push {kind}: {name} has to be an array, a number or a container of them, not {value!r:.60}")
+        wanted = "an array, a number or a container of them"
+        raise UsageError(f"%push {kind}: {name} has to be {wanted}, and is of type {type(value).__name__}")
     return value
 
 

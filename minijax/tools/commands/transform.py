@@ -173,7 +173,8 @@ def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
             raise UsageError(f"%grad --argnums {i}: there is no such argument; {target.title} has {has}")
         if not _differentiable(target.args[i]):
             types = type_texts(target.args[i])
-            raise UsageError(f"%grad --argnums {i}: the argument {target.names[i]} is {types}, not of float type")
+            said = f"the argument {target.names[i]} is {types}, not of float type"
+            raise UsageError(f"%grad --argnums {i}: {said}: choose another, or write it as a float")
 
 
 def _scalar(target: Target) -> Callable[..., Any]:

@@ -171,7 +171,10 @@ class Ledger:
 
     def _backward_done(self, number: int, at: float | None) -> bool:
         """Whether the backward pass has been through the run that gives a staged variable its value."""
-        run, _ = self._home(self.kept.variables[number], self.lives[number].born)
+        var = self.kept.variables.get(number)
+        if var is None:  # an interrupt came between the tracer and its variable
+            return False
+        run, _ = self._home(var, self.lives[number].born)
         until = math.inf if at is None else at
         return run is not None and any(self.arrivals(n, until) for n in run.operands if n and n != number)
 

@@ -32,7 +32,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%push jvp", "needs a name and a value"),
     ("%push jvp q", "there is no variable q"),
     ("%push jvp x=1. x=2.", "given twice"),
-    ("%push jvp x='text'", "has to be an array"),
+    ("%push jvp x='text'", "has to be an array, a number or a container of them, and is of type str"),
     ("%push jvp x=f32[3]", "%push jaxpr takes types"),
     ("%push jvp 3", "is no name"),
     ("%push jvp x=3. --axis 1", "maps no axis"),

@@ -50,7 +50,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%find not x.dtype in f(v)", "x.dtype is 'float32', not a condition: compare it, as in x.dtype == 'float32'"),
     ("%find (x > 0) & (x < 1) in f(v)", "no such operator; there are and, or, not"),
     ("%find z > 1 in f(3.0)", "no variable z of f(3.0) held a value; there are x"),
-    ("%find y > 1 in jnp.cumsum(v)", "held a value, nor did any other. Give a value a name, as in h = sin(x)"),
+    ("%find y > 1 in jnp.cumsum(v)", "held a value, nor did any other: there must be a variable with an array in it"),
     ("%find y > 1 in f", "f is a function: give it arguments"),
     ("%find y > 1 in f(f32[3])", "an argument that is only a type"),
     ("%graph f(3.0) --of u", "no variable u held a value"),

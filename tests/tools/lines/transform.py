@@ -71,7 +71,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%jaxpr f(3.0) --static 1", "there is no such argument; f(3.0) has 1"),
     ("%grad f(v)", "gives f32[3]: sum it"),
     ("%grad f(3.0) --argnums 1", "there is no such argument"),
-    ("%grad (lambda n, x: n * x)(2, 3.0) --argnums 0", "the argument n is i32[]"),
+    ("%grad (lambda n, x: n * x)(2, 3.0) --argnums 0", "the argument n is i32[], not of float type: choose another"),
     ("%vjp f(v) --cotangent jnp.ones(2)", "must be f32[3], and is f32[2]"),
     ("%vmap f(3.0)", "has no axis 0 to map over"),
     ("%vmap f(v) --in-axes (0, 1)", "2 axes for 1 argument"),
