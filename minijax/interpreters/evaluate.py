@@ -13,7 +13,6 @@ import contextlib
 import functools
 import operator
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,10 +32,18 @@ from minijax.core.array import (
     uncommitted,
 )
 from minijax.core.keys import is_key
-from minijax.core.primitive import MAX_SIGNATURES, Primitive, abstract_eval, impl_rules
+from minijax.core.primitive import (
+    MAX_SIGNATURES,
+    Primitive,
+    abstract_eval,
+    evaluation_watched,
+    impl_rules,
+    without_errors,
+)
+from minijax.core.quiet import quiet_numpy
 from minijax.core.rules import ReplaceableRules, Rule
 from minijax.core.trace import Trace, check_alive, set_base_trace, state
-from minijax.errors import HostOutOfMemoryError, source_info, summarize
+from minijax.errors import source_info, summarize
 from minijax.ir.evaluate import eval_closed
 
 
@@ -53,39 +60,6 @@ numpy_rules = _NumPyRules(
     "NumPy implementation for '{name}' not found",
     "give its value with: primitive.def_impl(rule)   # rule(*arrays, **params) -> array",
 )
-
-
-class _Evaluating:
-    """The names of the modules that compute: what ``warnings`` asks of a pattern, which would have to be compiled."""
-
-    _packages = "minijax.interpreters.", "minijax.ops.", "minijax.core.", "minijax.numpy."
-
-    def match(self, module: str) -> bool:
-        return module.startswith(self._packages) and module != "minijax.ops.callback"  # a callback is the user's
-
-
-# An overflow or a log of zero gives inf or nan, silently, as on a device. NumPy attributes its warning to the caller
-# of the ufunc, which is this package; to enter NumPy's error state instead would cost a tenth of a small operation.
-# Whoever resets warnings, or puts back those of an earlier time (pytest, for every test), loses this filter: each
-# operation looks whether it still comes first, which costs a fiftieth. The user's own NumPy warns as ever.
-_QUIET = "ignore", None, RuntimeWarning, _Evaluating(), 0
-
-
-def _hush() -> None:
-    """Put our filter first."""
-    filters: Any = warnings.filters
-    with contextlib.suppress(ValueError):  # it is not there; or another thread has just moved it
-        filters.remove(_QUIET)
-    filters.insert(0, _QUIET)
-
-
-_hush()
-
-
-def quiet_numpy() -> None:
-    """See to it that our filter is the first."""
-    if not warnings.filters or warnings.filters[0] is not _QUIET:
-        _hush()
 
 
 # Primitives with an evaluation rule that sees itself to where the results are.
@@ -154,13 +128,8 @@ def _evaluation(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, 
     return found
 
 
-_numpy_value = operator.attrgetter("_np")
-_aval = operator.attrgetter("aval")
-_new = object.__new__
-
-
 class EvalTrace(Trace):
-    """Evaluation, on NumPy."""
+    """Evaluation, on NumPy: of what ``bind`` has not evaluated itself, as it does where all is as usual."""
 
     __slots__ = ()
     rules = numpy_rules
@@ -178,50 +147,27 @@ class EvalTrace(Trace):
                     if not is_array_like(x):
                         raise not_an_array(x) from None
                 raise
-        values: Any
-        avals: tuple[Any, ...]
+        args = [x if isinstance(x, Array) else as_array(check_alive(x)) for x in args]
         try:
-            if len(args) == 1:  # one or two operands, as usual: what is below, in half the time
-                (x,) = args
-                values, avals = (x._np,), (x.aval,)
-            elif len(args) == 2:
-                x, y = args
-                values, avals = (x._np, y._np), (x.aval, y.aval)
-            else:
-                values, avals = [*map(_numpy_value, args)], tuple(map(_aval, args))
-        except AttributeError:  # not an Array, or one on the device
-            values = None
-        if values is None:
-            args = [as_array(check_alive(x)) for x in args]
+            values = [x._np for x in args]
+        except AttributeError:  # one is on the device
             device = common_device(args, primitive.name)
             if device is not None:
                 return _on(device, self.process_primitive(primitive, [*map(uncommitted, args)], params))
-            values, avals = [x._value() for x in args], tuple(map(_aval, args))
-        # the signature's cache, looked up here rather than by a call: 0.1 us of 0.7
+            values = [x._value() for x in args]
+        avals = tuple([x.aval for x in args])
         try:
             function, out_aval = known[(avals, *params.items()) if params else avals]
         except (KeyError, TypeError):
             out_aval = None
         if out_aval is None:
             function, out_aval = _evaluation(primitive, avals, params)
-        try:
-            if warnings.filters[0] is not _QUIET:
-                _hush()
-        except IndexError:
-            _hush()
+        quiet_numpy()
         try:
             out = function(*values)
-        except (RuntimeWarning, FloatingPointError):  # the user turned NumPy's errors into exceptions
-            with np.errstate(all="ignore"):
-                out = function(*values)
-        except MemoryError as error:
-            raise HostOutOfMemoryError(f"RESOURCE_EXHAUSTED: Out of memory in {primitive.name}: {error}") from None
-        if primitive.multiple_results:
-            return [*map(Array, out, out_aval)]
-        result = _new(Array)  # what Array(out, out_aval) does, in half the time
-        result._np = out
-        result.aval = out_aval
-        return result
+        except (RuntimeWarning, FloatingPointError, MemoryError) as error:
+            out = without_errors(primitive, function, values, error)
+        return [*map(Array, out, out_aval)] if primitive.multiple_results else Array(out, out_aval)
 
     def rule_of(self, primitive: Primitive) -> Rule | None:
         return numpy_rules.get(primitive) or impl_rules.get(primitive)
@@ -280,13 +226,19 @@ key_checks: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], None]] = [
 
 def check_keys(note_use: Callable[[Primitive, Sequence[Any], dict[str, Any]], None]) -> None:
     """Call ``note_use`` before each primitive is evaluated; ``key_checks.clear()`` ends it."""
-    EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
+    _check_results()
     key_checks.append(note_use)
 
 
 def _check_nans() -> None:
-    EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
+    _check_results()
     nan_checks.append("debug_nans")
+
+
+def _check_results() -> None:
+    """Let all that is evaluated, on all threads, from now on go through ``_checked``."""
+    EvalTrace.process_primitive = _checked  # type: ignore[method-assign]
+    evaluation_watched.append("results")
 
 
 set_nan_checks(_check_nans)

@@ -200,7 +200,8 @@ class NumPyJVPTrace(JVPTrace):
                         b, b_type, t, t_type = y.raw, y.raw_type, y.moved, y.moved_type
                     else:
                         b, b_type, t_type = y._np, y.aval, None
-                    push = known[(a_type, s_type, b_type, t_type, *params.items())]
+                    key: Any = a_type, s_type, b_type, t_type
+                    push = known[(*key, *params.items()) if params else key]
                     if t_type is None:
                         out, tangent = push.function(a, b, s)
                     elif s_type is None:
