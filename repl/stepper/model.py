@@ -11,6 +11,7 @@ from minijax.repl.stepper.walking import Walking
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor, SearchProgress
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, CacheRecord, Recording
 from minijax.tools.session.result import Step
 from minijax.tools.stepper import panes as stepping
@@ -107,8 +108,10 @@ class Stepper:
         self.looked = SearchProgress()
         self.cursor.heed = self.heed
         self._last_find: tuple[str, Callable[[bool], bool | str]] | None = None
-        if step.note:
-            self.say(step.note if rename is None else rename(step.note))
+        missing = naming_of(step.recording).missing
+        if step.note or missing:
+            said = "; ".join(filter(None, (step.note, missing)))
+            self.say(said if rename is None else rename(said))
         else:
             self.note_cached()
 

@@ -15,8 +15,12 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.core import observe
 from minijax.core.trace import stack_depth
+from minijax.repl import batch
+from minijax.repl.stepper.model import Stepper
+from minijax.tools.documents.document import plain
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import full as recorder_full
+from minijax.tools.recording import lives, naming, values
 from minijax.tools.recording import summary as recorder_summary
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.lives import Lives
@@ -29,6 +33,8 @@ from minijax.tools.recording.records import (
     ScopeRecord,
     place_parts,
 )
+from minijax.tools.session.result import Step
+from minijax.tools.values.moment import RUN_LEFT_OUT, ledger
 
 
 def f(x):
@@ -436,3 +442,49 @@ def test_an_array_with_the_id_of_one_that_has_died_gets_its_own_name():
     lives.name(others[-1], [], "", "second")
     life = lives.see(others[-1], [recorder_summary.Scope(0, None, "eval", [0])])
     assert life is not None and lives.names == {life.number: "second"}
+
+
+def test_whoever_meets_a_bound_of_names_is_told(monkeypatch: pytest.MonkeyPatch):
+    session = batch.new_session({})
+    session.run_line("ws = [jnp.ones(1) + i for i in range(10)]")
+    session.run_line("def g(ws): s = ws[0] * 2.0; return s + ws[9] * (s - 1.0)")
+    commands = ("%values g(ws)", "%log g(ws)", "%origin g(ws)", "%find s > 0 in g(ws)")
+    for line in commands:
+        assert "have names" not in plain(session.run_line(line).shown) and not session.recording.cut
+    monkeypatch.setattr(naming, "MOST_PASSED", 5)
+    expressions = "of more than 5 events only variables have names, expressions have none"
+    for line in commands:
+        assert expressions in " ".join(plain(session.run_line(line).shown).split()), line
+    monkeypatch.setattr(lives, "MOST_NAMED", 4)
+    kept = "4 or more names past event 0 were not kept; " + expressions
+    for line in (commands[0], commands[1], commands[3]):  # an origin is told of arguments that are numbered first
+        assert kept in " ".join(plain(session.run_line(line).shown).split()), line
+    assert Stepper(Step(session.recording)).message == ("warning", kept)
+
+
+def test_names_of_arrays_that_died_unused_make_room(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lives, "MOST_NAMED", 10)
+    take = [jnp.ones(1) for _ in range(100)].pop
+
+    def g(x):
+        for _ in range(100):
+            unused = take()
+            x = x * 2.0
+        return x * unused
+
+    recording = record(g, jnp.ones(1))[1]
+    assert not recording.cut and "unused" in [life.name for life in recording.lives]
+
+
+def test_constants_of_programs_count_once_and_have_a_bound(monkeypatch: pytest.MonkeyPatch):
+    big = jnp.arange(10_000.0)
+    scaled = minijax.jit(lambda x: (x * big)[0])
+    first = record(lambda: (scaled(2.0), scaled(3.0)))[1]
+    assert 40_000 < first.kept.bytes < 50_000 and not first.kept.programs_left_out
+    monkeypatch.setattr(values, "MOST_BYTES", 30_000)
+    full = record(lambda: (scaled(2.0), scaled(3.0)), retrace=True)[1]
+    assert full.kept.bytes < 30_000
+    assert dict(full.cut)["programs and calls of programs"] == full.kept.programs_left_out > 1
+    known = ledger(full)
+    (x,) = [life.tracer.id for life in full.lives if life.name == "x"]
+    assert known.primal(x) is RUN_LEFT_OUT

@@ -55,7 +55,15 @@ def run_origin(session: Session, args: Arguments) -> Result:
         same = sum(life.name == args["of"] for life in found.recording.lives)
         title = f"{args['of']}{' (the last of this name)' if same > 1 else ''} in {title}"
     shown = origin_document(found.lane, title, args["depth"], found.unfollowed, args["most"])
-    return Result(shown, found.value, found.recording)
+    return Result(shown + _nameless(found.recording), found.value, found.recording)
+
+
+def _nameless(recording: Recording) -> Document:
+    """What of the names is missing; nothing if nothing is."""
+    from minijax.tools.recording.naming import naming_of
+
+    missing = naming_of(recording).missing
+    return Document((Row("note", (line(("warning", missing)),)),) if missing else ())
 
 
 class AskedOrigin(Frozen):
@@ -182,6 +190,7 @@ def run_find(session: Session, args: Arguments) -> Result:
         _known_names(known, wanted, expression)
         hit, error = _first(search, error)
         shown, position = _found(known, wanted, search, hit)
+    shown = shown + _nameless(recording)
     step = Step(recording, position) if args["step"] and position >= 0 else None
     return Result(shown, NOTHING if value is None else value, recording, step, error=error)
 

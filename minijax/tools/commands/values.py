@@ -54,6 +54,8 @@ def run_values(session: Session, args: Arguments) -> Result:
     if cached:
         said = f"the trace of {cached} came from a cache: --retrace traces it again, and shows its arguments too"
         shown = shown + document(text(said, role="muted"))
+    if known.naming.missing:
+        shown = shown + document(text(known.naming.missing, role="warning"))
     if args["of"] is not None and error is None:
         value = _array(known, chosen[-1])
     return Result(shown, NOTHING if value is None else value, recording, error=error, data=table.rows_data(known, rows))

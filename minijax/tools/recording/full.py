@@ -483,6 +483,9 @@ class Full(Summary):
             rest["events"] = self.events - self.stopped_at
         if self.lives.values.left_out:
             rest["values"] = self.lives.values.left_out
+        if self.lives.values.programs_left_out:
+            rest["programs and calls of programs"] = self.lives.values.programs_left_out
+        rest |= self.lives.nameless()
         return {**rest, **({"lines of sources": self.sources.left_out} if self.sources.left_out else {})}
 
     def finish(self, error: BaseException | None) -> Finished:

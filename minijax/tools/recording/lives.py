@@ -26,7 +26,7 @@ from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import Var
 from minijax.tools.recording import preview
 from minijax.tools.recording.lazily import Lazy
-from minijax.tools.recording.records import LifeRecord, TracerRecord
+from minijax.tools.recording.records import NAMES_PAST, LifeRecord, TracerRecord
 from minijax.tools.recording.summary import Scope
 from minijax.tools.recording.timeline import HIDDEN
 from minijax.tools.recording.values import Values
@@ -97,6 +97,11 @@ class Lives:
         self.names: dict[int, str] = {}
         # id of an array in a variable that no operation has been given yet -> the array, held weakly, and its name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
+        # ids of the first of those whose names were not kept, and the event from which on; whether there are no dead
+        # ones among those whose names are
+        self.unnamed: set[int] = set()
+        self.unnamed_since = -1
+        self.packed = False
         self.values = Values()
         # the variable of a tangent -> the number of the first value seen whose tangent it is
         self.primals: dict[Var, int] = {}
@@ -149,10 +154,30 @@ class Lives:
         recording's."""
         if id(x) in self.known or isinstance(x, Tracer):
             self.see(x, scopes, place, name)
-        elif len(self.named) < MOST_NAMED:
+        else:
             known = self.named.get(id(x))
-            if known is None or known[0]() is not x:  # the id of one that has died is used again
-                self.named[id(x)] = weakref.ref(x), name
+            if known is not None and known[0]() is x:
+                return
+            if known is None and len(self.named) >= MOST_NAMED and not self._forget_dead():
+                self.unnamed_since = self.known.now if self.unnamed_since < 0 else self.unnamed_since
+                if len(self.unnamed) < MOST_NAMED:
+                    self.unnamed.add(id(x))
+                return
+            self.named[id(x)] = weakref.ref(x), name  # the id of one that has died is used again
+
+    def _forget_dead(self) -> bool:
+        """Forget names of arrays that have died unused; whether that made room for more."""
+        if self.packed:
+            return False
+        self.named = {key: each for key, each in self.named.items() if each[0]() is not None}
+        # so few that the next search would come too soon
+        self.packed = len(self.named) > MOST_NAMED * 9 // 10
+        return len(self.named) < MOST_NAMED
+
+    def nameless(self) -> dict[str, int]:
+        """How many names were not kept, and from when on; nothing if all were."""
+        more = "or more " if len(self.unnamed) == MOST_NAMED else ""
+        return {f"{more}{NAMES_PAST} {self.unnamed_since:,}": len(self.unnamed)} if self.unnamed else {}
 
     def staged(self) -> dict[Var, int]:
         """The variables of staged programs, each with the number of the first tracer that stands for it."""

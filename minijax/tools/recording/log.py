@@ -10,6 +10,7 @@ from minijax.tools.programs import hlo
 from minijax.tools.recording.naming import Naming, called, naming_of
 from minijax.tools.recording.panels import jaxpr_title
 from minijax.tools.recording.records import (
+    NAMES_PAST,
     BindRecord,
     CacheRecord,
     EquationRecord,
@@ -51,9 +52,9 @@ def log_document(recording: Recording, most: int = 200, start: int = 0, verbose:
         lines.append(line(("muted", f"... {count - len(lines)} more records (--most {count} shows them)")))
     if recording.truncated:
         lines.append(line(("warning", recording.stopped)))
-    if recording.cut:
-        cut = ", ".join(f"{number:,} {kind}" for kind, number in recording.cut)
-        lines.append(line(("warning", f"counted, and not kept: {cut}")))
+    cut = ", ".join(f"{number:,} {kind}" for kind, number in recording.cut if NAMES_PAST not in kind)
+    lines += [line(("warning", f"counted, and not kept: {cut}"))] if cut else []
+    lines += [line(("warning", naming.missing))] if naming.missing else []
     return document(Text(tuple(lines), wrap=False))
 
 

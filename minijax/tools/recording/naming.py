@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from minijax.tools.documents.words import shortened
-from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
+from minijax.tools.recording.records import NAMES_PAST, BindRecord, LifeRecord, Node, Recording, ScopeRecord
 from minijax.tools.recording.timeline import timeline
 
 MOST_NAME = 40
@@ -136,6 +136,14 @@ class Naming:
             if letter and (key == "variable" or key == "tangent" and fields[0][0] == "primal" and not _holds_two(life)):
                 out.setdefault((life.scope, letter), life.tracer.id)
         return out
+
+    @property
+    def missing(self) -> str:
+        """What has no name because there is a bound; '' if none was met."""
+        said = [f"{count:,} {kind} were not kept" for kind, count in self.recording.cut if NAMES_PAST in kind]
+        if self.recording.events > MOST_PASSED:
+            said.append(f"of more than {MOST_PASSED:,} events only variables have names, expressions have none")
+        return "; ".join(said)
 
     def maker(self, number: int) -> BindRecord | None:
         """The outermost operation whose result it is, of the user's or of a rule; None if it came from outside."""

@@ -328,6 +328,8 @@ def place_parts(place: str) -> tuple[str, int, str]:
 
 # Where the exception is that ended a recording.
 CALL = "the recorded call"
+# What names are called among what was counted and not kept, with the event.
+NAMES_PAST = "names past event"
 
 
 class Recording(Frozen):

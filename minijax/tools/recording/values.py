@@ -9,7 +9,7 @@ when somebody looks (``tools/values``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minijax.core.array import Array
@@ -21,6 +21,8 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 MOST_BYTES = 256_000_000
 MOST_CALLS = 20_000
 MOST_PROGRAMS = 2_000
+# Of arrays that take more bytes it is looked whether their values are counted already.
+_LARGE = 10_000
 
 
 class RunRecord(Frozen):
@@ -54,7 +56,8 @@ class Values:
       runs: event of a bind -> the operation that runs a program.
       programs: event -> the jaxpr that was finished then, and by what ('staged', ...).
       left_out: how many values had no room.
-      bytes: what those that had take.
+      programs_left_out: how many programs, and operations that run one, had none.
+      bytes: what is kept takes, the constants of programs included.
     """
 
     def __init__(self) -> None:
@@ -64,17 +67,25 @@ class Values:
         self.runs: dict[int, RunRecord] = {}
         self.programs: dict[int, tuple[str, ClosedJaxpr]] = {}
         self.left_out = 0
+        self.programs_left_out = 0
         self.bytes = 0
+        # ids of the programs that are kept, and of what holds the values of their constants and of large arrays: these
+        # count once
+        self._counted: set[int] = set()
 
     def keep(self, number: int, x: Array) -> None:
         """Keep the value of ``x``, whose wrapper is the user's and dies when it would."""
         aval = x.aval
         # an array's own size is right for all but keys and packed integers, which take no more; most are scalars
         taken = 100 if not aval.shape or aval.size == 1 else 100 + aval.size * aval.dtype.itemsize
+        if taken > _LARGE:
+            taken = sum(self._new((x,)).values())
         if self.bytes + taken > MOST_BYTES:
             self.left_out += 1
             return
         self.bytes += taken
+        if taken > _LARGE:
+            self._counted.add(_held(x))
         copy: Array = _new(Array)
         copy.aval = aval
         try:
@@ -85,24 +96,65 @@ class Values:
 
     def keep_run(self, record: RunRecord) -> None:
         """Keep an operation that runs a program."""
-        if len(self.runs) < MOST_CALLS and not any(map(_traced, record.params.values())):
+        programs = list(_programs(record.params.values()))
+        if any(map(_traced, programs)):
+            return
+        if len(self.runs) < MOST_CALLS and self._has_room(programs):
             self.runs[record.at] = record
+        else:
+            self.programs_left_out += 1
 
     def keep_program(self, at: int, kind: str, closed: Any) -> None:
         """Keep a finished jaxpr."""
-        if len(self.programs) < MOST_PROGRAMS and isinstance(closed, ClosedJaxpr) and not _traced(closed):
+        if not isinstance(closed, ClosedJaxpr) or _traced(closed):
+            return
+        if len(self.programs) < MOST_PROGRAMS and self._has_room((closed,)):
             self.programs[at] = kind, closed
+        else:
+            self.programs_left_out += 1
+
+    def _has_room(self, programs: Sequence[ClosedJaxpr]) -> bool:
+        """Whether the constants of programs have room, or have it already: then they are counted."""
+        counted = self._counted
+        new: dict[int, int] = {}
+        for each in programs:
+            if id(each) not in counted:
+                new[id(each)] = 0
+                new |= self._new(each.consts)
+        taken = sum(new.values())
+        if self.bytes + taken > MOST_BYTES:
+            return False
+        self.bytes += taken
+        counted.update(new)
+        return True
+
+    def _new(self, arrays: Iterable[Any]) -> dict[int, int]:
+        """What those of the arrays take that are not counted yet, by what holds their values."""
+        found = {_held(x): 100 + getattr(x, "nbytes", 0) for x in arrays}
+        return {key: size for key, size in found.items() if key not in self._counted}
 
     def array(self, number: int) -> Array | None:
         """The array of this number; None if it is a tracer's or was not kept."""
         return self.arrays.get(number)
 
 
-def _traced(value: Any) -> bool:
-    """Whether a program, or several, have tracers among their constants, which are not kept alive."""
-    if type(value) is tuple:
-        return any(map(_traced, value))
-    return isinstance(value, ClosedJaxpr) and any(isinstance(each, Tracer) for each in value.consts)
+def _held(x: Any) -> int:
+    """The id of what has the values of an array, which several arrays may have together."""
+    return id(getattr(x, "_np", None) if getattr(x, "on_host", False) else getattr(x, "_buffer", x))
+
+
+def _programs(values: Iterable[Any]) -> Iterator[ClosedJaxpr]:
+    """The programs among the values of parameters."""
+    for value in values:
+        if type(value) is tuple:
+            yield from _programs(value)
+        elif isinstance(value, ClosedJaxpr):
+            yield value
+
+
+def _traced(closed: ClosedJaxpr) -> bool:
+    """Whether a program has tracers among its constants, which are not kept alive."""
+    return any([isinstance(each, Tracer) for each in closed.consts])
 
 
 def holds_program(value: Any) -> bool:

@@ -40,6 +40,7 @@ MOST_GLANCED = 5_000
 NOT_KEPT = Unknown("there was no room to keep it")
 ELSEWHERE = Unknown("values live in the process that recorded them")
 NOT_RUN = Unknown("its program has not been run")
+RUN_LEFT_OUT = Unknown("its program was not run, or there was no room to keep that it was")
 NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
 NOT_TAKEN = Unknown("this branch was not taken")
 NO_TURN = Unknown("the loop made no such turn")
@@ -289,7 +290,10 @@ class Ledger:
             return self._batched(number, int(fields["axis"]), self._inner(number, 0, "primal"))
         if "tangent" in fields:
             return NOT_FORWARD
-        return self._staged(number, "value") if number in self.kept.variables else NOT_KEPT
+        if number not in self.kept.variables:
+            return NOT_KEPT
+        found = self._staged(number, "value")
+        return RUN_LEFT_OUT if found is NOT_RUN and self.kept.programs_left_out else found
 
     def _tangent(self, number: int) -> Found:
         life = self.lives.get(number)
