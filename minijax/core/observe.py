@@ -49,6 +49,8 @@ on_backward_end: Hook = []
 # A program that was imported whole is evaluated; it has been.
 on_imported: Hook = []
 on_imported_end: Hook = []
+# A program's variables got values, as it is run under interpreters: its inputs, then the results of each equation.
+on_run: Hook = []
 # Everybody who overrides a bind hook or ``rule``: the one list that ``bind`` tests.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
@@ -147,6 +149,9 @@ class Observer:
     def imported_end(self) -> None:
         """It has been evaluated."""
 
+    def run(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        """Of a program that is run under interpreters, these variables have these values now."""
+
 
 HOOKS: dict[str, Hook] = {
     "main_push": on_main_push,
@@ -171,6 +176,7 @@ HOOKS: dict[str, Hook] = {
     "backward_end": on_backward_end,
     "imported": on_imported,
     "imported_end": on_imported_end,
+    "run": on_run,
 }
 
 # Everybody who is subscribed: nobody, most of the time, and then shortcuts may be taken that announce nothing.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minijax.core.observe import on_run
 from minijax.core.trace import state
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
@@ -32,6 +33,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
         if type(v) is not Literal:
             last_use[v] = None
     outer_source = state.source
+    for tell in on_run:
+        tell(jaxpr.invars, args)
     try:
         for eqn in jaxpr.eqns:
             # what a transformation records for this equation is ascribed to the line that made it; the equations of
@@ -39,6 +42,9 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
             source = eqn.source
             state.source = outer_source if source is None else source
             bind_eqn(eqn, env)
+            if on_run:
+                for tell in on_run:
+                    tell(eqn.outvars, [env[v] for v in eqn.outvars])
             for v in eqn.invars:
                 if type(v) is not Literal and last_use[v] is eqn:
                     env.pop(v, None)

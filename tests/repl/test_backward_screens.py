@@ -14,7 +14,8 @@ from minijax.repl.stepper.screen import compose
 from minijax.tools.commands import find
 from minijax.tools.documents import words
 from minijax.tools.recording.naming import naming_of
-from minijax.tools.recording.records import Recording
+from minijax.tools.recording.records import BindRecord, Recording
+from minijax.tools.recording.timeline import timeline
 from minijax.tools.session.result import Step
 from minijax.tools.session.session import Session
 from minijax.tools.stepper.backward import backward_lines, passes_of
@@ -151,3 +152,14 @@ def test_no_letter_is_the_name_of_another_value(worded: bool) -> None:
     equations = [line[2:].partition("  ")[0] for line in lines]
     assert f"h' = dot_general a {'w1_dot' if worded else 'f'}" in equations
     assert ("h_dot" if worded else "k") + " = mul j c" in equations
+
+
+def test_a_body_that_the_engine_runs_again_has_the_names_of_its_program() -> None:
+    recording = recorded(RNN, "%step grad(rnn)(0.3, x[0])")
+    naming = naming_of(recording)
+    again = [n for n in timeline(recording).nodes if isinstance(n, BindRecord) and n.level == "linearize:3"]
+    said = {naming.operation(bind) for bind in again}
+    assert {"a = add(convert_element_type(w * h), x)", "h = tanh(a)"} <= said
+    sums = [n for n in timeline(recording).nodes if isinstance(n, BindRecord) and n.primitive == "add_any"]
+    names = [naming.assigned(bind) for bind in sums if bind.level == "jaxpr:1"]
+    assert names[:2] == ["ct of h", "ct of a"] and not any(names[2:])

@@ -427,6 +427,11 @@ class Full(Summary):
         if get_ident() == self.thread and self.importing:
             self.importing.pop()
 
+    @_own_work
+    def run(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        if get_ident() == self.thread and not self.stopped and not self.importing:
+            self.lives.note_run(variables, values, self.scopes, self.birth_place())
+
     # --- caches, phases, compiled programs
     # ------------------------------------------------------------------------------------------------
 

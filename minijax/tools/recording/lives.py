@@ -108,6 +108,8 @@ class Lives:
         # the variable of a staged program -> the number of the first tracer that stands for it, as far as it was asked
         self._staged: dict[Var, int] = {}
         self._asked = 0
+        # number of a tracer -> the variable of a program, run under interpreters, that it is worth
+        self.ran: dict[int, Var] = {}
 
     def see(
         self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
@@ -128,6 +130,15 @@ class Lives:
         if isinstance(x, Array) and (held or type(x) is not LiteralArray):
             return self._see_array(x, scopes[0], place, name)
         return None
+
+    def note_run(self, variables: Sequence[Var], values: Sequence[Any], scopes: Sequence[Scope], place: str) -> None:
+        """A program is run under interpreters: these are worth what its variables are there."""
+        ran = self.ran
+        for variable, x in zip(variables, values, strict=True):
+            if isinstance(x, Tracer):
+                life = self.see(x, scopes, place)
+                if life is not None:
+                    ran.setdefault(life.number, variable)
 
     def _see_array(self, x: Array, scope: Scope, place: str, name: str) -> Life:
         if self.named:
@@ -282,15 +293,18 @@ class Lives:
         self.known.clear()
         self.named.clear()
         self.primals = {}
-        self._staged = {}
-        return LifeTable(self.rows, self.names, deaths)
+        staged = self.staged() if self.ran else {}
+        again = {number: staged[variable] for number, variable in self.ran.items() if variable in staged}
+        self._staged, self.ran = {}, {}
+        return LifeTable(self.rows, self.names, deaths, again)
 
 
 class LifeTable(Lazy):
     """The lives of a recording, in the order in which they began; the record of one is made when it is asked for."""
 
-    def __init__(self, rows: Sequence[Row], names: dict[int, str], deaths: Any) -> None:
+    def __init__(self, rows: Sequence[Row], names: dict[int, str], deaths: Any, again: dict[int, int]) -> None:
         super().__init__(len(rows))
+        self.again = again
         self.rows = rows
         self.names = names
         self.deaths = deaths
@@ -301,9 +315,8 @@ class LifeTable(Lazy):
         tracer = TracerRecord(
             row[_AT], level, kind, self._fields(row), index + 1, "" if physical == kind else physical, row[_HOLDS]
         )
-        return LifeRecord(
-            tracer, row[_SCOPE], row[_AT], self.deaths[index], self.names.get(index + 1, ""), row[_PLACE]
-        )
+        name, again = self.names.get(index + 1, ""), self.again.get(index + 1, 0)
+        return LifeRecord(tracer, row[_SCOPE], row[_AT], self.deaths[index], name, row[_PLACE], again)
 
     def text(self, number: int) -> str:
         """What a value is as an operand."""

@@ -195,7 +195,8 @@ class Naming:
         for record in self.recording.backward:
             names = {i: self.together(n) for i, n in enumerate(record.primals) if n and i >= record.constants}
             last = {each.variable: each.number for step in record.steps for each in step.sums}
-            for each in (*record.begins, *[total for step in record.steps for total in step.sums]):
+            last |= {each.variable: each.number for each in record.begins if each.variable not in last}
+            for each in (*record.seeds, *record.begins, *[total for step in record.steps for total in step.sums]):
                 name = names.get(each.variable, "")
                 if name and each.number:
                     whole = last.get(each.variable, each.number) == each.number
@@ -232,7 +233,22 @@ class Naming:
     def variable(self, number: int) -> str:
         """What the user's variable is called that held the value first; '' if none did."""
         life = self.life(number)
-        return "" if life is None else life.name
+        return "" if life is None else life.name or self.again(number)[0]
+
+    def again(self, number: int) -> tuple[str, str]:
+        """What the variable of a program is called that the value is of, where the engine runs the program again: as a
+        variable of the user's, and as an expression.
+        """
+        for _ in range(MOST_LEVELS):
+            life = self.life(number)
+            if life is None or not life.again:
+                break
+            number = life.again
+            staged = self.life(number)
+            name, expression = "" if staged is None else staged.name, self.expressions.get(number, "")
+            if name or expression:
+                return name, expression
+        return "", ""
 
     def known(self, number: int) -> str:
         """The name of a value that a variable, an expression or a named tracer has; '' if none does."""
@@ -258,7 +274,7 @@ class Naming:
         roles = ""
         for role, each in self.path(number):
             roles += _ROLES.get(role, "")
-            found = self.variable(each) or self.expressions.get(each, "")
+            found = self.variable(each) or self.expressions.get(each, "") or self.again(each)[1]
             if found:
                 # ``tangent of (a @ b)``: what is within is one thing
                 return roles + (f"({found})" if roles and not _is_one(found) else found)
@@ -338,7 +354,7 @@ class Naming:
             role, holder = self._holder(number)
             if role in _ROLES and holder in outer:
                 return role
-        inside = number not in self.expressions
+        inside = number not in self.expressions and not self.again(number)[1]
         return shortened(self.variable(number) or (self.known(number) if inside else ""), MOST_NAME)
 
     def assigned(self, bind: BindRecord, around: Node | None = None) -> str:

@@ -41,7 +41,8 @@ class LifeRecord(Frozen):
 
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the
     recording began), ``name`` what the first variable of the user's that held it is called, with the path to it
-    (``params['w']``), ``place`` the line that made it.
+    (``params['w']``), ``place`` the line that made it. Where the engine runs a program again, ``again`` is the number
+    of what stood for the same variable when that was staged.
     """
 
     tracer: TracerRecord
@@ -50,6 +51,7 @@ class LifeRecord(Frozen):
     died: int = -1
     name: str = ""
     place: str = ""
+    again: int = 0
 
 
 class SourceRecord(Frozen):
