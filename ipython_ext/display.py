@@ -76,7 +76,7 @@ class Shown:
         rename = renamer(self._shell)
         return {
             "text/plain": rename(brief_text(self.document, page(), _PRINTED)),
-            "text/html": rename(_widget(step.recording, step.position)),
+            "text/html": rename(_widget(step.recording, step.position, rename)),
         }
 
 
@@ -99,11 +99,11 @@ def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
     }
 
 
-def _widget(recording: Any, start: int = 0) -> str:
+def _widget(recording: Any, start: int = 0, rename: Callable[[str], str] | None = None) -> str:
     # imported here: the widget reads its script from a file, and only a notebook that steps needs it
     from minijax.tools.pages.widget import widget_html
 
-    return widget_html(recording, highlight, start=start)
+    return widget_html(recording, highlight, start=start, rename=rename)
 
 
 # --- documents of objects

@@ -25,6 +25,12 @@ def g(x):
     carry, ys = lax.scan(body, x, jnp.arange(3.0))
     return carry + ys.sum()
 
+def loop(x):
+    for _ in range(6):
+        y = jnp.sin(x) * 2.0
+        x = y - x
+    return x
+
 def bad(x):
     y = jnp.exp(x)
     return y.reshape(7)
@@ -71,6 +77,7 @@ def recording(name: str) -> Recording:
         "error": lambda: minijax.jvp(bad, (jnp.ones(3),), (jnp.ones(3),)),
         "nothing": lambda: None,
         "hostile": lambda: _hostile(evil),
+        "loop": lambda: grad(names()["loop"])(0.5),
     }
     return recorded(runs[name], HOSTILE if name == "hostile" else name)
 
@@ -85,4 +92,4 @@ def _hostile(evil: Any) -> Any:
     return grad(lambda x: lax.cond(x > 0, fails, fails, x))(3.0)
 
 
-NAMES = ("vmap of grad", "scan", "jit", "error", "nothing", "hostile")
+NAMES = ("vmap of grad", "scan", "jit", "error", "nothing", "hostile", "loop")

@@ -13,9 +13,12 @@ from minijax.tools.documents.document import LINK, MARK, lay_out
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.theme import visible
 from minijax.tools.documents.words import shortened
-from minijax.tools.pages.widget import WIDTH, widget_html
-from minijax.tools.recording.cursor import ENTER, Cursor
+from minijax.tools.pages.part import WIDTH
+from minijax.tools.pages.rows import REACH
+from minijax.tools.pages.widget import widget_html
+from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper import origins, panes
+from minijax.tools.stepper.tree import past_repeated, tree_rows
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 from tests.browser.page import CONTRASTS, Browser, page
@@ -34,8 +37,8 @@ const read = () => ({
   status: [root.querySelector('.mjw-status').textContent],
   where: root.querySelector('.mjw-source .mjw-title').textContent.replace(/^source( · )?/, ''),
   source: lines('source'), stack: lines('stack'), program: lines('program'),
-  values: lines('values'), operation: lines('operation'), rule: lines('rule'),
-  current: ['source', 'stack'].flatMap((name) => marked(name, 'mjw-now')), used: marked('stack', 'mjw-used'),
+  tree: lines('tree'), values: lines('values'), operation: lines('operation'), rule: lines('rule'),
+  current: ['source', 'stack', 'tree'].flatMap((name) => marked(name, 'mjw-now')), used: marked('stack', 'mjw-used'),
 });
 const marked = (name, kind) =>
   [...root.querySelectorAll('[data-pane=' + name + '] .' + kind)].map((line) => line.textContent);
@@ -56,16 +59,22 @@ def pane(view: Any, cursor: Cursor, width: int = 100_000) -> list[str]:
 
 def expected(cursor: Cursor) -> dict[str, list[str]]:
     """What a stepper shows at the cursor's moment, computed in Python."""
+    rows = tree_rows(cursor, REACH, REACH)
+    tree = squeezed("".join(visible(text) for _, text in each) for each in rows.lines)
     return {
         "status": squeezed(pane(panes.status, cursor)[:1]),
         "source": squeezed(pane(panes.source_pane, cursor)),
         "stack": squeezed(pane(panes.stack_pane, cursor)),
         "program": squeezed(pane(panes.program_pane, cursor, WIDTH)),
+        "tree": tree,
         "values": squeezed(values(cursor)),
         "rule": squeezed(pane(panes.rule_pane, cursor)),
-        "current": squeezed(
-            line for view in (panes.source_pane, panes.stack_pane) for line in pane(view, cursor) if MARK in line
-        ),
+        "current": [
+            *squeezed(
+                line for view in (panes.source_pane, panes.stack_pane) for line in pane(view, cursor) if MARK in line
+            ),
+            tree[rows.current],
+        ],
         "used": squeezed(line for line in pane(panes.stack_pane, cursor) if LINK in line),
     }
 
@@ -85,9 +94,10 @@ def shown(read: dict[str, Any]) -> dict[str, list[str]]:
         "source": squeezed([read["where"], *read["source"]]),
         "stack": squeezed(read["stack"]),
         "program": squeezed(read["program"]),
+        "tree": squeezed(each.lstrip("▸") for each in read["tree"]),
         "values": squeezed(read["values"]),
         "rule": squeezed([*read["operation"], *read["rule"]]),
-        "current": squeezed(read["current"]),
+        "current": squeezed(each.lstrip("▸") for each in read["current"]),
         "used": squeezed(read["used"]),
     }
 
@@ -128,12 +138,18 @@ def test_a_long_program_shows_its_newest_equations(
     assert any("earlier equation" in line for read in reads for line in read["program"])
 
 
+def over(cursor: Cursor) -> bool:
+    """Past everything that one row of the tree stands for, as the terminal's stepper moves."""
+    past = past_repeated(cursor)
+    return cursor.go(past) if past >= 0 else cursor.over()
+
+
 MOVES = {
     "first": Cursor.first,
     "last": Cursor.last,
     "into": Cursor.into,
     "back": Cursor.back,
-    "over": Cursor.over,
+    "over": over,
     "backOver": Cursor.back_over,
     "out": Cursor.out,
     "backOut": Cursor.back_out,
@@ -230,16 +246,27 @@ def test_the_slider_and_a_click_in_the_tree(window: Browser, tmp_path: Path) -> 
         "slider.value = 9; slider.dispatchEvent(new Event('input'))"
     )
     assert position(window) == 9
-    outer, inner = window.all("[data-pane=tree] [aria-expanded]")[:2]
-    moments = Cursor(recording("vmap of grad")).moments
-    folding = [i for i, moment in enumerate(moments) if moment.kind == ENTER and moment.other > i + 1]
-    outer.find_element("css selector", ".mjw-fold").click()
-    assert moments[folding[1]].depth == 1
-    assert position(window) == 9 and not inner.is_displayed() and outer.is_displayed()
-    window.one("[data-move=into]").click()  # the row of the step is unfolded again
-    assert inner.is_displayed()
-    inner.click()
-    assert position(window) == folding[1]
+    for row in (2, 5, 11):
+        tree = tree_rows(Cursor(recording("vmap of grad"), position(window)), REACH, REACH)
+        window.all("[data-pane=tree] .mjw-line")[row].click()
+        assert position(window) == tree.positions[row]
+        assert window.one("[aria-current=step]").get_attribute("data-moment") == str(tree.positions[row])
+
+
+def test_equal_steps_are_one_row_that_opens(window: Browser, tmp_path: Path) -> None:
+    cursor = Cursor(recording("loop"))
+    window.open(page(tmp_path, widget_html(recording("loop"))))
+    closed = "[data-pane=tree] [aria-expanded=false]"
+    first = tree_rows(cursor, REACH, REACH)
+    texts = ["".join(text for _, text in each) for each in first.lines]
+    row = next(i for i, text in enumerate(texts) if "×6" in text)
+    assert "×6" in window.all(closed)[0].text and len(window.all("[data-pane=tree] .mjw-line")) == len(texts)
+    window.all(f"{closed} .mjw-fold")[0].click()
+    cursor.go(first.positions[row] + 1)
+    assert position(window) == cursor.position
+    opened = ["".join(text for _, text in each) for each in tree_rows(cursor, REACH, REACH).lines]
+    assert sum("×5" in text for text in opened) == 1 and texts[row] not in opened and len(opened) > len(texts)
+    assert len(window.all("[data-pane=tree] .mjw-line")) == len(opened)
 
 
 def test_keys_step_only_the_widget_that_has_the_focus(window: Browser, tmp_path: Path) -> None:
@@ -331,7 +358,7 @@ def test_it_can_be_used_without_seeing_it(window: Browser, tmp_path: Path) -> No
         assert each.accessible_name
     assert window.one(".mjw-status").get_attribute("aria-live") == "polite"
     window.one("[data-move=into]").click()
-    assert window.one("[aria-current=step]").get_attribute("data-node") == "0"
+    assert window.one("[aria-current=step]").get_attribute("data-moment") == "1"
     assert window.one("[data-move=into]").get_attribute("aria-disabled") == "false"
     window.one("[data-move=first]").click()
     assert window.one("[data-move=back]").get_attribute("aria-disabled") == "true"

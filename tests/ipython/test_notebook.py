@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from nbconvert import HTMLExporter
 
 from tests.ipython.kernel import executed
+from tests.page_data import data_of
 
 FAILING = "def g(x):\n    return x if x > 0 else jnp.sin(x)\njit(g)(3.0)"
 LOOPING = "for a in (1.0, 2.0):\n    %grad f(a)\nprint('between')\nvalue, slope = %grad f(3.0)\nprint(float(slope))"
@@ -102,7 +104,8 @@ def test_a_stepper(notebook):
     (output,) = outputs(notebook, "%step grad(f)(3.0)")
     markup = output["data"]["text/html"]
     assert markup.startswith('<div class="minijax mjw ') and not re.search(r"https?://|\bsrc=|\bhref=", markup)
-    assert "Cell In[2]" in markup and "ipykernel" not in markup
+    told = json.dumps(data_of(markup))
+    assert "Cell In[2]" in told and "ipykernel" not in told + markup
     assert len(markup) < 120_000 and "  sin(x) = 0.14112" in output["data"]["text/plain"]
 
 

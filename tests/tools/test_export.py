@@ -45,7 +45,7 @@ def test_the_page_holds_every_input_and_what_it_showed(session: Session, tmp_pat
         assert words in text, words
     assert page.count("<summary>panels</summary>") == 1
     assert page.count('class="minijax mjw ') == 1
-    assert "linearize:1 sin" in text
+    assert "linearize:1 begins for f" in text and text.count("class=") == 0
 
 
 def test_the_page_may_run_one_script_and_load_nothing(session: Session, tmp_path: Path) -> None:

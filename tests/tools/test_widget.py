@@ -17,16 +17,21 @@ from minijax import grad, make_jaxpr, vmap
 from minijax.tools import Recording, record
 from minijax.tools.documents.document import LINK, MARK, plain
 from minijax.tools.documents.lexer import highlight
+from minijax.tools.pages import part as page_part
 from minijax.tools.pages import widget
 from minijax.tools.pages.page import Texts, element, embedded, script, style
+from minijax.tools.pages.part import WIDTH
+from minijax.tools.pages.rows import REACH
 from minijax.tools.pages.track import Track, hunks
-from minijax.tools.pages.widget import MOST_NESTED, WIDTH, payload, widget_html
+from minijax.tools.pages.widget import MOST_NESTED, payload, widget_html
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.log import record_line
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, ScopeRecord
 from minijax.tools.stepper import panes
+from minijax.tools.stepper.tree import tree_rows
+from tests.page_data import data_of
 
 
 def chain(x):
@@ -61,16 +66,25 @@ def elements(markup: str) -> _Elements:
     return parser
 
 
-def data_of(markup: str) -> dict:
-    (found,) = re.findall(r'<script type="application/json">(.*?)</script>', markup, re.S)
-    return json.loads(found)
+def parts_of(data: dict) -> list[dict]:
+    return [part for _, part in data["parts"]]
+
+
+def moments_of(data: dict) -> list[tuple[dict, dict[str, list[int]]]]:
+    """The part of each moment, and what its tracks show."""
+    out = []
+    ends = [begin for begin, _ in data["parts"][1:]] + [len(data["moves"]) + 2]
+    for (begin, part), end in zip(data["parts"], ends, strict=True):
+        shown = {name: replayed(changes, end - begin) for name, changes in part["tracks"].items()}
+        out += [(part, {name: items[i] for name, items in shown.items()}) for i in range(end - begin)]
+    return out
 
 
 def test_a_recording_of_a_thousand_events_is_small():
     _, recording = record(grad(chain), jnp.ones(3))
     markup = widget_html(recording, highlight)
     assert 900 < recording.events < 2200
-    assert len(markup) < 300_000 * max(recording.events / 1000, 1)
+    assert len(markup) < 150_000 * max(recording.events / 1000, 1)
     assert elements(markup).tags["script"] == 2
 
 
@@ -84,14 +98,18 @@ def test_it_is_the_same_each_time():
 def test_a_recording_that_was_saved_shows_the_same(monkeypatch: pytest.MonkeyPatch):
     _, recording = record(vmap(grad(chain)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
-    here = set(payload(recording, highlight)["strings"])
+    here = strings(payload(recording, highlight))
     # but for values, which live in the process that recorded them
-    monkeypatch.setattr(widget, "at_hand", lambda recording: None)
+    monkeypatch.setattr(page_part, "at_hand", lambda recording: None)
     told = payload(recording, highlight)
     assert payload(loaded, highlight) == told
-    lacking = set(told["strings"])
+    lacking = strings(told)
     assert any(said.startswith("opened from a file") for said in lacking - here)
     assert any(said.startswith("all ") for said in here - lacking)
+
+
+def strings(data: dict) -> set[str]:
+    return {text for part in parts_of(data) for text in part["strings"]}
 
 
 def text_of(data: dict, line: int) -> str:
@@ -162,32 +180,44 @@ def squeezed(lines: Iterable[str]) -> list[str]:
 def test_what_is_kept_shows_at_every_moment_what_the_panes_show(most: int, late: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(panes, "MOST_EQUATIONS", 7)
     monkeypatch.setattr(panes, "MOST_TRACERS", 5)
-    monkeypatch.setattr(widget, "MOST_PROGRAM_LINES", 1000)
+    monkeypatch.setattr(page_part, "MOST_PROGRAM_LINES", 1000)
+    monkeypatch.setattr(widget, "MOMENTS_IN_PART", 170)
     _, recording = record(make_jaxpr(grad(chain)), jnp.ones(3))
     cursor = Cursor(recording)
     first = sum(1 for _ in recording.walk()) - most if late else 0
     kept = moments_kept(cursor, most, first)
     data = payload(recording, None, most, len(cursor.moments) if late else 0)
     assert data["start"] == (len(kept) - 1 if late else 0)
-    shown = {name: replayed(changes, len(kept)) for name, changes in data["tracks"].items()}
-    assert {len(each) for each in shown.values()} == {len(kept)} and len(kept) > 400
-    for position, index in enumerate(kept):
+    moments = moments_of(data)
+    assert len(moments) == len(kept) > 400 and len(data["parts"]) > 2
+    for (part, shown), index in zip(moments, kept, strict=True):
         cursor.go(index)
         for name, view, width in (("stack", panes.stack_pane, 1000), ("program", panes.program_pane, WIDTH)):
             wanted = plain(view(cursor), width).split("\n")
-            assert squeezed(rows(data, shown[name][position])) == squeezed(wanted), (name, index)
-        marks = shown["marks"][position]
+            assert squeezed(rows(part, shown[name])) == squeezed(wanted), (name, index)
         lines = plain(panes.stack_pane(cursor), 1000).split("\n")
-        assert [i for i, each in enumerate(lines) if MARK in each] == [i for i in marks[:1] if i >= 0], index
-        assert [i for i, each in enumerate(lines) if LINK in each] == marks[1:], index
-        said = "".join(text_of(data, line) for line in shown["status"][position])
+        assert [i for i, each in enumerate(lines) if MARK in each] == [i for i in shown["marks"][:1] if i >= 0], index
+        assert [i for i, each in enumerate(lines) if LINK in each] == shown["marks"][1:], index
+        said = "".join(text_of(part, line) for line in shown["status"])
         if index < len(cursor.moments) - 1:
             told = panes.moment_line(cursor.moment, naming_of(recording))
             assert said.startswith("".join(words for _, words in told)), index
-    assert said.startswith("cut here" if most == 300 else "the end")
+        tree = tree_rows(cursor, REACH, REACH)
+        assert tree_of(part, shown) == [squeezed(["".join(text for _, text in each)]) for each in tree.lines], index
+        places = [part["rows"][item][2] for item in shown["tree"]]
+        assert [kept[place] if place >= 0 else -1 for place in places] == [
+            each if each in set(kept) else -1 for each in tree.positions
+        ], index
+        assert shown["row"][0] == tree.current, index
+    assert said == ("" if most == 300 else "the end")
 
 
-def test_every_record_is_there_and_every_number_means_something():
+def tree_of(part: dict, shown: dict[str, list[int]]) -> list[list[str]]:
+    """The rows of the tree, white space made equal."""
+    return [squeezed([text_of(part, part["rows"][item][0])]) for item in shown["tree"]]
+
+
+def test_every_record_can_be_found_and_every_number_means_something():
     _, recording = record(grad(chain), jnp.ones(3))
     data = payload(recording, highlight)
     walked = [node for _, node in recording.walk()]
@@ -195,29 +225,36 @@ def test_every_record_is_there_and_every_number_means_something():
     around = {id(each): node for node in parents for each in node.children}
     naming = naming_of(recording)
     lines = [record_line(node, False, naming=naming, around=around.get(id(node))) for node in walked]
-    assert [text_of(data, node[0]) for node in data["nodes"]] == ["".join(words for _, words in each) for each in lines]
+    found = [(part, each) for part in parts_of(data) for each in part["found"]][1:-1]
+    told = [text_of(part, each[0]) for (part, each), sign in zip(found, data["moves"], strict=True) if sign != ")"]
+    wanted = ["".join(words for _, words in each) for each in lines]
     entered = sum(isinstance(node, (BindRecord, ScopeRecord)) for node in walked)
+    assert told == wanted
     assert (data["moves"].count("("), data["moves"].count(")")) == (entered, entered)
     assert len(data["moves"]) == len(walked) + entered
-    for line in data["lines"]:
-        assert all(0 <= role < len(data["roles"]) for role in line[::2])
-        assert all(0 <= text < len(data["strings"]) for text in line[1::2])
-    assert len(set(data["strings"])) == len(data["strings"])
+    for part in parts_of(data):
+        for line in part["lines"]:
+            assert all(0 <= role < len(part["roles"]) for role in line[::2])
+            assert all(0 <= text < len(part["strings"]) for text in line[1::2])
+        assert len(set(part["strings"])) == len(part["strings"])
 
 
 def test_what_is_too_much_is_cut_and_says_how_to_see_the_rest():
     _, recording = record(grad(chain), jnp.ones(3))
     total = len(list(recording.walk()))
     data = payload(recording, most=50)
-    assert len(data["nodes"]) == 50 and data["moves"].count("(") == data["moves"].count(")")
-    said = f"cut here: {total - 50:,} of {total:,} records are missing; %export FILE.html --recording writes more"
-    assert text_of(data, data["note"]) == said
-    *_, before, end = replayed(data["tracks"]["status"], len(data["moves"]) + 2)
-    assert end == [data["note"]]
+    signs = {sign: data["moves"].count(sign) for sign in "(.)"}
+    assert signs["("] + signs["."] == 50 and signs["("] == signs[")"]
     cursor = Cursor(recording)
     cut = moments_kept(cursor, 50)
+    last = len(cursor.moments) - 1
+    said = f"cut here: {total - 50:,} of {total:,} records are missing; %export FILE.html --recording writes more"
+    assert text_of(data, data["note"]) == f"{said}. This page holds moments 1 to {cut[-2]:,} of {last:,}"
+    assert data["numbers"][0] == [0, 0] and data["numbers"][-1] == [len(cut) - 1, last] and data["last"] == last
+    (part, before), (_, end) = moments_of(data)[-2:]
+    assert end["status"] == []
     earlier = sum(each.node is not None and each.kind != LEAVE for each in cursor.moments[: cut[-2]]) - 50
-    assert text_of(data, before[-1]) == f"  · {earlier} records before this left out"
+    assert text_of(part, before["status"][-1]) == f"  · {earlier} records before this left out"
     assert f"... {total - 50:,} more records" in widget_html(recording, most=50)
     assert len(embedded(data)) < len(embedded(payload(recording))) / 4
     # a moment that is left out is begun at the last one before it
@@ -253,7 +290,7 @@ def test_a_deep_tree_is_no_deep_markup():
 def test_an_empty_recording_and_one_without_a_tree():
     for recording in (Recording("full"), record(chain, 1.0, level="summary")[1]):
         data = data_of(widget_html(recording))
-        assert data["moves"] == "" and data["nodes"] == []
+        assert data["moves"] == "" and data["start"] == 0
 
 
 def test_the_script_has_no_way_out():

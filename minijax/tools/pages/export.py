@@ -16,15 +16,13 @@ from typing import Any
 from minijax.tools.documents.document import Code, Highlighter, document, plain
 from minijax.tools.documents.html import markup, shown
 from minijax.tools.pages import page as widget_page
-from minijax.tools.pages.widget import widget_html
+from minijax.tools.pages.widget import MOST_EXPORTED, widget_html
 from minijax.tools.recording import storage
 from minijax.tools.recording.panel_data import panel_data
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.session import Entry
 
 FORMAT, VERSION = "minijax-session", 1
-# Records of one recording in a page; the JSON holds all of them whatever their number.
-MOST_RECORDS = 50_000
 _WIDTH = 100
 
 
@@ -62,7 +60,7 @@ def session_page(entries: Iterable[Entry], highlight: Highlighter | None = None,
             body += f"<details><summary>panels</summary><div>{markup(entry.panels, highlight)}</div></details>"
         if entry.recording is not None and entry.recording.tree:
             # the log that the stepper stands in for stays, folded
-            widget = widget_html(entry.recording, highlight, MOST_RECORDS, in_page=True)
+            widget = widget_html(entry.recording, highlight, MOST_EXPORTED, in_page=True)
             log = f"<details><summary>as text</summary><div>{body}</div></details>" if entry.shown else ""
             body = widget + log
         parts.append(
@@ -78,7 +76,7 @@ def recording_page(recording: Recording, highlight: Highlighter | None = None, a
     title = "minijax recording"
     source = recording.source.strip()
     code = markup(document(Code(source, "python")), highlight) if source else ""
-    body = widget_html(recording, highlight, MOST_RECORDS, in_page=True)
+    body = widget_html(recording, highlight, MOST_EXPORTED, in_page=True)
     return page(title, f'<section class="minijax mjx-entry"><div class="mjx-in">{code}</div>{body}</section>', about)
 
 

@@ -9,13 +9,16 @@ const make = (tag, name, text) => {
 };
 const plural = (count, noun) => count + " " + noun + (count === 1 ? "" : "s");
 
-function start(root) {
-  root.dataset.ready = "1";
-  const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
-  const { strings, roles, lines } = data;
-  const span = ([role, text]) => make("span", role ? "mj-" + role : "", text);
+const span = ([role, text]) => make("span", role ? "mj-" + role : "", text);
+
+// How to draw the lines of a table of texts. `chosen` tells which of several a line that varies is.
+function drawing({ strings, roles, lines, varying }, chosen) {
   const segments = (line) => {
     const flat = lines[line];
+    if (flat[0] < 0) {
+      const [choices, picks] = varying[-1 - flat[0]];
+      return segments(picks[chosen(choices)]);
+    }
     const out = [];
     for (let i = 0; i < flat.length; i += 2) out.push([roles[flat[i]], strings[flat[i + 1]]]);
     return out;
@@ -25,10 +28,17 @@ function start(root) {
     made.append(...segments(line).map(span));
     return made;
   };
+  return { segments, drawn };
+}
+
+function start(root) {
+  root.dataset.ready = "1";
+  const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
+  const { drawn } = drawing(data);
   const stage = make("div", "mjw-stage");
   stage.tabIndex = 0;
   const programs = data.programs.map((each) => linked(each, drawn));
-  const begin = data.moves === undefined ? null : stepper(data, stage, programs, { span, segments, drawn });
+  const begin = data.moves === undefined ? null : stepper(data, stage, programs, drawn);
   for (const { box } of programs) {
     stage.append(box);
     box.open = !begin;

@@ -6,10 +6,12 @@ Nothing is loaded from outside, and nothing that was recorded becomes markup: it
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import json
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ class Texts:
         self.strings: dict[str, int] = {}
         self.roles: dict[str, int] = {}
         self.lines: dict[tuple[int, ...], int] = {}
+        self.varying: list[tuple[tuple[int, ...], list[int]]] = []
         self._known: dict[Line, int] = {}
 
     def string(self, text: str) -> int:
@@ -54,6 +57,14 @@ class Texts:
         ]
         return self.lines.setdefault(tuple(flat), len(self.lines))
 
+    def varied(self, choices: tuple[int, ...]) -> tuple[int, list[int]]:
+        """The number of a line that is one of several, by what is chosen of each of ``choices``; and the list that is
+        to have their numbers, what is chosen of the last choice changing fastest.
+        """
+        picks: list[int] = []
+        self.varying.append((choices, picks))
+        return self.lines.setdefault((-len(self.varying),), len(self.lines)), picks
+
     def block(self, lines: Iterable[Line], most: int = MOST_LINES) -> list[int]:
         """The numbers of lines, those beyond ``most`` counted."""
         listed = list(lines)
@@ -63,8 +74,21 @@ class Texts:
         return out
 
     def tables(self) -> dict[str, Any]:
-        """What the numbers stand for."""
-        return {"lines": list(self.lines), "roles": list(self.roles), "strings": list(self.strings)}
+        """What the numbers stand for. A line is ``[role, string, role, string ...]``, or one that varies: ``[-1]`` is
+        the first of these.
+        """
+        tables = {"lines": list(self.lines), "roles": list(self.roles), "strings": list(self.strings)}
+        return {**tables, "varying": self.varying} if self.varying else tables
+
+
+def packed(data: Any, rename: Callable[[str], str] | None = None) -> str:
+    """``data`` as JSON, compressed (RFC 1951) and in letters (base64): ``inflate.js`` reads it. ``rename`` changes the
+    text before.
+    """
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = text if rename is None else rename(text)
+    squeezer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return base64.b64encode(squeezer.compress(text.encode()) + squeezer.flush()).decode("ascii")
 
 
 def embedded(data: Any) -> str:
@@ -79,7 +103,7 @@ def embedded(data: Any) -> str:
 def script() -> tuple[str, str]:
     """The script and its version, by which it finds the widgets that it knows how to start."""
     # the last one starts what is on the page
-    names = ("stepper.js", "links.js", "page.js")
+    names = ("inflate.js", "chooser.js", "stepper.js", "links.js", "page.js")
     text = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in names)
     version = hashlib.sha256(text.encode()).hexdigest()[:10]
     lines = [each.strip() for each in text.replace("@VERSION@", version).split("\n")]

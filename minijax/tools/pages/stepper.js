@@ -35,14 +35,13 @@ function track(changes) {
   };
 }
 
-function stepper(data, stage, programs, { span, segments, drawn }) {
-  const { nodes, lists, parts, views } = data;
+// So many parts are kept as they were read.
+const MOST_READ = 6;
 
+function stepper(data, stage, programs, drawnOutside) {
   // --- moments: "(" enters the next record, ")" leaves the innermost, "." is the next record alone
-  const moments = [{ kind: "begin", node: -1, depth: 0, parent: -1, other: 0 }];
+  const moments = [{ kind: "begin", parent: -1, other: 0 }];
   const open = [];
-  const entered = new Array(nodes.length);
-  let next = 0;
   for (const sign of data.moves) {
     const index = moments.length;
     const parent = open.length ? open[open.length - 1] : -1;
@@ -51,21 +50,44 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
       moments[enter].other = index;
       moments.push({ ...moments[enter], kind: "leave", other: enter });
     } else {
-      entered[next] = index;
-      const kind = sign === "(" ? "enter" : "event";
-      moments.push({ kind, node: next, depth: open.length, parent, other: index });
+      moments.push({ kind: sign === "(" ? "enter" : "event", parent, other: index });
       if (sign === "(") open.push(index);
-      next += 1;
     }
   }
-  moments.push({ kind: "end", node: -1, depth: 0, parent: -1, other: moments.length });
+  moments.push({ kind: "end", parent: -1, other: moments.length });
+  // the number of a moment in the recording, of which the page may have a part
+  function numberOf(index) {
+    const [place, number] = data.numbers.findLast((each) => each[0] <= index);
+    return number + index - place;
+  }
 
-  const tracks = {};
-  for (const [name, changes] of Object.entries(data.tracks)) tracks[name] = track(changes);
+  // --- the parts of the page, each read when it is come to
+  const read = new Map();
+  function partAt(index) {
+    const [begin, packed] = data.parts.findLast((each) => each[0] <= index);
+    let found = read.get(begin);
+    if (!found) {
+      const made = JSON.parse(inflated(packed));
+      const tracks = {};
+      for (const [name, changes] of Object.entries(made.tracks)) tracks[name] = track(changes);
+      found = { ...made, begin, tracks, ...drawing(made, choosing.chosen) };
+    }
+    // the one that was not used for longest goes
+    read.delete(begin);
+    read.set(begin, found);
+    if (read.size > MOST_READ) read.delete(read.keys().next().value);
+    return found;
+  }
+  const choosing = chooser(data.choices, () => {
+    for (const name of Object.keys(standing)) delete standing[name];
+    draw();
+  });
+  let part = null; // the one of the moment that is shown
+  const shown = (name) => part.tracks[name](position - part.begin);
   const selections = data.programs.map(({ selected }) => track(selected));
 
   // --- drawing
-  const textOf = (line) => segments(line).map((part) => part[1]).join("");
+  const textOf = (line) => part.segments(line).map((piece) => piece[1]).join("");
   // Scrolls the pane alone: scrollIntoView would move the page under the reader as well.
   const reveal = (pane, line) => {
     if (!line) return;
@@ -76,21 +98,33 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
   };
   // The rows of an item: of a line itself, or of a part of a list, numbered if the list has a first number.
   function rows(item) {
-    if (item >= 0) return [drawn(item)];
-    const [list, start, end] = parts[-1 - item];
-    const [first, ...lines] = lists[list];
+    if (item >= 0) return [part.drawn(item)];
+    const [list, start, end] = part.parts[-1 - item];
+    const [first, ...lines] = part.lists[list];
     return lines.slice(start, end).map((line, i) => {
-      const made = drawn(line);
+      const made = part.drawn(line);
       if (first) made.prepend(make("span", "mjw-number", first + start + i + " "));
       return made;
     });
   }
-  // Shows the items of a pane; whether they were not there already.
+  // Shows the items of a pane; whether they were not there already. Rows that stay are left as they are.
   const standing = {};
-  function filled(name, items) {
-    if (standing[name] === items) return false;
-    standing[name] = items;
-    panes[name].replaceChildren(...items.flatMap(rows));
+  function filled(name, items, made = rows) {
+    const old = standing[name] || { items: [], rows: [] };
+    if (old.items === items) return false;
+    const pane = panes[name];
+    if (!standing[name]) pane.replaceChildren();
+    const least = Math.min(old.items.length, items.length);
+    let head = 0;
+    while (head < least && old.items[head] === items[head]) head += 1;
+    let tail = 0;
+    while (tail < least - head && old.items.at(-1 - tail) === items.at(-1 - tail)) tail += 1;
+    const kept = old.rows.slice(old.rows.length - tail);
+    for (const row of old.rows.slice(head, old.rows.length - tail).flat()) row.remove();
+    const fresh = items.slice(head, items.length - tail).map(made);
+    const next = kept.flat()[0];
+    for (const row of fresh.flat()) pane.insertBefore(row, next || null);
+    standing[name] = { items, rows: [...old.rows.slice(0, head), ...fresh, ...kept] };
     return true;
   }
   // Gives the rows with these numbers a class, and takes it from all others; the first of them.
@@ -101,111 +135,69 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     return chosen[0];
   }
   function drawSource() {
-    const heading = tracks.heading(position).map(textOf).join("");
+    const heading = shown("heading").map(textOf).join("");
     titles.source.textContent = "source" + (heading && " · " + heading);
-    filled("source", tracks.source(position));
-    reveal(panes.source, marked("source", "mjw-now", tracks.here(position)));
+    filled("source", shown("source"));
+    reveal(panes.source, marked("source", "mjw-now", shown("here")));
   }
   function drawStack() {
-    filled("stack", tracks.stack(position));
-    const [working, ...used] = tracks.marks(position);
+    filled("stack", shown("stack"));
+    const [working, ...used] = shown("marks");
     marked("stack", "mjw-used", used);
     reveal(panes.stack, marked("stack", "mjw-now", [working]));
   }
   function drawValues() {
-    // the newest are in sight
-    if (filled("values", tracks.values(position))) reveal(panes.values, panes.values.lastChild);
+    filled("values", shown("values"));
+    reveal(panes.values, marked("values", "mjw-now", shown("value")) || panes.values.lastChild);
+    const items = shown("offers");
+    const offers = [];
+    for (let i = 0; i < items.length; i += 3) offers.push([items[i], textOf(items[i + 1]), Number(textOf(items[i + 2]))]);
+    choosing.draw(offers);
   }
   function drawProgram() {
-    const items = tracks.program(position);
+    const items = shown("program");
     filled("program", items);
-    const newest = marked("program", "mjw-now", tracks.newest(position));
+    const newest = marked("program", "mjw-now", shown("newest"));
     // a program that has been finished begins at the top
     if (items[0] < 0) panes.program.scrollTop = 0;
     else reveal(panes.program, newest || panes.program.lastChild);
   }
   // What an operation is given and gives, or what an event tells, in one pane; the rule's source in another.
   function drawOperation() {
-    filled("operation", tracks.operation(position));
-    const [view] = tracks.rule(position);
-    if (filled("rule", views[view])) panes.rule.scrollTop = 0;
+    filled("operation", shown("operation"));
+    const [view] = shown("rule");
+    if (filled("rule", part.views[view])) panes.rule.scrollTop = 0;
   }
 
-  // --- the tree
-  const treeRows = [];
-  function buildTree() {
-    let depth = 0;
-    for (let at = 0; at < data.moves.length; at += 1) {
-      const sign = data.moves[at];
-      if (sign === ")") {
-        depth -= 1;
-        continue;
-      }
-      const [line, gave] = nodes[treeRows.length];
-      const made = drawn(line);
-      if (gave >= 0) {
-        const outcome = make("span", "mjw-outcome");
-        outcome.append(...segments(gave).map(span));
-        made.append(outcome);
-      }
-      made.dataset.node = treeRows.length;
-      made.setAttribute("role", "treeitem");
-      made.setAttribute("aria-level", depth + 1);
-      made.style.paddingLeft = Math.min(depth, 40) * 1.2 + 1.6 + "em";
-      if (sign === "(") {
-        if (data.moves[at + 1] !== ")") {
-          const toggle = make("button", "mjw-fold", "▾");
-          toggle.type = "button";
-          toggle.tabIndex = -1;
-          toggle.setAttribute("aria-label", "fold");
-          made.prepend(toggle);
-          made.setAttribute("aria-expanded", "true");
-        }
-        depth += 1;
-      }
-      treeRows.push(made);
-    }
-    panes.tree.replaceChildren(...treeRows);
-  }
-  const levelOf = (index) => moments[entered[index]].depth;
-  function fold(index, closed) {
-    const made = treeRows[index];
-    made.setAttribute("aria-expanded", String(!closed));
-    made.querySelector(".mjw-fold").textContent = closed ? "▸" : "▾";
-    const own = levelOf(index);
-    let below = Infinity; // rows deeper than this stay hidden: they are inside a row that is folded itself
-    for (let i = index + 1; i < treeRows.length && levelOf(i) > own; i += 1) {
-      if (levelOf(i) <= below) below = Infinity;
-      treeRows[i].hidden = closed || below < Infinity;
-      if (below === Infinity && treeRows[i].getAttribute("aria-expanded") === "false") below = levelOf(i);
-    }
-  }
-  let currentRow = null;
+  // --- the tree: rows around the moment, as the terminal has them
   function drawTree() {
-    const { kind, node, parent } = moments[position];
-    for (let around = parent; around >= 0; around = moments[around].parent) {
-      const index = moments[around].node;
-      if (treeRows[index].getAttribute("aria-expanded") === "false") fold(index, false);
+    const items = shown("tree");
+    const [current] = shown("row");
+    filled("tree", items, (item) => [treeRow(item)]);
+    marked("tree", "mjw-leaving", moments[position].kind === "leave" ? [current] : []);
+    for (const each of panes.tree.querySelectorAll("[aria-current]")) each.removeAttribute("aria-current");
+    const row = marked("tree", "mjw-now", [current]);
+    row.setAttribute("aria-current", "step");
+    reveal(panes.tree, row);
+  }
+  function treeRow(item) {
+    const [line, depth, moment, closed] = part.rows[item];
+    const made = part.drawn(line);
+    made.dataset.moment = moment;
+    made.setAttribute("role", "treeitem");
+    made.setAttribute("aria-level", depth + 1);
+    made.style.paddingLeft = Math.min(depth, 30) * 1.2 + 1.6 + "em";
+    if (moment < 0) made.title = "not in this page";
+    if (!closed) return made;
+    made.setAttribute("aria-expanded", "false");
+    if (moment >= 0) {
+      const opening = make("button", "mjw-fold", "▸");
+      opening.type = "button";
+      opening.tabIndex = -1;
+      opening.setAttribute("aria-label", "step into it");
+      made.prepend(opening);
     }
-    // what is still to come is faint, and does not tell its results yet
-    treeRows.forEach((made, index) => {
-      const { other } = moments[entered[index]];
-      made.classList.toggle("mjw-later", entered[index] > position);
-      made.classList.toggle("mjw-pending", other > position);
-    });
-    if (currentRow) {
-      currentRow.classList.remove("mjw-now", "mjw-leaving");
-      currentRow.removeAttribute("aria-current");
-    }
-    currentRow = node >= 0 ? treeRows[node] : null;
-    if (currentRow) {
-      currentRow.classList.add("mjw-now");
-      currentRow.classList.toggle("mjw-leaving", kind === "leave");
-      currentRow.setAttribute("aria-current", "step");
-      reveal(panes.tree, currentRow);
-    } else {
-      panes.tree.scrollTop = kind === "end" ? panes.tree.scrollHeight : 0;
-    }
+    return made;
   }
 
   // --- moves
@@ -217,7 +209,8 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     backOver: () => (moments[position].kind === "leave" ? moments[position].other : position - 1),
     backOut: () => Math.max(moments[position].parent, 0),
     into: () => position + 1,
-    over: () => (moments[position].kind === "enter" ? moments[position].other : position + 1),
+    // past everything that one row of the tree stands for
+    over: () => shown("row")[1] ?? (moments[position].kind === "enter" ? moments[position].other : position + 1),
     out: () => (moments[position].parent >= 0 ? moments[moments[position].parent].other : last),
     last: () => last,
   };
@@ -247,7 +240,7 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     stage.focus();
   }
   function walk(name, word, nothing) {
-    const items = tracks[name](position);
+    const items = shown(name);
     const pairs = [];
     for (let i = 0; i < items.length; i += 2) pairs.push([items[i], items[i + 1]]);
     offer(pairs, word);
@@ -264,10 +257,19 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
   };
   function go(wanted) {
     position = Math.min(Math.max(wanted, 0), last);
+    const before = part;
+    part = partAt(position);
+    // numbers of lines are a part's own
+    if (part !== before) for (const name of Object.keys(standing)) delete standing[name];
     offer([], "");
-    status.textContent = position + "/" + last + "  " + tracks.status(position).map(textOf).join("");
+    draw();
+  }
+  function draw() {
+    const number = numberOf(position);
+    const words = shown("status").map(textOf).join("") || note;
+    status.textContent = number + "/" + data.last + "  " + words;
     slider.value = position;
-    slider.setAttribute("aria-valuetext", "step " + position + " of " + last);
+    slider.setAttribute("aria-valuetext", "step " + number + " of " + data.last);
     for (const button of toolbar.querySelectorAll("button[data-move]")) {
       const backwards = ["first", "back", "backOver", "backOut"].includes(button.dataset.move);
       button.setAttribute("aria-disabled", String(position === (backwards ? 0 : last)));
@@ -285,19 +287,14 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     if (!words) return;
     const step = backwards ? -1 : 1;
     for (let i = position + step; i >= 0 && i <= last; i += step) {
-      const { kind, node } = moments[i];
-      if (node < 0) continue;
-      const [line, gave, list, own] = nodes[node];
-      const came = gave >= 0 ? [gave] : [];
-      // where a bind is left it tells what it came to, if it has a row of its own there
-      const leaving = own >= 0 ? [own, ...came] : [];
-      const told = kind === "leave" ? leaving : [line, ...came, ...(list >= 0 ? lists[list].slice(1) : [])];
-      if (told.some((each) => textOf(each).toLowerCase().includes(words))) {
+      const { begin, found, lists, segments } = partAt(i);
+      const told = found[i - begin].flatMap((each) => (each >= 0 ? [each] : lists[-1 - each].slice(1)));
+      if (told.some((each) => segments(each).map((piece) => piece[1]).join("").toLowerCase().includes(words))) {
         go(i);
         return;
       }
     }
-    status.textContent = "“" + field.value + "” does not occur " + (backwards ? "before" : "after") + " step " + position;
+    status.textContent = "“" + field.value + "” does not occur " + (backwards ? "before" : "after") + " step " + numberOf(position);
   }
 
   // --- the page
@@ -373,18 +370,21 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     panes[name].tabIndex = 0;
     panes[name].dataset.pane = name;
     section.append(titles[name], panes[name]);
+    if (name === "values") titles.values.append(choosing.box);
     grid.append(section);
   }
   panes.tree.setAttribute("role", "tree");
   panes.tree.addEventListener("click", (event) => {
-    const line = event.target.closest("[data-node]");
+    const line = event.target.closest("[data-moment]");
     if (!line) return;
-    const index = Number(line.dataset.node);
-    if (event.target.classList.contains("mjw-fold")) fold(index, line.getAttribute("aria-expanded") === "true");
-    else go(entered[index]);
+    const moment = Number(line.dataset.moment);
+    if (moment < 0) status.textContent = "that step is not in this page" + (note ? ": " + note : "");
+    else go(moment + event.target.classList.contains("mjw-fold"));
   });
   stage.append(toolbar, status, choices, grid);
-  if (data.note >= 0) stage.append(drawn(data.note, "mjw-note"));
+  const outside = data.note >= 0 ? drawnOutside(data.note, "mjw-note") : null;
+  const note = outside ? outside.textContent : "";
+  if (outside) stage.append(outside);
   stage.setAttribute("role", "group");
   stage.setAttribute("aria-label", "stepper: arrow keys step, / searches");
   const KEYS = {
@@ -400,11 +400,11 @@ function stepper(data, stage, programs, { span, segments, drawn }) {
     else if (event.key === "Backspace") WALKS.return();
     else if (event.key === "Escape" && offered.length) offer([], "");
     else if (offered.length && "123456789".includes(event.key)) pick(Number(event.key) - 1);
+    else if (choosing.pressed(event.key, (words) => (status.textContent = words))) stage.focus({ preventScroll: true });
     else return;
     event.preventDefault();
   });
   return () => {
-    buildTree();
     go(data.start);
   };
 }

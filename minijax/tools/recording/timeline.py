@@ -153,6 +153,17 @@ class Timeline(Sequence[Moment]):
         """Where the innermost record around a moment was entered; -1 at the top."""
         return self._parents[index]
 
+    def depth(self, index: int) -> int:
+        """How many open records enclose a moment."""
+        return self._depths[index]
+
+    def around(self, index: int) -> Iterator[int]:
+        """Where the records around a moment were entered, innermost first."""
+        parent = self._parents[index]
+        while parent >= 0:
+            yield parent
+            parent = self._parents[parent]
+
     def start(self, number: int) -> int:
         """The moment at which the record with this number begins."""
         return int(self._all_starts()[number])

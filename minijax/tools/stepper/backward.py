@@ -63,6 +63,27 @@ class Standing(NamedTuple):
     changed: frozenset[int]
 
 
+class _Reached:
+    """What has arrived until an event, and how many steps are finished: to go on from."""
+
+    def __init__(
+        self, event: int, sums: dict[int, CotangentRecord], counts: Counter[int], changed: frozenset[int]
+    ) -> None:
+        self.event = event
+        self.sums = sums
+        self.counts = counts
+        self.changed = changed
+        self.finished = 0
+
+    def finish(self, step: TransposedRecord) -> None:
+        """The next step is finished."""
+        self.finished += 1
+        for total in step.sums:
+            self.sums[total.variable] = total
+            self.counts[total.variable] += 1
+        self.changed = frozenset(total.variable for total in step.sums)
+
+
 class BackwardPass:
     """One linear program run backwards, with names.
 
@@ -79,6 +100,9 @@ class BackwardPass:
         self.worded = False
         # what was drawn last, and of which state
         self.drawn: tuple[Any, list[Line]] | None = None
+        # the lines of an equation that nothing has happened to since; how it stood when that was last asked for
+        self.lines: dict[int, tuple[Any, list[Line]]] = {}
+        self._reached: _Reached | None = None
 
     @cached_property
     def record(self) -> BackwardRecord:
@@ -104,7 +128,7 @@ class BackwardPass:
             counts.update(part.variable for part in step.found)
         return counts
 
-    @property
+    @cached_property
     def failed(self) -> bool:
         """Whether a transpose rule raised: then more might have arrived."""
         return any(step.at < 0 for step in self.recorded.steps)
@@ -241,28 +265,20 @@ class BackwardPass:
 
     def at(self, event: int) -> Standing:
         """How it stands when ``event`` has happened."""
-        sums: dict[int, CotangentRecord] = {}
-        counts: Counter[int] = Counter()
-        for seed in self.record.seeds:
-            if seed.number:
-                counts[seed.variable] += 1
-        sums.update((total.variable, total) for total in self.record.begins)
-        current: TransposedRecord | None = None
-        done, finished = False, 0
-        changed = frozenset(sums)
-        for step in self.record.steps:
-            if step.begun >= event:
-                break
-            current, done = step, 0 <= step.at <= event
-            if done:
-                finished += 1
-                for total in step.sums:
-                    sums[total.variable] = total
-                    counts[total.variable] += 1
-                changed = frozenset(total.variable for total in step.sums)
-            else:
-                changed = frozenset()
-        return Standing(current, done, finished, sums, dict(counts), changed)
+        steps = self.record.steps
+        reached = self._reached
+        if reached is None or reached.event > event:
+            sums = {total.variable: total for total in self.record.begins}
+            counts = Counter(seed.variable for seed in self.record.seeds if seed.number)
+            reached = self._reached = _Reached(event, sums, counts, frozenset(sums))
+        reached.event = event
+        while reached.finished < len(steps) and 0 <= steps[reached.finished].at <= event:
+            reached.finish(steps[reached.finished])
+        done, changed = reached.finished > 0, reached.changed
+        step = steps[reached.finished - 1] if done else None
+        if reached.finished < len(steps) and steps[reached.finished].begun < event:
+            step, done, changed = steps[reached.finished], False, frozenset()
+        return Standing(step, done, reached.finished, dict(reached.sums), dict(reached.counts), changed)
 
     def complete(self, variable: int, standing: Standing) -> bool:
         """Whether nothing more will arrive at the variable."""
@@ -372,7 +388,7 @@ def backward_lines(cursor: Cursor) -> list[Line]:
     standing = backward.at(cursor.moment.at)
     backward.worded = cursor.named
     # most moments change nothing here
-    key = (cursor.named, standing.step, standing.done, tuple(sorted(ledger(cursor.recording).iterations.items())))
+    key = (standing.step, standing.done, *_looked_at(backward))
     if backward.drawn is None or backward.drawn[0] != key:
         backward.drawn = key, [*heading(backward, standing), *_rows(backward, standing)]
     return backward.drawn[1]
@@ -401,7 +417,7 @@ def path_line(backward: BackwardPass) -> str:
 def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     """The inputs, then the equations in the order of the program under their lines."""
     record = backward.record
-    width = max([len(brief_equation(backward, i)) for i in range(len(record.equations))], default=0)
+    width = _width(backward)
     names = min(max(map(len, backward.names.values()), default=0), MOST_PADDED) + len("ct of ")
     inputs = range(record.constants, record.constants + record.inputs)
     shown = [variable for variable in inputs if backward.expected[variable]]
@@ -415,13 +431,23 @@ def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
     if begin:
         yield line(("muted", f"... {plural(begin, 'equation')} above"))
     place = ""
+    looked = _looked_at(backward)
     for index in range(begin, end):
         if record.places[index] != place:
             place = record.places[index]
             yield place_line(backward.recording, place)
-        yield from _equation(backward, standing, index, width, names)
+        yield from _kept_equation(backward, standing, index, (width, names), looked)
     if end < len(record.equations):
         yield line(("muted", f"... {plural(len(record.equations) - end, 'equation')} below"))
+
+
+def _width(backward: BackwardPass) -> int:
+    """The columns of equations: those of the longest."""
+    found: dict[bool, int] = backward.__dict__.setdefault("widths", {})
+    if backward.worded not in found:
+        lengths = [len(brief_equation(backward, i)) for i in range(len(backward.record.equations))]
+        found[backward.worded] = max(lengths, default=0)
+    return found[backward.worded]
 
 
 def place_line(recording: Recording, place: str) -> Line:
@@ -450,6 +476,27 @@ def brief_equation(backward: BackwardPass, index: int) -> str:
 
 def _widest(backward: BackwardPass) -> int:
     return MOST_WORDED if backward.worded else MOST_EQUATION
+
+
+def _looked_at(backward: BackwardPass) -> tuple[Any, ...]:
+    """The iterations and examples that are looked at, and what variables are called."""
+    known = ledger(backward.recording)
+    return backward.worded, tuple(sorted(known.iterations.items())), tuple(sorted(known.examples.items()))
+
+
+def _kept_equation(
+    backward: BackwardPass, standing: Standing, index: int, widths: tuple[int, int], looked: tuple[Any, ...]
+) -> list[Line]:
+    """The lines of an equation, drawn anew only if something has happened to its results since."""
+    if standing.step is not None and standing.step.equation == index:
+        return list(_equation(backward, standing, index, *widths))
+    results = backward.record.equations[index].results
+    told = [(id(standing.sums.get(v)), standing.counts.get(v, 0), v in standing.changed) for v in results]
+    key = told, looked, widths
+    kept = backward.lines.get(index)
+    if kept is None or kept[0] != key:
+        kept = backward.lines[index] = key, list(_equation(backward, standing, index, *widths))
+    return kept[1]
 
 
 def _equation(backward: BackwardPass, standing: Standing, index: int, width: int, names: int) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from minijax.core.named import Frozen
 from minijax.tools.documents.document import MARK, Line, Segment, line
@@ -30,10 +30,10 @@ def tree_rows(cursor: Cursor, before: int, after: int, fold: int = FOLD) -> Rows
 
     Where there are fewer above, there are more below, and the reverse.
     """
-    walk = _TreeWalk(cursor, fold)
+    walk = TreeWalk(cursor, fold)
     here = walk.row_of(cursor.position)
-    above = list(_take(walk.backwards(here), before + after))
-    below = list(_take(walk.forwards(here), before + after))
+    above = list(taken(walk.backwards(here), before + after))
+    below = list(taken(walk.forwards(here), before + after))
     up = max(before, before + after - len(below))
     positions = [*reversed(above[:up]), here]
     positions += below[: before + after + 1 - len(positions)]
@@ -41,7 +41,8 @@ def tree_rows(cursor: Cursor, before: int, after: int, fold: int = FOLD) -> Rows
     return Rows(lines, tuple(positions), positions.index(here))
 
 
-def _take(walk: Iterator[int], most: int) -> Iterator[int]:
+def taken(walk: Iterator[int], most: int) -> Iterator[int]:
+    """The first ``most`` rows of a walk."""
     for _, each in zip(range(most), walk, strict=False):
         yield each
 
@@ -53,10 +54,10 @@ def record_around(cursor: Cursor, moment: Moment) -> Node | None:
 
 def past_repeated(cursor: Cursor) -> int:
     """Where the steps end that one row stands for at the cursor's moment; -1 if its row is of a record alone."""
-    return _TreeWalk(cursor, FOLD).closed(cursor.position)[1]
+    return TreeWalk(cursor, FOLD).closed(cursor.position)[1]
 
 
-class _TreeWalk:
+class TreeWalk:
     """The rows that are shown: an unfolded record has one for its entering and, if it has children, one for its
     leaving; everything else has one. Steps that do the same have one together: of those before the cursor, and of
     those after it; where it stands at the beginning of a step, that is the first of those after it.
@@ -69,11 +70,7 @@ class _TreeWalk:
         self.naming = naming_of(cursor.recording)
         self.repeats = repeats_of(cursor.recording, cursor.moments)
         # the records that the cursor is inside of: unfolded at any depth
-        self.open = set()
-        parent = cursor.moment.parent
-        while parent >= 0:
-            self.open.add(parent)
-            parent = self.moments.parent(parent)
+        self.open = dict.fromkeys(cursor.moments.around(cursor.position))
 
     def unfolded(self, entered: int) -> bool:
         """Whether the rows inside the record entered at this moment are shown."""
@@ -131,17 +128,31 @@ class _TreeWalk:
     def line(self, position: int, here: bool) -> Line:
         """The row of a moment. What lies in the cursor's future is muted, and tells no results."""
         moment = self.moments[position]
-        now = self.cursor.position
         mark: Segment = ("current", MARK) if here else ("", " ")
         indent: Segment = ("muted", "  " * min(moment.depth, MOST_INDENT))
+        return (mark, indent, *self.content(moment, position))
+
+    def content(self, moment: Moment, position: int) -> Line:
+        """What the row of a moment says."""
         _, end, times, label = self.closed(position)
         if times:
             segments = self.repeated(label, times, position, end)
         else:
             segments = (*self.text(moment, position), *self.folded(moment, position))
-        if position > now:
+        if position > self.cursor.position:
             segments = (("muted", "".join(piece for _, piece in segments)),)
-        return (mark, indent, *segments)
+        return segments
+
+    def shape(self) -> Hashable:
+        """What the rows stand for, but not what they say, is the same at two moments where this is."""
+        now, opened = self.cursor.position, []
+        for each in (now, *self.open):
+            run = self.repeats.around(each) if 0 < each < len(self.moments) - 1 else None
+            if run is not None and run.starts[0] <= now < run.end:
+                here = bisect_right(run.starts, now)
+                opened.append((run.starts[0], here, run.starts[here - 1] == now))
+        deep = [each for each in self.open if self.moments.depth(each) >= self.fold]
+        return tuple(deep), tuple(opened)
 
     def repeated(self, label: str, times: int, position: int, end: int) -> Line:
         """``layer ×100  + 700 inside``"""

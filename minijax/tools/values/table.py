@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -323,7 +324,11 @@ def _examples(known: Ledger, row: ValueRow) -> tuple[str, ...]:
     if not known.examples:
         return ()
     labels = known.vmaps(row.named.number)
-    return tuple([f"example {known.examples[label]} of {label}" for label in labels if label in known.examples])
+    return tuple([_example(known, label) for label in labels if label in known.examples])
+
+
+def _example(known: Ledger, label: str) -> str:
+    return f"example {known.examples[label]} of {label}"
 
 
 def _group_line(scope: ScopeRecord | None, loops: Sequence[LoopShown], examples: Sequence[str]) -> Line:
@@ -367,6 +372,19 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
     return tuple(out)
 
 
+class PageEntry(NamedTuple):
+    """A line of a page's table: if it tells of the value ``number`` (0: of none), ``draw`` draws it anew for the
+    iterations and examples that are looked at; ``key`` is the same for entries that are, ``row`` its place among all
+    that have a name.
+    """
+
+    line: Line
+    number: int = 0
+    draw: Callable[[], Line] | None = None
+    key: Any = None
+    row: int = -1
+
+
 class PageTable:
     """The table at one moment after another, for a page that holds them all: a row is made once, and again when a
     cotangent arrives. What takes long to compute is left out, and says so.
@@ -374,51 +392,89 @@ class PageTable:
 
     def __init__(self, known: Ledger, columns: int) -> None:
         self.known = known
-        every = named_values(known)
-        kinds = [named.life.tracer.level.partition(":")[0] for named in every]
+        self.long = len(known.recording.lives) > _most_lives(known)
+        every = () if self.long else named_values(known)
+        kinds = {named.life.tracer.level.partition(":")[0] for named in every} or set(COLUMNS)
         self.there = [
             "primal",
             *(["tangent"] if "jvp" in kinds else []),
             *(["cotangent"] if known.recording.backward else []),
         ]
-        self.width = min(max((len(named.name) for named in every), default=4), columns // 4)
+        longest = max((len(named.name) for named in every), default=columns if self.long else 4)
+        self.width = min(longest, columns // 4)
         self.room = (columns - self.width - 4 - 2 * (len(self.there) - 1)) // len(self.there)
-        self.rows: dict[tuple[int, int], Line] = {}
-        self.groups: dict[int, tuple[Any, Line]] = {}
+        self.rows: dict[Any, Line] = {}
+        self.groups: dict[Any, tuple[Any, Line]] = {}
+        # when a cotangent may have changed: only then a row that is there does
+        steps = [step.at for record in known.recording.backward for step in record.steps]
+        self.changes = sorted({*steps, *(record.begun for record in known.recording.backward)})
+
+    def named(self, at: int) -> tuple[Sequence[Named], int, bool]:
+        """What has a name; how many of it at event ``at``, and whether there is more from earlier."""
+        if self.long:
+            return _latest(self.known, at)
+        every = named_values(self.known)
+        return every, bisect_right(every, at, key=_born), False
+
+    def row(self, at: int) -> int:
+        """The row at which something happened last; -1 if there is none."""
+        every, count, _ = self.named(at)
+        return _changes(self.known, every).row(count, at)
+
+    def state(self, at: int) -> Any:
+        """What is the same at two events at which the table is."""
+        every, count, _ = self.named(at)
+        return count, every[count - 1].number if count else 0, bisect_right(self.changes, at)
+
+    def entries(self, at: int) -> Iterator[PageEntry]:
+        """The table of event ``at``."""
+        every, count, more = self.named(at)
+        if not count:
+            yield PageEntry(NO_VALUES)
+            return
+        yield PageEntry(_heading(self.there, self.width, self.room))
+        first = max(count - MOST_PAGE_ROWS, 0)
+        if first or more:
+            said = f"  ... {first} or more earlier" if more else f"  ... {first} earlier"
+            yield PageEntry(line(("muted", said)))
+        last: Any = 0
+        for place, named in enumerate(every[first:count], first):
+            group, said_line = self._group(named)
+            if group != last and (named.scope is not None or last):
+                yield PageEntry(said_line, named.number, partial(self._group_said, named), ("in", named.number))
+            last = group
+            key = named.number, self.known.arrivals(named.number, at)
+            yield PageEntry(self._row(named, at, key), named.number, partial(self._row, named, at, key), key, place)
 
     def lines(self, at: int) -> Iterator[Line]:
-        """The table of event ``at``."""
-        chosen = named_until(self.known, at)
-        if not chosen:
-            yield NO_VALUES
-            return
-        yield _heading(self.there, self.width, self.room)
-        first = max(len(chosen) - MOST_PAGE_ROWS, 0)
-        if first:
-            yield line(("muted", f"  ... {first} earlier"))
-        last: Any = 0
-        with self.known.glances():
-            for named in chosen[first:]:
-                group, said = self._group(named)
-                if group != last and (named.scope is not None or last):
-                    yield said
-                last = group
-                yield self._row(named, at)
+        """The table of event ``at``, for the iterations and examples that are looked at."""
+        return (entry.line for entry in self.entries(at))
+
+    def _looked_at(self) -> Any:
+        return tuple(sorted(self.known.iterations.items())), tuple(sorted(self.known.examples.items()))
 
     def _group(self, named: Named) -> tuple[Any, Line]:
-        found = self.groups.get(named.number)
+        state = named.number, self._looked_at()
+        found = self.groups.get(state)
         if found is None:
-            scope, loops = named.scope, self.known.loops(named.number)
-            key = None if scope is None else scope.at, loops
-            found = self.groups[named.number] = key, _group_line(scope, loops, ())
+            with self.known.glances():
+                loops, scope = self.known.loops(named.number), named.scope
+                labels = self.known.vmaps(named.number) if self.known.examples else ()
+            examples = tuple([_example(self.known, label) for label in labels if label in self.known.examples])
+            key = None if scope is None else scope.at, loops, examples
+            found = self.groups[state] = key, _group_line(scope, loops, examples)
         return found
 
-    def _row(self, named: Named, at: int) -> Line:
-        key = named.number, self.known.arrivals(named.number, at)
-        if key not in self.rows:
-            row = value_row(self.known, named, at, -1)
-            self.rows[key] = _row_line(row, named.name, self.there, self.width, self.room, False)
-        return self.rows[key]
+    def _group_said(self, named: Named) -> Line:
+        return self._group(named)[1]
+
+    def _row(self, named: Named, at: int, key: tuple[int, int]) -> Line:
+        state = *key, self._looked_at()
+        if state not in self.rows:
+            with self.known.glances():
+                row = value_row(self.known, named, at, -1)
+            self.rows[state] = _row_line(row, named.name, self.there, self.width, self.room, False)
+        return self.rows[state]
 
 
 def cell_line(found: Found, room: int) -> Line:

@@ -1,0 +1,230 @@
+"""What can be chosen on a page: iterations of loops and examples of vmaps, within what a page can hold.
+
+Lines that tell values are drawn here for everything that can be chosen; the script picks among them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from minijax.tools.documents.document import Line
+from minijax.tools.documents.words import shortened
+from minijax.tools.pages.page import Texts
+from minijax.tools.recording.cursor import Cursor
+from minijax.tools.stepper.backward import at_cursor
+from minijax.tools.values.moment import Ledger, Worth
+from minijax.tools.values.table import Named, loop_text
+
+# Draws lines, for what is chosen at the time.
+Drawing = Callable[[], Iterable[Line]]
+
+# Iterations of a loop, or examples of a vmap, that a page holds; of those in each other so many together.
+MOST_CHOICES = 24
+MOST_TOGETHER = 96
+# NumPy calls that it may take to draw what can be chosen of one variable.
+MOST_WORK = 60_000
+# Values that are looked through for loops, and rows looked back over for one at a moment.
+MOST_LOOKED = 5_000
+_BACK = 200
+
+
+class PageChoice:
+    """A loop or a vmap: ``key`` is a loop's key or a vmap's label, ``held`` how many of its ``size`` iterations or
+    examples a page has; an example is chosen after "all".
+    """
+
+    def __init__(self, key: Any, size: int, held: int) -> None:
+        self.key = key
+        self.size = size
+        self.held = held
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether iterations are chosen."""
+        return isinstance(self.key, tuple)
+
+    @property
+    def states(self) -> int:
+        """How many things can be chosen."""
+        return self.held if self.is_loop else self.held + 1
+
+
+class Choices:
+    """The choices of one recording, and how to draw what depends on them. The ledger stands at the first iterations and
+    at all examples whenever nothing is being drawn.
+    """
+
+    def __init__(self, known: Ledger | None, source: str) -> None:
+        self.known = known
+        self.source = source
+        self.listed: list[PageChoice] = []
+        self._numbers: dict[Any, int] = {}
+        self._of: dict[int, tuple[int, ...]] = {}
+        self._here: dict[Any, list[tuple[int, int]]] = {}
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """In the block the first iterations are looked at, and all examples."""
+        if self.known is None:
+            yield
+            return
+        before = self.known.iterations, self.known.examples
+        self.known.iterations, self.known.examples = {}, {}
+        try:
+            yield
+        finally:
+            self.known.iterations, self.known.examples = before
+
+    def of(self, number: int) -> tuple[int, ...]:
+        """The choices that a value depends on, outermost first: vmaps, then loops."""
+        if self.known is None or not number:
+            return ()
+        if number not in self._of:
+            with self.known.glances(), self.first():
+                self._of[number] = self._found(self.known, number)
+        return self._of[number]
+
+    def union(self, numbers: Iterable[int]) -> tuple[int, ...]:
+        """The choices that any of the values depends on."""
+        known = dict.fromkeys(choice for number in numbers for choice in self.of(number))
+        while math.prod(self.listed[each].states for each in known) > MOST_TOGETHER:
+            known.popitem()
+        return tuple(known)
+
+    def _found(self, known: Ledger, number: int) -> tuple[int, ...]:
+        out: list[int] = []
+        room = min(MOST_TOGETHER, max(int(MOST_WORK / max(known.weight(number), 1.0)), 1))
+        value = known.primal(number)
+        axes = value.axes if isinstance(value, Worth) else ()
+        for place, label in enumerate(axes):
+            assert isinstance(value, Worth)
+            room = self._add(out, label, value.array.aval.shape[place], room, 1)
+        for depth, loop in enumerate(known.loops(number)):
+            # how often an inner loop goes around may depend on the iteration around it
+            counts = [loop.count] if not depth else [each.count for each in self._inner(known, number, out, depth)]
+            room = self._add(out, loop.key, max(counts, default=0), room, 0)
+        return tuple(out)
+
+    def _inner(self, known: Ledger, number: int, out: Sequence[int], depth: int) -> Iterator[Any]:
+        for state in self._states(out):
+            with self._chosen(out, state):
+                yield from known.loops(number)[depth : depth + 1]
+
+    def _add(self, out: list[int], key: Any, size: int, room: int, more: int) -> int:
+        """Add a choice; how many there is room for of those that follow."""
+        found = self._numbers.get(key)
+        if found is None:
+            held = min(size, MOST_CHOICES, room - more)
+            if held < 2:
+                return room
+            found = self._numbers[key] = len(self.listed)
+            self.listed.append(PageChoice(key, size, held))
+        if self.listed[found].states > room:
+            return room
+        self.listed[found].size = max(self.listed[found].size, size)
+        out.append(found)
+        return room // self.listed[found].states
+
+    # --- drawing
+    # ---------------------------------------------------------------------------------------------------
+
+    def _states(self, choices: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        return itertools.product(*[range(self.listed[each].states) for each in choices])
+
+    @contextmanager
+    def _chosen(self, choices: Sequence[int], state: Sequence[int]) -> Iterator[None]:
+        assert self.known is not None
+        before = self.known.iterations, self.known.examples
+        self.known.iterations, self.known.examples = dict(before[0]), dict(before[1])
+        for each, index in zip(choices, state, strict=True):
+            choice = self.listed[each]
+            if choice.is_loop:
+                self.known.iterations[choice.key] = index
+            elif index:
+                self.known.examples[choice.key] = index - 1
+        try:
+            yield
+        finally:
+            self.known.iterations, self.known.examples = before
+
+    def draw(self, texts: Texts, wanted: Sequence[Varied]) -> None:
+        """Draw these lines for all that can be chosen, what is in common to a choice together."""
+        groups: dict[tuple[int, ...], list[Varied]] = {}
+        for each in wanted:
+            groups.setdefault(each.choices, []).append(each)
+        for choices, group in groups.items():
+            for state in self._states(choices):
+                with self._chosen(choices, state):
+                    for each in group:
+                        made = list(each.make())[: len(each.picks)]
+                        for picks, line in itertools.zip_longest(each.picks, made, fillvalue=()):
+                            picks.append(texts.line(line))  # type: ignore[union-attr, arg-type]
+
+    # --- at a moment
+    # -----------------------------------------------------------------------------------------------
+
+    def here(self, cursor: Cursor, every: Sequence[Named], row: int) -> list[tuple[int, int]]:
+        """What can be chosen at the cursor's moment, outermost first, each with the number of a value that depends on
+        it: what the ``row`` of ``every`` value with a name depends on, or the last before it that depends on any.
+        """
+        if self.known is None:
+            return []
+        backward = at_cursor(cursor)
+        first = backward.recorded.steps[:1] if backward is not None else ()
+        numbers = [ct.number for step in first for ct in step.given if ct.number][:1]
+        key = (*numbers, row, every[row].number if row >= 0 else 0)
+        if key not in self._here:
+            numbers += [every[place].number for place in range(row, max(row - _BACK, -1), -1)]
+            out: dict[int, int] = {}
+            for is_loop in (False, True):
+                for number in numbers:
+                    found = [each for each in self.of(number) if self.listed[each].is_loop is is_loop]
+                    if found:
+                        out.update((each, number) for each in found)
+                        break
+            self._here[key] = list(out.items())
+        return self._here[key]
+
+    def label(self, choice: int, number: int) -> str:
+        """``iteration 1 of 10``, ``all 8 examples of vmap:1``: what is chosen."""
+        assert self.known is not None
+        own = self.listed[choice]
+        if own.is_loop:
+            loops = [loop for loop in self.known.loops(number) if loop.key == own.key]
+            return loop_text(loops[-1]) if loops else "no such iteration"
+        index = self.known.examples.get(own.key)
+        said = f"all {own.size} examples" if index is None else f"example {index} of {own.size}"
+        return f"{said} of {own.key}"
+
+    def count(self, choice: int, number: int) -> int:
+        """How many there are to choose from, as the loops around stand."""
+        assert self.known is not None
+        own = self.listed[choice]
+        if not own.is_loop:
+            return own.states
+        return next((loop.count for loop in self.known.loops(number) if loop.key == own.key), 0)
+
+    def data(self) -> list[dict[str, Any]]:
+        """What the script is to know of each, where the page does not hold all of it with a sentence that says so."""
+        out = []
+        for each in self.listed:
+            note = ""
+            if each.held < each.size:
+                what, option = ("iterations", "iteration") if each.is_loop else ("examples", "example")
+                of = f" {shortened(self.source, 60)}" if self.source and "\n" not in self.source else " EXPR"
+                note = f"this page holds {what} 0 to {each.held - 1}; %values{of} --{option} N shows others"
+            out.append({"states": each.states, "loop": each.is_loop, "note": note})
+        return out
+
+
+class Varied:
+    """Lines that depend on choices: where the numbers go of what ``make`` draws, for each of its lines."""
+
+    def __init__(self, choices: tuple[int, ...], picks: Sequence[list[int]], make: Drawing) -> None:
+        self.choices = choices
+        self.picks = picks
+        self.make = make

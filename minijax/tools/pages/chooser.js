@@ -1,0 +1,79 @@
+// What is chosen of the loops and vmaps that values on a page depend on: the first iteration, all examples, until the
+// reader chooses. Every line was drawn for each of them, by choices.py.
+function chooser(choices, changed) {
+  const state = choices.map(() => 0);
+  const box = make("span", "mjw-chooser");
+  let offers = []; // what can be chosen at the moment: [choice, what it says, how many there are]
+  let digits = "";
+  let said = "";
+  // Which of the lines that were drawn for everything that can be chosen of `some`.
+  function chosen(some) {
+    return some.reduce((index, choice) => index * choices[choice].states + state[choice], 0);
+  }
+  function choose([choice, , count], wanted) {
+    const { states, note } = choices[choice];
+    const last = Math.max(Math.min(states, count) - 1, 0);
+    state[choice] = Math.min(Math.max(wanted, 0), last);
+    said = wanted > last && count > states ? note : "";
+    changed();
+  }
+  function button(face, label, act) {
+    const made = make("button", "", face);
+    made.type = "button";
+    made.title = label;
+    made.setAttribute("aria-label", label);
+    made.addEventListener("click", act);
+    return made;
+  }
+  function draw(now) {
+    offers = now;
+    const focus = [...box.querySelectorAll("button, input")].indexOf(document.activeElement);
+    box.replaceChildren();
+    offers.forEach((offer, i) => {
+      const [choice, text, count] = offer;
+      const { states, loop, note } = choices[choice];
+      const innermost = offers.findLastIndex((each) => choices[each[0]].loop === loop) === i;
+      const what = loop ? "iteration" : "example";
+      const keys = innermost ? (loop ? [" ([)", " (])"] : [" ({)", " (})"]) : ["", ""];
+      const range = make("input");
+      range.type = "range";
+      range.min = 0;
+      range.max = Math.max(Math.min(states, count) - 1, 0);
+      range.value = state[choice];
+      range.setAttribute("aria-label", "the " + what + " that is shown");
+      range.setAttribute("aria-valuetext", text);
+      range.addEventListener("input", () => choose(offer, Number(range.value)));
+      const group = make("span", "mjw-offer");
+      group.append(
+        button("‹", "the " + what + " before" + keys[0], () => choose(offer, state[choice] - 1)),
+        range,
+        button("›", "the next " + what + keys[1], () => choose(offer, state[choice] + 1)),
+        make("span", "mjw-chosen", text),
+      );
+      if (note) group.append(make("span", "mjw-held", note));
+      box.append(group);
+    });
+    if (focus >= 0) [...box.querySelectorAll("button, input")][focus]?.focus();
+  }
+  // Whether a key is about iterations or examples; what there is to say goes to `say`.
+  function pressed(key, say) {
+    if ("0123456789".includes(key)) {
+      digits += key;
+      return true;
+    }
+    const [step, loop] = { "[": [-1, true], "]": [1, true], "{": [-1, false], "}": [1, false] }[key] || [];
+    const number = digits === "" ? null : Number(digits);
+    digits = "";
+    if (!step) return false;
+    const offer = offers.findLast((each) => choices[each[0]].loop === loop);
+    if (!offer) {
+      say(loop ? "no variable of a loop is known here" : "no value here is mapped");
+      return true;
+    }
+    // of examples, 0 stands for all of them
+    choose(offer, number === null ? state[offer[0]] + step : number + (loop ? 0 : 1));
+    if (said) say(said);
+    return true;
+  }
+  return { box, chosen, draw, pressed };
+}

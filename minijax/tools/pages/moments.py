@@ -1,0 +1,33 @@
+"""Which moments of a recording a page has, and what it says of the others."""
+
+from __future__ import annotations
+
+from minijax.tools.recording.timeline import Timeline
+
+
+def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
+    """The moments that a page has: those of ``most`` records, the first ones, or, if ``start`` is after them, those
+    around it and of what these are inside of; always the beginning and the end.
+    """
+    total = len(known.nodes)
+    here = known.begun_by(min(max(start, 0), len(known) - 1)) - 1
+    first = 0 if here < most else min(here - most // 2, total - most)
+    around = list(known.around(known.start(first))) if first < total else []
+    last = min(first + most, total) - 1
+    kept = [0, *reversed(around)]
+    entered = set(around)
+    for index in range(known.start(first), known.start(last) + 1) if total else ():
+        if known.other(index) >= index:
+            entered.add(index)
+            kept.append(index)
+        elif known.other(index) in entered:
+            kept.append(index)
+    after = sorted(known.other(index) for index in entered if known.other(index) > kept[-1])
+    return [*kept, *after, len(known) - 1]
+
+
+def runs(kept: list[int]) -> list[list[int]]:
+    """The moments of a page as ``[place in the page, moment]`` of those after which others are left out, the first
+    among them.
+    """
+    return [[place, index] for place, index in enumerate(kept) if not place or kept[place - 1] != index - 1]

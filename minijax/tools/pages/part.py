@@ -1,0 +1,467 @@
+"""A part of a page's moments: what each pane shows at them, as changes from one moment to the next (``track``), with
+the texts that these need and no others, so that the script can read one part without the rest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from minijax.ir import doc as pp
+from minijax.tools.documents.document import Code, Highlighter, Line, code_lines, line, split_lines
+from minijax.tools.documents.words import plural, shortened
+from minijax.tools.pages.choices import Choices, Drawing, Varied
+from minijax.tools.pages.page import Texts
+from minijax.tools.pages.rows import PageTree, TreeRow
+from minijax.tools.pages.track import Track
+from minijax.tools.recording.cursor import END, LEAVE, Cursor, State
+from minijax.tools.recording.log import outcome, record_line
+from minijax.tools.recording.naming import naming_of
+from minijax.tools.recording.records import (
+    BindRecord,
+    CacheRecord,
+    ErrorRecord,
+    ExecutableRecord,
+    JaxprRecord,
+    LifeRecord,
+    ModuleRecord,
+    Node,
+    Recording,
+    place_parts,
+)
+from minijax.tools.stepper import idle, origins, panes
+from minijax.tools.stepper.backward import at_cursor, backward_lines
+from minijax.tools.stepper.tree import past_repeated, record_around
+from minijax.tools.values.moment import at_hand
+from minijax.tools.values.table import NO_ARRAYS, PageEntry, PageTable
+
+# Of one jaxpr or module no more lines than this are put into the page.
+MOST_PROGRAM_LINES = 300
+# Columns for which jaxprs and tables are laid out.
+WIDTH = 90
+# Past so many events a page does not tell where values came from: that takes a pass over all of them.
+MOST_WALKED = 100_000
+
+
+class PageSource:
+    """What the parts of a page are made from.
+
+    Attributes:
+      kept: the moments that the page has.
+      pages: which of these each one is.
+      walked: what operations came from and what uses them, by their event.
+    """
+
+    def __init__(self, recording: Recording, highlight: Highlighter | None, kept: list[int]) -> None:
+        self.recording = recording
+        self.highlight = highlight
+        self.cursor = Cursor(recording)
+        self.naming = naming_of(recording)
+        self.known = at_hand(recording)
+        self.table = None if self.known is None else PageTable(self.known, WIDTH)
+        self.tree = PageTree(self.cursor)
+        self.choices = Choices(self.known, recording.source)
+        self.kept = kept
+        self.pages = {index: position for position, index in enumerate(kept)}
+        self.walked: dict[int, tuple[Sequence[origins.OriginChoice], Sequence[origins.OriginChoice]]] = {}
+
+
+class _EquationList:
+    """The list, with its number, of the equations of a jaxpr that is being built, from the ``begin``-th on."""
+
+    def __init__(self, number: int, begin: int) -> None:
+        self.number = number
+        self.begin = begin
+        self.list = [begin + 1]
+
+    @property
+    def end(self) -> int:
+        """The index of the first equation that is not among them yet."""
+        return self.begin + len(self.list) - 1
+
+
+def around_bind(state: State) -> Node | None:
+    """The record around the operation of a state."""
+    for outer, inner in zip((None, *state.path), state.path, strict=False):
+        if inner is state.bind:
+            return outer
+    return None
+
+
+class PagePart(Texts):
+    """Collects what the script needs of the moments from ``begin`` on.
+
+    An item of a pane is a line, by its number, or a part of one of the lists of lines: -1 for the first part, -2 for
+    the second. A part is ``[list, from, to]``, a list ``[the number that its first line bears (0: none), line, ...]``.
+    An item of the tree is a row: ``[line, depth, the page's moment (-1: it has it not), whether it is closed]``.
+    """
+
+    def __init__(self, source: PageSource, begin: int) -> None:
+        super().__init__()
+        self.source = source
+        self.begin = begin
+        self.cursor, self.naming, self.known = source.cursor, source.naming, source.known
+        self.recording = source.recording
+        self.lists: list[list[int]] = []
+        self.listed: dict[tuple[int, ...], int] = {}
+        self.parts: dict[tuple[int, int, int], int] = {}
+        self.sources: dict[tuple[str, int], int] = {}
+        self.places: dict[tuple[str, str], tuple[list[int], list[int], list[int]]] = {}
+        self.growing: dict[int, _EquationList] = {}
+        self.found: list[list[int]] = []
+        self.rows: dict[tuple[int, int, int, int], int] = {}
+        self.row_items: dict[Any, int] = {}
+        # what was made once of records, by their identity, and these: those of a file are made when they are asked for
+        self.alive: list[Any] = []
+        self.nodes: dict[int, list[int]] = {}
+        self.lives: dict[int, int] = {}
+        self.rules: dict[int, int] = {}
+        self.blocks: dict[int, list[int]] = {}
+        self.entries: dict[Any, int] = {}
+        self.states: dict[Any, tuple[list[int], dict[int, int]]] = {}
+        self.offers: dict[Any, list[int]] = {}
+        self.views: dict[tuple[int, ...], int] = {}
+        self.tracks: dict[str, Track] = defaultdict(Track)
+        # lines that depend on choices, to be drawn at the end for all of them
+        self.open: list[Varied] = []
+
+    # --- lines and parts
+
+    def code(self, text: str, language: str) -> Iterator[Line]:
+        return code_lines(Code(text, language), self.source.highlight)
+
+    def part(self, listed: int, start: int, end: int) -> int:
+        """The item that is a part of a list."""
+        return -1 - self.parts.setdefault((listed, start, end), len(self.parts))
+
+    def listing(self, lines: list[int], first: int = 0) -> int:
+        """The number of a list of lines."""
+        key = (first, *lines)
+        if key not in self.listed:
+            self.listed[key] = len(self.lists)
+            self.lists.append(list(key))
+        return self.listed[key]
+
+    def depending(self, choices: tuple[int, ...], lines: Iterable[Line], make: Drawing) -> list[int]:
+        """The numbers of lines; ``make`` gives them for what is chosen of ``choices``."""
+        if not choices:
+            return [self.line(each) for each in lines]
+        made = [self.varied(choices) for _ in lines]
+        self.open.append(Varied(choices, [picks for _, picks in made], make))
+        return [number for number, _ in made]
+
+    def kept(self, code: Code) -> int:
+        """Kept lines of a file, numbered."""
+        key = (code.text, code.first)
+        if key not in self.sources:
+            lines = self.block(self.code(code.text, "python"))
+            self.sources[key] = self.part(self.listing(lines, code.first), 0, len(lines))
+        return self.sources[key]
+
+    def node(self, node: Node, around: Node | None) -> list[int]:
+        """Of a record inside ``around``: ``[its line in the tree, what it came to (-1: nothing), the list of what else
+        it tells (-1: nothing), how many of that it tells from the beginning]``
+        """
+        known = self.nodes.get(id(node))
+        if known is None:
+            gave, listed, begun = -1, -1, 0
+            own: list[int] = []
+            if isinstance(node, BindRecord):
+                gave = self.line(outcome(node, self.naming)) if outcome(node, self.naming) else -1
+                begun = len(list(panes.bind_lines(node, False, self.naming, self.known)))
+                choices = self.source.choices.union((*node.operands, *node.results))
+                told = list(panes.bind_lines(node, True, self.naming, self.known))
+                own = self.depending(choices, told, lambda: panes.bind_lines(node, True, self.naming, self.known))
+            elif isinstance(node, CacheRecord | ErrorRecord):
+                own = self.block(panes.event_lines(node))
+                begun = len(own)
+            if own:
+                listed = self.listing(own)
+            shown = record_line(node, False, naming=self.naming, around=around)
+            self.alive.append(node)
+            known = self.nodes[id(node)] = [self.line(shown), gave, listed, min(begun, len(own))]
+        return known
+
+    def own_row(self, node: Node) -> int:
+        """The name that a search finds where a bind is left, if that has a row of its own; else -1."""
+        if isinstance(node, BindRecord) and node.children:
+            assigned = self.naming.assigned(node)
+            return self.line(line(("primitive", node.primitive), ("var", f" {assigned}" if assigned else "")))
+        return -1
+
+    # --- what the panes show at the cursor's moment
+
+    def show(self, position: int, left_out: int) -> None:
+        """The page's moment ``position`` is the cursor's; ``left_out`` records before it are not in the page."""
+        position -= self.begin
+        said = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.naming, self.cursor.cut)]
+        if left_out and self.cursor.moment.kind == END:
+            said = []
+        elif left_out:
+            said.append(self.line(line(("warning", f"  · {plural(left_out, 'record')} before this left out"))))
+        self.tracks["status"].show(position, said)
+        self._tree(position)
+        self._source(position)
+        self._operation(position)
+        self._stack(position)
+        self._program(position)
+        self._values(position)
+        self._offers(position)
+        self._walks(position)
+        self.found.append(self._told())
+
+    def _tree(self, position: int) -> None:
+        rows, current = self.source.tree.rows()
+        known = self.row_items
+        items = [known[row.key] if row.key in known else self._row(row) for row in rows]
+        self.tracks["tree"].show(position, items)
+        past = past_repeated(self.cursor)
+        self.tracks["row"].show(position, [current, *([self.nearest(past)] if past >= 0 else [])])
+
+    def _row(self, row: TreeRow) -> int:
+        number = self.line(self.source.tree.line(row))
+        key = number, row.depth, self.source.pages.get(row.position, -1), int(row.closed)
+        found = self.row_items[row.key] = self.rows.setdefault(key, len(self.rows))
+        return found
+
+    def nearest(self, index: int) -> int:
+        """The page's moment that is this one, or the first after it."""
+        return min(bisect_left(self.source.kept, index), len(self.source.kept) - 1)
+
+    def _told(self) -> list[int]:
+        """What a search finds at a moment: lines, and as -1 the first list, as -2 the second."""
+        moment = self.cursor.moment
+        if moment.node is None:
+            return []
+        around = record_around(self.cursor, moment)
+        said, gave, listed, _ = self.node(moment.node, around)
+        came = [gave] if gave >= 0 else []
+        if moment.kind == LEAVE:
+            # where a bind is left it tells what it came to, if it has a row of its own there
+            own = self.own_row(moment.node)
+            return [own, *came] if own >= 0 else []
+        return [said, *came, *([-1 - listed] if listed >= 0 else [])]
+
+    def _values(self, position: int) -> None:
+        table, at = self.source.table, self.cursor.moment.at
+        state = None if table is None else table.state(at)
+        if state not in self.states:
+            entries = [PageEntry(NO_ARRAYS)] if table is None else table.entries(at)
+            drawn = list(entries)
+            rows = {each.row: i for i, each in enumerate(drawn) if each.row >= 0}
+            self.states[state] = [self._entry(each) for each in drawn], rows
+        items, rows = self.states[state]
+        self.tracks["values"].show(position, items)
+        here = -1 if table is None else table.row(at)
+        self.tracks["value"].show(position, [rows[here]] if here in rows else [])
+
+    def _entry(self, entry: PageEntry) -> int:
+        choices = self.source.choices.of(entry.number)
+        draw = entry.draw
+        if draw is None or not choices:
+            return self.line(entry.line)
+        if entry.key not in self.entries:
+            (self.entries[entry.key],) = self.depending(choices, [entry.line], lambda: [draw()])
+        return self.entries[entry.key]
+
+    def _offers(self, position: int) -> None:
+        """What can be chosen: the choice, a line that says what is chosen, one that says of how many."""
+        table, choices = self.source.table, self.source.choices
+        at = self.cursor.moment.at
+        here = [] if table is None else choices.here(self.cursor, table.named(at)[0], table.row(at))
+        items = []
+        for choice, number in here:
+            key = choice, number
+            if key not in self.offers:
+
+                def draw(choice: int = choice, number: int = number) -> Iterable[Line]:
+                    return line(("label", choices.label(choice, number))), line(str(choices.count(choice, number)))
+
+                self.offers[key] = [choice, *self.depending(choices.of(number), draw(), draw)]
+            items += self.offers[key]
+        self.tracks["offers"].show(position, items)
+
+    def _walks(self, position: int) -> None:
+        """What the current operation came from, and what uses its results: names, and the page's moments of each."""
+        bind, walked, pages = self.cursor.state().bind, self.source.walked, self.source.pages
+        known = None if bind is None else walked.get(bind.at)
+        if known is None and bind is not None and self.recording.events <= MOST_WALKED:
+            known = origins.sources(self.cursor), origins.uses(self.cursor, origins.results(self.cursor))
+            walked[bind.at] = known
+        for name, found in zip(("from", "to"), known or ((), ()), strict=True):
+            items = []
+            for each in found:
+                if each.position in pages and pages[each.position] != position + self.begin:
+                    items += [self.line(line(shortened(each.name))), pages[each.position]]
+            self.tracks[name].show(position, items)
+
+    def _source(self, position: int) -> None:
+        near = idle.near_place(self.cursor)
+        if near not in self.places:
+            said, place = near
+            self.places[near] = self.place(said, *place_parts(place))
+        for name, items in zip(("heading", "source", "here"), self.places[near], strict=True):
+            self.tracks[name].show(position, items)
+
+    def place(self, said: str, file: str, number: int, function: str) -> tuple[list[int], list[int], list[int]]:
+        """The heading of a place, the source around it, and which of its rows is the place's."""
+        if not file:
+            return [], [self.line(panes.NO_LINE)], []
+        heading = [self.line(panes.place_heading(said, file, number, function))]
+        kept = panes.kept_source(self.recording, file, number)
+        if kept is None:
+            return heading, [self.line(panes.NO_SOURCE)], []
+        return heading, [self.kept(kept)], [number - kept.first]
+
+    def _operation(self, position: int) -> None:
+        state, node = self.cursor.state(), self.cursor.moment.node
+        items = []
+        event = node if isinstance(node, CacheRecord | ErrorRecord) else None
+        around = state.path[-1] if event is not None and state.path else None
+        for each, outer in ((event, around), (state.bind, around_bind(state))):
+            if each is not None:
+                _, _, listed, begun = self.node(each, outer)
+                done = each is node and state.moment.kind == LEAVE
+                items.append(self.part(listed, 0, len(self.lists[listed]) - 1 if done else begun))
+        if not items and state.rule is None:
+            items = self._near_operation()
+        self.tracks["operation"].show(position, items)
+        self.tracks["rule"].show(position, [self.rule(state)])
+
+    def _near_operation(self) -> list[int]:
+        """The last operation, or the next, where none is under way."""
+        said, near, done = idle.near_operation(self.cursor)
+        if near is None or near.node is None:
+            return [self.line(panes.NO_OPERATION)]
+        _, _, listed, begun = self.node(near.node, record_around(self.cursor, near))
+        end = len(self.lists[listed]) - 1 if done else begun
+        return [self.line(idle.operation_said(said)), self.part(listed, 0, end)]
+
+    def rule(self, state: State) -> int:
+        """The number of what the pane of rules shows."""
+        # a rule is applied to one operation, or to none
+        rule = state.rule
+        if id(rule) not in self.rules:
+            self.alive.append(rule)
+            items = [self.line(each) for each in panes.rule_heading(state)]
+            source = panes.rule_source(self.recording, rule)
+            if source is not None:
+                items.append(self.kept(source))
+            self.rules[id(rule)] = self.views.setdefault(tuple(items), len(self.views))
+        return self.rules[id(rule)]
+
+    def _stack(self, position: int) -> None:
+        state = self.cursor.state()
+        numbers = panes.used_tracers(state.bind)
+        items: list[int] = []
+        working, used = -1, []
+        for level in panes.stack_levels(state):
+            if level.working:
+                working = len(items)
+            items.append(self.line(level.heading))
+            if level.older:
+                items.append(self.line(panes.older_line(level.older)))
+            used += [len(items) + i for i, life in enumerate(level.tracers) if life.tracer.id in numbers]
+            items += [self.life(life) for life in level.tracers]
+        self.tracks["stack"].show(position, items)
+        # the row of the level that works, and those of the tracers that it is given
+        self.tracks["marks"].show(position, [working, *used])
+
+    def life(self, life: LifeRecord) -> int:
+        if id(life) not in self.lives:
+            self.alive.append(life)
+            choices = self.source.choices.of(life.tracer.id)
+            (self.lives[id(life)],) = self.depending(choices, self._life(life), lambda: self._life(life))
+        return self.lives[id(life)]
+
+    def _life(self, life: LifeRecord) -> list[Line]:
+        return [(("", "    "), *panes.life_line(life, self.naming, self.known))]
+
+    def _backward(self) -> tuple[list[int], list[Line]]:
+        """The backward pass: its lines as items, and as they are."""
+        backward = at_cursor(self.cursor)
+        if backward is None:
+            return [], []
+        lines = backward_lines(self.cursor)
+        if id(lines) not in self.blocks:
+            # it is drawn once for all moments at which it is the same
+            self.alive.append(lines)
+            numbers = [ct.number for step in backward.recorded.steps[:1] for ct in step.given]
+            choices = self.source.choices.union(numbers)
+            self.blocks[id(lines)] = self.depending(choices, lines, self._there(lambda: backward_lines(self.cursor)))
+        return self.blocks[id(lines)], lines
+
+    def _there(self, draw: Drawing) -> Drawing:
+        """``draw`` at the moment that is the cursor's now."""
+        index = self.cursor.position
+
+        def there() -> Iterable[Line]:
+            self.cursor.go(index)
+            return draw()
+
+        return there
+
+    def _program(self, position: int) -> None:
+        state, node = self.cursor.state(), self.cursor.moment.node
+        items, backward = self._backward()
+        items = list(items)
+        newest = [i for i, each in enumerate(backward) if any(role == "current" for role, _ in each)]
+        rows = len(items)
+        if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
+            lines = self.block(self.finished(node), MOST_PROGRAM_LINES)
+            items.append(self.part(self.listing(lines), 0, len(lines)))
+            rows += len(lines)
+        for program in panes.growing_programs(state):
+            equations, first = program.program.equations, program.earlier
+            items.append(self.line(program.heading))
+            if first:
+                items.append(self.line(panes.earlier_line(first)))
+            growing = self.growing.get(program.program.scope)
+            if growing is None or first > growing.end:
+                # the equations between are shown at no moment of this page
+                growing = self.growing[program.program.scope] = _EquationList(len(self.lists), first)
+                self.lists.append(growing.list)
+            for equation in equations[growing.end :]:
+                growing.list += self.block(self.code(panes.equation_text(equation), "jaxpr"))
+            begin, end = first - growing.begin, len(equations) - growing.begin
+            items.append(self.part(growing.number, begin, end))
+            rows += 1 + bool(first) + end - begin
+            if program.just_added:
+                newest.append(rows - 1)
+        if not items:
+            said = idle.program_said(self.cursor)
+            tracers = state.tracers[-1] if len(said) > 1 and state.tracers else ()
+            choices = self.source.choices.union([life.tracer.id for life in tracers])
+            items = self.depending(choices, said, self._there(lambda: idle.program_said(self.cursor)))
+            last = idle.near_program(self.cursor)
+            if last is not None:
+                lines = self.block(self.finished(last), MOST_PROGRAM_LINES)
+                items.append(self.part(self.listing(lines), 0, len(lines)))
+        self.tracks["program"].show(position, items)
+        self.tracks["newest"].show(position, newest)
+
+    def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Iterator[Line]:
+        """A finished program under its title."""
+        yield panes.finished_title(node)
+        for each in panes.finished_program(node, MOST_PROGRAM_LINES):
+            if isinstance(each, Code):
+                yield from self.code(each.text, each.language)
+            else:
+                yield from split_lines(pp.segments(each.doc, WIDTH))
+
+    def finish(self) -> dict[str, Any]:
+        """All of it, as JSON knows it."""
+        while self.open:
+            wanted, self.open = self.open, []
+            self.source.choices.draw(self, wanted)
+        return {
+            "tracks": {name: track.changes for name, track in self.tracks.items()},
+            "lists": self.lists,
+            "parts": list(self.parts),
+            "views": list(self.views),
+            "rows": list(self.rows),
+            "found": self.found,
+            **super().tables(),
+        }

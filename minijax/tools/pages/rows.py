@@ -1,0 +1,90 @@
+"""The rows of the tree at one moment after another, for a page that holds them all.
+
+The same as ``tree_rows`` gives; what they stand for is looked for only where it is not what it was at the moment
+before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minijax.core.named import NamedTuple
+from minijax.tools.documents.document import Line
+from minijax.tools.recording.cursor import ENTER, Cursor
+from minijax.tools.stepper.tree import FOLD, TreeWalk, taken
+
+# Rows above the one of the moment, and below it.
+REACH = 100
+# So many times as many are looked for at once.
+_AHEAD = 4
+
+
+class TreeRow(NamedTuple):
+    """A row: what it is known by, as long as it says the same; its moment and depth; whether stepping into it opens
+    it.
+    """
+
+    key: tuple[Any, ...]
+    position: int
+    depth: int
+    closed: bool
+
+
+class PageTree:
+    """The tree around a cursor that goes from moment to moment."""
+
+    def __init__(self, cursor: Cursor, reach: int = REACH) -> None:
+        self.cursor = cursor
+        self.reach = reach
+        self.walk = TreeWalk(cursor, FOLD)
+        self._shape: Any = None
+        self._listed: list[tuple[int, int, int, int, int, bool]] = []
+        self._places: dict[int, int] = {}
+        self._whole = (False, False)
+
+    def rows(self) -> tuple[list[TreeRow], int]:
+        """The rows around the cursor, and which of them is its own."""
+        walk = TreeWalk(self.cursor, FOLD)
+        shape, here = walk.shape(), walk.row_of(self.cursor.position)
+        if shape != self._shape or not self._reaches(here):
+            self._shape = shape
+            self._look(walk, here)
+        else:
+            self.walk = walk
+        place, most = self._places[here], 2 * self.reach
+        above, below = min(place, most), min(len(self._listed) - 1 - place, most)
+        above = min(above, max(self.reach, most - below))
+        first = place - above
+        now = self.cursor.position
+        rows = [
+            TreeRow((position, position > now, other <= now, end, times, closed), position, depth, closed)
+            for position, other, end, times, depth, closed in self._listed[first : place + 1 + min(below, most - above)]
+        ]
+        return rows, above
+
+    def line(self, row: TreeRow) -> Line:
+        """What a row says, but for its mark and how far it is set in."""
+        return self.walk.content(self.cursor.moments[row.position], row.position)
+
+    def _reaches(self, here: int) -> bool:
+        place, most = self._places.get(here, -1), 2 * self.reach
+        top, bottom = self._whole
+        return place >= 0 and (top or place >= most) and (bottom or len(self._listed) - 1 - place >= most)
+
+    def _look(self, walk: TreeWalk, here: int) -> None:
+        self.walk = walk
+        many = 2 * self.reach * _AHEAD
+        above, below = list(taken(walk.backwards(here), many)), list(taken(walk.forwards(here), many))
+        self._whole = len(above) < many, len(below) < many
+        positions = [*reversed(above), here, *below]
+        self._places = {position: place for place, position in enumerate(positions)}
+        self._listed = [self._row(position) for position in positions]
+
+    def _row(self, position: int) -> Any:
+        moments = self.cursor.moments
+        _, end, times, _ = self.walk.closed(position)
+        moment = moments[position]
+        folded = moment.kind == ENTER and moment.other > position + 1 and not self.walk.unfolded(position)
+        # a record that is left is told of where it was entered, if that has the only row
+        other = moment.other if moment.kind == ENTER and not self.walk.unfolded(position) else len(moments)
+        return position, other, end, times, moment.depth, bool(times) or folded
