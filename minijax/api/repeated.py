@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.backend import fastcall, pjrt
-from minijax.core.array import Array, device_array
+from minijax.core.array import Array
 from minijax.ops.call import Compiled
 from minijax.pytree import PyTreeDef, tree_structure, tree_unflatten
 
@@ -31,6 +31,8 @@ MISSED: Any = object()
 
 # Beyond this many kinds of calls, all are forgotten.
 MAX_KINDS = 4096
+# Of structures with leaves of the same types, the latest are remembered.
+MAX_STRUCTURES = 16
 
 
 class Repeat:
@@ -81,9 +83,20 @@ def _tree(execute: _Execute, avals: Sequence[Any], build: Callable[[Any], Any]) 
     """``Repeat.run`` for a tree of arrays."""
 
     def run(buffers: list[Any], leaves: Sequence[Any]) -> Any:
-        return build(map(device_array, execute(buffers), avals))
+        return build(_arrays(execute(buffers), avals))
 
     return run
+
+
+def _arrays(buffers: Sequence[Any], avals: Sequence[Any]) -> list[Array]:
+    """``device_array`` of each, which takes a fifth longer called for each."""
+    outs = []
+    for buffer, aval in zip(buffers, avals, strict=True):
+        out: Array = _new(Array)
+        out._buffer = buffer
+        out.aval = aval
+        outs.append(out)
+    return outs
 
 
 def _taking(execute: _Execute, consts: list[Any], kept: Sequence[int] | None) -> _Execute:
@@ -138,8 +151,8 @@ class Known:
         self.flatten = fastcall.flatten()
         # types of positional arguments, or the type of the only one -> program
         self.arrays: dict[Any, Repeat] = {}
-        # (structure, types) -> program
-        self.trees: dict[tuple[Any, ...], Repeat] = {}
+        # types of the leaves -> the structures that have been met of them, each with its program
+        self.trees: dict[tuple[Any, ...], list[tuple[Any, Repeat]]] = {}
         # jaxlib's dispatch, for NumPy arguments
         self.host_call: Callable[..., Any] | None = None
         # whether that is not to be used: no such thing, or a program was seen to read its arguments after the call
@@ -150,7 +163,13 @@ class Known:
         try:
             leaves, tree = self.flatten((args, kwargs))
             buffers = [x._buffer for x in leaves]
-            repeat = self.trees[tree, tuple([x.aval for x in leaves])]
+            # types first: jaxlib takes longer for the hash of a structure than for telling that two are equal
+            for structure, program in self.trees[tuple([x.aval for x in leaves])]:
+                if structure == tree:
+                    repeat = program
+                    break
+            else:
+                return MISSED
         except Exception:  # of whatever kind, the ordinary way says it better
             return MISSED
         return repeat.run(buffers, leaves)
@@ -166,7 +185,8 @@ class Known:
         else:
             found, tree = self.flatten((args, kwargs))
             if len(found) == len(leaves) and all(map(operator.is_, found, leaves)):
-                _remember(self.trees, (tree, tuple(avals)), repeat)
+                others = [each for each in self.trees.get(tuple(avals), ()) if each[0] != tree]
+                _remember(self.trees, tuple(avals), [(tree, repeat), *others[: MAX_STRUCTURES - 1]])
 
     def _misses(self) -> Callable[..., tuple[Any, fastcall.FastPath | None, bool]]:
         """What jaxlib's dispatch asks; it must not keep us alive, since we keep the dispatch."""
@@ -184,10 +204,10 @@ class Known:
         return miss
 
 
-def _remember(table: dict[Any, Any], key: Any, repeat: Repeat) -> None:
+def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
     if len(table) >= MAX_KINDS:
         table.clear()
-    table[key] = repeat
+    table[key] = found
 
 
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
@@ -197,17 +217,28 @@ def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[A
     that is looked at first, since copying ten small arguments costs a seventh of the call. When a program is seen
     to run on, it is waited for, and from then on the function is called the ordinary way, which copies.
     """
-    aval, avals, build = repeat.aval, repeat.avals, repeat.build
+    aval: Any = repeat.aval
+    avals, build = repeat.avals, repeat.build
 
+    def wait(outs: Sequence[Any]) -> None:
+        me = known()
+        if me is not None:
+            me.host_call, me.refused = None, True
+        pjrt.block_until_ready(outs)
+
+    # One event marks all results of a program as ready.
     def finish(outs: Sequence[Any]) -> Any:
-        # One event marks all results of a program as ready.
         if not outs[0].is_ready():
-            me = known()
-            if me is not None:
-                me.host_call, me.refused = None, True
-            pjrt.block_until_ready(outs)
-        if aval is not None:
-            return device_array(outs[0], aval)
-        return build(map(device_array, outs, avals))
+            wait(outs)
+        return build(_arrays(outs, avals))
 
-    return finish
+    def finish_one(outs: Sequence[Any]) -> Any:
+        (buffer,) = outs
+        if not buffer.is_ready():
+            wait(outs)
+        out: Array = _new(Array)
+        out._buffer = buffer
+        out.aval = aval
+        return out
+
+    return finish if aval is None else finish_one

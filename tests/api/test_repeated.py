@@ -17,6 +17,7 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax.api.compile import JitFunction
+from minijax.api.repeated import MAX_STRUCTURES
 from minijax.backend import pjrt
 from minijax.core import observe
 from minijax.core.array import Array
@@ -483,3 +484,18 @@ def test_what_is_closed_over_is_no_obstacle(given, written, ordinary, capfd, mon
             np.testing.assert_array_equal(found, 3 * ONES * leaf + 1)
     assert len(ordinary) <= 2
     assert capfd.readouterr().err == ""  # XLA would say that arguments are missing
+
+
+def test_structures_with_leaves_of_the_same_types_are_told_apart():
+    f = minijax.jit(lambda tree: tree["b"] - tree["a"] if isinstance(tree, dict) else tree[0] - tree[1])
+    x, y = minijax.device_put(np.float32(3)), minijax.device_put(np.float32(1))
+    trees = [[x, y], {"a": x, "b": y}, (x, y)]
+    for _ in range(3):
+        assert [float(f(tree)) for tree in trees] == [2, -2, 2]
+    (known,) = f.known.values()
+    (met,) = known.trees.values()
+    assert len(met) == 3 and [float(known.tree_call((tree,), {})) for tree in trees] == [2, -2, 2]
+    for i in range(MAX_STRUCTURES + 1):
+        f({"a": x, "b": y, **{f"nothing{k}": () for k in range(i)}})
+    (met,) = known.trees.values()
+    assert len(met) == MAX_STRUCTURES and [float(f(tree)) for tree in trees] == [2, -2, 2]
