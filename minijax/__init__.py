@@ -2,25 +2,39 @@
 
 import sys
 
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"minijax", "minijax.repl"} & set(sys.orig_argv):
+if (
+    _as_module := sys.argv[:1] == ["-m"] and not {"minijax", "minijax.repl"}.isdisjoint(sys.orig_argv)
+) and not sys.flags.safe_path:
     # ``python -m minijax`` has put the current folder first, where a file may be called numpy.py (repl/user_folder.py)
     del sys.path[0]
 
 import gc
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if gc.isenabled():
     # What modules make while they are imported is kept: to look for garbage among it took a tenth of the time.
     gc.disable()
+    # whether this process is a prompt of ours, not somebody's program
+    _is_prompt = _as_module or os.path.basename("".join(sys.argv[:1])).startswith("minijax-repl")
     try:
+        if _is_prompt and "OPENBLAS_THREAD_TIMEOUT" not in os.environ:
+            # A thread of NumPy's BLAS that has nothing to do spins before it sleeps: when it is made, for an eighth of
+            # the time that a prompt takes to start. 2 to the power of 20 cycles will do. Nobody is to inherit that.
+            os.environ["OPENBLAS_THREAD_TIMEOUT"] = "20"
+            try:
+                importlib.import_module("numpy")
+            finally:
+                del os.environ["OPENBLAS_THREAD_TIMEOUT"]
         importlib.import_module("minijax.numpy")
     finally:
         if not gc.get_freeze_count():
             # and is taken for old, as it would have become: otherwise the next collection would look through it
             gc.freeze()
             gc.unfreeze()
-        gc.enable()
+        if not _is_prompt:  # which enables it when it has imported the rest: see repl/__main__.py
+            gc.enable()
 
 if TYPE_CHECKING:  # see _LATE
     from minijax import custom_derivatives, debug, distributed, dtypes, nn, random

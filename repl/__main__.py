@@ -166,6 +166,7 @@ def _main(options: Invocation) -> int:
     # What has been imported stays; looking for garbage in it costs 30 ms, most of it when the program ends. Nothing of
     # the user's exists yet: %leaks does not see what is frozen.
     gc.freeze()
+    gc.enable()
     settings, problems = settings_from(options)
     for problem in problems:
         batch.write(sys.stderr, f"minijax-repl: {visible(problem)}\n")

@@ -120,3 +120,21 @@ def test_themes(tmp_path: Path):
     assert "\x1b[1msin" in shown("--theme", "none")
     wrong = run("--theme", "blue", "-c", "1", cwd=tmp_path)
     assert wrong.returncode == 2 and "light" in wrong.stderr
+
+
+@pytest.mark.parametrize("given", [None, "7"])
+def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path: Path, given: str | None):
+    """The setting is there while NumPy is imported; one of the user's own is not touched."""
+    name = "OPENBLAS_THREAD_TIMEOUT"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "class Seen:\n"
+        "    def find_spec(self, module, path=None, target=None):\n"
+        f"        if module == 'numpy': os.environ['SEEN'] = os.environ.get('{name}', '')\n"
+        "sys.meta_path.insert(0, Seen())\n"
+    )
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    code = f"import gc, os; print(os.environ['SEEN'], os.environ.get('{name}'), gc.isenabled())"
+    env = {"PYTHONPATH": path} | ({} if given is None else {name: given})
+    done = run("-c", code, cwd=tmp_path, module=True, **env)
+    assert done.stdout.split() == ["20" if given is None else given, str(given), "True"], done.stderr
