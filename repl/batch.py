@@ -48,8 +48,11 @@ def new_session(namespace: dict[str, Any], x64: bool = False, settings: Settings
     """A session with the names a prompt begins with."""
     if x64:
         config.update("jax_enable_x64", True)
-    namespace.update(initial_names())
+    given = initial_names()
+    for name, value in given.items():
+        namespace.setdefault(name, value)
     session = Session(find, namespace, settings)
+    session.given = given
     session.highlight = highlighted
     return session
 

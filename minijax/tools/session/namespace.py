@@ -5,6 +5,7 @@ Source: https://docs.jax.dev/en/latest/autodidax.html for the second list.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -76,4 +77,9 @@ def initial_names() -> dict[str, Any]:
     names: dict[str, Any] = {"minijax": minijax, "jnp": jnp, "np": np, "lax": lax}
     names.update((name, getattr(minijax, name)) for name in NAMES if hasattr(minijax, name))
     names.update((name, getattr(jnp, actual)) for name, actual in FUNCTIONS.items())
+    # all of ``minijax.numpy`` that hides nothing: no builtin, no name from above, and no letter that a user would take
+    own = vars(jnp)
+    for name in jnp.__all__:
+        if name in own and len(name) > 1 and not hasattr(builtins, name):
+            names.setdefault(name, own[name])
     return names

@@ -192,6 +192,8 @@ class Session:
         self.unwrapped: Callable[[Any], Any] = lambda value: value
         # what a front end calls commands whose own names it cannot give them
         self.renamed_commands: dict[str, str] = {}
+        # the names that a prompt of ours began with
+        self.given: dict[str, Any] = {}
         # whether lines are read by a prompt of ours: some commands are for that alone
         self.own_prompt = True
         # names of a calling function's, for commands given inside one (IPython's local scope)
@@ -252,6 +254,10 @@ class Session:
     def lookup(self, name: str) -> Any:
         """The user's variable, or None."""
         return self.local_names.get(name, self.namespace.get(name))
+
+    def is_given(self, name: str) -> bool:
+        """Whether a name stands for what the prompt began with, and for nothing of the user's."""
+        return name in self.given and self.lookup(name) is self.given[name]
 
     def held_in(self, name: str) -> str:
         """The call, recorded in full lately, in which a variable of this name held a value; '' if there is none."""

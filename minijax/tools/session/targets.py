@@ -170,8 +170,13 @@ def computation(session: Session, command: str, text: str) -> ast.expr:
 def refuse_local(session: Session, command: str, text: str) -> None:
     """UsageError about a name that only the last recording knows: a variable of a function of the user's."""
     __tracebackhide__ = True
+    calls = [node.func for node in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(node, ast.Call)]
+    called = {each.id for each in calls if isinstance(each, ast.Name)}
     for name in free_names(text):
-        if session.has(name) or hasattr(builtins, name) or name in SPECS:
+        # one of JAX's that the prompt began with is meant where it is called; elsewhere it may be a variable's name
+        if session.has(name) and (name in called or not session.is_given(name)):
+            continue
+        if hasattr(builtins, name) or name in SPECS:
             continue
         if source := session.held_in(name):
             asks = command if command in _OF else "values"
