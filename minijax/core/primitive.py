@@ -257,7 +257,9 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
         if on_rule:
             rule = top.rule_of(primitive)
             if rule is not None:
-                emit(on_rule, top.table_of(primitive), primitive, rule)
+                table = top.table_of(primitive)
+                for method in tuple(on_rule):
+                    method(table, primitive, rule)
         try:
             out = top.process_primitive(primitive, args, params)
         except TypeError as error:

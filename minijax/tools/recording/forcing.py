@@ -50,8 +50,6 @@ def reason(index: int, name: str, kind: str, level: str, lower: Sequence[str]) -
 
 def lower_levels(trace: Trace, args: Sequence[Any]) -> tuple[str, ...]:
     """The interpreters of the other traced arguments, highest first."""
-    if len(args) == 1:
-        return ()
     lower = {x._trace.level: x._trace.main for x in args if isinstance(x, Tracer) and x._trace is not trace}
     return tuple([repr(lower[level]) for level in sorted(lower, reverse=True)])
 

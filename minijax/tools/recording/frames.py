@@ -42,16 +42,15 @@ class Frames:
         # the frames that the last operation was called from, outermost first, and where each of them stood
         self.known: list[FrameType] = []
         self.stood: list[int] = []
+        # the innermost of them
+        self.last: FrameType | None = None
+        self.last_stood = -1
+        # how often variables have been looked at
+        self.looks = 0
         # containers that have been looked into, as far as that can be told without keeping them
         self.containers: set[tuple[int, int, int]] = set()
         # what the innermost frame's variables hold, by its id -> the variable; None until somebody asks
         self.named: dict[int, str] | None = None
-
-    def moved(self, frame: FrameType | None) -> bool:
-        """Whether the user's program, now in ``frame``, has gone on since variables were looked at."""
-        if frame is None:
-            return False
-        return not self.known or self.known[-1] is not frame or self.stood[-1] != frame.f_lasti
 
     def look(self, see: See, frame: FrameType | None = None) -> None:
         """Tell ``see`` what the variables hold: of frames that have ended since, then of those that have gone on, the
@@ -59,9 +58,10 @@ class Frames:
         it is known.
         """
         self.named = None
+        self.looks += 1
         if frame is not None and self.known and self.known[-1] is frame and not frame.f_code.co_flags & _RESUMED:
             # nobody can have gone on among those that wait for it
-            self.stood[-1] = frame.f_lasti
+            self.stood[-1] = self.last_stood = frame.f_lasti
             self._variables(frame, see)
             return
         chain = errors.user_frames(MOST_FRAMES)
@@ -73,6 +73,7 @@ class Frames:
             common += 1
         ended, stood = self.known[common:], self.stood[:common]
         self.known, self.stood = chain, stands
+        self.last, self.last_stood = (chain[-1], stands[-1]) if chain else (None, -1)
         for each in reversed(ended):
             self._variables(each, see)
         for i, each in enumerate(chain):
@@ -91,6 +92,7 @@ class Frames:
         for each in reversed(self.known):
             self._variables(each, see)
         self.known = []
+        self.last = None
         self.named = None
         self.containers.clear()
 

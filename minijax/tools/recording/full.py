@@ -9,12 +9,14 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 from minijax import errors
 from minijax.core.array import get_aval
+from minijax.core.named import NamedTuple
 from minijax.core.trace import Tracer, state
-from minijax.ir.jaxpr import Jaxpr, JaxprEqn
+from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal
 from minijax.tools.documents.words import shortened
 from minijax.tools.programs import links
 from minijax.tools.recording import preview, summary
@@ -41,23 +43,20 @@ _EVALUATION = (-1, "evaluation: no argument is traced")
 _NONE: tuple[Any, ...] = ()
 
 
-class _Begun:
+class _Begun(NamedTuple):
     """A bind or scope that has begun and not ended."""
 
-    __slots__ = ("first", "kind", "place", "within", "hits", "handled")
+    # which note it begins with
+    first: int
+    # the primitive, or the scope's level
+    kind: Any
+    place: str
+    # whether an operation is under way here: the next one is a rule's
+    within: bool
 
-    def __init__(self, first: int, kind: Any, place: str, within: bool) -> None:
-        # which note it begins with
-        self.first = first
-        # the primitive, or the scope's level
-        self.kind = kind
-        self.place = place
-        # whether an operation is under way here: the next one is a rule's
-        self.within = within
-        # functions whose traces were found in a cache for the next operation
-        self.hits: list[str] = []
-        # of a scope the id of the exception that was being handled then
-        self.handled = 0
+
+_OUTSIDE = _Begun(-1, None, "", False)
+_new_tuple = tuple.__new__
 
 
 def _own_work(hook: Callable[..., None]) -> Callable[..., None]:
@@ -66,11 +65,8 @@ def _own_work(hook: Callable[..., None]) -> Callable[..., None]:
     def noted(self: Full, *args: Any) -> None:
         began = perf_counter()
         hook(self, *args)
-        if not self.stopped:  # ``note_own``, written out
-            now = perf_counter()
-            self.own_when.append(now)
-            total = self.own_total
-            total.append(total[-1] + now - began)
+        if not self.stopped:
+            self.own_since += perf_counter() - began
 
     return noted
 
@@ -88,7 +84,10 @@ class Full(Summary):
         # what happened so far (``noted``)
         self.notes: list[Any] = []
         self.open: list[_Begun] = []
-        self.top_hits: list[str] = []
+        # of what is open, by the note that it begins with (-1: outside of all): functions whose traces were found in a
+        # cache for the next operation, and the id of the exception that was being handled when a scope began
+        self.found: dict[int, list[str]] = {}
+        self.handled: dict[int, int] = {}
         self.characters = 0
         self.stopped = False
         # the last event before that
@@ -105,8 +104,17 @@ class Full(Summary):
         self.frames = Frames()
         # of the imported programs that are evaluated: how many scopes there were when they began
         self.importing: list[int] = []
+        # Of each that is open, and of the equation that is transposed: how often variables had been looked at when a
+        # rule of the engine's own began to work on plain parameters. As long as that is so nothing of the user's has
+        # run since. Otherwise -1; -2 until the rule is told.
+        self.trusted: list[int] = []
+        self.transposing_trusted = -1
+        # the user's frames that linear programs are run backwards for
+        self.pass_frames: list[FrameType | None] = []
         # whether variables have been looked at since the last linear program began to be run backwards
         self.looked = False
+        # how long the recorder has worked since that was last noted
+        self.own_since = 0.0
         self.own_when = array("d", self.own_when)  # type: ignore[assignment]
         self.own_total = array("d", self.own_total)  # type: ignore[assignment]
 
@@ -117,6 +125,17 @@ class Full(Summary):
             self.stopped_at = self.stopped_at or self.events - 1
             self.stopped = True
         return not self.stopped
+
+    def note_own(self, began: float) -> None:
+        now = perf_counter()
+        self.own_when.append(now)
+        self.own_total.append(self.own_total[-1] + self.own_since + now - began)
+        self.own_since = 0.0
+
+    def phase(self, phase: str, name: str, seconds: float) -> None:
+        if self.own_since:
+            self.note_own(perf_counter())
+        super().phase(phase, name, seconds)
 
     def keep(self, record: Any) -> Any:
         if self.next_event():
@@ -131,12 +150,14 @@ class Full(Summary):
         if get_ident() != self.thread or not self.next_event():
             return
         stack = tuple([scope.label for scope in self.scopes])
+        self.note_own(perf_counter())
         place = self.sources.place()
         opened = _Begun(len(self.notes), main.level, place, bool(self.open and self.open[-1].within))
-        opened.handled = id(sys.exc_info()[1])
+        self.handled[opened.first] = id(sys.exc_info()[1])
         subject = preview.subject_text(main.subject)
         self.notes.append((SCOPE, self.events, self.scopes[-1].label, main.level, subject, stack, place))
         self.open.append(opened)
+        self.trusted.append(-1)
 
     def main_pop(self, main: Any) -> None:
         super().main_pop(main)
@@ -153,7 +174,7 @@ class Full(Summary):
     def note_passing(self, opened: _Begun, main: Any) -> None:
         """Keep an exception that ends an interpreter, with the whole stack still there, if no operation has kept it."""
         error = sys.exc_info()[1]
-        if error is not None and id(error) not in (opened.handled, self.passing):
+        if error is not None and id(error) not in (self.handled.get(opened.first), self.passing):
             self.passing = id(error)
             name = preview.subject_text(main.subject).partition(" at ")[0]
             self.note_error(f"{name} in {main!r}" if name else repr(main), error, self.sources.place_of_error(error))
@@ -163,61 +184,83 @@ class Full(Summary):
 
     def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
         began = perf_counter()
-        if self.foreign():
+        if get_ident() != self.thread:
+            self.elsewhere += 1
             return
+        self.events += 1
         self.passing = 0
-        top = self.open[-1] if self.open else None
-        frame = None
-        if not self.stopped:
+        _, _, birth_place, within = self.open[-1] if self.open else _OUTSIDE
+        frames = self.frames
+        frame = frames.last
+        if (self.trusted[-1] if within else self.transposing_trusted) == frames.looks and (within or self.looked):
+            pass  # nothing of the user's has run since
+        elif not self.stopped:
             # before this event begins: what only frames that have ended held dies with them
             frame = errors.user_frame()
-            if self.frames.moved(frame) or not (top is not None and top.within or self.going_back()):
+            if (
+                frame is not None
+                and (frame is not frames.last or frame.f_lasti != frames.last_stood)
+                or not within
+                and not self.going_back()
+            ):
                 self.looked = True
-                self.frames.look(self.name_variable, frame)
-        if not self.next_event():
+                frames.look(self.name_variable, frame)
+        self.lives.known.now = self.events
+        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+            self.next_event()
             self.unrecorded += 1
             return
         if self.importing:
             # within an operation, and in bodies of loops, rules compute something else of a line
-            self.sources.asking = self.importing[-1] == len(self.scopes) and not (top is not None and top.within)
-        else:
-            self.sources.asking = False
+            self.sources.asking = self.importing[-1] == len(self.scopes) and not within
         place, expression = self.sources.spot(frame)
-        scopes, birth_place = self.scopes, "" if top is None else top.place
+        level = trace.main.level
+        scopes = self.scopes
+        label = scopes[level].label
         shown = args if len(args) <= MOST_OPERANDS else args[:MOST_OPERANDS]
         operands: list[int] = []
-        known, odd, own = self.lives.known, _NONE, _NONE
+        known, odd, own, below = self.lives.known, _NONE, _NONE, False
         forced: tuple[Any, ...] = _EVALUATION
         for x in shown:
-            life = known.get(id(x)) or self.lives.see(x, scopes, birth_place)
+            life = known.get(id(x)) or self.lives.begin(x, scopes, birth_place)
             if life is None:
-                odd = (*odd, (len(operands), preview.value_text(x, fetch=True), preview.short_type(x)))
+                odd = (*odd, (len(operands), *preview.worth_and_type(x)))
                 operands.append(0)
                 continue
-            if life.shape and x._trace is trace:
-                if not own:
+            if life.shape:
+                if x._trace is not trace:
+                    below = True
+                elif own:
+                    own = (*own, life.number)
+                else:
+                    own = (life.number,)
                     kind = "tracer" if trace is trace.main.trace else "tangent"
-                    label = scopes[trace.main.level].label
-                    lower = () if len(args) == 1 else lower_levels(trace, args)
-                    forced = (len(operands), self.frames.called(x), kind, label, lower)
-                own = (*own, life.number)
+                    forced = (len(operands), frames.called(x), kind, label, _NONE)
             operands.append(life.number)
-        if not own and trace.level:
-            forced = forced_by(trace, args)
-        cached, told = "", _NONE
+        if not own:
+            if trace.level:
+                forced = forced_by(trace, args)
+        elif below or shown is not args:
+            forced = (*forced[:4], lower_levels(trace, args))
+        cached, told, is_plain = "", _NONE, True
         if params:
-            told = preview.parameters(params)
-            self.characters += sum([len(text) for _, text in told])
-            if any(map(holds_program, params.values())):
-                cached = self.taken_hits()
-                self.note_run(primitive, scopes[trace.main.level].label, args, operands, params)
+            plain = preview.plain_parameters(params)
+            if plain is None:
+                is_plain = False
+                told = preview.parameters(params)
+                self.characters += sum([len(text) for _, text in told])
+                if any(map(holds_program, params.values())):
+                    cached = self.taken_hits()
+                    self.note_run(primitive, label, args, operands, params)
+            else:
+                told = plain
         self.characters += 100 + 10 * len(operands)
-        level = trace.main.level
+        notes = self.notes
         begun = (
             BIND,
             self.events,
             primitive.name,
-            scopes[level].label,
+            label,
             level,
             tuple(operands),
             odd,
@@ -229,11 +272,14 @@ class Full(Summary):
             place,
             cached,
         )
-        self.notes.append(begun)
-        self.open.append(_Begun(len(self.notes) - 1, primitive, place, True))
-        now = perf_counter()
+        first = len(notes)
+        notes.append(begun)
+        self.open.append(_new_tuple(_Begun, (first, primitive, place, True)))
+        self.trusted.append(-2 if is_plain else -1)
+        now = perf_counter()  # ``note_own``, written out
         self.own_when.append(now)
-        self.own_total.append(self.own_total[-1] + now - began)
+        self.own_total.append(self.own_total[-1] + self.own_since + now - began)
+        self.own_since = 0.0
 
     def going_back(self) -> bool:
         """Whether a linear program is run backwards, in whose course variables have been looked at: what called for it
@@ -271,43 +317,59 @@ class Full(Summary):
 
     def taken_hits(self) -> str:
         """The functions whose traces were taken from caches for the call which begins."""
-        hits = self.open[-1].hits if self.open else self.top_hits
+        hits = self.found.pop(self.open[-1].first if self.open else -1, None)
         if not hits:
             return ""
         names = list(dict.fromkeys(hits))
-        hits.clear()
         more = f" and {len(names) - MOST_HITS} more" if len(names) > MOST_HITS else ""
         return ", ".join(names[:MOST_HITS]) + more
 
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
         began = perf_counter()
-        if self.foreign() or not self.next_event():
+        if get_ident() != self.thread:
+            self.elsewhere += 1
+            return
+        self.events += 1
+        self.lives.known.now = self.events
+        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+            self.next_event()
             return
         said = self.sources.rule(rule)
         notes = self.notes
-        top = self.open[-1] if self.open else None
-        if top is not None and top.kind is primitive and top.first == len(notes) - 1 and table != "transpose":
+        first, kind, _, _ = self.open[-1] if self.open else _OUTSIDE
+        if kind is primitive and first == len(notes) - 1 and table != "transpose":
             notes.append((OWN_RULE, self.events, table, primitive.name, said, ""))
+            if self.sources.engines and self.trusted[-1] == -2:
+                self.trusted[-1] = self.frames.looks
         else:
+            if table == "transpose" and self.sources.engines and self.transposing_trusted == -2:
+                if self.pass_frames and self.frames.last is self.pass_frames[-1]:
+                    self.transposing_trusted = self.frames.looks
             notes.append((RULE, self.events, table, primitive.name, said, self.sources.place()))
-        now = perf_counter()
-        self.own_when.append(now)
-        self.own_total.append(self.own_total[-1] + now - began)
+        self.own_since += perf_counter() - began
 
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
         began = perf_counter()
         super().bind_exit(primitive, trace, out)
         if get_ident() != self.thread:
             return
-        self.next_event()
+        self.lives.known.now = self.events
+        if self.events > summary.MOST_EVENTS or self.characters > MOST_CHARACTERS:
+            self.next_event()
         if self.unrecorded:
             self.unrecorded -= 1
-        elif self.find(primitive):
-            self.close("", out if primitive.multiple_results else (out,))
-        if not self.stopped:
-            now = perf_counter()
-            self.own_when.append(now)
-            self.own_total.append(self.own_total[-1] + now - began)
+            return
+        opened = self.open
+        if opened and opened[-1].kind is primitive or self.find(primitive):
+            o = opened[-1]
+            note = self.closed_bind(o, "", out if primitive.multiple_results else (out,))
+            self.notes.append(note)
+            # only now: an interrupt until here leaves the record open, with all that is in it
+            self.trusted.pop()
+            del opened[-1]
+            if self.found:
+                self.found.pop(o.first, None)
+        self.own_since += perf_counter() - began
 
     def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
         if self.foreign():
@@ -342,7 +404,10 @@ class Full(Summary):
             note = self.closed_bind(o, error, values)
         # only now: an interrupt until here leaves the record open, with all that is in it
         self.notes.append(note)
+        self.trusted.pop()
         del self.open[-1]
+        if self.found:
+            self.found.pop(o.first, None)
 
     def closed_bind(self, o: _Begun, error: str, values: Sequence[Any]) -> Note:
         """The note that the bind ``o`` ends."""
@@ -351,9 +416,9 @@ class Full(Summary):
         odd, bad = _NONE, False
         known = self.lives.known
         for x in shown:
-            life = known.get(id(x)) or self.lives.see(x, self.scopes, o.place)
+            life = known.get(id(x)) or self.lives.begin(x, self.scopes, o.place)
             if life is None:
-                odd = (*odd, (len(results), preview.value_text(x, fetch=True), preview.short_type(x)))
+                odd = (*odd, (len(results), *preview.worth_and_type(x)))
                 results.append(0)
                 bad = bad or preview.nonfinite(x)
                 continue
@@ -368,19 +433,23 @@ class Full(Summary):
     # --- programs
     # ------------------------------------------------------------------------------------------------
 
-    @_own_work
     def equation(self, main: Any, eqn: JaxprEqn) -> None:
+        began = perf_counter()
         if self.foreign() or not self.next_event():
             return
         scope = self.scopes[main.level]
-        name = scope.name
-        operands = tuple([name(each) for each in eqn.invars])
+        name, known = scope.name, scope.names.get
+        operands = tuple([name(v) if type(v) is Literal else known(id(v)) or name(v) for v in eqn.invars])
         results = tuple([(name(var), preview.aval_text(var.aval)) for var in eqn.outvars])
-        told = preview.parameters(eqn.params)
-        self.characters += 20 + 10 * len(operands) + sum([len(text) for _, text in told])
+        told = preview.plain_parameters(eqn.params) if eqn.params else _NONE
+        if told is None:
+            told = preview.parameters(eqn.params)
+            self.characters += sum([len(text) for _, text in told])
+        self.characters += 20 + 10 * len(operands)
         place = self.sources.place_of(eqn.source) or self.sources.place()
         note = (EQUATION, self.events, scope.label, scope.at, eqn.primitive.name, told, operands, results, place)
         self.notes.append(note)
+        self.own_since += perf_counter() - began
 
     # --- linear programs run backwards
     # ------------------------------------------------------------------------------------------------
@@ -396,23 +465,32 @@ class Full(Summary):
     ) -> None:
         if get_ident() == self.thread:
             self.looked = False
+            self.pass_frames.append(errors.user_frame())
             if not self.stopped:
                 self.characters += PASS_CHARACTERS * len(jaxpr.eqns)
             self.transpositions.begin(self.events, self.scopes, None if self.stopped else jaxpr, known, outs, cts, sums)
 
-    @_own_work
     def transposing(self, eqn: Any, ct: Any) -> None:
         if get_ident() == self.thread and not self.stopped:
+            began = perf_counter()
+            params = eqn.params
+            self.transposing_trusted = -2 if not params or preview.plain_parameters(params) is not None else -1
             self.transpositions.before(self.events, eqn, ct)
+            self.own_since += perf_counter() - began
 
-    @_own_work
     def transposed(self, eqn: Any, found: Sequence[tuple[Any, Any, Any]]) -> None:
         if get_ident() == self.thread and not self.stopped:
+            began = perf_counter()
+            self.transposing_trusted = -1
             self.transpositions.after(self.events, eqn, found)
+            self.own_since += perf_counter() - began
 
     @_own_work
     def backward_end(self) -> None:
         if get_ident() == self.thread:
+            self.transposing_trusted = -1
+            if self.pass_frames:
+                self.pass_frames.pop()
             self.transpositions.end(self.events)
 
     @_own_work
@@ -426,6 +504,7 @@ class Full(Summary):
     def imported_end(self) -> None:
         if get_ident() == self.thread and self.importing:
             self.importing.pop()
+            self.sources.asking = False
 
     @_own_work
     def run(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
@@ -439,8 +518,7 @@ class Full(Summary):
         super().cache(cache, name, hit, key, reason)
         if get_ident() == self.thread and hit:
             self.keep(CacheRecord(self.events, cache, name, True, reason))
-            hits = self.open[-1].hits if self.open else self.top_hits
-            hits.append(name)
+            self.found.setdefault(self.open[-1].first if self.open else -1, []).append(name)
 
     def jaxpr(self, kind: str, closed: Any, name: str) -> None:
         super().jaxpr(kind, closed, name)
@@ -499,6 +577,7 @@ class Full(Summary):
         if error is not None:
             self.note_error(CALL, error, self.sources.place_of_error(error))
         self.frames.finish(self.name_variable)
+        self.pass_frames.clear()
         lives = self.lives.table()
         backward = self.transpositions.records(self.events, lives)
         notes = Notes(self.notes, lives, self.events + 1)

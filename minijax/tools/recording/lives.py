@@ -62,11 +62,10 @@ class Life(weakref.ref):  # type: ignore[type-arg]
     not been looked at.
     """
 
-    __slots__ = ("key", "number", "shape", "type", "physical", "bad")
+    __slots__ = ("key", "number", "shape", "physical", "bad")
     key: int
     number: int
     shape: int
-    type: str
     physical: str
     bad: bool | None
 
@@ -122,14 +121,54 @@ class Lives:
             if name and life.number not in self.names:
                 self.names[life.number] = name
             return life
+        return self.begin(x, scopes, place, name, held)
+
+    def begin(
+        self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
+    ) -> Life | None:
+        """``see``, of what has not been seen before."""
+        bad: bool | None = False
         if isinstance(x, Tracer):
-            life = self._see_tracer(x, scopes, place)
-            if name and life is not None:
-                self.names[life.number] = name
-            return life
-        if isinstance(x, Array) and (held or type(x) is not LiteralArray):
-            return self._see_array(x, scopes[0], place, name)
-        return None
+            trace = x._trace
+            main = trace.main
+            level = main.level
+            if level >= len(scopes) or main.trace.stack is None:
+                return None
+            kind = type(x)
+            shape = _shapes.get(kind) or _shape_of(kind)
+            if shape <= BATCHED:
+                return self._begin_around(x, scopes, place, name, shape)
+            scope = scopes[level]
+            aval = x.aval
+            physical = preview.type_texts.get(aval) or preview.aval_text(aval)
+            variable = getattr(x, "variable", None)
+            worth: Any = "" if variable is None else scope.names.get(id(variable)) or scope.name(variable)
+            tangent = trace is not main.trace
+        elif isinstance(x, Array) and (held or type(x) is not LiteralArray):
+            if self.named:
+                known = self.named.pop(id(x), None)
+                if not name and known is not None and known[0]() is x:
+                    name = known[1]
+            scope, shape, variable, tangent = scopes[0], ARRAY, None, False
+            aval = x.aval
+            physical = preview.type_texts.get(aval) or preview.aval_text(aval)
+            if type(getattr(x, "_np", None)) is np.float32:
+                # the number itself, which becomes text when somebody looks
+                worth = x._np.item()
+                bad = worth - worth != 0
+            else:
+                worth, bad = preview.value_text(x, fetch=True), None
+            self.values.keep(len(self.rows) + 1, x)
+        else:
+            return None
+        now = self.known.now
+        row = (now, scope.label, scope.at, physical, physical, shape, tangent, (), worth, (), place)
+        life = self._begin(x, row, shape, physical, bad)
+        if name:
+            self.names[life.number] = name
+        if variable is not None:
+            self.values.variables[life.number] = variable
+        return life
 
     def note_run(self, variables: Sequence[Var], values: Sequence[Any], scopes: Sequence[Scope], place: str) -> None:
         """A program is run under interpreters: these are worth what its variables are there."""
@@ -139,26 +178,6 @@ class Lives:
                 life = self.see(x, scopes, place)
                 if life is not None:
                     ran.setdefault(life.number, variable)
-
-    def _see_array(self, x: Array, scope: Scope, place: str, name: str) -> Life:
-        if self.named:
-            known = self.named.pop(id(x), None)
-            if not name and known is not None and known[0]() is x:
-                name = known[1]
-        bad: bool | None = None
-        if type(getattr(x, "_np", None)) is np.float32:
-            # the number itself, which becomes text when somebody looks
-            worth = x._np.item()
-            bad = worth - worth != 0
-        else:
-            worth = preview.value_text(x, fetch=True)
-        kind = preview.aval_text(x.aval)
-        row = (self.known.now, scope.label, scope.at, kind, kind, ARRAY, False, (), worth, (), place)
-        life = self._begin(x, row, ARRAY, kind, kind, bad)
-        if name:
-            self.names[life.number] = name
-        self.values.keep(life.number, x)
-        return life
 
     def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str) -> None:
         """A variable of the user's holds ``x``, a tracer or an array; one that is never used is no value of the
@@ -198,63 +217,57 @@ class Lives:
         self._asked = len(variables)
         return self._staged
 
-    def _see_tracer(self, x: Tracer, scopes: Sequence[Scope], place: str) -> Life | None:
+    def _begin_around(self, x: Any, scopes: Sequence[Scope], place: str, name: str, shape: int) -> Life:
+        """``begin`` of a tracer that holds values."""
+        # what it holds comes first: it was made first
+        values = (x.val,) if shape == BATCHED else (x.primal,) if shape == DUAL else (x.primal, x.tangent)
+        known = self.known
+        within = [known.get(id(each)) or self.begin(each, scopes, place, held=True) for each in values]
         trace = x._trace
-        main = trace.main
-        if main.level >= len(scopes) or main.trace.stack is None:
-            return None
-        scope = scopes[main.level]
-        kind = type(x)
-        shape = _shapes.get(kind) or _shape_of(kind)
-        holds: tuple[int, ...] = ()
-        inside: tuple[Any, ...] = ()
-        bad: bool | None = False
+        scope = scopes[trace.main.level]
+        text = preview.aval_text(x.aval)
+        first = within[0]
         variable = tangent = None
-        if shape <= BATCHED:
-            # what it holds comes first: it was made first
-            values = preview.held(x)
-            within = [self.see(each, scopes, place, held=True) for each in values]
-            text = preview.aval_text(x.aval)
-            first = within[0]
+        worth: Any = ""
+        if first is not None and len(within) == 1:
+            physical, bad = first.physical, first.bad
+            inside: tuple[Any, ...] = (first.number,)
+            holds: tuple[int, ...] = inside
+        else:
             physical = preview.physical_type(x) if first is None else first.physical
             inside, bad = self._inside(shape, values, within)
-            if any(within):
-                holds = tuple([0 if each is None else each.number for each in within])
+            holds = tuple([0 if each is None else each.number for each in within]) if any(within) else ()
+        if shape == DUAL:
+            variable = x.variable
+            worth = scope.names.get(id(variable)) or scope.name(variable)
+            tangent = variable if isinstance(variable, Var) else None
+        elif shape == BATCHED:
+            worth = str(x.batch_dim)
         else:
-            text = physical = preview.aval_text(x.aval)
-        worth: Any = ""
-        if shape == BATCHED:
-            worth = str(x.batch_dim)  # type: ignore[attr-defined]
-        elif shape == TWO:
             tangent = preview.tangent_variable(x)
-        else:
-            variable = getattr(x, "variable", None)
-            if variable is not None:
-                worth = scope.name(variable)
-                if shape == DUAL and isinstance(variable, Var):
-                    tangent = variable
         row = (
-            self.known.now,
+            known.now,
             scope.label,
             scope.at,
             text,
             physical,
             shape,
-            trace is not main.trace,
+            trace is not trace.main.trace,
             inside,
             worth,
             holds,
             place,
         )
-        life = self._begin(x, row, shape, text, physical, bad)
+        life = self._begin(x, row, shape, physical, bad)
+        if name:
+            self.names[life.number] = name
         if variable is not None:
             self.values.variables[life.number] = variable
         if tangent is not None:
             self.primals.setdefault(tangent, life.number)
-        if shape <= BATCHED and not all(within):
-            for index, each in enumerate(within):
-                if each is None and not isinstance(values[index], Tracer):
-                    self.values.inside.setdefault(life.number, {})[index] = values[index]
+        for index, each in enumerate(within):
+            if each is None and not isinstance(values[index], Tracer):
+                self.values.inside.setdefault(life.number, {})[index] = values[index]
         return life
 
     def _inside(
@@ -274,13 +287,12 @@ class Lives:
                 bad = one
         return tuple(inside), bad
 
-    def _begin(self, x: Any, row: Row, shape: int, kind: str, physical: str, bad: bool | None) -> Life:
+    def _begin(self, x: Any, row: Row, shape: int, physical: str, bad: bool | None) -> Life:
         self.rows.append(row)
         life = Life(x, self.gone)
         life.key = key = id(x)
         life.number = len(self.rows)
         life.shape = shape
-        life.type = kind
         life.physical = physical
         life.bad = bad
         self.known.deaths.append(-1)

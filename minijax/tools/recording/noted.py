@@ -40,8 +40,8 @@ from minijax.tools.recording.timeline import (
 OWN_RULE = 64
 MOST_EQUATION = 1000
 
-# Of operands or results that have no number: at which index, as text, type.
-Odd = tuple[tuple[int, str, str], ...]
+# Of operands or results that have no number: at which index, what (see ``preview.worth_and_type``), type.
+Odd = tuple[tuple[int, Any, str], ...]
 Note = tuple[Any, ...]
 
 
@@ -209,8 +209,9 @@ class _Nodes(Lazy):
         """Texts and types of operands or results."""
         texts = [self.lives.text(number) if number else "" for number in numbers]
         types = [self.lives.type(number) if number else "" for number in numbers]
-        for index, text, kind in odd:
-            texts[index], types[index] = text, kind
+        for index, worth, kind in odd:
+            texts[index] = worth if type(worth) is str else preview.float_text(worth)
+            types[index] = kind
         return texts, types
 
 

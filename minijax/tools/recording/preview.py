@@ -35,16 +35,16 @@ MOST_BYTES = 100_000_000
 
 
 # Types as text: there are few, each is one object, and a recording tells them again and again.
-_type_texts: dict[Any, str] = {}
+type_texts: dict[Any, str] = {}
 
 
 def aval_text(aval: Any) -> str:
     """``f32[8]`` for an abstract value."""
-    text = _type_texts.get(aval)
+    text = type_texts.get(aval)
     if text is None:
-        if len(_type_texts) > 4096:
-            _type_texts.clear()
-        text = _type_texts[aval] = aval.str_short()
+        if len(type_texts) > 4096:
+            type_texts.clear()
+        text = type_texts[aval] = aval.str_short()
     return text
 
 
@@ -112,6 +112,13 @@ def value_text(value: Any, fetch: bool = False) -> str:
     if value is None or isinstance(value, (bool, int, float, complex, str, np.dtype)):
         return shortened(repr(value) if isinstance(value, str) else str(value))
     return parameter_text(value)
+
+
+def worth_and_type(value: Any) -> tuple[Any, str]:
+    """What a value is, as text or as the number that ``float_text`` makes text of; and its type as ``short_type``."""
+    if isinstance(value, Array) and type(getattr(value, "_np", None)) is np.float32:
+        return value._np.item(), type_texts.get(value.aval) or aval_text(value.aval)
+    return value_text(value, fetch=True), short_type(value)
 
 
 def short_type(value: Any) -> str:
@@ -184,6 +191,31 @@ def parameter_text(value: Any) -> str:
     if isinstance(value, FlatCallback):
         value = value.callback_func
     return shortened(value.__name__) if isinstance(value, FunctionType) else type(value).__name__
+
+
+# Parameters as they are told, by what they are, where that is a few plain values.
+_plain_texts: dict[Any, tuple[tuple[str, str], ...]] = {}
+_PLAIN = {type(None), bool, int, str}
+
+
+def plain_parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
+    """``parameters``, found again where they are plain values; None where they are not."""
+    key: list[Any] = []
+    for name, value in params.items():
+        kind = type(value)
+        if kind is tuple:
+            for each in value:
+                if type(each) is not int:
+                    return None
+        elif kind not in _PLAIN and not isinstance(value, np.dtype):
+            return None
+        key += (name, kind, value)
+    found = _plain_texts.get(tuple(key))
+    if found is None:
+        if len(_plain_texts) > 4096:
+            _plain_texts.clear()
+        found = _plain_texts[tuple(key)] = parameters(params)
+    return found
 
 
 def parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -8,10 +8,13 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from minijax import errors
+from minijax.core.primitive import Primitive
 from minijax.core.rules import DerivedRule, shown_rule
 from minijax.core.trace import state
 from minijax.tools.documents.words import shortened
@@ -30,6 +33,12 @@ _RUNS_MAGICS = ("get_ipython().run_line_magic(", "get_ipython().run_cell_magic("
 as_typed: dict[str, list[str]] = {}
 
 
+# What rules hold that calls nothing of the user's, and how deep is looked for anything else.
+_PLAIN_PARTS = (type(None), bool, int, float, complex, str, np.dtype, np.ufunc, np.generic, Primitive)
+_EMPTY = CellType()
+_DEEPEST = 4
+
+
 class Sources:
     """Collects places while a recorder watches; ``records`` reads the files at the end."""
 
@@ -42,8 +51,11 @@ class Sources:
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
         self.rules: dict[int, CodeType] = {}
-        # id of a rule -> the rule, held weakly (another may get its id), and what ``rule`` says of it
-        self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int]]] = {}
+        # id of a rule -> the rule, held weakly (another may get its id), what ``rule`` says of it, and whether all that
+        # it calls is the engine's own, as far as it can be seen
+        self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int], bool]] = {}
+        # whether that is so of the rule asked for last
+        self.engines = False
         # whether the equations that are evaluated now are an imported program's own: what its lines ask for
         self.asking = False
         # lines that ``records`` had no room for
@@ -115,10 +127,12 @@ class Sources:
         """
         known = self.described.get(id(rule))
         if known is not None and known[0]() is rule:
+            self.engines = known[2]
             return known[1]
         described = self._describe(rule)
+        self.engines = _is_engines(rule)
         if isinstance(rule, (FunctionType, functools.partial)):
-            self.described[id(rule)] = weakref.ref(rule), described
+            self.described[id(rule)] = weakref.ref(rule), described, self.engines
         return described
 
     def _describe(self, rule: Callable[..., Any]) -> tuple[str, str, int]:
@@ -174,6 +188,26 @@ def _expression(code: CodeType, offset: int) -> str:
     said = " ".join(b" ".join(encoded).decode(errors="replace").split())
     # what runs a magic is nothing that somebody wrote
     return "" if said.startswith(_RUNS_MAGICS) else shortened(said, MOST_EXPRESSION)
+
+
+def _is_engines(value: Any, depth: int = 0) -> bool:
+    """Whether a rule is a function of the engine's that holds no other than such, and no other objects than plain ones
+    and primitives.
+    """
+    if depth > _DEEPEST:
+        return False
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != _EMPTY]
+        held = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        if errors.is_user_file(value.__code__.co_filename) or value.__dict__:
+            return False
+    elif isinstance(value, functools.partial):
+        held = [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, (tuple, list)):
+        held = [*value]
+    else:
+        return isinstance(value, _PLAIN_PARTS) or type(value).__module__ == "builtins" and callable(value)
+    return all([_is_engines(each, depth + 1) for each in held])
 
 
 def _last_line(code: CodeType) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minijax.core.array import Array
+from minijax.core.avals import ShapedArray
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
@@ -42,7 +43,26 @@ class RunRecord(Frozen):
     axes: tuple[tuple[Any, int], ...] = ()
 
 
-_new = object.__new__
+class Kept(Mapping[int, Array]):
+    """Arrays by their numbers, each made of what it holds when it is asked for: a recording has very many scalars."""
+
+    def __init__(self) -> None:
+        # number -> what NumPy holds, and its type; the array itself of what is on a device
+        self.held: dict[int, Any] = {}
+        self.types: dict[int, ShapedArray] = {}
+
+    def __getitem__(self, number: int) -> Array:
+        held = self.held[number]
+        return held if type(held) is Array else Array(held, self.types[number])
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.held
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
 
 
 class Values:
@@ -61,7 +81,7 @@ class Values:
     """
 
     def __init__(self) -> None:
-        self.arrays: dict[int, Array] = {}
+        self.arrays = Kept()
         self.variables: dict[int, Var] = {}
         self.inside: dict[int, dict[int, Any]] = {}
         self.runs: dict[int, RunRecord] = {}
@@ -86,13 +106,14 @@ class Values:
         self.bytes += taken
         if taken > _LARGE:
             self._counted.add(_held(x))
-        copy: Array = _new(Array)
-        copy.aval = aval
+        kept = self.arrays
+        kept.types[number] = aval
         try:
-            copy._np = x._np
+            kept.held[number] = x._np
         except AttributeError:
-            copy._buffer = x._buffer
-        self.arrays[number] = copy
+            copy: Array = object.__new__(Array)
+            copy.aval, copy._buffer = aval, x._buffer
+            kept.held[number] = copy
 
     def keep_run(self, record: RunRecord) -> None:
         """Keep an operation that runs a program."""
