@@ -82,7 +82,8 @@ def _recorded(name: str) -> Watched:
     return Watched(recorded_programs, lambda: recorded_programs.PROGRAMS[name], lambda names: names[name]())
 
 
-def _differentiated(fun: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def differentiated(fun: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The gradient of an example of ``tests/ecosystem``, or itself where it has none, and its arguments."""
     example = fun.example
     return fun if example.grad is None else jax.value_and_grad(fun, example.grad), example.arguments()
 
@@ -94,11 +95,11 @@ def of_ecosystem(name: str) -> Watched:
     fun = program(name)
 
     def theirs(names: dict[str, Any]) -> Any:
-        call, args = _differentiated(names[fun.__name__])
+        call, args = differentiated(names[fun.__name__])
         return call(*args)
 
     module = importlib.import_module(fun.__module__)
-    return Watched(module, lambda: _carried(*_differentiated(fun)), theirs, lines=True)
+    return Watched(module, lambda: _carried(*differentiated(fun)), theirs, lines=True)
 
 
 # A linear map is called later, maybe often: the table has no tangents of these calls. A bwd rule that was run while a
