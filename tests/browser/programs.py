@@ -31,6 +31,19 @@ def loop(x):
         x = y - x
     return x
 
+def rnn(w, xs):
+    def step(h, x):
+        h = jnp.tanh(h * w + x)
+        return h, h * 2.0
+    last, ys = lax.scan(step, 0.1, xs)
+    return last + ys.sum()
+
+def until(x):
+    def body(x):
+        y = jnp.sin(x)
+        return x + y
+    return lax.while_loop(lambda x: x < 3.0, body, x)
+
 def bad(x):
     y = jnp.exp(x)
     return y.reshape(7)
@@ -78,6 +91,9 @@ def recording(name: str) -> Recording:
         "nothing": lambda: None,
         "hostile": lambda: _hostile(evil),
         "loop": lambda: grad(names()["loop"])(0.5),
+        "rnn": lambda: grad(names()["rnn"])(0.5, jnp.arange(3.0)),
+        "turns": lambda: jit(names()["until"])(0.5),
+        "examples": lambda: vmap(names()["rnn"], (None, 0))(0.5, jnp.arange(4.0).reshape(2, 2)),
     }
     return recorded(runs[name], HOSTILE if name == "hostile" else name)
 
@@ -92,4 +108,6 @@ def _hostile(evil: Any) -> Any:
     return grad(lambda x: lax.cond(x > 0, fails, fails, x))(3.0)
 
 
+# Whose values depend on iterations and examples.
+CHOOSING = ("rnn", "turns", "examples", "vmap of grad")
 NAMES = ("vmap of grad", "scan", "jit", "error", "nothing", "hostile", "loop")

@@ -13,6 +13,7 @@ from minijax.tools.documents.document import LINK, MARK, lay_out
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.theme import visible
 from minijax.tools.documents.words import shortened
+from minijax.tools.pages.choices import Choices
 from minijax.tools.pages.part import WIDTH
 from minijax.tools.pages.rows import REACH
 from minijax.tools.pages.widget import widget_html
@@ -22,7 +23,7 @@ from minijax.tools.stepper.tree import past_repeated, tree_rows
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 from tests.browser.page import CONTRASTS, Browser, page
-from tests.browser.programs import HOSTILE, NAMES, recording
+from tests.browser.programs import CHOOSING, HOSTILE, NAMES, recording
 
 # The names of keys in the WebDriver standard.
 LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT, CONTROL, BACKSPACE = (
@@ -120,6 +121,92 @@ def test_every_step_there_and_back_shows_what_python_computes(name: str, window:
         for what in wanted:
             assert got[what] == wanted[what], (i, what)
     assert window.console() == []
+
+
+# At every step what is shown, then for each loop and vmap what its slider's end shows.
+CHOOSE = READ + """
+const out = [];
+for (let i = 0; i <= arguments[1]; i += 1) {
+  const found = [read()];
+  for (let k = 0; k < root.querySelectorAll('.mjw-offer').length; k += 1) {
+    const slide = (wanted) => {
+      const range = root.querySelectorAll('.mjw-offer input')[k];
+      range.value = wanted;
+      range.dispatchEvent(new Event('input'));
+      return range.max;
+    };
+    slide(root.querySelectorAll('.mjw-offer input')[k].max);
+    const said = root.querySelectorAll('.mjw-chosen')[k].textContent;
+    found.push({ ...read(), said });
+    slide(0);
+  }
+  out.push(found);
+  press('into');
+}
+return out;
+"""
+
+
+@pytest.mark.parametrize("name", CHOOSING)
+def test_iterations_and_examples_show_what_python_computes_for_them(
+    name: str, window: Browser, tmp_path: Path
+) -> None:
+    window.open(page(tmp_path, widget_html(recording(name))))
+    cursor = Cursor(recording(name))
+    known = at_hand(recording(name))
+    assert known is not None
+    choices, table = Choices(known, ""), PageTable(known, WIDTH)
+    chosen = 0
+    for i, (first, *others) in enumerate(window.run(CHOOSE, None, len(cursor.moments) - 1)):
+        cursor.go(i)
+        assert shown(first) == expected(cursor), i
+        at = cursor.moment.at
+        here = choices.here(cursor, table.named(at)[0], table.row(at))
+        assert len(others) == len(here), i
+        for (choice, number), read in zip(here, others, strict=True):
+            own = choices.listed[choice]
+            last = choices.count(choice, number) - 1
+            if own.is_loop:
+                known.iterations[own.key] = last
+            elif last:
+                known.examples[own.key] = last - 1
+            try:
+                wanted, got = expected(cursor), shown(read)
+                assert read["said"] == choices.label(choice, number), i
+                for what in wanted:
+                    assert got[what] == wanted[what], (i, read["said"], what)
+            finally:
+                known.iterations.clear()
+                known.examples.clear()
+            chosen += got != shown(first)
+    assert chosen > 3 and window.console() == []
+
+
+def test_keys_choose_iterations_and_examples(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, widget_html(recording("examples"))))
+    window.one("[data-move=last]").click()
+    stage = window.one(".mjw-stage")
+    assert [each.text for each in window.all(".mjw-chosen")] == ["all 2 examples of vmap:1", "iteration 0 of 2"]
+    stage.send_keys("]", "}", "}")
+    assert [each.text for each in window.all(".mjw-chosen")] == ["example 1 of 2 of vmap:1", "iteration 1 of 2"]
+    stage.send_keys("]", "{", "0", "[")
+    assert [each.text for each in window.all(".mjw-chosen")] == ["example 0 of 2 of vmap:1", "iteration 0 of 2"]
+    assert position(window) == len(Cursor(recording("examples")).moments) - 1
+    window.open(page(tmp_path, widget_html(recording("jit"))))
+    window.one(".mjw-stage").send_keys("]")
+    assert "no variable of a loop is known here" in window.all(".mjw-status")[0].text
+
+
+def test_what_a_page_does_not_hold_of_a_loop_is_said(
+    window: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minijax.tools.pages.choices.MOST_CHOICES", 2)
+    window.open(page(tmp_path, widget_html(recording("rnn"))))
+    window.run(READ + "while (!root.querySelector('.mjw-held')) press('into')")
+    said = "this page holds iterations 0 to 1; %values rnn --iteration N shows others"
+    assert window.one(".mjw-held").text == said
+    window.one(".mjw-stage").send_keys("2]")
+    assert window.one(".mjw-chosen").text == "iteration 1 of 3" and window.one(".mjw-status").text == said
 
 
 def test_a_long_program_shows_its_newest_equations(

@@ -64,6 +64,7 @@ class Choices:
         self.listed: list[PageChoice] = []
         self._numbers: dict[Any, int] = {}
         self._of: dict[int, tuple[int, ...]] = {}
+        self._examples: dict[str, int] | None = None
         self._here: dict[Any, list[tuple[int, int]]] = {}
 
     @contextmanager
@@ -98,16 +99,25 @@ class Choices:
     def _found(self, known: Ledger, number: int) -> tuple[int, ...]:
         out: list[int] = []
         room = min(MOST_TOGETHER, max(int(MOST_WORK / max(known.weight(number), 1.0)), 1))
-        value = known.primal(number)
-        axes = value.axes if isinstance(value, Worth) else ()
-        for place, label in enumerate(axes):
-            assert isinstance(value, Worth)
-            room = self._add(out, label, value.array.aval.shape[place], room, 1)
+        for label in known.vmaps(number):
+            room = self._add(out, label, self._sizes(known).get(label, 0), room, 1)
         for depth, loop in enumerate(known.loops(number)):
             # how often an inner loop goes around may depend on the iteration around it
             counts = [loop.count] if not depth else [each.count for each in self._inner(known, number, out, depth)]
             room = self._add(out, loop.key, max(counts, default=0), room, 0)
         return tuple(out)
+
+    def _sizes(self, known: Ledger) -> dict[str, int]:
+        """How many examples each vmap has, by its label: of the first value that it maps."""
+        if self._examples is None:
+            self._examples = {}
+            for life in known.recording.lives:
+                record = life.tracer
+                if record.level.startswith("vmap") and record.level not in self._examples:
+                    value = known.primal(record.id)
+                    if isinstance(value, Worth) and record.level in value.axes:
+                        self._examples[record.level] = value.array.aval.shape[value.axes.index(record.level)]
+        return self._examples
 
     def _inner(self, known: Ledger, number: int, out: Sequence[int], depth: int) -> Iterator[Any]:
         for state in self._states(out):
