@@ -66,7 +66,8 @@ _OWN_NAME = re.compile(r"^%+\w+( --\w+)?:? ?")
 NEXT_ACTION = re.compile(
     r"needs|takes|there (is|are)\b|Did you mean|%\w+|--\w+|\b[Gg]ive|\b[Ww]rite|written|must|\bhas\b|ends in|choose|"
     r"such as|one of|none of|never closed|unmatched|no such|only|are 0 to|[Kk]nows|No such file|dimensions are|"
-    r"uses? it|leave it out|they come from|was traced by|compare it|name it|the kernels are|\bask\b"
+    r"uses? it|leave it out|they come from|was traced by|compare it|are 1 to|does not match|name it|"
+    r"the kernels are|\bask\b"
 )
 
 
@@ -241,7 +242,7 @@ class Watch:
         """A command leaves the user's names as they were: what levels call their inputs comes and goes with these."""
         words = source.as_command(self.line).lstrip().split(None, 1) if source.is_command(self.line) else []
         again = words[:1] == ["%step"] and "(" not in self.line  # of what failed last, which may name things
-        if not words or words[0] in ("%push", "%pop", "%tour", "%run") or again:
+        if not words or words[0] in ("%push", "%pop", "%tour", "%run", "%sh") or again:
             return
         now = self.session.namespace
         changed = [n for n in {*now, *self.names} if now.get(n, now) is not self.names.get(n, now)]

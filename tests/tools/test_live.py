@@ -350,6 +350,11 @@ def test_containers_that_cannot_be_made_anew_do_not_stop_a_pop(session):
     assert list(session.namespace["many"][0]) == [1.0, 2.0] and type(session.namespace["two"]).__name__ == "Two"
 
 
+def test_pop_says_of_what_type_it_was_given_something(session):
+    error = session.run_line("%push jvp x=3.").error or session.run_line("%pop lambda: x").error
+    assert isinstance(error, UsageError) and "a way out of jvp:1, and this is of type function" in str(error)
+
+
 def test_pop_alone_takes_what_was_last_assigned_or_shown(session):
     assert "nothing has been assigned" in text(session_after(session, "%push jvp x=3.", "%pop"))
     run(session, "y = x * 2.", "x * 5.")

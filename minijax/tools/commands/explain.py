@@ -112,7 +112,8 @@ def _of_call(session: Session, expression: str, everything: bool) -> Result:
     if jax_misses.jitted_within(fun) is not None:
         return Result(_of_jax_function(fun, called))
     if not callable(fun):
-        raise UsageError(f"%why: {called} is of type {type(fun).__name__}, which cannot be called")
+        what = f"{called} is of type {type(fun).__name__}, which cannot be called"
+        raise UsageError(f"%why: {what}: %why takes a call of a jitted function")
     title = shortened(expression.strip())
     target = targets.Target(fun, values, named, (), title)
     if target.abstract:

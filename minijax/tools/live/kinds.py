@@ -129,7 +129,8 @@ class BatchLevel(Level):
             raise UsageError(f"%push {self.kind} needs a name that is mapped; all have axis None")
         if len(set(sizes.values())) > 1:
             listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            raise UsageError(f"%push {self.kind}: the mapped axes differ in size: {listed}")
+            other = f"what is the same for all is given --axis {next(iter(sizes))}=None"
+            raise UsageError(f"%push {self.kind}: the mapped axes differ in size: {listed}; {other}")
         self.size = next(iter(sizes.values()))
         return found
 

@@ -24,6 +24,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 BAD: tuple[tuple[str, str], ...] = (
+    ("%why 3(2.0)", "which cannot be called: %why takes a call of a jitted function"),
     ("%why not", "is none"),
     ("%why f(f32[3])", "f is not jitted, so its call has to be made, and an argument is only a type"),
     ("%why 3(2.0)", "3 is of type int, which cannot be called"),
