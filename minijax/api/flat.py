@@ -210,7 +210,7 @@ def to_value(x: Any) -> Any:
 
 def avals_of(leaves: Sequence[Any]) -> list[Any]:
     """The types of array-like ``leaves``."""
-    return [get_aval(x) for x in leaves]
+    return [x.aval if isinstance(x, AnyArray) else get_aval(x) for x in leaves]
 
 
 def int_or_ints(value: Any, name: str) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class ShapedArray:
     A weak type gives way in promotion: Python scalars are weakly typed.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "zero", "mlir", "__weakref__")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "zero", "mlir", "unmapped", "__weakref__")
 
     shape: tuple[int, ...]
     dtype: Any
@@ -42,6 +42,7 @@ class ShapedArray:
     size: int
     zero: Any  # the symbolic ``Zero`` of this type, made at first need
     mlir: str | None  # 'tensor<8xf32>', made at first need
+    unmapped: dict[int, ShapedArray] | None  # an axis -> the type of a part along it: see ``part``
     # JAX's types say how an array is laid out over devices; these do not.
     sharding = None
 
@@ -74,7 +75,7 @@ class ShapedArray:
                 raise TypeError(f"shape must have every element be nonnegative, got {shape}")
             size *= d
         self.size = size
-        self.zero = self.mlir = None
+        self.zero = self.mlir = self.unmapped = None
         return _interned.setdefault(canonical, self)
 
     def __reduce__(self) -> Any:
@@ -87,7 +88,7 @@ class ShapedArray:
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in ("zero", "mlir") and hasattr(self, "size"):
+        if name not in ("zero", "mlir", "unmapped") and hasattr(self, "size"):
             raise AttributeError(f"a ShapedArray is shared and cannot be changed (attribute {name!r}); use .update")
         object.__setattr__(self, name, value)
 
@@ -99,6 +100,17 @@ class ShapedArray:
             changes.pop("weak_type", self.weak_type),
             **changes,
         )
+
+    def part(self, axis: int) -> ShapedArray:
+        """The type without ``axis``, which lives as long as this one: vmaps ask for it at every call."""
+        kept = self.unmapped
+        if kept is None:
+            kept = self.unmapped = {}
+        found = kept.get(axis)
+        if found is None:
+            shape = self.shape[:axis] + self.shape[axis + 1 :]
+            found = kept[axis] = ShapedArray(shape, self.dtype, self.weak_type)
+        return found
 
     def strip_weak_type(self) -> ShapedArray:
         """The same type, strong."""

@@ -93,11 +93,6 @@ class Bottom:
         A NumPy value, which without ``fetch`` is not got from a device, but given up. Where a function is staged, a
         tracer of that or an array, which is a constant.
         """
-        if type(x) is Array and self.staging is None:  # as usual; what is on the device has no ``_np``
-            try:
-                return x._np, x.aval
-            except AttributeError:
-                return (x._value(), x.aval) if fetch else None
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
             axes, at = self.axes, len(self.axes)
@@ -117,15 +112,20 @@ class Bottom:
             elif not isinstance(x, Array):
                 return None
             return x, x.aval if dims is None else typed(x.aval, dims)
-        if isinstance(x, (Tracer, CommittedArray)):
-            return None
+        if type(x) is not Array:
+            if isinstance(x, (Tracer, CommittedArray)):
+                return None
+            try:
+                x = as_array(x)
+            except (TypeError, ValueError, OverflowError):
+                return None  # a rule will say it
         try:
-            x = as_array(x)
-        except (TypeError, ValueError, OverflowError):
-            return None  # a rule will say it
-        if not fetch and not x.on_host:
-            return None
-        return x._value(), x.aval if dims is None else typed(x.aval, dims)
+            value = x._np
+        except AttributeError:  # it is on the device
+            if not fetch:
+                return None
+            value = x._value()
+        return value, x.aval if dims is None else typed(x.aval, dims)
 
     def up(self, value: Any, type_: Type) -> Any:
         """A value at the bottom as operations see it."""

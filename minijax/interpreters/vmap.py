@@ -61,8 +61,11 @@ class BatchTracer(Tracer):
             return self.__getattribute__(name)  # which says that there is none
         aval = get_aval(self.val)
         d = self.batch_dim
-        # of an array or of a reference: their types are made alike
-        self.aval = found = type(aval)(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
+        if type(aval) is ShapedArray:
+            found = aval.part(d)
+        else:  # of a reference: its type is made alike
+            found = type(aval)(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
+        self.aval = found
         return found
 
     def _inside(self) -> Tracer | None:

@@ -73,10 +73,9 @@ def _pair(
     name: str, primitive: Any, kinds: str, function: Function, symbol: str, refused: Any = ()
 ) -> dict[str, Any]:
     """The two methods of a binary operator, with the fast path of ``ufuncs.fast_binary``."""
-    forward = ufuncs.fast_binary(primitive.bind, _forward(function, symbol, refused), kinds)
-    reflected = ufuncs.fast_binary(
-        primitive.bind, _reflected(function, symbol, refused), kinds, reflected=True
-    )
+    slow = function.slow  # type: ignore[attr-defined]
+    forward = ufuncs.fast_binary(primitive.bind, _forward(slow, symbol, refused), kinds)
+    reflected = ufuncs.fast_binary(primitive.bind, _reflected(slow, symbol, refused), kinds, reflected=True)
     return {f"__{name}__": forward, f"__r{name}__": reflected}
 
 
@@ -91,7 +90,7 @@ def _power(self: Any, other: Any) -> Any:
 
 
 def _matmul(self: Any, other: Any) -> Any:
-    return linear.matmul(self, other) if _operand(other) else NotImplemented
+    return linear.matmul(self, other) if isinstance(other, AnyArray) or _operand(other) else NotImplemented
 
 
 def _round(self: Any, ndigits: int | None = None) -> Any:

@@ -238,14 +238,24 @@ def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold
 
 def promote_shapes(name: str, *args: Any) -> list[Any]:
     """Operands of different ranks, other than scalars, get leading axes of size 1."""
-    shapes = [x.aval.shape for x in args]
-    if len({len(s) for s in shapes if s}) < 2:
+    found = 0
+    for x in args:
+        ndim = len(x.aval.shape)
+        if ndim and ndim != found:
+            if found:
+                break
+            found = ndim
+    else:
         return list(args)
+    shapes = [x.aval.shape for x in args]
     how = rank_promotion()
     if how != "allow":
         _report_rank_promotion(how, name, shapes)
-    rank = _common_rank(*shapes)
-    return [broadcast(x, (1,) * (rank - x.aval.ndim)) for x in args]
+    rank, out = _common_rank(*shapes), list(args)
+    for i, shape in enumerate(shapes):
+        if len(shape) < rank:
+            out[i] = broadcast(out[i], (1,) * (rank - len(shape)))
+    return out
 
 
 @functools.lru_cache(maxsize=1024)

@@ -72,7 +72,7 @@ def fast_binary(
     bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False
 ) -> Any:
     """``bind(x, y)`` for operands of one type (of dtype ``kinds``) or an array and a scalar; ``slow(x, y)``
-    for others.
+    for others. ``slow`` is an attribute of it, for whoever has found out already that ``bind`` will not do.
 
     ``reflected``: ``operation(x, y)`` computes the function of ``(y, x)``.
     """
@@ -93,6 +93,7 @@ def fast_binary(
             return slow(x, y)
         return bind(y, x) if reflected else bind(x, y)
 
+    operation.slow = slow  # type: ignore[attr-defined]
     return operation
 
 
