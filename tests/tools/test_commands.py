@@ -105,7 +105,7 @@ def in_ipython() -> Iterator[Run]:
 # What IPython says itself, before any magic of ours is called.
 IPYTHONS_OWN_WORDS = {
     "%gard f(3.0)": "not found",
-    "%%grad x=1.0\nx": "not found",
+    "%%vmap x=1.0\nx": "not found",
     "%%jaxpr x=f32[3]\n": "the cell body is empty",
 }
 

@@ -30,16 +30,9 @@ _TIMED_RUNS = 50
 _LONG_RUN = 1.0
 
 
-def _target(session: Session, command: str, args: Arguments) -> Target:
-    __tracebackhide__ = True
-    if args.cell is not None:
-        return targets.from_cell(session, command, args["expr"], args.cell)
-    return targets.from_expression(session, command, args["expr"])
-
-
 def run_jit(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = _target(session, "jit", args)
+    target = targets.typed(session, "jit", args["expr"], args.cell)
     jitted = targets.jitted(target)
     recorder = Recorder("summary", args["expr"])
     blocks: list[Block] = []
@@ -89,7 +82,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     if args["line"] is not None and args["eqn"] is not None:
         raise UsageError("%hlo takes --line or --eqn, not both")
-    target = _target(session, "hlo", args)
+    target = targets.typed(session, "hlo", args["expr"], args.cell)
     recorder = Recorder("summary", args["expr"])
     optimized = args["stage"] == "optimized"
     with recorder:

@@ -160,16 +160,17 @@ def run_nan(session: Session, args: Arguments) -> Result:
     # what only this command needs would cost every start of a prompt
     from minijax.tools.explain import nan, nan_view
 
+    if args["grad"] or args.cell is not None:
+        target = targets.typed(session, "nan", args["expr"], args.cell).concrete("nan")
     if args["grad"]:
-        target = targets.from_expression(session, "nan", args["expr"]).concrete("nan")
         if not nan.differentiable_args(target.args):
             raise UsageError(f"%nan --grad: {target.title} has no floating-point argument to differentiate by")
-    else:
+    elif args.cell is None:
         target = _searched(session, "nan", args["expr"])
     _refuse_tracers("nan", target)
     found = nan.find_nonfinite(target.fun, target.args, target.kwargs, args["grad"], _names(session))
     shown = nan_view.search_document(found, target.title, args["grad"])
-    if (found.nan or found.inf) and not args["grad"] and not _uses_jax(session, target.title):
+    if (found.nan or found.inf) and not args["grad"] and args.cell is None and not _uses_jax(session, target.title):
         said = f"%origin {shortened(target.title)} tells what led to the result, value by value"
         shown = shown + document(Row("next", (line(("muted", said)),)))
     return Result(shown)
@@ -319,6 +320,7 @@ COMMANDS = (
         "It looks inside of jit, loops (which iteration), branches, custom rules and vmap (which index).",
         "%nan jnp.log(jnp.arange(3.0) - 1.0)",
         run_nan,
+        cell=True,
         group="watch",
     ),
     Command(

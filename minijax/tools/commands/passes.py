@@ -30,7 +30,7 @@ def run_passes(session: Session, args: Arguments) -> Result:
         raise UsageError("%passes --llvm shows the LLVM IR of a kernel: say which with --kernel NAME")
     if args["most"] < 1:
         raise UsageError(f"%passes --most needs a positive number, not {args['most']}")
-    _, lowered = _lowered(targets.from_expression(session, "passes", args["expr"]))
+    _, lowered = _lowered(targets.typed(session, "passes", args["expr"], args.cell))
     try:
         found = pipeline.descent(lowered)
     except FileNotFoundError as error:
@@ -77,7 +77,7 @@ def run_roofline(session: Session, args: Arguments) -> Result:
 
     if args["most"] < 1:
         raise UsageError(f"%roofline --most needs a positive number, not {args['most']}")
-    target = targets.from_expression(session, "roofline", args["expr"]).concrete("roofline")
+    target = targets.typed(session, "roofline", args["expr"], args.cell).concrete("roofline")
     jitted, lowered = _lowered(target)
     if any(map(is_effectful, lowered.jaxpr.eqns)):
         raise UsageError("%roofline runs a call dozens of times, and this one has effects: %passes looks at it unrun")
@@ -103,6 +103,7 @@ COMMANDS = (
         "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs.",
         "%passes f(3.0)",
         run_passes,
+        cell=True,
         group="compile",
     ),
     Command(
@@ -115,6 +116,7 @@ COMMANDS = (
         "reached; 'cache' says that its data never came from memory. The machine is measured once.",
         "%roofline f(3.0)",
         run_roofline,
+        cell=True,
         group="compile",
     ),
 )

@@ -45,7 +45,7 @@ def run_diff(session: Session, args: Arguments) -> Result:
         return _both_ways(session, args)
     if args["stage"] != "jaxpr":
         return _lowered_both(session, args)
-    target = targets.traceable("diff", targets.from_expression(session, "diff", args["expr"]), args["static"])
+    target = targets.traceable("diff", targets.typed(session, "diff", args["expr"], args.cell), args["static"])
     found = None
     if args["with"] is not None:
         other = targets.traceable("diff", targets.from_expression(session, "diff", args["with"]))
@@ -179,7 +179,8 @@ def run_graph(session: Session, args: Arguments) -> Result:
     if args["of"] is not None:
         made, value = _slice(session, args)
     else:
-        target = targets.traceable("graph", targets.from_expression(session, "graph", args["expr"]), args["static"])
+        target = targets.typed(session, "graph", args["expr"], args.cell)
+        target = targets.traceable("graph", target, args["static"])
         closed, known = _named(args, lambda: targets.stage(target))
         names = _within(closed, known)
         value = closed
@@ -249,6 +250,7 @@ COMMANDS: tuple[Command, ...] = (
         "JAX, and by the tutorial's two, jvp over partial evaluation (jax_use_direct_linearize off).",
         "%diff f(3.0) --by grad",
         run_diff,
+        cell=True,
         group="programs",
     ),
     Command(
@@ -269,6 +271,7 @@ COMMANDS: tuple[Command, ...] = (
         "proportion to the equations drawn.",
         "%graph f(3.0)",
         run_graph,
+        cell=True,
         group="programs",
     ),
 )

@@ -31,9 +31,10 @@ VERBOSE = Param("verbose", "flag", "tell places, parameters and rules too", defa
 
 def run_log(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = targets.from_expression(session, "log", args["expr"]).concrete("log")
-    value, error, recording = recorded(target.call, args["expr"], args["retrace"])
-    refuse_empty("log", args["expr"], recording, error)
+    target = targets.typed(session, "log", args["expr"], args.cell).concrete("log")
+    expression = args["expr"] if args.cell is None else target.title
+    value, error, recording = recorded(target.call, expression, args["retrace"])
+    refuse_empty("log", expression, recording, error)
     shown = log_document(recording, _most("log", args), verbose=args["verbose"])
     if said := interrupted_note(error):
         shown = document(text(said, role="warning")) + shown
@@ -44,12 +45,12 @@ def run_step(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     if args["file"] is not None:
         return _opened(args, Step(_load(args)), NOTHING)
-    if not args["expr"]:
+    if not args["expr"] and args.cell is None:
         return _last(session, args)
     # what can be wrong with the arguments is said before anything of the user's is run
     _most("step", args)
-    expression = args["expr"]
-    target = targets.from_expression(session, "step", expression).concrete("step")
+    target = targets.typed(session, "step", args["expr"], args.cell).concrete("step")
+    expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("step", expression, recording, error)
 
@@ -248,6 +249,7 @@ COMMANDS = (
         "exception the stepper opens where it was raised, and you step back from there.",
         "%step grad(f)(3.0) --text",
         run_step,
+        cell=True,
         group="watch",
     ),
     Command(
@@ -261,6 +263,7 @@ COMMANDS = (
         "Run a call and show everything the engine did, as an indented log.",
         "%log grad(f)(3.0)",
         run_log,
+        cell=True,
         group="watch",
     ),
 )

@@ -99,10 +99,7 @@ def run_jaxpr(session: Session, args: Arguments) -> Result:
     recorder = Recorder("full", args["expr"], True) if args["names"] else Recorder("summary", args["expr"])
     if args["names"] and (args["style"] or session.settings.style) == "tutorial":
         raise UsageError("%jaxpr --names is of the style jax: give it --style jax")
-    if args.cell is not None:
-        target = targets.from_cell(session, "jaxpr", args["expr"], args.cell)
-    else:
-        target = targets.from_expression(session, "jaxpr", args["expr"])
+    target = targets.typed(session, "jaxpr", args["expr"], args.cell)
     target = targets.traceable("jaxpr", target, args["static"])
     with recorder:
         closed = targets.stage(target)
@@ -268,7 +265,7 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
 def _target(session: Session, command: str, args: Arguments) -> Target:
     """What the command works on: a function of values, without static arguments."""
     __tracebackhide__ = True
-    target = targets.from_expression(session, command, args["expr"]).concrete(command)
+    target = targets.typed(session, command, args["expr"], args.cell).concrete(command)
     target = targets.traceable(command, target)
     # of f(x=3.0) the keywords are what is meant; beside positional arguments they are left as they are
     return target if target.args else targets.positional(target)
@@ -490,6 +487,7 @@ COMMANDS = (
         "central difference, both in 64 bits.",
         "%grad f(3.0) --check",
         run_grad,
+        cell=True,
         group="transform",
     ),
     Command(

@@ -438,6 +438,12 @@ def input_names(target: Target) -> list[str]:
     return [name + keystr(path) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
 
 
+def typed(session: Session, command: str, line: str, cell: str | None) -> Target:
+    """What a command's line tells of, or the cell below it, if it has one, as a function of the inputs in the line."""
+    __tracebackhide__ = True
+    return from_expression(session, command, line) if cell is None else from_cell(session, command, line, cell)
+
+
 def from_cell(session: Session, command: str, line: str, body: str) -> Target:
     """A cell as a function of the inputs named on its first line: ``x=f32[3] y z=2.0 + 1``.
 

@@ -31,6 +31,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%passes f(v)", ("changed the program", "fusion", "kernels", "memory", "1")),
     ("%passes f(v) --pass fusion", ("before", "after", "sine(", "+1 fusion")),
     ("%passes f(v) --pass 1 --most 1", ("of ", "more line")),
+    ("%%passes y=f32[4]\njnp.sin(y) * 2.0", ("changed the program", "fusion")),
+    ("%%roofline y=3.0\njnp.sin(y) * 2.0", ("a call", "of the limit")),
     ("%passes f(v) --memory", ("allotted", "argument 12 B", "peak", "live at", "█")),
     ("%passes f(v) --kernel multiply_subtract_fusion", ("machine code", "computes", "sine(", "ret")),
     ("%passes f(v) --kernel multiply_subtract_fusion --llvm --most 5", ("ModuleID", "more lines: --most")),

@@ -6,6 +6,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%why", ("",)),
     ("%why jit(f)(f32[7])", ("f would be traced", "advice")),
     ("%why f(3.0)", ("f is not jitted; its call, which was made, asked no cache: it called no jitted",)),
+    ("%%nan y=0.0\nz = jnp.log(y)\nz * 2.0", ("log", "-inf")),
     ("twice = jit(lambda z: z * 2.0)", ()),
     ("def outer(x): return twice(x) + twice(x * v).sum()", ()),
     ("%why outer(3.0)", ("<lambda> was traced", "first call", "z: f32[] (weak_type) became f32[3]")),

@@ -24,6 +24,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%diff f(3.0) --with jnp.sin(x)", ("f(3.0)", "jnp.sin(x)", "2 gone")),
     ("%diff f(v) --with jnp.sin(v) --stage stablehlo", ("f(v)", "jnp.sin(v)", "stablehlo.subtract", "operations")),
     ("%diff f(v) --with f(v) --stage optimized", ("HloModule", "fusion(", "1 operation")),
+    ("%%diff y=3.0 --by grad\nz = jnp.sin(y)\nz * y", ("grad(", "residual")),
+    ("%%graph y=f32[2]\njnp.sin(y) * 2.0", ("a:f32[2]  y", "sin")),
     ("%diff f(3.0) --by grad --names", ("{ lambda ; x:f32[]. let", "= sin x", "backward pass", "5 new")),
     ("%graph f(3.0) --names", ("x:f32[]  x", "├─●", "= sin x")),
     ("%graph f(3.0)", ("a:f32[]  x", "├─●", "= sin a", "result d")),
