@@ -90,6 +90,8 @@ class BackwardPass:
     Attributes:
       recorded: what was recorded of it; ``record`` is that with its equations listed.
       around: the one whose transpose rule runs this one, and its step then; None if none does.
+      within: the last one that was run while what this one goes back over was computed, if it is of the same function:
+        then that was its derivative.
       worded: whether its equations are shown with names of the user's in place of letters.
     """
 
@@ -97,6 +99,7 @@ class BackwardPass:
         self.recorded = record
         self.recording = recording
         self.around: tuple[BackwardPass, TransposedRecord] | None = None
+        self.within: BackwardPass | None = None
         self.worded = False
         # what was drawn last, and of which state
         self.drawn: tuple[Any, list[Line]] | None = None
@@ -116,8 +119,9 @@ class BackwardPass:
 
     @property
     def function(self) -> str:
-        """What it is the derivative of: ``mlp``."""
-        return self.recorded.name.partition(" at ")[0]
+        """What it is the derivative of: ``mlp``; of what computes that again, ``derivative of mlp``."""
+        own = self.recorded.name.partition(" at ")[0]
+        return f"derivative of {self.within.function}" if self.within is not None else own
 
     @cached_property
     def expected(self) -> Counter[int]:
@@ -326,8 +330,20 @@ def passes_of(recording: Recording) -> list[BackwardPass]:
                 if steps and (steps[-1].at < 0 or begun <= steps[-1].at):
                     each.around = outer, steps[-1]
             open_.append(each)
+        _note_within(found)
         recording.__dict__["_backward_passes"] = found
     return found
+
+
+def _note_within(passes: list[BackwardPass]) -> None:
+    """Which of them belong to what others go back over."""
+    for i, each in enumerate(passes):
+        lives = [each.naming.life(number) for number in each.recorded.primals[each.recorded.constants :] if number]
+        scopes = {life.scope for life in lives if life is not None and life.scope > 0}
+        if each.around is None and scopes:
+            named = each.recorded.name
+            inside = [other for other in passes[:i] if other.around is None and other.recorded.begun > min(scopes)]
+            each.within = next((other for other in reversed(inside) if other.recorded.name == named), None)
 
 
 def at_cursor(cursor: Cursor) -> BackwardPass | None:

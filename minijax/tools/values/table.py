@@ -15,7 +15,7 @@ from minijax.core.named import NamedTuple
 from minijax.tools.documents.document import MARK, Document, Line, Segment, Text, document, line
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
-from minijax.tools.recording.records import LifeRecord, ScopeRecord
+from minijax.tools.recording.records import BindRecord, LifeRecord, ScopeRecord, place_parts
 from minijax.tools.recording.timeline import timeline
 from minijax.tools.values.brief import brief, type_of
 from minijax.tools.values.cached import cached_lives
@@ -46,13 +46,16 @@ MOST_SHARED = 8
 
 
 class Named(NamedTuple):
-    """A value with a name: its number, what it is called, whether that is a variable, and the scope it was made in."""
+    """A value with a name: its number, what it is called, whether that is a variable, the scope it was made in, and the
+    function of the user's, if that is another than the scope is of.
+    """
 
     number: int
     name: str
     variable: bool
     life: LifeRecord
     scope: ScopeRecord | None
+    function: str = ""
 
 
 class ValueRow(NamedTuple):
@@ -105,7 +108,16 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
         own = [node for node in moments.begun(life.scope) if node.at == life.scope] if life.scope > 0 else []
         around = [*moments.begun(life.born), *own]
         scopes = [node for node in around if isinstance(node, ScopeRecord) and (node.end >= life.born or node in own)]
-        yield Named(number, name, bool(life.name), life, scopes[-1] if scopes else None)
+        scope = scopes[-1] if scopes else None
+        made = any(isinstance(node, BindRecord) and number in node.results for node in around)
+        yield Named(number, name, bool(life.name), life, scope, _function(life.place, scope) if made else "")
+
+
+def _function(place: str, scope: ScopeRecord | None) -> str:
+    """The function of the user's at ``place``, where the interpreter of ``scope`` works for another."""
+    function = place_parts(place)[2].rpartition(".")[2]
+    subject = "<module>" if scope is None else scope.subject.partition(" at ")[0]
+    return "" if function in (subject, "<module>") or not function.isidentifier() else function
 
 
 def _most_lives(known: Ledger) -> int:
@@ -307,9 +319,14 @@ def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1
         scope = row.named.scope
         loops = known.loops(row.named.number)
         examples = _examples(known, row)
-        group = (None if scope is None else scope.at, loops, examples)
-        if group != last and (scope is not None or last):
-            yield _group_line(scope, loops, examples)
+        function = row.named.function
+        group = (None if scope is None else scope.at, loops, examples), function
+        if last and group[0] == last[0] and function != last[1] and scope is not None:
+            # called, or returned to, within the same
+            where = function or scope.subject.partition(" at ")[0] or scope.level
+            yield line(("muted", "  in "), ("function", where))
+        elif group != last and (scope is not None or last or function):
+            yield _group_line(scope, loops, examples, function)
         last = group
         yield _row_line(row, name, there, width, room, index == selected)
 
@@ -331,12 +348,16 @@ def _example(known: Ledger, label: str) -> str:
     return f"example {known.examples[label]} of {label}"
 
 
-def _group_line(scope: ScopeRecord | None, loops: Sequence[LoopShown], examples: Sequence[str]) -> Line:
-    """Where the rows below are: ``step · scan:2 · iteration 1 of 10``."""
+def _group_line(
+    scope: ScopeRecord | None, loops: Sequence[LoopShown], examples: Sequence[str], function: str = ""
+) -> Line:
+    """Where the rows below are: ``step · scan:2 · iteration 1 of 10``, ``cell in step · scan:2 · ...``."""
+    out: list[Segment] = [("", "  "), ("function", function)] if function else [("", "  ")]
     if scope is None:
-        return line(("muted", "  top level"))
+        return tuple(out) if function else line(("muted", "  top level"))
     subject = scope.subject.partition(" at ")[0]
-    out: list[Segment] = [("", "  ")]
+    if function:
+        out.append(("muted", " in "))
     if subject:
         out += [("function", subject), ("muted", " · ")]
     out.append(("level", scope.level))
@@ -440,7 +461,7 @@ class PageTable:
         last: Any = 0
         for place, named in enumerate(every[first:count], first):
             group, said_line = self._group(named)
-            if group != last and (named.scope is not None or last):
+            if group != last and (named.scope is not None or last or named.function):
                 yield PageEntry(said_line, named.number, partial(self._group_said, named), ("in", named.number))
             last = group
             key = named.number, self.known.arrivals(named.number, at)
@@ -461,8 +482,8 @@ class PageTable:
                 loops, scope = self.known.loops(named.number), named.scope
                 labels = self.known.vmaps(named.number) if self.known.examples else ()
             examples = tuple([_example(self.known, label) for label in labels if label in self.known.examples])
-            key = None if scope is None else scope.at, loops, examples
-            found = self.groups[state] = key, _group_line(scope, loops, examples)
+            key = None if scope is None else scope.at, loops, examples, named.function
+            found = self.groups[state] = key, _group_line(scope, loops, examples, named.function)
         return found
 
     def _group_said(self, named: Named) -> Line:
