@@ -44,23 +44,39 @@ MOST_ELEMENTS = 30
 
 # A cotangent: the index of its variable, its number, or without one its text.
 _Noted = tuple[int, int, str]
+_WIDTH = 3
 
 
 class _Steps(Lazy):
-    """The equations that were gone back over."""
+    """The equations that were gone back over.
 
-    def __init__(self, steps: Sequence[tuple[Any, ...]], lives: LifeTable) -> None:
-        super().__init__(len(steps))
+    Of each there are noted: event before and after, its index, how many cotangents arrived and how many were found;
+    then those that arrived, those found, and the sums of these.
+    """
+
+    def __init__(self, steps: Sequence[Any], lives: LifeTable) -> None:
+        self.begins = []
+        place = 0
+        while place < len(steps):
+            self.begins.append(place)
+            place += 5 + _WIDTH * (steps[place + 3] + 2 * steps[place + 4])
+        super().__init__(len(self.begins))
         self.steps = steps
         self.lives = lives
 
     def make(self, index: int) -> TransposedRecord:
-        begun, at, equation, *cotangents = self.steps[index]
-        return TransposedRecord(begun, at, equation, *[_records(each, self.lives) for each in cotangents])
+        begin = self.begins[index]
+        begun, at, equation, given, found = self.steps[begin : begin + 5]
+        places = [begin + 5]
+        for count in (given, found, found):
+            places.append(places[-1] + _WIDTH * count)
+        told = [_records(self.steps[a:b], self.lives) for a, b in zip(places, places[1:], strict=False)]
+        return TransposedRecord(begun, at, equation, *told)
 
 
-def _records(noted: Sequence[_Noted], lives: LifeTable) -> tuple[CotangentRecord, ...]:
-    return tuple([CotangentRecord(index, number, text or lives.text(number)) for index, number, text in noted])
+def _records(noted: Sequence[Any], lives: LifeTable) -> tuple[CotangentRecord, ...]:
+    cotangents = [noted[i : i + _WIDTH] for i in range(0, len(noted), _WIDTH)]
+    return tuple([CotangentRecord(index, number, text or lives.text(number)) for index, number, text in cotangents])
 
 
 class _OpenTransposition:
@@ -76,8 +92,8 @@ class _OpenTransposition:
         self.equations: dict[Any, int] = {}
         # the fields of its record but for the steps, cotangents as they are noted
         self.noted: Any = ()
-        # those of each step
-        self.steps: list[tuple[Any, ...]] = []
+        # those of each step, one after the other (``_Steps``)
+        self.steps: list[Any] = []
         # the equation whose rule is at work
         self.pending: tuple[Any, ...] | None = None
         self.ended = -1
@@ -129,8 +145,8 @@ class Transpositions:
             tuple(numbers),
             tuple([place for place, _ in spots]),
             tuple([expression for _, expression in spots]),
-            tuple([self._cotangent(new, v, ct) for v, ct in zip(outs, cts, strict=True)]),
-            tuple([self._cotangent(new, v, ct) for v, ct in sums]),
+            [part for v, ct in zip(outs, cts, strict=True) for part in self._cotangent(new, v, ct)],
+            [part for v, ct in sums for part in self._cotangent(new, v, ct)],
         )
         self.all.append(new)
         self.open.append(new)
@@ -153,24 +169,25 @@ class Transpositions:
         if now is None or number is None:
             return
         cts = ct if eqn.primitive.multiple_results else (ct,)
-        given = tuple([self._cotangent(now, v, each) for v, each in zip(eqn.outvars, cts, strict=True)])
-        now.pending = at, -1, number, given
+        given: list[Any] = []
+        for v, each in zip(eqn.outvars, cts, strict=True):
+            given += self._cotangent(now, v, each)
+        now.pending = at, number, len(cts), given
 
     def after(self, at: int, eqn: JaxprEqn, found: Sequence[tuple[Any, Any, Any]]) -> None:
         """It has been applied, and given ``found``: variables, what each was given, and what it has in all."""
         now = self.open[-1] if self.open else None
         if now is None or now.pending is None:
             return
-        begun, _, number, given = now.pending
+        begun, number, count, given = now.pending
         now.pending = None
-        parts = tuple([self._cotangent(now, v, new) for v, new, _ in found])
-        sums = tuple(
-            [
-                part if total is new else self._cotangent(now, v, total)
-                for part, (v, new, total) in zip(parts, found, strict=True)
-            ]
-        )
-        now.steps.append((begun, at, number, given, parts, sums))
+        parts: list[Any] = []
+        sums: list[Any] = []
+        for v, new, _ in found:
+            parts += self._cotangent(now, v, new)
+        for i, (v, new, total) in enumerate(found):
+            sums += parts[_WIDTH * i : _WIDTH * (i + 1)] if total is new else self._cotangent(now, v, total)
+        now.steps += (begun, at, number, count, len(found), *given, *parts, *sums)
 
     def end(self, at: int) -> None:
         """What began last has ended."""
@@ -183,7 +200,8 @@ class Transpositions:
     def _end(self, ended: _OpenTransposition, at: int) -> None:
         ended.ended = at
         if ended.pending is not None:  # its rule raised
-            ended.steps.append(ended.pending)
+            begun, number, count, given = ended.pending
+            ended.steps += (begun, -1, number, count, 0, *given)
 
     def records(self, at: int, lives: LifeTable) -> tuple[BackwardRecord, ...]:
         """All of them, told with what is known of ``lives``; what has not ended does so now."""

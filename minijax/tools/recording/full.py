@@ -39,7 +39,7 @@ MOST_OPERANDS = 40
 MOST_HITS = 16
 MOST_LINKED = 20
 _LONGEST_ERROR = 200
-_EVALUATION = (-1, "evaluation: no argument is traced")
+_EVALUATION = "evaluation: no argument is traced"
 _NONE: tuple[Any, ...] = ()
 
 
@@ -53,9 +53,11 @@ class _Begun(NamedTuple):
     place: str
     # whether an operation is under way here: the next one is a rule's
     within: bool
+    # where the note ends that it begins with
+    after: int
 
 
-_OUTSIDE = _Begun(-1, None, "", False)
+_OUTSIDE = _Begun(-1, None, "", False, -1)
 _new_tuple = tuple.__new__
 
 
@@ -152,12 +154,12 @@ class Full(Summary):
         stack = tuple([scope.label for scope in self.scopes])
         self.note_own(perf_counter())
         place = self.sources.place()
-        opened = _Begun(len(self.notes), main.level, place, bool(self.open and self.open[-1].within))
+        opened = _Begun(len(self.notes), main.level, place, bool(self.open and self.open[-1].within), -1)
         self.handled[opened.first] = id(sys.exc_info()[1])
         subject = preview.subject_text(main.subject)
-        self.notes.append((SCOPE, self.events, self.scopes[-1].label, main.level, subject, stack, place))
-        self.open.append(opened)
+        self.notes.extend((SCOPE, self.events, self.scopes[-1].label, main.level, subject, stack, place))
         self.trusted.append(-1)
+        self.open.append(opened)
 
     def main_pop(self, main: Any) -> None:
         super().main_pop(main)
@@ -189,7 +191,7 @@ class Full(Summary):
             return
         self.events += 1
         self.passing = 0
-        _, _, birth_place, within = self.open[-1] if self.open else _OUTSIDE
+        _, _, birth_place, within, _ = self.open[-1] if self.open else _OUTSIDE
         frames = self.frames
         frame = frames.last
         if (self.trusted[-1] if within else self.transposing_trusted) == frames.looks and (within or self.looked):
@@ -218,30 +220,29 @@ class Full(Summary):
         scopes = self.scopes
         label = scopes[level].label
         shown = args if len(args) <= MOST_OPERANDS else args[:MOST_OPERANDS]
-        operands: list[int] = []
-        known, odd, own, below = self.lives.known, _NONE, _NONE, False
-        forced: tuple[Any, ...] = _EVALUATION
+        operands: list[Any] = []
+        known, own, below = self.lives.known, 0, False
+        forcer, forced, kind = -1, _EVALUATION, ""
+        lower: tuple[str, ...] | None = None
         for x in shown:
             life = known.get(id(x)) or self.lives.begin(x, scopes, birth_place)
             if life is None:
-                odd = (*odd, (len(operands), *preview.worth_and_type(x)))
-                operands.append(0)
+                operands.append(preview.worth_and_type(x))
                 continue
             if life.shape:
                 if x._trace is not trace:
                     below = True
-                elif own:
-                    own = (*own, life.number)
                 else:
-                    own = (life.number,)
-                    kind = "tracer" if trace is trace.main.trace else "tangent"
-                    forced = (len(operands), frames.called(x), kind, label, _NONE)
+                    if not own:
+                        forcer, forced, lower = len(operands), frames.called(x), _NONE
+                        kind = "tracer" if trace is trace.main.trace else "tangent"
+                    own |= 1 << len(operands)
             operands.append(life.number)
         if not own:
             if trace.level:
-                forced = forced_by(trace, args)
+                forcer, forced = forced_by(trace, args)
         elif below or shown is not args:
-            forced = (*forced[:4], lower_levels(trace, args))
+            lower = lower_levels(trace, args)
         cached, told, is_plain = "", _NONE, True
         if params:
             plain = preview.plain_parameters(params)
@@ -256,26 +257,28 @@ class Full(Summary):
                 told = plain
         self.characters += 100 + 10 * len(operands)
         notes = self.notes
-        begun = (
+        first = len(notes)
+        notes += (
             BIND,
             self.events,
             primitive.name,
             label,
             level,
-            tuple(operands),
-            odd,
             own,
             told,
+            forcer,
             forced,
+            kind,
+            lower,
             len(args) - len(shown),
             expression,
             place,
             cached,
+            len(operands),
+            *operands,
         )
-        first = len(notes)
-        notes.append(begun)
-        self.open.append(_new_tuple(_Begun, (first, primitive, place, True)))
         self.trusted.append(-2 if is_plain else -1)
+        self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
         now = perf_counter()  # ``note_own``, written out
         self.own_when.append(now)
         self.own_total.append(self.own_total[-1] + self.own_since + now - began)
@@ -296,13 +299,13 @@ class Full(Summary):
         self.lives.name(value, self.scopes, self.birth_place(), name)
 
     def note_run(
-        self, primitive: Any, level: str, args: tuple[Any, ...], operands: list[int], params: dict[str, Any]
+        self, primitive: Any, level: str, args: tuple[Any, ...], operands: list[Any], params: dict[str, Any]
     ) -> None:
         """Keep the programs that the operation which begins runs, with its operands, of which there may be many."""
-        numbers = operands
+        numbers = [each if type(each) is int else 0 for each in operands]
         if len(args) > len(operands):
             more = [self.lives.see(x, self.scopes, self.birth_place()) for x in args[len(operands) :]]
-            numbers = [*operands, *[0 if life is None else life.number for life in more]]
+            numbers = [*numbers, *[0 if life is None else life.number for life in more]]
         unnumbered = [(i, x) for i, (x, number) in enumerate(zip(args, numbers, strict=True)) if not number]
         literals = {i: x for i, x in unnumbered if not isinstance(x, Tracer)}
         numbered = tuple(numbers)
@@ -336,16 +339,16 @@ class Full(Summary):
             return
         said = self.sources.rule(rule)
         notes = self.notes
-        first, kind, _, _ = self.open[-1] if self.open else _OUTSIDE
-        if kind is primitive and first == len(notes) - 1 and table != "transpose":
-            notes.append((OWN_RULE, self.events, table, primitive.name, said, ""))
+        _, kind, _, _, after = self.open[-1] if self.open else _OUTSIDE
+        if kind is primitive and after == len(notes) and table != "transpose":
+            notes += (OWN_RULE, self.events, table, primitive.name, said, "")
             if self.sources.engines and self.trusted[-1] == -2:
                 self.trusted[-1] = self.frames.looks
         else:
             if table == "transpose" and self.sources.engines and self.transposing_trusted == -2:
                 if self.pass_frames and self.frames.last is self.pass_frames[-1]:
                     self.transposing_trusted = self.frames.looks
-            notes.append((RULE, self.events, table, primitive.name, said, self.sources.place()))
+            notes += (RULE, self.events, table, primitive.name, said, self.sources.place())
         self.own_since += perf_counter() - began
 
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
@@ -362,11 +365,10 @@ class Full(Summary):
         opened = self.open
         if opened and opened[-1].kind is primitive or self.find(primitive):
             o = opened[-1]
-            note = self.closed_bind(o, "", out if primitive.multiple_results else (out,))
-            self.notes.append(note)
+            self.notes.extend(self.closed_bind(o, "", out if primitive.multiple_results else (out,)))
             # only now: an interrupt until here leaves the record open, with all that is in it
-            self.trusted.pop()
             del opened[-1]
+            del self.trusted[len(opened) :]
             if self.found:
                 self.found.pop(o.first, None)
         self.own_since += perf_counter() - began
@@ -399,27 +401,26 @@ class Full(Summary):
         """End the innermost open record."""
         o = self.open[-1]
         if type(o.kind) is int:
-            note: Note = (LEFT, o.first, self.events, _NONE, _NONE, 0, False, "")
+            note: Note = (LEFT, o.first, self.events, 0, False, "", 0)
         else:
             note = self.closed_bind(o, error, values)
         # only now: an interrupt until here leaves the record open, with all that is in it
-        self.notes.append(note)
-        self.trusted.pop()
+        self.notes.extend(note)
         del self.open[-1]
+        del self.trusted[len(self.open) :]
         if self.found:
             self.found.pop(o.first, None)
 
     def closed_bind(self, o: _Begun, error: str, values: Sequence[Any]) -> Note:
         """The note that the bind ``o`` ends."""
         shown = values if len(values) <= MOST_OPERANDS else values[:MOST_OPERANDS]
-        results: list[int] = []
-        odd, bad = _NONE, False
+        results: list[Any] = []
+        bad = False
         known = self.lives.known
         for x in shown:
             life = known.get(id(x)) or self.lives.begin(x, self.scopes, o.place)
             if life is None:
-                odd = (*odd, (len(results), *preview.worth_and_type(x)))
-                results.append(0)
+                results.append(preview.worth_and_type(x))
                 bad = bad or preview.nonfinite(x)
                 continue
             results.append(life.number)
@@ -428,7 +429,7 @@ class Full(Summary):
             bad = bad or life.bad
         if shown is not values:
             bad = bad or any(map(preview.nonfinite, values[MOST_OPERANDS:]))
-        return (LEFT, o.first, self.events, tuple(results), odd, len(values), bad, error)
+        return (LEFT, o.first, self.events, len(values), bad, error, len(results), *results)
 
     # --- programs
     # ------------------------------------------------------------------------------------------------
@@ -439,16 +440,20 @@ class Full(Summary):
             return
         scope = self.scopes[main.level]
         name, known = scope.name, scope.names.get
-        operands = tuple([name(v) if type(v) is Literal else known(id(v)) or name(v) for v in eqn.invars])
-        results = tuple([(name(var), preview.aval_text(var.aval)) for var in eqn.outvars])
+        operands = [name(v) if type(v) is Literal else known(id(v)) or name(v) for v in eqn.invars]
+        results: list[str] = []
+        for var in eqn.outvars:
+            results += (name(var), preview.aval_text(var.aval))
         told = preview.plain_parameters(eqn.params) if eqn.params else _NONE
         if told is None:
             told = preview.parameters(eqn.params)
             self.characters += sum([len(text) for _, text in told])
         self.characters += 20 + 10 * len(operands)
         place = self.sources.place_of(eqn.source) or self.sources.place()
-        note = (EQUATION, self.events, scope.label, scope.at, eqn.primitive.name, told, operands, results, place)
-        self.notes.append(note)
+        primitive, counts = eqn.primitive.name, (len(operands), len(results))
+        self.notes += (
+            EQUATION, self.events, scope.label, scope.at, primitive, told, place, *counts, *operands, *results
+        )
         self.own_since += perf_counter() - began
 
     # --- linear programs run backwards

@@ -40,10 +40,11 @@ _KINDS = ((JVPTracer, TWO), (DualTracer, DUAL), (BatchTracer, BATCHED), (JaxprTr
 _shapes: dict[type, int] = {}
 
 # (event, interpreter, its scope, type, physical type, what it is about, whether it is a tangent, what is inside: the
-# number of each value or its text, the variable's letter or the batch axis or what an array is worth, the numbers of
-# the values inside, the line that made it)
+# number of the value or its text, 0 for nothing, a tuple of these for several; the variable's letter or the batch axis
+# or what an array is worth; the line that made it). All rows are one list.
 Row = tuple[Any, ...]
-_AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _HOLDS, _PLACE = range(11)
+_AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _PLACE = range(10)
+_WIDTH = 10
 
 
 def _shape_of(kind: type) -> int:
@@ -91,7 +92,8 @@ class Lives:
     def __init__(self) -> None:
         self.known = Followed()
         self.gone = self.known.gone
-        self.rows: list[Row] = []
+        self.rows: list[Any] = []
+        self.count = 0
         # number -> what the first variable that held it is called
         self.names: dict[int, str] = {}
         # id of an array in a variable that no operation has been given yet -> the array, held weakly, and its name
@@ -158,11 +160,11 @@ class Lives:
                 bad = worth - worth != 0
             else:
                 worth, bad = preview.value_text(x, fetch=True), None
-            self.values.keep(len(self.rows) + 1, x)
+            self.values.keep(self.count + 1, x)
         else:
             return None
         now = self.known.now
-        row = (now, scope.label, scope.at, physical, physical, shape, tangent, (), worth, (), place)
+        row = (now, scope.label, scope.at, physical, physical, shape, tangent, 0, worth, place)
         life = self._begin(x, row, shape, physical, bad)
         if name:
             self.names[life.number] = name
@@ -231,12 +233,10 @@ class Lives:
         worth: Any = ""
         if first is not None and len(within) == 1:
             physical, bad = first.physical, first.bad
-            inside: tuple[Any, ...] = (first.number,)
-            holds: tuple[int, ...] = inside
+            inside: Any = first.number
         else:
             physical = preview.physical_type(x) if first is None else first.physical
             inside, bad = self._inside(shape, values, within)
-            holds = tuple([0 if each is None else each.number for each in within]) if any(within) else ()
         if shape == DUAL:
             variable = x.variable
             worth = scope.names.get(id(variable)) or scope.name(variable)
@@ -255,7 +255,6 @@ class Lives:
             trace is not trace.main.trace,
             inside,
             worth,
-            holds,
             place,
         )
         life = self._begin(x, row, shape, physical, bad)
@@ -288,10 +287,10 @@ class Lives:
         return tuple(inside), bad
 
     def _begin(self, x: Any, row: Row, shape: int, physical: str, bad: bool | None) -> Life:
-        self.rows.append(row)
+        self.rows += row
         life = Life(x, self.gone)
         life.key = key = id(x)
-        life.number = len(self.rows)
+        life.number = self.count = self.count + 1
         life.shape = shape
         life.physical = physical
         life.bad = bad
@@ -314,32 +313,47 @@ class Lives:
 class LifeTable(Lazy):
     """The lives of a recording, in the order in which they began; the record of one is made when it is asked for."""
 
-    def __init__(self, rows: Sequence[Row], names: dict[int, str], deaths: Any, again: dict[int, int]) -> None:
-        super().__init__(len(rows))
+    def __init__(self, rows: list[Any], names: dict[int, str], deaths: Any, again: dict[int, int]) -> None:
+        super().__init__(len(rows) // _WIDTH)
         self.again = again
         self.rows = rows
+        # what tracers are as operands: few texts
+        self._texts: dict[str, str] = {}
         self.names = names
         self.deaths = deaths
 
+    def row(self, index: int) -> Row:
+        """What was noted of a value."""
+        return tuple(self.rows[index * _WIDTH : (index + 1) * _WIDTH])
+
     def make(self, index: int) -> LifeRecord:
-        row = self.rows[index]
-        level, kind, physical = row[_LEVEL], row[_TYPE], row[_PHYSICAL]
+        row = self.row(index)
+        level, kind, physical, inside = row[_LEVEL], row[_TYPE], row[_PHYSICAL], _several(row[_INSIDE])
+        holds = tuple([each if type(each) is int else 0 for each in inside])
         tracer = TracerRecord(
-            row[_AT], level, kind, self._fields(row), index + 1, "" if physical == kind else physical, row[_HOLDS]
+            row[_AT],
+            level,
+            kind,
+            self._fields(row),
+            index + 1,
+            "" if physical == kind else physical,
+            holds if any(holds) else (),
         )
         name, again = self.names.get(index + 1, ""), self.again.get(index + 1, 0)
         return LifeRecord(tracer, row[_SCOPE], row[_AT], self.deaths[index], name, row[_PLACE], again)
 
     def text(self, number: int) -> str:
         """What a value is as an operand."""
-        row = self.rows[number - 1]
-        if row[_SHAPE] == ARRAY:
-            return _worth(row[_WORTH])
-        return f"{row[_LEVEL]} {'tangent ' if row[_TANGENT] else ''}{row[_TYPE]}"
+        row = self.row(number - 1)
+        if row[_SHAPE] == ARRAY:  # one text for all who tell of it
+            text: str = self.tracer(number).fields[0][1]
+            return text
+        text = f"{row[_LEVEL]} {'tangent ' if row[_TANGENT] else ''}{row[_TYPE]}"
+        return self._texts.setdefault(text, text)
 
     def type(self, number: int) -> str:
         """The type of a value."""
-        kind: str = self.rows[number - 1][_TYPE]
+        kind: str = self.rows[(number - 1) * _WIDTH + _TYPE]
         return kind
 
     def tracer(self, number: int) -> TracerRecord:
@@ -349,7 +363,7 @@ class LifeTable(Lazy):
 
     def _fields(self, row: Row) -> tuple[tuple[str, str], ...]:
         """What a value holds, by name, as ``preview.fields`` tells it."""
-        shape, inside, worth = row[_SHAPE], row[_INSIDE], row[_WORTH]
+        shape, inside, worth = row[_SHAPE], _several(row[_INSIDE]), row[_WORTH]
         if shape == ARRAY:
             return (("value", _worth(worth)),)
         if shape == BATCHED:
@@ -368,12 +382,19 @@ class LifeTable(Lazy):
 
     def columns(self) -> tuple[Any, Any, Any]:
         """Of each life its scope, when it began and when it ended, without the records."""
-        names = self.names
+        names, rows = self.names, self.rows
         scopes = [
-            row[_SCOPE] if number in names or ":" in row[_LEVEL] else HIDDEN for number, row in enumerate(self.rows, 1)
+            scope if number in names or ":" in level else HIDDEN
+            for number, (scope, level) in enumerate(zip(rows[_SCOPE::_WIDTH], rows[_LEVEL::_WIDTH], strict=True), 1)
         ]
-        births = [row[_AT] for row in self.rows]
+        births = rows[_AT::_WIDTH]
         return np.array(scopes, np.int64), np.array(births, np.int64), np.array(self.deaths, np.int64)
+
+
+def _several(inside: Any) -> tuple[Any, ...]:
+    if type(inside) is tuple:
+        return inside
+    return (inside,) if inside != 0 else ()
 
 
 def _worth(worth: Any) -> str:
