@@ -132,6 +132,13 @@ def test_names_that_are_not_the_users_are_looked_for_in_the_last_recordings(sess
     assert said in shown(outcome) and session.recordings == before and stack_depth() == 0
 
 
+def test_the_place_of_a_failure_is_the_users_own_line(session):
+    session.run_line("import json")
+    session.run_line("def read(text): return json.loads(text)")
+    session.run_line("read('{')")
+    assert session.failed.error == "JSONDecodeError at <minijax-2>:1"
+
+
 def test_causes_and_contexts_are_shown(session):
     code = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e\n"
     text = shown(session.run_line(code))

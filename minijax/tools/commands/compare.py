@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def _target(session: Session, command: str, args: Arguments) -> Target:
     __tracebackhide__ = True
-    target = targets.traceable(command, targets.from_expression(session, command, args["expr"]), args["static"])
+    target = targets.traceable(command, targets.from_expression(session, command, args["expr"], True), args["static"])
     for x in tree_leaves((target.args, target.kwargs)):
         if isinstance(x, Tracer):
             raise UsageError(

@@ -31,7 +31,7 @@ VERBOSE = Param("verbose", "flag", "tell places, parameters and rules too", defa
 
 def run_log(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    target = targets.typed(session, "log", args["expr"], args.cell).concrete("log")
+    target = targets.typed(session, "log", args["expr"], args.cell, everything=True).concrete("log")
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("log", expression, recording, error)
@@ -49,7 +49,7 @@ def run_step(session: Session, args: Arguments) -> Result:
         return _last(session, args)
     # what can be wrong with the arguments is said before anything of the user's is run
     _most("step", args)
-    target = targets.typed(session, "step", args["expr"], args.cell).concrete("step")
+    target = targets.typed(session, "step", args["expr"], args.cell, everything=True).concrete("step")
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("step", expression, recording, error)

@@ -36,7 +36,7 @@ def run_values(session: Session, args: Arguments) -> Result:
     if args["most"] < 1:
         raise UsageError(f"%values --most needs a number from 1, not {args['most']}")
     expression = args["expr"]
-    target = targets.from_expression(session, "values", expression).concrete("values")
+    target = targets.from_expression(session, "values", expression, everything=True).concrete("values")
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("values", expression, recording, error)
     known = ledger(recording)

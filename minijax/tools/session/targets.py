@@ -140,8 +140,11 @@ class _End:
         self.of = of
 
 
-def from_expression(session: Session, command: str, text: str) -> Target:
+def from_expression(session: Session, command: str, text: str, everything: bool = False) -> Target:
     """The function and arguments that ``text`` tells of.
+
+    Args:
+      everything: what computes the function is part of it, for who watches: of ``linearize(f, x)[1](t)`` all.
 
     Raises:
       UsageError: ``text`` is no expression, or calls something that cannot be called. Exceptions of the
@@ -150,11 +153,16 @@ def from_expression(session: Session, command: str, text: str) -> Target:
     __tracebackhide__ = True
     text = expression_text(text)
     node = computation(session, command, text)
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.Call) and not (everything and _is_picked(node.func)):
         found = _from_call(session, command, node, text)
         if found is not None:
             return found
     return _from_variables(session, command, node, text)
+
+
+def _is_picked(node: ast.expr) -> bool:
+    """Whether a function is taken out of what another call gives: ``vjp(f, x)[1]``."""
+    return isinstance(node, ast.Subscript) and any(isinstance(each, ast.Call) for each in ast.walk(node.value))
 
 
 def computation(session: Session, command: str, text: str) -> ast.expr:
@@ -438,10 +446,12 @@ def input_names(target: Target) -> list[str]:
     return [name + keystr(path) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
 
 
-def typed(session: Session, command: str, line: str, cell: str | None) -> Target:
+def typed(session: Session, command: str, line: str, cell: str | None, everything: bool = False) -> Target:
     """What a command's line tells of, or the cell below it, if it has one, as a function of the inputs in the line."""
     __tracebackhide__ = True
-    return from_expression(session, command, line) if cell is None else from_cell(session, command, line, cell)
+    if cell is None:
+        return from_expression(session, command, line, everything)
+    return from_cell(session, command, line, cell)
 
 
 def from_cell(session: Session, command: str, line: str, body: str) -> Target:

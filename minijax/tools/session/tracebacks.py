@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LONGEST = 40
 # How alike a name is that was meant in place of one that there is none of.
 _ALIKE = 0.75
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 # What runs the inputs of a session.
 _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py")
 
@@ -36,9 +37,17 @@ def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, 
 
 
 def last_user_place(error: BaseException) -> str:
-    """``<minijax-3>:1``, the innermost line of the user's that an exception passed, or nothing."""
-    places = [f"{frame.filename}:{frame.lineno}" for frame, is_user in _frames(error.__traceback__) if is_user]
-    return places[-1] if places else ""
+    """``<minijax-3>:1``, the innermost line of the user's that an exception passed, or nothing.
+
+    A line of a library that is installed, or of Python's own, stands for the user's where there is no other.
+    """
+    frames = [frame for frame, is_user in _frames(error.__traceback__) if is_user]
+    own = [frame for frame in frames if not _is_installed(frame.filename)] or frames
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+
+
+def _is_installed(file: str) -> bool:
+    return "site-packages" in file or file.startswith((_PYTHON, "<frozen "))
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

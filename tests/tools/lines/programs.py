@@ -40,6 +40,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%check eq key<fry>[3], key<fry>[3]", ("eq at key<fry>[3]", "✓ lower", "right")),
     ("%check random_wrap", ("random_wrap at u32[3,2]", "✓ vmap", "right")),
     ("%time f(3.0) --alone", ("trace", "compile", "first run", "each call", "eager", "█")),
+    ("%compare minijax.vjp(f, 3.0)[1](1.0)", ("the same · ", "-2.979985", "jax      (Array(")),
     ("%compare f(3.0)", ("the same · 3 equations", "Array(-2.71776", "jax", "each call")),
 )
 

@@ -8,6 +8,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%log minijax.jacrev(f)(3.0)", ("linear part of f ·",)),
     ("%%log y=3.0\nz = jnp.sin(y)\ngrad(f)(z)", ("z = sin(3.0)", "linearize took")),
     ("%%step y=3.0 --text\nz = jnp.sin(y)\nz * 2.0", ("z = sin(3.0)",)),
+    ("%log minijax.linearize(f, 3.0)[1](1.0)", ("linearize:1 begins for f", "mul(1.0, cos(3.0))")),
+    ("%step minijax.vjp(f, 3.0)[1](1.0) --text", ("linearize:1 begins for f", "transpose took")),
     ("%log f(3.0) --most 2", ("more records (--most",)),
     ("%log jit(f)(3.0) --retrace", ("jit:1 begins for f", "jaxpr f staged")),
     ("%step grad(f)(3.0) --text --verbose", ("linearize:1 sin", "derived from jvp rule", "linearize took")),

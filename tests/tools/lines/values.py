@@ -6,6 +6,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%values grad(f)(3.0)", ("primal", "cotangent", "x", "3.0", "-2.979985", "jnp.sin(x)", "0.14112")),
     ("%values grad(lambda x: f(x) * x)(3.0)", ("in f", "jnp.sin(x)", "in <lambda>", "f(x) * x")),
     ("%values minijax.jvp(f, (3.0,), (1.0,))", ("tangent", "-0.9899925", "-1.979985")),
+    ("%values minijax.vjp(f, 3.0)[1](1.0)", ("cotangent", "-2.979985", "0.14112")),
     ("%values jit(f)(v)", ("f · jit:1", "[0.0, 0.841471, 0.9092974]")),
     ("%values jit(f)(v)", ("the trace of f came from a cache", "--retrace", "jnp.sin(x)", "0.9092974")),
     ("%values jit(f)(v) --retrace", ("[0.0, 0.841471, 0.9092974]",)),
