@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Document, document, line, text
+from minijax.tools.documents.words import shortened
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.targets import refuse_local
@@ -32,6 +34,10 @@ def run_tree(session: Session, args: Arguments) -> Result:
     node = parse_expression("tree", name)
     refuse_local(session, "tree", name)
     root = taken_apart(session.unwrapped(session.evaluate(node, {})))
+    if root.parts is None and (callable(root.value) or isinstance(root.value, Iterator)):
+        kind, said = type(root.value).__name__, shortened(name.strip())
+        call = f"{said}(3.0)" if callable(root.value) else f"list({said})"
+        raise UsageError(f"%tree: {said} is of type {kind}, which holds no arrays: %tree {call} shows what it gives")
     path = args["leaf"]
     if path is not None:
         root, name = _part(root, name, path), f"{name} --leaf {path}"

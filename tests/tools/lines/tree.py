@@ -17,6 +17,8 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%tree", "%tree needs EXPR"),
     ("%tree v --leaf ['x']", "there is nothing at ['x'] in v"),
     ("%tree {'abc': v} --leaf ['abd']", "Did you mean ['abc']?"),
+    ("%tree f", "f is of type function, which holds no arrays: %tree f(3.0) shows what it gives"),
+    ("%tree (i for i in [v])", "is of type generator, which holds no arrays: %tree list((i for i in [v])) shows"),
     ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
     ("%tree v --most none", "--most needs an integer"),
 )
