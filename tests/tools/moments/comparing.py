@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from minijax.core.array import Array
 from minijax.tools.documents.document import Text, document, plain
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import place_parts
-from minijax.tools.values.brief import brief
 from minijax.tools.values.moment import Ledger, Unknown, Worth, ledger
 from minijax.tools.values.table import (
     COLUMNS,
@@ -32,8 +30,17 @@ from tests.tools.moments.printing import Function, Prints, Shown, Site, Turns
 from tests.tools.moments.watching import Print, Recorded
 
 WIDTH = 120
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*(?:e[-+]?\d+)?|inf|nan)")
-_PICTURE = re.compile("[\u2581-\u2588]+")
+_PICTURE = re.compile("[\u2581-\u2588·]+")
+_ELEMENT = re.compile(r"[-+]?(?:\d[\d,]*\d|\d)(?:\.\d*)?(?:e[-+]?\d+)?|True|False|-?inf|nan")
+_N = f"(?:{_ELEMENT.pattern})"
+# What a cell may say: the examples, the type, and elements, a range, or how many are true.
+_TOLD = re.compile(
+    rf"(?:(?P<examples>(?:\d+×)+) )?(?:(?P<kind>[a-z]+)\d*\[(?P<shape>[\d,]*)\] ?)?"
+    rf"(?P<rest>(?P<true>\d+) of (?P<of>\d+) true|(?P<low>{_N}) … (?P<high>{_N})(?P<mean> mean {_N})?|(?P<all>all ){_N}"
+    rf"|[\[\], ]*(?:(?:{_N})[\[\], ]*)*)"
+)
+_KINDS = {"f": ("f", "bf"), "i": ("i",), "u": ("u", "key"), "b": ("bool",), "c": ("c",)}
+_WORDS = {"True": 1, "False": 0}
 
 
 class Verdict:
@@ -93,6 +100,8 @@ class Comparison:
             self.begun[function[1], line].append(at)
         # number of a value -> the print that shows it, and which run of its program
         self.pairs: dict[int, tuple[int, int]] = {}
+        # number -> how many uses of it have given their part of its cotangent, less one
+        self.arrived: dict[int, int] = {}
         self.checked: dict[tuple[int, str, Turns, str, str], None] = {}
         self._pair()
 
@@ -224,11 +233,13 @@ class Comparison:
                 self.verdict.cells += 1
             if key not in self.checked:
                 self.checked[key] = None
-                self._cell(row, column, turns, cell, pair, last)
+                self._cell(row, column, turns, cell, pair, at if not last else -1)
 
     def _cell(
-        self, row: ValueRow, column: str, turns: Turns, cell: str, pair: tuple[int, int], last: bool
+        self, row: ValueRow, column: str, turns: Turns, cell: str, pair: tuple[int, int], at: int
     ) -> None:
+        """Hold a cell to what is printed; ``at`` is the event of the moment, -1 at the last."""
+        last = at < 0
         found, name = row.known[column], f"{row.named.name} ({row.named.number}) {column}"
         printed = self._printed(pair, column, turns)
         if found is NOT_NOW["primal"]:
@@ -242,6 +253,7 @@ class Comparison:
                 self._missing(column, f"{name} is not shown; a print shows {printed.value.tolist()} {turns}")
         elif column == "cotangent" and not last:
             self._part(row.named, found, pair, turns)
+            self._returned(row.named, at)
         else:
             self.verdict.values += 1
             self._same(row.named, column, turns, found, printed, cell)
@@ -263,12 +275,30 @@ class Comparison:
         parts = [self._printed((number, pair[1]), "cotangent", turns) for number in self.prints.uses(pair[0])]
         sums = list(itertools.accumulate(each.value for each in reversed(parts) if each is not None))
         whole = self._printed(pair, "cotangent", turns)
-        known = [*sums, *([] if whole is None else [whole.value])]
-        value = np.asarray(found.array._value())
-        if any(each.shape == value.shape and _close(value, Shown(each, 0, None)) for each in known):
-            self.verdict.parts += 1
-        else:
+        if not sums and whole is not None:
+            sums = [whole.value]
+        value, number = np.asarray(found.array._value()), named.number
+        alike = [each.shape == value.shape and _close(value, Shown(each, 0, None)) for each in sums]
+        if not any(alike):
             self.verdict.finer[f"{named.name} of {named.life.place.rpartition('/')[2]}"] += 1
+            self.arrived.setdefault(number, -1)
+            return
+        self.verdict.parts += 1
+        before = self.arrived.get(number)
+        first = 0 if before is None else max(before, 0)
+        now = next((i for i in range(first, len(sums)) if alike[i]), -1)
+        if now < 0:
+            self.wrong(f"cotangent of {named.name} ({number}) is what it was before: {value.tolist()} of {sums}")
+        elif before is None and now > 0 and "variable" not in dict(named.life.tracer.fields):
+            # what is inside a staged program has its cotangent at once when that has been run backwards
+            self.wrong(f"cotangent of {named.name} ({number}) is that of {now + 1} uses at once: {value.tolist()}")
+        self.arrived[number] = now
+
+    def _returned(self, named: Named, at: int) -> None:
+        """A backward pass begins when the function has returned."""
+        for each in self.of_number.get(named.number, ())[:1]:
+            if self.recorded.watch.returned.get(each.call, -1) > at:
+                self.wrong(f"{named.name} ({named.number}) has a cotangent at {at}, before its function has returned")
 
     def _same(
         self, named: Named, column: str, turns: Turns, found: Worth, printed: Shown | None, cell: str
@@ -294,11 +324,8 @@ class Comparison:
             self.wrong(f"{name} has {len(found.axes)} axes of {value.shape}; printed are {printed.axes} of {shape}")
         elif not _close(value, printed):
             self.wrong(f"{name} is {value.tolist()}; a print shows {printed.value.tolist()}")
-        elif printed.active is None and cell:
-            array = Array(np.array(printed.value, found.array.aval.dtype), found.array.aval)
-            text = "".join(part for _, part in brief(array, max(len(cell), 8), printed.axes))
-            if not _alike(cell, text):
-                self.wrong(f"{name} is shown as {cell!r}; what is printed is shown as {text!r}")
+        elif printed.active is None and cell and not says(cell, printed.value, printed.axes):
+            self.wrong(f"{name} is shown as {cell!r}; a print shows {printed.value.tolist()}")
 
     def _alias(self, number: int, turns: Turns) -> list[Shown]:
         """The cotangents that are printed of other values for which the same variable of a program stands."""
@@ -443,12 +470,29 @@ def _close(value: np.ndarray, printed: Shown) -> bool:
     return bool(np.all(alike))
 
 
-def _alike(shown: str, expected: str) -> bool:
-    """Whether two texts say the same, but for the last digits of numbers and pictures of them."""
-    if not shown:
-        return True
-    a, b = _PICTURE.sub("", shown), _PICTURE.sub("", expected)
-    if _NUMBER.sub("#", a).split() != _NUMBER.sub("#", b).split():
+def says(text: str, value: np.ndarray, axes: int) -> bool:
+    """Whether a cell says of a value what NumPy says of it."""
+    told = _TOLD.fullmatch(_PICTURE.sub("", text).strip())
+    if told is None:
         return False
-    there, wanted = [[float(each.replace(",", "")) for each in _NUMBER.findall(text)] for text in (a, b)]
-    return bool(np.allclose(there, wanted, 2e-3, 1e-5, equal_nan=True))
+    if (told["examples"] or "") != "".join(f"{n}×" for n in value.shape[:axes]):
+        return False
+    if told["shape"] is not None:
+        shape = tuple(int(n) for n in told["shape"].split(",") if n)
+        if told["kind"] not in _KINDS[value.dtype.kind] or shape != value.shape[axes:]:
+            return False
+    rest = told["rest"]
+    if value.dtype.kind not in "fiub":
+        return not rest
+    if told["true"] is not None:
+        return int(told["true"]) == value.sum() and int(told["of"]) == value.size
+    numbers = [_WORDS.get(each, each) for each in _ELEMENT.findall(rest)]
+    found = np.array([float(str(each).replace(",", "")) for each in numbers])
+    wanted = value.astype(np.float64).ravel()
+    if told["low"] is not None or told["all"] is not None:
+        finite = wanted[np.isfinite(wanted)]
+        figures = {"all": finite.min, "low": finite.min, "high": finite.max, "mean": finite.mean}
+        wanted = np.array([find() for figure, find in figures.items() if told[figure] is not None])
+    return found.shape == wanted.shape and bool(np.allclose(found, wanted, 6e-3 if told["mean"] else 6e-4, 1e-5))
+
+

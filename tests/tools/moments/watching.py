@@ -37,11 +37,12 @@ class Watch:
     Attributes:
       prints: in order.
       calls: how often each function was called.
+      returned: the event at which each call ended.
       stood: (event, function, line) at the beginning of each line.
     """
 
     # no dictionary: a recorder would look into it, as it does into what variables hold
-    __slots__ = ("file", "events", "prints", "calls", "stood", "_held", "_began", "_call")
+    __slots__ = ("file", "events", "prints", "calls", "stood", "returned", "_held", "_began", "_call")
 
     def __init__(self, file: str, events: Callable[[], int]) -> None:
         self.file = file
@@ -49,6 +50,7 @@ class Watch:
         self.prints: list[Print] = []
         self.calls: Counter[Function] = Counter()
         self.stood: list[tuple[int, Function, int]] = []
+        self.returned: dict[int, int] = {}
         # what the variables of a frame held, the event at which its line began, and which call it is
         self._held: dict[FrameType, dict[str, Any]] = {}
         self._began: dict[FrameType, int] = {}
@@ -66,6 +68,7 @@ class Watch:
             self._held[frame], self._began[frame], self._call[frame] = {}, now, self.calls.total()
         self._look(frame, function, now)
         if event == "return":
+            self.returned[self._call[frame]] = now
             del self._held[frame], self._began[frame], self._call[frame]
         elif event == "line":
             self._began[frame] = now
