@@ -110,7 +110,9 @@ class Frames:
                 if name[0] != "_" or not _is_nobodys(name):
                     see(value, name)
             elif type(value) is tuple:
-                tuples.append((name, value))
+                # nobody asks for what ``_, y = f(x)`` throws away
+                if name[0] != "_" or not _is_nobodys(name):
+                    tuples.append((name, value))
             elif _may_hold(value):
                 self._container(value, name, see)
         for name, value in tuples:

@@ -289,9 +289,9 @@ class _StagedAnew(Function):
 
     def close(self, side: Any, avals: Sequence[Any]) -> Closed:
         if not self.allowed:
-            raise RuleNeeded(
-                f"the {self.about.label} {self.about.subject} was not staged, and staging it runs the user's Python"
-            )
+            # what a column of a table has room for is said first
+            rule = f"the {self.about.label} {self.about.subject}"
+            raise RuleNeeded(f"{self.about.name} was not staged, and staging it runs the user's Python: {rule}")
         return self.pure(self.inner.close(side, avals))
 
     def pure(self, closed: Closed) -> Closed:

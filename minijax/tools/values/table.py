@@ -352,9 +352,9 @@ def _group_line(
     scope: ScopeRecord | None, loops: Sequence[LoopShown], examples: Sequence[str], function: str = ""
 ) -> Line:
     """Where the rows below are: ``step · scan:2 · iteration 1 of 10``, ``cell in step · scan:2 · ...``."""
-    out: list[Segment] = [("", "  "), ("function", function)] if function else [("", "  ")]
     if scope is None:
-        return tuple(out) if function else line(("muted", "  top level"))
+        return line(("muted", "  in "), ("function", function)) if function else line(("muted", "  top level"))
+    out: list[Segment] = [("", "  "), ("function", function)] if function else [("", "  ")]
     subject = scope.subject.partition(" at ")[0]
     if function:
         out.append(("muted", " in "))
