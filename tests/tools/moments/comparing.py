@@ -441,7 +441,7 @@ def _parsed(text: Sequence[str], rows: Sequence[ValueRow]) -> Iterator[tuple[Val
             ends = [start for start, _ in starts[2:]] + [len(line) + 1]
             cells = {c: line[start:end].strip() for (start, c), end in zip(starts[1:], ends, strict=True)}
             yield left.pop(0), turns, cells
-        else:
+        elif not re.fullmatch(r"  in [^·]+", line):  # another function of the same turn
             turns = tuple(int(n) for n in re.findall(r"(?:iteration|turn) (\d+) of", line))
     if left and starts:
         yield None, (), {}
