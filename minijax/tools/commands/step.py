@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MOST = Param("most", "int", "how many records to list at most", default=200)
 
 
+# How to see all of what a log has in one line.
+_WHOLE = "--verbose lists each"
 VERBOSE = Param("verbose", "flag", "tell places, parameters and rules too", default=False)
 
 
@@ -35,7 +37,7 @@ def run_log(session: Session, args: Arguments) -> Result:
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("log", expression, recording, error)
-    shown = log_document(recording, _most("log", args), verbose=args["verbose"])
+    shown = log_document(recording, _most("log", args), verbose=args["verbose"], whole=_WHOLE)
     if said := interrupted_note(error):
         shown = document(text(said, role="warning")) + shown
     return Result(shown, NOTHING if value is None else value, recording, error=error)
@@ -158,7 +160,7 @@ def _opened(
     """
     recording = step.recording
     position, event = start(recording, args["into"] or "", args["at"] or "", ended or error is not None)
-    shown = log_document(recording, _most("step", args), event, args["verbose"])
+    shown = log_document(recording, _most("step", args), event, args["verbose"], _WHOLE)
     if step.note:
         shown = document(text(step.note, role="muted")) + shown
     opened = None if args["text"] else Step(recording, position, step.retrace, step.programs, step.note)

@@ -24,6 +24,8 @@ from minijax.tools.recording.records import (
     RuleRecord,
     ScopeRecord,
 )
+from minijax.tools.recording.repeats import repeats_of
+from minijax.tools.recording.timeline import LEAVE, Timeline, timeline
 
 # Beyond so many levels lines are not set in further, so that something of them stays in sight.
 MOST_INDENT = 30
@@ -31,31 +33,63 @@ MOST_INDENT = 30
 _MOST_PARAMETERS = 24
 
 
-def log_document(recording: Recording, most: int = 200, start: int = 0, verbose: bool = False) -> Document:
-    """The tree of a full recording as an indented log: ``most`` records of it, from the event ``start`` on; if it is
-    ``verbose``, with places, parameters and rules.
+def log_document(
+    recording: Recording, most: int = 200, start: int = 0, verbose: bool = False, whole: str = ""
+) -> Document:
+    """The tree of a full recording as an indented log: ``most`` lines of it, from the event ``start`` on. Steps that do
+    the same are one line, below which ``whole`` says how to see each; if it is ``verbose``, every record has a line,
+    with places, parameters and rules.
     """
     lines: list[Line] = []
-    parents: list[Node] = []
     naming = naming_of(recording)
-    count = 0
-    for depth, node in recording.walk():
-        around = parents[depth - 1] if depth else None
-        parents[depth:] = [node]
-        if node.at < start:
+    moments = timeline(recording)
+    repeats = repeats_of(recording, moments)
+    left = 0
+    repeated = False
+    position, last = 1, len(moments) - 1
+    while position < last:
+        node = moments.node(position)
+        if node is None or moments.kind(position) == LEAVE or node.at < start:
+            position += 1
             continue
-        count += 1
-        if len(lines) < most:
-            shown = record_line(node, brief=False) if verbose else record_line(node, naming=naming, around=around)
-            lines.append((("", "  " * min(depth, MOST_INDENT)), *shown))
-    if count > len(lines):
-        lines.append(line(("muted", f"... {count - len(lines)} more records (--most {count} shows them)")))
+        run = None if verbose else repeats.around(position)
+        first = run.starts.index(position) if run is not None and position in run.starts[:-1] else -1
+        end = run.end if run is not None and first >= 0 else position + 1
+        if len(lines) >= most:
+            left += moments.begun_by(end - 1) - moments.begun_by(position - 1)
+        else:
+            around = moments.node(moments.parent(position)) if moments.parent(position) >= 0 else None
+            if run is not None and first >= 0:
+                repeated = True
+                shown = repeated_line(moments, position, run.starts[first + 1], naming, run.label)
+                times, inside = len(run.starts) - first, end - position
+                shown = (*shown, ("heading", f" ×{times}"), ("muted", f"  + {inside} inside"))
+            elif verbose:
+                shown = record_line(node, brief=False)
+            else:
+                shown = record_line(node, naming=naming, around=around)
+            lines.append((("", "  " * min(moments.depth(position), MOST_INDENT)), *shown))
+        position = end
+    if repeated and whole:
+        lines.append(line(("muted", f"×: steps that do the same; {whole}")))
+    if left:
+        lines.append(line(("muted", f"... {left} more records (--most {len(lines) + left} shows them)")))
     if recording.truncated:
         lines.append(line(("warning", recording.stopped)))
     cut = ", ".join(f"{number:,} {kind}" for kind, number in recording.cut if NAMES_PAST not in kind)
     lines += [line(("warning", f"counted, and not kept: {cut}"))] if cut else []
     lines += [line(("warning", naming.missing))] if naming.missing else []
     return document(Text(tuple(lines), wrap=False))
+
+
+def repeated_line(moments: Timeline, position: int, following: int, naming: Naming, label: str) -> Line:
+    """What a step is called that is repeated: it begins at ``position``, the next one at ``following``."""
+    node = moments.node(position)
+    if isinstance(node, BindRecord) and moments.other(position) + 1 == following:
+        # a step is one operation: that says more than where it is
+        around = moments.node(moments.parent(position)) if moments.parent(position) >= 0 else None
+        return record_line(node, False, naming=naming, around=around)
+    return line(("primitive", label or "step"))
 
 
 def outcome(node: BindRecord, naming: Naming | None = None) -> Line:

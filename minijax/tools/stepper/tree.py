@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterator
 from minijax.core.named import Frozen
 from minijax.tools.documents.document import MARK, Line, Segment, line
 from minijax.tools.recording.cursor import BEGIN, END, ENTER, EVENT, LEAVE, Cursor, Moment
-from minijax.tools.recording.log import MOST_INDENT, left_line, record_line
+from minijax.tools.recording.log import MOST_INDENT, left_line, record_line, repeated_line
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, Node, ScopeRecord
-from minijax.tools.stepper.repeats import repeats_of
+from minijax.tools.recording.repeats import repeats_of
 
 # How deep the tree is unfolded where the cursor is not.
 FOLD = 6
@@ -156,14 +156,8 @@ class TreeWalk:
 
     def repeated(self, label: str, times: int, position: int, end: int) -> Line:
         """``layer ×100  + 700 inside``"""
-        node = self.moments[position].node
-        first = self.moments.other(position) + 1 == end - (end - position) // times * (times - 1)
-        if first and isinstance(node, BindRecord):
-            # a step is one operation: that says more than where it is
-            around = record_around(self.cursor, self.moments[position])
-            said = record_line(node, False, naming=self.naming, around=around)
-        else:
-            said = line(("primitive", label or "step"))
+        following = end - (end - position) // times * (times - 1)
+        said = repeated_line(self.moments, position, following, self.naming, label)
         return (*said, ("heading", f" ×{times}"), ("muted", f"  + {end - position} inside"))
 
     def text(self, moment: Moment, position: int) -> Line:
