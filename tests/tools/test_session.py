@@ -14,6 +14,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax.core.trace import stack_depth
 from minijax.repl import batch
+from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
 from minijax.tools.session import outputs
 from minijax.tools.session.namespace import FUNCTIONS, NAMES, initial_names
@@ -130,6 +131,16 @@ def test_names_that_are_not_the_users_are_looked_for_in_the_last_recordings(sess
     before = list(session.recordings)
     outcome = session.run_line(line)
     assert said in shown(outcome) and session.recordings == before and stack_depth() == 0
+
+
+def test_a_stepper_has_the_values_of_a_program_that_nothing_ran(session):
+    session.run_line("def f(x): return jnp.sin(x) * 2.0")
+    step = session.run_line("%step minijax.make_jaxpr(f)(3.0)").step
+    stepper = Stepper(step)
+    stepper.last()
+    stepper.values.ask_expression()
+    stepper.answer("x * 2.0")
+    assert stepper.message == ("good", "x * 2.0 = 6.0")
 
 
 def test_the_place_of_a_failure_is_the_users_own_line(session):

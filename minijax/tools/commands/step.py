@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import document, text
@@ -55,6 +56,10 @@ def run_step(session: Session, args: Arguments) -> Result:
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("step", expression, recording, error)
+    # imported here: only a recording that is looked at needs it
+    from minijax.tools.values.moment import ledger
+
+    ledger(recording).arguments = given_values(target)
 
     def programs() -> LinkedPrograms:
         __tracebackhide__ = True
@@ -133,6 +138,11 @@ def recorded(
     except (Exception, KeyboardInterrupt) as error:
         return NOTHING, error, recorder.recording
     return value, None, recorder.recording
+
+
+def given_values(target: targets.Target) -> list[Any]:
+    """The arguments of a call that are values, for programs in its recording that nothing ran."""
+    return [x for x in tree_leaves((target.args, target.kwargs)) if targets.is_value(x)]
 
 
 def refuse_empty(command: str, expression: str, recording: Recording, error: BaseException | None) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minijax.pytree import tree_leaves
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.step import interrupted_note, recorded, refuse_empty
+from minijax.tools.commands.step import given_values, interrupted_note, recorded, refuse_empty
 from minijax.tools.documents.document import Block, Document, Fitted, Picture, Text, document, line, text
 from minijax.tools.documents.words import plural
 from minijax.tools.session import targets
@@ -40,7 +39,7 @@ def run_values(session: Session, args: Arguments) -> Result:
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("values", expression, recording, error)
     known = ledger(recording)
-    known.arguments = [x for x in tree_leaves((target.args, target.kwargs)) if targets.is_value(x)]
+    known.arguments = given_values(target)
     every = table.named_values(known)
     chosen = every if args["of"] is None else _called(every, args["of"], expression)
     _choose_iterations(known, chosen, _numbers(args["iteration"]))
