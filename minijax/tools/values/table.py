@@ -353,7 +353,8 @@ def _group_line(
 ) -> Line:
     """Where the rows below are: ``step · scan:2 · iteration 1 of 10``, ``cell in step · scan:2 · ...``."""
     if scope is None:
-        return line(("muted", "  in "), ("function", function)) if function else line(("muted", "  top level"))
+        at_top = ("muted", " at top level") if function else ("muted", "top level")
+        return (("", "  "), *line(("function", function), at_top))
     out: list[Segment] = [("", "  "), ("function", function)] if function else [("", "  ")]
     subject = scope.subject.partition(" at ")[0]
     if function:
