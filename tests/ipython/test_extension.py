@@ -392,7 +392,7 @@ def test_what_a_notebook_keeps_of_a_long_program_is_bounded_and_says_so(shell):
     run(shell, "def deep(x):\n    for _ in range(4000): x = jnp.sin(x) * 1.5 + x\n    return x")
     run(shell, "from minijax import make_jaxpr\nclosed = make_jaxpr(deep)(1.0)")
     assert len(shell.user_ns["closed"].eqns) == 12_000
-    for code in ("%jaxpr deep(1.0)", "%log deep(1.0) --most 12000", "jit(deep).lower(1.0)", "[closed]"):
+    for code in ("%jaxpr deep(1.0)", "%log deep(1.0) --most 12000 --verbose", "jit(deep).lower(1.0)", "[closed]"):
         shown = shell.display_formatter.format(run(shell, code))[0]
         assert sum(map(len, shown.values())) < 200_000, code
         for each in shown.values():
