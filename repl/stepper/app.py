@@ -21,12 +21,13 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, HSplit, Layout, UIContent, UIControl, Window
 from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.mouse_events import MouseEvent, MouseEventType
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import BaseStyle, Style, merge_styles
 
 from minijax.repl.stepper.keys import KEYS
 from minijax.repl.stepper.model import Stepper
-from minijax.repl.stepper.screen import compose
+from minijax.repl.stepper.screen import compose, target_at
 from minijax.repl.terminal import interruptible_screen
 from minijax.tools.documents.document import Line
 from minijax.tools.recording.records import Recording
@@ -42,23 +43,43 @@ _ASK_EVERY = 0.1
 _TOLD_AFTER = 0.5
 
 
+# How many lines a turn of the wheel scrolls.
+_WHEEL = {MouseEventType.SCROLL_UP: -3, MouseEventType.SCROLL_DOWN: 3}
+
+
 class _Screen(UIControl):
     """Everything but the line that asks."""
 
-    def __init__(self, stepper: Stepper) -> None:
+    def __init__(self, stepper: Stepper, press: Callable[[Callable[[Stepper], None]], None]) -> None:
         self.stepper = stepper
+        self.press = press
+        self.shown: list[Line] = []
 
     def create_content(self, width: int, height: int) -> UIContent:
-        lines = [styled(each) for each in compose(self.stepper, width, height)]
+        self.shown = compose(self.stepper, width, height)
+        lines = [styled(each) for each in self.shown]
         return UIContent(lambda i: lines[i] if i < len(lines) else [], max(len(lines), 1), show_cursor=False)
 
     def is_focusable(self) -> bool:
         return True
 
+    def mouse_handler(self, mouse_event: MouseEvent) -> object:
+        """A click gives a pane the focus, or goes to a row of the tree; the wheel scrolls what is below it."""
+        if self.stepper.question is not None:
+            return NotImplemented
+        place = mouse_event.position
+        pane, moment = target_at(self.shown, place.x, place.y)
+        lines = _WHEEL.get(mouse_event.event_type)
+        if lines is not None:
+            self.press(lambda stepper: stepper.wheel(pane, lines))
+        elif mouse_event.event_type == MouseEventType.MOUSE_UP:
+            self.press(lambda stepper: stepper.click(pane, moment))
+        return None
+
 
 def styled(each: Line) -> StyleAndTextTuples:
     """A line of the screen as prompt_toolkit draws it; its text has no control characters any more."""
-    return [(f"class:mj-{role}" if role else "", piece) for role, piece in each]
+    return [(f"class:mj-{role}" if role else "", piece) for role, piece in each if piece]
 
 
 class StepperApp:
@@ -81,7 +102,7 @@ class StepperApp:
     ) -> None:
         self.stepper = stepper
         self.buffer = Buffer(multiline=False, accept_handler=self._answered, on_text_changed=self._typed)
-        self.screen = Window(_Screen(stepper), always_hide_cursor=True)
+        self.screen = Window(_Screen(stepper, self._press), always_hide_cursor=True)
         label = BeforeInput(lambda: [("class:mj-heading", f" {self._label()}: ")])
         self.line = Window(BufferControl(self.buffer, [label]), height=1)
         layout = Layout(HSplit([self.screen, ConditionalContainer(self.line, self._asking())]), self.screen)
@@ -90,6 +111,7 @@ class StepperApp:
             style=merge_styles([style, STYLE]),
             key_bindings=self._bindings(),
             full_screen=True,
+            mouse_support=True,
             color_depth=depth,
             include_default_pygments_style=False,
             input=input,

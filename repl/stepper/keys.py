@@ -136,6 +136,9 @@ def help_lines(columns: int) -> Iterator[Line]:
         yield ()
     marks = line(("muted", " ▶ the current moment · muted lines lie ahead · • what the current operation is given"))
     yield from wrapped(marks, columns, 1)
+    said = " mouse: a click goes to a row of the tree or chooses a pane, the wheel scrolls; with Shift it selects text"
+    mouse = line(("muted", said))
+    yield from wrapped(mouse, columns, 1)
 
 
 def _group(heading: str, keys: tuple[Key, ...], room: int) -> Iterator[Line]:

@@ -98,6 +98,8 @@ class Stepper:
         self.seen: list[str] = []
         # pane -> (lines, columns) by which it is scrolled away from where the current line is in sight
         self.scrolled: dict[str, tuple[int, int]] = {}
+        # the moments of the tree's rows, as drawn last
+        self.tree_shown: tuple[int, ...] = ()
         # the lines that fit into a pane, as drawn last: what a page is
         self.page = 10
         self.values = Looking(self)
@@ -307,6 +309,19 @@ class Stepper:
         """The pane with this number, from 0, scrolls."""
         if index < len(self.panes):
             self.focus = self.panes[index]
+
+    def click(self, pane: str, moment: str) -> None:
+        """A pane has the focus; a row of the tree is gone to."""
+        if pane in self.panes and not self.help and self.values.viewer is None:
+            self.focus = pane
+            if moment:
+                self.move(self.cursor.go(int(moment)), "this is the current moment")
+
+    def wheel(self, pane: str, lines: int) -> None:
+        """The pane under the mouse scrolls, and has the focus from then on."""
+        if pane in self.panes and not self.help and self.values.viewer is None:
+            self.focus = pane
+        self.scroll(lines)
 
     def next_pane(self, step: int = 1) -> None:
         panes = self.panes

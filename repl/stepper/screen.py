@@ -38,6 +38,25 @@ def compose(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     return [fitted(each, columns) for each in (*head, *body, *foot)][:rows]
 
 
+def _target(name: str, row: str = "") -> str:
+    """The role of an empty segment before what belongs to a pane, by which a place on the screen is found."""
+    return f"@{name}:{row}"
+
+
+def target_at(lines: list[Line], column: int, row: int) -> tuple[str, str]:
+    """The pane at a place on the screen, and the moment that its row is of ('' for another row); ('', '') outside."""
+    found = ("", "")
+    at = 0
+    for role, piece in lines[row] if 0 <= row < len(lines) else ():
+        if at > column:
+            break
+        if role.startswith("@"):
+            name, _, moment = role[1:].partition(":")
+            found = name, moment
+        at += get_cwidth(piece)
+    return found
+
+
 # --- the frame
 # ---------------------------------------------------------------------------------------------------------
 
@@ -115,6 +134,7 @@ def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) ->
         numbered = {name: said if name == shown else said.partition(" ")[0] for name, said in numbered.items()}
     out: list[Segment] = [("heading" if focused else "muted", f"{rule} ")]
     for name in names:
+        out.append((_target(name), ""))
         if name == shown:
             out.append(("heading", f"[{numbered[name]}] "))
         else:
@@ -187,7 +207,11 @@ def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | No
         title = _title(f"{stepper.panes.index(name) + 1} {name}", columns, focused)
     if focused:
         stepper.page = rows - 1
-    return [title, *_content(stepper, name, columns, rows - 1)]
+    content = _content(stepper, name, columns, rows - 1)
+    # what a mouse finds there: the title, or a row; of the tree, the moment
+    places = [str(each) for each in stepper.tree_shown] if name == "tree" else [""] * len(content)
+    rows_ = [((_target(name, place), ""), *each) for each, place in zip(content, [*places, *[""] * rows], strict=False)]
+    return [((_target(name), ""), *title), *rows_]
 
 
 def _beside(left: list[Line], columns: int, right: list[Line]) -> list[Line]:
@@ -211,6 +235,7 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         reach = rows + abs(down)
         known = tree_rows(stepper.cursor, reach, reach, stepper.fold)
         lines, anchor, kept = _renamed(stepper, known.lines), known.current, 0
+        positions = known.positions
     else:
         lines = _renamed(stepper, lay_out(_document(stepper, name, columns), columns, _highlighted))
         anchor = next((i for i, each in enumerate(lines) if _has(each, "current")), -1)
@@ -227,6 +252,8 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
     top = min(max(natural + down, 0), most)
     # scrolling past an end is forgotten, so that the way back begins at once
     stepper.scrolled[name] = (top - natural, right)
+    if name == "tree":
+        stepper.tree_shown = positions[top : top + rows]
     shown = [*lines[:kept], *lines[top + kept : top + rows]]
     bars = name in ("tree", "source") or stepper.programs
     out = [_bar(each, columns, right) if bars and _has(each, "current") else cut(each, right) for each in shown]

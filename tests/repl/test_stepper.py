@@ -17,7 +17,7 @@ import minijax.numpy as jnp
 from minijax.repl.stepper.app import StepperApp, run
 from minijax.repl.stepper.keys import KEYS, help_lines
 from minijax.repl.stepper.model import Stepper
-from minijax.repl.stepper.screen import compose, cut, fitted, width_of
+from minijax.repl.stepper.screen import compose, cut, fitted, target_at, width_of
 from minijax.repl.style import STYLE
 from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage
@@ -700,3 +700,24 @@ def test_a_front_end_calls_places_as_it_likes(columns: int) -> None:
     stepper = Stepper(Step(recording), lambda said: said.replace("<ipython-input-3-0123456789ab>", "Cell In[3]"))
     renamed = screens(stepper)
     assert "Cell In[3]:2" in renamed and "<ipython-input-3-0123456789ab>:" not in renamed
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step: Step, size: tuple[int, int]):
+    stepper = Stepper(step)
+    lines = compose(stepper, *size)
+    rows = [(x, y) for y in range(size[1]) for x in (1,) if target_at(lines, x, y)[1]]
+    # every row of the tree leads to its moment
+    assert [int(target_at(lines, *place)[1]) for place in rows] == list(stepper.tree_shown)[: len(rows)]
+    last = max(int(target_at(lines, *place)[1]) for place in rows)
+    stepper.click("tree", str(last))
+    assert stepper.cursor.position == last and stepper.focus == "tree"
+    # each pane whose title is on the screen is found there, and takes the focus
+    seen = {target_at(lines, x, y)[0] for y in range(size[1]) for x in range(size[0])} - {""}
+    assert {"tree", "source", "jaxpr"} <= seen <= set(stepper.panes)
+    for name in seen:
+        stepper.click(name, "")
+        assert stepper.focus == name
+    stepper.wheel("jaxpr", 3)
+    assert stepper.focus == "jaxpr" and stepper.scrolled["jaxpr"][0] == 3
+    assert target_at(lines, size[0] + 5, 2)[0] in seen and target_at(lines, 0, size[1] + 5) == ("", "")

@@ -245,3 +245,15 @@ def test_suspending_and_resuming(tmp_path: Path):
         terminal.wait_for("shell>")
     finally:
         terminal.process.close(force=True)
+
+
+def test_the_mouse_goes_to_a_row_of_the_tree(begun: Callable[..., Stepping]):
+    stepping = begun(80)
+    stepping.keys("%step grad(f)(3.)" + ENTER, " 2/40")
+    rows = stepping.screen().split("\n")
+    there = next(i for i, row in enumerate(rows) if "cos(3.0)" in row and "▶" not in row)
+    stepping.keys(f"\x1b[<0;8;{there + 1}M\x1b[<0;8;{there + 1}m", "cos(3.0)")
+    (marked,) = (row for row in stepping.screen().split("\n")[:14] if "▶" in row)
+    assert "cos(3.0)" in marked
+    stepping.terminal.send("q")
+    stepping.left(3)
