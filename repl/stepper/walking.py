@@ -91,14 +91,14 @@ class Walking:
             except ConditionError as error:
                 self.stepper.say(str(error), "error")
                 return
-            if said := next(filter(None, (unknown_name(known, name) for name in wanted.names)), ""):
+            search = ConditionSearch(known, wanted, self.stepper.heed)
+            if said := next(filter(None, (unknown_name(known, name) for name in search.wanted.names)), ""):
                 self.stepper.say(said, "error")
                 return
             if wanted.kind == "line":
                 place = str(wanted.line)
                 self._search(wanted.text, lambda back: self.stepper.cursor.to_bind(place=place, backwards=back))
             else:
-                search = ConditionSearch(known, wanted, self.stepper.heed)
                 self._search(wanted.text, lambda back: self._to_hit(search, back))
 
         self.stepper.ask("next moment where (h.max() > 10, h became NaN, line 12)", go)

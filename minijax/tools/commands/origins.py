@@ -183,6 +183,7 @@ def run_find(session: Session, args: Arguments) -> Result:
         expression = recording.source
     known = ledger_of(recording)
     search = conditions.ConditionSearch(known, wanted)
+    wanted = search.wanted
     if wanted.kind == "line":
         found = _of_line(recording, wanted)
         shown, position = found if found is not None else (_no_line(recording, wanted), -1)

@@ -184,11 +184,17 @@ def _edited(before: str, editor: list[str]) -> str:
 def run_cd(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     if args["folder"]:
+        here = os.getcwd()
         target = os.path.expanduser(args["folder"].strip("'\""))
+        if target == "-":
+            if session.folder_before is None:
+                raise UsageError("%cd - goes back to the folder before the last %cd, and there was none yet")
+            target = session.folder_before
         try:
             os.chdir(target)
         except OSError as error:
             raise UsageError(f"%cd cannot go to {target}: {error.strerror or error}") from None
+        session.folder_before = here
     return Result(document(text(line(("place", os.getcwd())))), NOTHING)
 
 
@@ -226,7 +232,7 @@ COMMANDS = (
     Command(
         "cd",
         (Param("folder", "text", "where to go"),),
-        "Go to another folder, or say which this one is.",
+        "Go to another folder (- for the one before), or say which this one is.",
         "%cd",
         run_cd,
         group="session",

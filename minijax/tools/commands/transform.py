@@ -67,7 +67,9 @@ def value_rows(session: Session, label: str, value: Any, where: str | None = "",
     tree = session.value_tree(value, where, columns)
     if tree is None:
         first, *others = value_lines(value, columns - length(named))
-        return [Row(label, ((*named, *first), *others))]
+        # what NumPy aligned stays so behind a name
+        indent: Line = (("", " " * length(named)),) if named else ()
+        return [Row(label, ((*named, *first), *[(*indent, *other) for other in others]))]
     return [Row(label, (named,)), Indent(tree)] if named else [Row(label), Indent(tree)]
 
 

@@ -203,6 +203,8 @@ class Session:
         self.live = Live(self.namespace)
         # the guided tour, while one is under way; the commands alone know what it is
         self.tour: Any = None
+        # where %cd last came from, for %cd -
+        self.folder_before: str | None = None
         self._sources = 0
         # the file name under which tracebacks find the command being run
         self._filename = "<minijax>"

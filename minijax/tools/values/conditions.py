@@ -1,8 +1,8 @@
 """Conditions on the values of a recording, ``h.max() > 10``, and the moments at which they first hold.
 
-A condition is read, never run: names of the program's variables, figures such as ``h.max()`` or ``nan(h)``, arithmetic,
-comparisons, ``and``, ``or``, ``not``. It is asked of what is known of the values: kept, or replayed from programs, each
-iteration of a loop in turn. A value that is not known answers nothing, and that is told.
+A condition is read, never run: names of the program's variables, elements ``h[0, 1]``, figures such as ``h.max()`` or
+``nan(h)``, arithmetic, comparisons, ``and``, ``or``, ``not``. It is asked of what is known of the values: kept, or
+replayed from programs, each iteration of a loop in turn. A value that is not known answers nothing, and that is told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import itertools
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -130,14 +130,25 @@ def condition(text: str) -> Condition:
     return Condition(said, names, node, kind)
 
 
-def _names(node: ast.expr) -> Iterator[str]:
-    """The variables in a condition, with their paths: ``params['w']``. ConditionError for what cannot be asked."""
+def in_names(wanted: Condition, held: Collection[str]) -> Condition:
+    """The condition, once it is known which names hold values: ``h[0]`` is an element of h where only h holds one."""
+    names = [] if wanted.node is None else _names(wanted.node, held)
+    return wanted._replace(names=tuple(dict.fromkeys(names)))
+
+
+def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]:
+    """The variables in a condition, with their paths: ``params['w']``. ConditionError for what cannot be asked.
+
+    ``held`` are the names that hold values: what an element is taken of is one of them.
+    """
     if isinstance(node, ast.Name) or _is_path(node):
-        yield ast.unparse(node)
+        yield _holder(node, held) if held is not None else ast.unparse(node)
+    elif isinstance(node, ast.Subscript) and _place(node.slice) is not None:
+        yield from _names(node.value, held)
     elif isinstance(node, ast.Attribute) and node.attr in PLAIN:
-        yield from _names(node.value)
+        yield from _names(node.value, held)
     elif isinstance(node, ast.Call):
-        yield from _names(_asked(node)[1])
+        yield from _names(_asked(node)[1], held)
     elif isinstance(node, (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp, ast.Tuple)):
         operators = getattr(node, "ops", None) or [getattr(node, "op", None)]
         for each in operators:
@@ -145,7 +156,7 @@ def _names(node: ast.expr) -> Iterator[str]:
                 raise ConditionError(f"{ast.unparse(node)}: a condition has no such operator; there are and, or, not")
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr) and not isinstance(child, ast.expr_context):
-                yield from _names(child)
+                yield from _names(child, held)
     elif not (isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, complex, str))):
         said = shortened(ast.unparse(node))
         raise ConditionError(f"{said} cannot be asked: a condition has names, numbers, figures such as h.max()")
@@ -158,6 +169,25 @@ def _is_path(node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return isinstance(node.value, ast.Name) or _is_path(node.value)
     return False
+
+
+def _place(node: ast.expr) -> tuple[int, ...] | None:
+    """The place of an element, ``0``, ``-1`` or ``0, 1``; None if it is none."""
+    try:
+        said = ast.literal_eval(node)
+    except ValueError:
+        return None
+    place = said if isinstance(said, tuple) else (said,)
+    return place if place and all(type(each) is int for each in place) else None
+
+
+def _holder(node: ast.expr, held: Collection[str]) -> str:
+    """The name that an element is taken of, without the places at its end; the whole text if no such name is held."""
+    inner = node
+    while ast.unparse(inner) not in held and isinstance(inner, ast.Subscript) and _place(inner.slice) is not None:
+        inner = inner.value
+    said = ast.unparse(inner)
+    return said if said in held else ast.unparse(node)
 
 
 def _is_of_module(node: ast.expr) -> TypeGuard[ast.Attribute]:
@@ -184,6 +214,8 @@ def _asked(node: ast.Call) -> tuple[str, ast.expr]:
 
 def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
     """What an expression of a condition is worth."""
+    if isinstance(node, ast.Subscript) and ast.unparse(node) not in values and (place := _place(node.slice)):
+        return worth(node.value, values)[place]
     if isinstance(node, ast.Name) or _is_path(node):
         return values[ast.unparse(node)]
     if isinstance(node, ast.Constant):
@@ -241,6 +273,8 @@ def _is_of_elements(node: ast.expr, values: Mapping[str, Any]) -> bool:
     if isinstance(node, ast.Call):
         name, of = _asked(node)
         return name == "abs" and _is_of_elements(of, values)
+    if isinstance(node, ast.Subscript) and ast.unparse(node) not in values:
+        return bool(np.size(worth(node, values)) > 1)
     return ast.unparse(node) in values and bool(np.size(values[ast.unparse(node)]) > 1)
 
 
@@ -253,7 +287,7 @@ class ConditionSearch:
 
     def __init__(self, known: Ledger, wanted: Condition, heed: Callable[[int, int], None] | None = None) -> None:
         self.known = known
-        self.wanted = wanted
+        self.wanted = in_names(wanted, {named.name for named in named_values(known) if named.variable})
         self.progress = SearchProgress()
         # told how far it has come; an exception of its ends the search
         self.heed = heed or self.progress.told
@@ -274,24 +308,26 @@ class ConditionSearch:
         newest: dict[str, Named] = {}
         before: Any = None
         every = named_values(self.known)
-        for done, named in enumerate(every):
-            self.heed(done, len(every))
-            if named.name not in self.wanted.names:
-                continue
-            newest[named.name] = named
-            if len(newest) < len(self.wanted.names):
-                continue
-            for iterations, where in self._iterations(named):
-                if time.monotonic() > end:
-                    self.ended = f"given up after {MOST_SECONDS:.0f} seconds"
-                    return
-                self.heed(done, len(every))
-                found = self._worth(newest, iterations)
-                if found is None:
-                    continue
-                if self._holds(found, before):
-                    yield Hit(named, found, where, iterations)
-                before = found
+        asked = [(done, named) for done, named in enumerate(every) if named.name in self.wanted.names]
+        # values of the same loops go round together: what an iteration makes comes before the next one is looked at
+        for _, group in itertools.groupby(asked, lambda each: [loop.key for loop in self.known.loops(each[1].number)]):
+            together, outside = list(group), newest
+            for iterations, where in self._iterations(together[0][1]):
+                newest = dict(outside)
+                for done, named in together:
+                    if time.monotonic() > end:
+                        self.ended = f"given up after {MOST_SECONDS:.0f} seconds"
+                        return
+                    self.heed(done, len(every))
+                    newest[named.name] = named
+                    if len(newest) < len(self.wanted.names):
+                        continue
+                    found = self._worth(newest, iterations)
+                    if found is None:
+                        continue
+                    if self._holds(found, before):
+                        yield Hit(named, found, where, iterations)
+                    before = found
 
     def _holds(self, found: Any, before: Any) -> bool:
         if self.wanted.kind == "changed":

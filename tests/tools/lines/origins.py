@@ -23,6 +23,11 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%find c > 0.5 in summed(v)", ("c", "iteration 2", "1.0")),
     ("%find t >= 1.0 and c < 0.5 in summed(v)", ("iteration 1", "1.0")),
     ("%find c changed", ("iteration 2",)),
+    ("%find h[-1] > 0.5 in layer(v, v)", ("found", "h", "h = tanh(a)")),
+    ("%find w[0] < 2 and h[1] < h[-1] in layer(v, v)", ("found", "h = tanh(a)")),
+    ("%find h[7] > 0 in layer(v, v)", ("never", "IndexError: index 7")),
+    ("again = lambda xs: minijax.lax.scan(lambda c, t: ((c := c + t), c), 0.0, xs)[0]", ()),
+    ("%find c > 0.5 in again(v)", ("c  iteration 1", "c = add(c, t)")),
 )
 
 BAD: tuple[tuple[str, str], ...] = (
@@ -49,6 +54,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%find x.max() in f(v)", "x.max() is a number, not a condition: compare it, as in x.max() > 0"),
     ("%find not x.dtype in f(v)", "x.dtype is 'float32', not a condition: compare it, as in x.dtype == 'float32'"),
     ("%find (x > 0) & (x < 1) in f(v)", "no such operator; there are and, or, not"),
+    ("%find z[0] > 1 in f(3.0)", "no variable z[0] of f(3.0) held a value; there are x"),
     ("%find z > 1 in f(3.0)", "no variable z of f(3.0) held a value; there are x"),
     ("%find y > 1 in jnp.cumsum(v)", "held a value, nor did any other: there must be a variable with an array in it"),
     ("%find y > 1 in f", "f is a function: give it arguments"),

@@ -12,6 +12,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%edit", ("from the editor",)),
     ("%edit --number 1", ("from the editor",)),
     ("%cd .", ("/",)),
+    ("%cd -", ("/",)),
     ("%cd", ("/",)),
 )
 
