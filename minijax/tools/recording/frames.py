@@ -1,5 +1,8 @@
 """The user's frames that operations are seen in, and what the variables in them hold: so values get their names.
 
+What a function uses of its module's variables, and of modules that these are, is looked at when its frame is first
+seen: they have names before anything that the function calls so itself.
+
 A variable that is set after the last operation of its function is only seen when that function has ended. So the frames
 that an operation was called from are kept until the next operation, and those that have ended by then are looked at
 once more.
@@ -8,6 +11,7 @@ once more.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, ModuleType
 from typing import Any
@@ -26,6 +30,9 @@ MOST_FRAMES = 64
 MOST_LEAVES = 1000
 MOST_DEPTH = 6
 _LONGEST_KEY = 40
+# Containers that are looked into from one variable of a module, and modules that are gone through to it.
+MOST_OF_GLOBAL = 1000
+MOST_MODULES = 3
 # Of code whose frames are gone on with from more than one place: generators and the like.
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 # Containers of more items are not looked into again when another than the first has changed.
@@ -77,6 +84,8 @@ class Frames:
         for each in reversed(ended):
             self._variables(each, see)
         for i, each in enumerate(chain):
+            if i >= common:
+                self._globals(each, see)
             # the innermost that is still there may stand where it stood because it loops over a call
             if i >= common - 1 or stood[i] != stands[i]:
                 self._variables(each, see)
@@ -118,8 +127,41 @@ class Frames:
         for name, value in tuples:
             self._container(value, name, see)
 
-    def _container(self, value: Any, name: str, see: See) -> None:
-        for leaf, path in _leaves(value, name, self._new):
+    def _globals(self, frame: FrameType, see: See) -> None:
+        """Tell ``see`` what the variables of its module hold that the function of ``frame`` speaks of. Among the words
+        it speaks of are attributes too: what one of its module's variables holds is so called all the same.
+        """
+        words = frame.f_code.co_names
+        known = frame.f_globals
+        for name in words:
+            value = known.get(name)
+            if value is None or type(value) in _NEVER or _is_nobodys(name):
+                continue
+            if type(value) is ModuleType:
+                if not _is_engines(value):
+                    self._module(value, name, words, see, 1)
+            else:
+                self._global(value, name, see)
+
+    def _module(self, module: ModuleType, path: str, words: tuple[str, ...], see: See, depth: int) -> None:
+        held = vars(module)
+        for name in words:
+            value = held.get(name)
+            if value is None or type(value) in _NEVER:
+                continue
+            if type(value) is not ModuleType:
+                self._global(value, f"{path}.{name}", see)
+            elif depth < MOST_MODULES and not _is_engines(value):
+                self._module(value, f"{path}.{name}", words, see, depth + 1)
+
+    def _global(self, value: Any, name: str, see: See) -> None:
+        if isinstance(value, (Tracer, Array)):
+            see(value, name)
+        elif _may_hold(value):
+            self._container(value, name, see, MOST_OF_GLOBAL)
+
+    def _container(self, value: Any, name: str, see: See, most: int | None = None) -> None:
+        for leaf, path in _leaves(value, name, self._new, most):
             see(leaf, path)
 
     def _new(self, value: Any, items: Mapping[Any, Any]) -> bool:
@@ -144,6 +186,14 @@ def _is_nobodys(name: str) -> bool:
 _CONTAINERS = {dict, list, tuple}
 # What has attributes that are no data of the user's.
 _OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
+# What most variables of modules are, which holds no arrays.
+_NEVER = frozenset((type, type(len), type(lambda: None), str, bytes, bool, int, float, complex))
+# Packages whose objects and modules hold nothing of the user's.
+_ENGINES = frozenset(("builtins", "minijax", "jax", "numpy"))
+
+
+def _is_engines(module: ModuleType) -> bool:
+    return module.__name__.partition(".")[0] in _ENGINES
 
 
 def _may_hold(value: Any) -> bool:
@@ -163,7 +213,7 @@ def _items(value: Any) -> tuple[Mapping[Any, Any], Callable[[Any], str]] | None:
         return dict(enumerate(value[:MOST_LEAVES])), _subscript
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return dict(zip(kind._fields, tuple.__iter__(value), strict=False)), _attribute
-    if isinstance(value, _OPAQUE) or kind.__module__.partition(".")[0] in ("builtins", "minijax", "jax", "numpy"):
+    if isinstance(value, _OPAQUE) or kind.__module__.partition(".")[0] in _ENGINES:
         return None
     try:
         fields = object.__getattribute__(value, "__dict__")
@@ -180,11 +230,17 @@ def _attribute(key: Any) -> str:
     return f".{shortened(str(key), _LONGEST_KEY)}"
 
 
-def _leaves(value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool]) -> Iterator[tuple[Any, str]]:
-    """The arrays and tracers in a container, with the paths to them; ``new`` says which containers to look into."""
+def _leaves(
+    value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool], most: int | None = None
+) -> Iterator[tuple[Any, str]]:
+    """The arrays and tracers in a container, with the paths to them; ``new`` says which containers to look into, of
+    which there are ``most``.
+    """
     count = 0
     todo = [(value, name, 0)]
-    while todo:
+    for _ in itertools.count() if most is None else range(most):
+        if not todo:
+            return
         container, path, depth = todo.pop()
         found = _items(container)
         if found is None or not found[0] or not new(container, found[0]):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import namedtuple
 from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 
 import minijax
 import minijax.numpy as jnp
@@ -20,6 +21,11 @@ from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import place_parts
 
 SCALE = jnp.float32(2.0)
+WEIGHTS = {"w": jnp.ones((2, 2)), "b": [jnp.zeros(2)]}
+settings = ModuleType("settings")
+settings.data = ModuleType("settings.data")
+settings.data.xs = jnp.ones((3, 2))
+settings.plan = SimpleNamespace(rate=jnp.float32(0.1))
 
 
 def mlp_gradient() -> None:
@@ -250,6 +256,17 @@ def closures_and_globals() -> None:
     minijax.vmap(outer)(jnp.arange(2.0))
 
 
+def variables_of_modules() -> None:
+    def affine(inputs):
+        rate = settings.plan.rate
+        return inputs @ WEIGHTS["w"] * rate + WEIGHTS["b"][0]
+
+    def loss(scale):
+        return sum(jnp.sum(affine(each)) for each in [settings.data.xs]) * scale * SCALE
+
+    minijax.grad(loss)(1.0)
+
+
 def rebinding() -> None:
     x = jnp.float32(1.0)
     alias = x
@@ -371,6 +388,7 @@ PROGRAMS: dict[str, Callable[[], object]] = {
         model_with_state,
         records,
         closures_and_globals,
+        variables_of_modules,
         rebinding,
         all_kinds_of_arguments,
         generators_and_decorators,

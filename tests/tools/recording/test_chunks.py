@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 import minijax
 from minijax import lax
 from minijax.tools.documents.document import plain
-from minijax.tools.recording import chunks, storage
+from minijax.tools.recording import chunks, repeats, storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.recorder import record
 from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording
-from minijax.tools.stepper import backward, panes, repeats
+from minijax.tools.stepper import backward, panes
 from minijax.tools.values import table
 from minijax.tools.values.moment import ELSEWHERE, Ledger
 from minijax.tools.values.table import values_pane
