@@ -16,10 +16,12 @@ donated buffer of which a NumPy view from :func:`to_numpy` is alive is copied in
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -538,6 +540,7 @@ def compile(
     n_consts: int = 0,
     kept: Sequence[int] | None = None,
     flags: Sequence[tuple[str, str]] = (),
+    within: AbstractContextManager[Any] | None = None,
 ) -> Executable:
     """Compile a StableHLO module with a public ``@main`` and load it.
 
@@ -554,6 +557,7 @@ def compile(
       n_consts: how many of the arguments are what the function closes over; they come first. For error messages, like
       kept: the positions of the function's arguments that the others are; None for all.
       flags: options of XLA's own for this program, such as ``("xla_dump_to", folder)``.
+      within: XLA works inside of it, and on also where an interrupt no longer waits for the program.
 
     Raises:
       CompileError: XLA does not accept the program.
@@ -569,10 +573,11 @@ def compile(
     device_list = rt.xla.DeviceList(tuple(assigned))
 
     def work() -> Any:
-        if host_callbacks:
-            module = _parse_module(module_text)
-            return rt.client.compile_and_load(module, device_list, options, [*map(interruptible, host_callbacks)])
-        return rt.client.compile_and_load(module_text, device_list, options)
+        with within or contextlib.nullcontext():
+            if host_callbacks:
+                module = _parse_module(module_text)
+                return rt.client.compile_and_load(module, device_list, options, [*map(interruptible, host_callbacks)])
+            return rt.client.compile_and_load(module_text, device_list, options)
 
     try:
         loaded = work() if run_elsewhere is None else run_elsewhere(work)

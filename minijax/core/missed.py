@@ -91,10 +91,29 @@ _total = 0
 _by_subject: dict[str, int] = {}
 
 
+class _Here(threading.local):
+    unkept = False
+
+
+_here = _Here()
+
+
+class unkept:
+    """Context manager: the misses of this thread in the block are of tools, not of the user's, and are not kept."""
+
+    def __enter__(self) -> None:
+        self.outer, _here.unkept = _here.unkept, True
+
+    def __exit__(self, *exc: object) -> None:
+        _here.unkept = self.outer
+
+
 def add(cache: str, name: str, subject: str, reason: Reason) -> Missed:
     """Keep a miss of this kind of ``cache``; the caller is about to trace or compile."""
     global _total
     place = errors.source_info(2)
+    if _here.unkept:
+        return Missed(_total, cache, name, subject, reason, place)
     with _lock:
         entry = Missed(_total, cache, name, subject, reason, place)
         _total += 1

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,11 @@ import pytest
 import minijax
 import minijax.numpy as jnp
 from minijax import lax
+from minijax.backend import pjrt
+from minijax.core import missed
 from minijax.interop import from_jax
-from minijax.tools.metal import dumps, machine, pipeline, roofline
+from minijax.tools.documents.document import Document, plain
+from minijax.tools.metal import dumps, machine, pipeline, roofline, roofline_view
 from minijax.tools.programs import hlo
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
@@ -159,6 +163,59 @@ def test_work_is_what_xla_counts_and_times_are_of_the_call(name: str) -> None:
     # the clock of XLA's profiler and that of the calls agree, as far as a busy machine lets them
     assert 0 < found.inside < 50 * found.seconds
     assert found.limits.flops > 1e8 and found.limits.bytes > 1e7
+
+
+def test_what_cannot_be_counted_is_not_told() -> None:
+    # a small loop is one piece of machine code, which XLA's analysis goes through once and this goes through often
+    jitted = minijax.jit(lambda x: lax.fori_loop(0, 100, lambda i, c: c * 1.5 + 2.0, x))
+    counted = missed.total()
+    roofline.limits.cache_clear()
+    found = roofline.measure(jitted.lower(1.0), lambda: jitted(1.0))
+    loops = [each for each in found.rows if each.opcode in roofline.CONTAINERS]
+    assert loops and found.loops
+    assert all(each.flops == each.moved == 0.0 for each in loops)
+    shown = plain(Document(tuple(roofline_view.blocks(found, 5))), 100)
+    assert "a loop's body counted once" in shown and re.search(rf"{loops[0].name} +\d.* – +– +–", shown)
+    # measuring the machine is nothing of the user's
+    kept = missed.since(counted)
+    assert kept and all(__file__ in each.subject for each in kept)
+
+
+def test_a_computation_is_given_with_those_that_it_calls_alone() -> None:
+    fun, args = PROGRAMS["scan"]
+    lines = minijax.jit(fun).lower(*args).compile().raw_text().split("\n")
+    known = hlo.instructions(lines)
+    called = roofline.Callees(lines, known)
+    for each in known.values():
+        text = list(called.text(each.called))
+        begun = [line.split(" ")[0].removeprefix("%") for line in text if line.endswith("{")]
+        assert set(each.called) <= set(begun) and len(begun) == len(set(begun))
+        assert bool(begun) == bool(each.called) and not any("metadata=" in line for line in text)
+
+
+def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    let_go = threading.Event()
+
+    def elsewhere(work: Callable[[], Any]) -> Any:
+        def late() -> None:
+            let_go.wait(60)
+            work()
+
+        threads.append(threading.Thread(target=late))
+        threads[0].start()
+        raise KeyboardInterrupt
+
+    there = set(os.listdir(tempfile.gettempdir()))
+    lowered = minijax.jit(PROGRAMS["sort and gather"][0]).lower(*PROGRAMS["sort and gather"][1])
+    lowered.compile()
+    monkeypatch.setattr(pjrt, "run_elsewhere", elsewhere)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.descent(lowered)
+    let_go.set()
+    threads[0].join(60)
+    left = set(os.listdir(tempfile.gettempdir())) - there
+    assert not [each for each in left if each.startswith("minijax-passes")]
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -81,6 +81,9 @@ def run_roofline(session: Session, args: Arguments) -> Result:
     jitted, lowered = _lowered(target)
     if any(map(is_effectful, lowered.jaxpr.eqns)):
         raise UsageError("%roofline runs a call dozens of times, and this one has effects: %passes looks at it unrun")
+    if lowered.compile().program.donated:
+        said = "runs a call dozens of times, and this one can run once: it takes an argument's memory (donate_argnums)"
+        raise UsageError(f"%roofline {said}: jit the function without donating, or look at it unrun with %passes")
     found = roofline.measure(lowered, lambda: jitted(*target.args, **target.kwargs))
     return Result(Document(tuple(roofline_view.blocks(found, args["most"]))), found)
 

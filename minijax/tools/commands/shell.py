@@ -65,7 +65,9 @@ def _expanded(session: Session, command: str) -> str:
 
     def value(found: re.Match[str]) -> str:
         if found["name"] is not None:
-            return str(session.lookup(found["name"])) if session.has(found["name"]) else found[0]
+            # what the prompt began with, such as the function ``size``, is no value of the user's
+            known = session.has(found["name"]) and not session.is_given(found["name"])
+            return str(session.lookup(found["name"])) if known else found[0]
         try:
             node = ast.parse(found["expression"].strip(), mode="eval").body
             # {a,b} is the shell's own way to write two words
@@ -99,6 +101,8 @@ def _ended(session: Session, status: int, shown: Document) -> Result:
 def run_timeit(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     statement, runs = args["statement"], _RUNS
+    if not statement.strip():
+        raise UsageError("%timeit needs a statement, as in %timeit f(3.0)")
     often: int | None = None
     while option := re.match(r"-([nr])\s*(\d+)\s+(?=\S)", statement):
         if option[1] == "n":
@@ -150,9 +154,13 @@ def run_edit(session: Session, args: Arguments) -> Result:
         raise UsageError(f"%edit {number}: {there_are}")
     before = inputs[last if number is None else number] if last > 0 else ""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if editor is None and not _at_a_terminal():
+    if not editor and not _at_a_terminal():
         raise UsageError("%edit needs a terminal, or the variable EDITOR: it opens an editor on an earlier input")
-    code = _edited(before, shlex.split(editor or "vi"))
+    try:
+        words = shlex.split(editor or "") or ["vi"]
+    except ValueError as error:
+        raise UsageError(f"%edit cannot read EDITOR, {editor!r}: {error}. Set it to an editor that is there") from None
+    code = _edited(before, words)
     if not code.strip():
         return Result(document(text("nothing to run: the file was left empty", role="muted")))
     done = session.run_inner(code)
@@ -173,8 +181,11 @@ def _edited(before: str, editor: list[str]) -> str:
             raise UsageError(f"%edit cannot start {editor[0]}: {why}. Set EDITOR to an editor that is there") from None
         if status:
             raise UsageError(f"%edit: {editor[0]} ended with exit code {status}; nothing was run")
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"%edit cannot read what {editor[0]} left: {error}; nothing was run") from None
 
 
 # --- %cd

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
+import threading
 from typing import Any
 
 from minijax.core import observe
 from minijax.core.named import Frozen
 
 _PROGRAM = r"module_(\d+)\..*?\.before_optimizations\.txt"
-_STEP = r"(\d{4})\.(.+?)\.after_(.+?)(?:\.before_(.+))?\.txt"
+_STEP = r"(\d{4,})\.(.+?)\.after_(.+?)(?:\.before_(.+))?\.txt"
 _AFTER = "cpu_after_optimizations"
 _KERNEL = r"(.+?)\.ir-with-opt\.ll"
 # What XLA adds to the name of the instruction that a kernel is for.
@@ -57,10 +59,30 @@ def dump(program: Any, closed: Any) -> tuple[Dump, Any]:
 
     CompileError if XLA refuses it. Nothing is run, and nothing is left in the folder of temporary files.
     """
-    with tempfile.TemporaryDirectory(prefix="minijax-passes-") as folder, observe.unobserved():
-        flags = (("xla_dump_to", folder), ("xla_dump_hlo_pass_re", ".*"))
-        executable = program.made(closed, flags=flags)
-        return read(folder), executable
+    folder = _DumpFolder()
+    with folder, observe.unobserved():
+        flags = (("xla_dump_to", folder.path), ("xla_dump_hlo_pass_re", ".*"))
+        executable = program.made(closed, flags=flags, within=folder)
+        return read(folder.path), executable
+
+
+class _DumpFolder:
+    """A temporary folder, removed when the last has left it: XLA writes on after an interrupt."""
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix="minijax-passes-")
+        self._inside = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                shutil.rmtree(self.path, ignore_errors=True)
 
 
 def read(folder: str) -> Dump:
@@ -83,11 +105,9 @@ def read(folder: str) -> Dump:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    steps = []
-    for name in rest:
-        found = re.fullmatch(_STEP, name)
-        if found is not None:
-            steps.append(PassText(found[2], found[3], text(name)))
+    written = [found for name in rest if (found := re.fullmatch(_STEP, name))]
+    written.sort(key=lambda found: int(found[1]))
+    steps = [PassText(found[2], found[3], text(found[0])) for found in written]
     kernels = []
     for name in rest:
         found = re.fullmatch(_KERNEL, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
@@ -110,7 +111,8 @@ def descent(lowered: Any) -> Descent:
     """
     closed, places = lowered.jaxpr, lowered.places()
     found, executable = dump(lowered.compile().program, closed)
-    linked = links.link(closed, places, found.after)
+    # the views cut by themselves what is too long, and say so
+    linked = links.link(closed, places, found.after, most=sys.maxsize)
     memory = read_memory(found.assignment, found.live, executable.memory_analysis())
     return Descent(
         closed, places, linked, tuple(_passes(found)), memory, found.kernels, found.before, found.after

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from minijax import lax
 from minijax.api import block_until_ready, jit
 from minijax.backend import pjrt
 from minijax.backend.profiling import InstructionRun, profiled
+from minijax.core import missed, observe
 from minijax.core.named import Frozen
 from minijax.tools.programs import hlo, links
 
@@ -49,8 +51,9 @@ class Limits(Frozen):
 class Measured(Frozen):
     """An instruction of the optimised program in one call: how often it ran and for how long, and what it did then.
 
-    ``flops`` and ``bytes`` are those of all ``runs``, by XLA's cost analysis; ``seconds`` their time together, and
-    ``begin`` when the first began. ``equations`` are the numbers of those that it is for.
+    ``flops`` and ``moved`` (bytes) are those of all ``runs``, by XLA's cost analysis; 0 where that cannot know, as of a
+    loop in one piece of machine code. ``seconds`` is their time together, and ``begin`` when the first began.
+    ``equations`` are the numbers of those that it is for.
     """
 
     name: str
@@ -69,7 +72,8 @@ class Roofline(Frozen):
 
     ``seconds`` is the best of ``calls`` plain calls; the rows' times are means over ``traced`` further calls, while
     XLA's profiler looked on, which takes time of its own.
-    ``costs`` is XLA's analysis of the whole program, in which a loop's body counts once.
+    ``costs`` is XLA's analysis of the whole program, in which a loop's body counts once; ``loops`` says whether it has
+    loops.
     """
 
     linked: links.LinkedPrograms
@@ -79,6 +83,7 @@ class Roofline(Frozen):
     traced: int
     limits: Limits
     costs: dict[str, float]
+    loops: bool
 
     @property
     def inside(self) -> float:
@@ -101,9 +106,10 @@ def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
     seconds, calls = _best(call)
     traced = 1 if seconds > _LONG else _TRACED_CALLS
     ran = profiled(_module(text), lambda: [block_until_ready(call()) for _ in range(traced)])
-    linked = links.link(lowered.jaxpr, lowered.places(), text)
+    linked = links.link(lowered.jaxpr, lowered.places(), text, most=sys.maxsize)
     rows = _rows(text, linked, ran, traced)
-    return Roofline(linked, tuple(rows), seconds, calls, traced, limits(), compiled.cost_analysis())
+    loops = any(each.opcode == "while" for each in hlo.instructions(text.split("\n")).values())
+    return Roofline(linked, tuple(rows), seconds, calls, traced, limits(), compiled.cost_analysis(), loops)
 
 
 def _best(call: Callable[[], Any]) -> tuple[float, int]:
@@ -131,23 +137,28 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
     for one in ran:
         runs.setdefault(one.instruction, []).append(one)
     inner = {each.name: each.called for each in known.values() if each.opcode in CONTAINERS}
-    members: dict[str, list[str]] = {}
+    members: dict[str, list[hlo.Instruction]] = {}
     for each in known.values():
-        members.setdefault(each.computation, []).append(each.name)
+        members.setdefault(each.computation, []).append(each)
 
-    def runs_inside(name: str) -> bool:
-        """Whether anything inside of a container ran by itself; small loops are one piece of machine code."""
-        inside = [one for called in inner.get(name, ()) for one in members.get(called, ())]
-        return any(one in runs or runs_inside(one) for one in inside)
+    def inside(name: str) -> Iterator[hlo.Instruction]:
+        """All that a container contains, at any depth."""
+        for called in inner.get(name, ()):
+            for one in members.get(called, ()):
+                yield one
+                yield from inside(one.name)
 
     rows = []
     for name, times in runs.items():
         index = at.get(name, -1)
         opcode = known[index].opcode if index >= 0 else ""
-        if runs_inside(name):
+        within = [*inside(name)]
+        if any(one.name in runs for one in within):
             continue
         often = len(times) / calls
-        cost = costs.get(name, {})
+        # a small loop is one piece of machine code: how often it went round, or which branch it took, nobody tells
+        unknown = {opcode, *(one.opcode for one in within)} & {"while", "conditional"}
+        cost = {} if unknown else costs.get(name, {})
         rows.append(
             Measured(
                 name,
@@ -170,8 +181,8 @@ def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> di
     types = {
         (each.computation, each.name): found[1] for i, each in known.items() if (found := re.match(_TYPE, lines[i]))
     }
-    entry = next((i for i, each in enumerate(lines) if each.startswith("ENTRY ")), len(lines))
-    head = re.sub(r", entry_computation_layout=.*", "", "\n".join(lines[:entry]))
+    head = re.sub(r", entry_computation_layout=.*", "", lines[0])
+    called = Callees(lines, known)
     costs: dict[str, dict[str, float]] = {}
     for i, each in known.items():
         if each.computation in fused or each.opcode in _FREE:
@@ -181,9 +192,36 @@ def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> di
         made = types[each.computation, each.name]
         body = [f"  %{name} = {kind} parameter({k})" for k, (name, kind) in enumerate(operands)]
         last = re.sub(hlo.METADATA, "", lines[i].strip().removeprefix("ROOT "))
-        program = [head, f"ENTRY %alone ({given}) -> {made} {{", *body, f"  ROOT {last}", "}", ""]
+        entry = f"ENTRY %alone ({given}) -> {made} {{"
+        program = [head, "", *called.text(each.called), entry, *body, f"  ROOT {last}", "}", ""]
         costs[each.name] = pjrt.instruction_costs("\n".join(program))
     return costs
+
+
+class Callees:
+    """The computations of a program, of which an instruction is given those that it calls."""
+
+    def __init__(self, lines: list[str], known: dict[int, hlo.Instruction]) -> None:
+        self.texts: dict[str, list[str]] = {}
+        self.calls: dict[str, set[str]] = {}
+        for i, each in known.items():
+            name = each.computation
+            self.calls.setdefault(name, set()).update(each.called)
+            if name not in self.texts:
+                begin = next(j for j in range(i, -1, -1) if lines[j].endswith("{") and lines[j][0] != " ")
+                end = next(j for j in range(i, len(lines)) if lines[j].startswith("}"))
+                self.texts[name] = [*(re.sub(hlo.METADATA, "", line) for line in lines[begin : end + 1]), ""]
+
+    def text(self, names: Iterable[str]) -> Iterator[str]:
+        """The lines of these computations, and of those that they call themselves, in the order of the program."""
+        wanted: set[str] = set()
+        todo = [*names]
+        while todo:
+            name = todo.pop()
+            if name not in wanted:
+                wanted.add(name)
+                todo += self.calls.get(name, ())
+        return (line for name, lines in self.texts.items() if name in wanted for line in lines) if wanted else iter(())
 
 
 @functools.cache
@@ -205,4 +243,6 @@ def limits() -> Limits:
             times.append(time.perf_counter() - began)
         return min(times)
 
-    return Limits(2.0 * _SIDE**3 / best(product, side), 2.0 * many.nbytes * _PASSES / best(copies, many))
+    # these are no programs of the user's
+    with observe.unobserved(), missed.unkept():
+        return Limits(2.0 * _SIDE**3 / best(product, side), 2.0 * many.nbytes * _PASSES / best(copies, many))

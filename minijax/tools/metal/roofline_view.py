@@ -22,6 +22,7 @@ def blocks(found: Roofline, most: int) -> Iterator[Block]:
             f"{_amount(found.costs.get('flops', 0.0))}flop",
             ("muted", " · "),
             f"{bytes_text(found.costs.get('bytes accessed', 0.0))} moved",
+            ("muted", ", a loop's body counted once" if found.loops else ""),
         )
     )
     if not found.rows:

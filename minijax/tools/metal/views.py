@@ -36,6 +36,8 @@ _AROUND = 2
 # Columns of the drawing of how long a value lives.
 _LANE = 24
 _KINDS = ("argument", "result", "temporary", "constant", "scratch", "memory")
+# Characters of the user's lines that a pass is for.
+_PLACES = 60
 # An instruction's name: ``%add.3 = f32[] add(`` and ``ROOT %add.3 =``
 _NAMED = r"\s*(?:ROOT )?%?([\w.-]+) = "
 
@@ -47,7 +49,7 @@ def overview(found: Descent) -> Iterator[Block]:
         yield text(
             line(
                 ("heading", f"{plural(len(found.passes), 'step')} changed the program"),
-                ("muted", f" · {first} instructions, then {last} · compiled once more, not run"),
+                ("muted", f" · {plural(first, 'instruction')}, then {last} · compiled once more, not run"),
             )
         )
         yield Fitted(lambda width: (Text(tuple(_steps(found, width)), hanging=6),))
@@ -64,7 +66,7 @@ def _steps(found: Descent, width: int) -> Iterator[Line]:
     names = [each.name or "(between pipelines)" for each in found.passes]
     totals = [tuple(counts.total() for counts in each.counts) for each in found.passes]
     sizes = [f"{a}" if a == b else f"{a} → {b}" for a, b in totals]
-    places = [places_text(found.equations(each)) for each in found.passes]
+    places = [shortened(places_text(found.equations(each)), _PLACES) for each in found.passes]
     name_columns, size_columns = max(map(len, names)), max(map(len, sizes))
     room = max(min(width, WIDEST) - name_columns - size_columns - 12 - max(map(len, places)), 16)
     pipeline = ""
@@ -144,7 +146,7 @@ def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
     yield Row("changes", (line(words),))
     where = places_text(found.equations(each))
     if where:
-        yield Row("lines", (line(("place", where)),))
+        yield Row("lines", (line(("place", shortened(where, _PLACES))),))
 
 
 def _pairs(found: Descent, before: Pane, after: Pane) -> list[Pair]:

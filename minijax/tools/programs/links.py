@@ -178,8 +178,13 @@ def of_executable(executable: Any, width: int = 100) -> LinkedPrograms | None:
     return link(closed, places, executable.hlo_text(), width)
 
 
-def link(closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int = 100) -> LinkedPrograms:
-    """The linked programs of a jaxpr, its module, and the text of what XLA made of that ('' if nothing was)."""
+def link(
+    closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int = 100, most: int = MOST_LINES
+) -> LinkedPrograms:
+    """The linked programs of a jaxpr, its module, and the text of what XLA made of that ('' if nothing was).
+
+    Each is cut after ``most`` lines.
+    """
     printer = _NumberingPrinter(closed.jaxpr)
     jaxpr = _jaxpr_pane(printer, width)
     numbers = _Numbers(printer, places)
@@ -189,9 +194,9 @@ def link(closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int =
     return LinkedPrograms(
         equations,
         tuple(_python_panes(printer.eqns, equations)),
-        cut(jaxpr, MOST_LINES),
-        cut(stablehlo, MOST_LINES),
-        cut(program, MOST_LINES),
+        cut(jaxpr, most),
+        cut(stablehlo, most),
+        cut(program, most),
     )
 
 
@@ -200,7 +205,7 @@ def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -
     printer = _NumberingPrinter(closed.jaxpr)
     printer.document()
     numbers = _Numbers(printer, places)
-    return tuple(cut(_hlo_pane(places, numbers, text), MOST_LINES) for text in texts)
+    return tuple(_hlo_pane(places, numbers, text) for text in texts)
 
 
 # ------------------------------------------------------------------------------------------------------ the jaxpr

@@ -7,6 +7,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%sh kept = !printf 'one two'", ()),
     ("%sh echo {kept[0][:3]} $_exit_code", ("one 0",)),
     ("%sh echo wrong >&2; exit 3", ("wrong", "ended with exit code 3")),
+    ("%sh for size in 1 2; do printf '%s;' $size; done", ("1;2;",)),
     ("%sh echo ${HOME:+home} {1,2}", ("home",)),
     ("%timeit -n 10 -r 2 x + 1", ("each (mean", "of 2 runs of 10)", "at best")),
     ("%edit", ("from the editor",)),
@@ -19,6 +20,7 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
 BAD: tuple[tuple[str, str], ...] = (
     ("%sh", "%sh needs COMMAND"),
     ("%timeit 1 +", "%timeit needs a statement"),
+    ("%timeit", "%timeit needs a statement"),
     ("%timeit -n 0 1 + 1", "need positive numbers"),
     ("%timeit --loops 3 1 + 1", "%timeit has no option --loops"),
     ("%edit --number 9999", "there are inputs 1 to"),
