@@ -2,8 +2,10 @@
 
 import sys
 
+# What Python was started with ends with the program's name after -m and the program's arguments.
 if (
-    _as_module := sys.argv[:1] == ["-m"] and not {"minijax", "minijax.repl"}.isdisjoint(sys.orig_argv)
+    _as_module := sys.argv[:1] == ["-m"]
+    and "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m") in ("minijax", "minijax.repl")
 ) and not sys.flags.safe_path:
     # ``python -m minijax`` has put the current folder first, where a file may be called numpy.py (repl/user_folder.py)
     del sys.path[0]
@@ -17,7 +19,8 @@ if gc.isenabled():
     # What modules make while they are imported is kept: to look for garbage among it took a tenth of the time.
     gc.disable()
     # whether this process is a prompt of ours, not somebody's program
-    _is_prompt = _as_module or os.path.basename("".join(sys.argv[:1])).startswith("minijax-repl")
+    _script = os.path.basename("".join(sys.argv[:1]))
+    _is_prompt = _as_module or _script in ("minijax-repl", "minijax-repl.exe", "minijax-repl-script.py")
     try:
         if _is_prompt and "OPENBLAS_THREAD_TIMEOUT" not in os.environ:
             # A thread of NumPy's BLAS that has nothing to do spins before it sleeps: when it is made, for an eighth of

@@ -60,6 +60,18 @@ def test_importing_leaves_the_garbage_collector_as_it_was(enabled: bool) -> None
     assert run(f"import gc; {begin}import minijax; print(gc.isenabled())").strip() == str(enabled)
 
 
+@pytest.mark.parametrize("command", [("-m", "mine", "minijax"), ("minijax-repl_of_mine.py",)])
+def test_a_program_of_somebodys_is_no_prompt(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Only the prompts leave it to their own code to turn the collector on, and drop the folder from the path."""
+    code = "import gc, os, sys, minijax; print(gc.isenabled(), os.path.realpath(sys.path[0]))"
+    for file in ("mine/__init__.py", "mine/__main__.py", "minijax-repl_of_mine.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("" if file.endswith("__main__.py") else code)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.stdout.split() == ["True", os.path.realpath(tmp_path)], done.stderr
+
+
 def test_an_eager_derivative_needs_neither_jax_nor_scipy() -> None:
     code = (
         "import sys, minijax, minijax.numpy as jnp\n"

@@ -14,7 +14,10 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.core import observe
+from minijax.core.array import committed
+from minijax.core.primitive import Primitive
 from minijax.core.trace import stack_depth
+from minijax.interpreters.jvp import jvp_rules
 from minijax.repl import batch
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
@@ -35,6 +38,8 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.session.result import Step
 from minijax.tools.values.moment import RUN_LEFT_OUT, ledger
+from minijax.tools.values.sharing import shared_with
+from minijax.tools.values.table import MOST_ROWS, named_values, rows_at
 
 
 def f(x):
@@ -488,3 +493,53 @@ def test_constants_of_programs_count_once_and_have_a_bound(monkeypatch: pytest.M
     known = ledger(full)
     (x,) = [life.tracer.id for life in full.lives if life.name == "x"]
     assert known.primal(x) is RUN_LEFT_OUT
+
+
+def test_large_arrays_on_a_device_count_one_by_one():
+    kept = values.Values()
+    device = minijax.devices()[0]
+    for number in range(3):
+        x = committed(jnp.ones(10_000) * number, device)
+        assert x.tolist()[0] == number
+        kept.keep(2 * number + 1, x)
+        kept.keep(2 * number + 2, x)
+    assert 120_000 < kept.bytes < 130_000
+
+
+class Thrice:
+    """Its rules have variables of the user's."""
+
+    def jvp(self, primals, tangents):
+        halfway = jnp.sin(primals[0])
+        doubled = jnp.cos(halfway)
+        return jnp.exp(doubled), doubled * tangents[0]
+
+
+def ruled(primals, tangents):
+    return Thrice.jvp(Thrice(), primals, tangents)
+
+
+@pytest.mark.parametrize("rule", [Thrice().jvp, ruled])
+def test_variables_of_a_users_rule_have_names(rule: Callable[..., Any]):
+    thrice_p = Primitive("thrice")
+    thrice_p.def_impl(lambda x: x)
+    jvp_rules[thrice_p] = rule
+    recording = record(lambda: minijax.jvp(thrice_p.bind, (3.0,), (1.0,)))[1]
+    assert [life.name for life in recording.lives if life.name in ("halfway", "doubled")] == ["halfway", "doubled"]
+
+
+def test_a_thousand_values_with_one_tangent_are_told_apart_at_once():
+    """To compare each with each would take half a minute."""
+
+    def shifted(x):
+        y = x * 3.0
+        for _ in range(1000):
+            x = x - 1.0
+        return x * x + y
+
+    known = ledger(record(minijax.grad(shifted), 2.0)[1])
+    rows = rows_at(known, known.recording.events, -1).shown
+    assert len(rows) == MOST_ROWS and {row.shared for row in rows if row.named.name == "x"} == {"x"}
+    first = named_values(known)[0].number
+    # what arrives at any of the others arrives at the first, which is used once more
+    assert len(known.naming.sharing(first)) == 1001 and shared_with(known, first) == ""

@@ -8,7 +8,16 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable
-from types import CellType, CodeType, FrameType, FunctionType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import numpy as np
@@ -34,7 +43,9 @@ as_typed: dict[str, list[str]] = {}
 
 
 # What rules hold that calls nothing of the user's, and how deep is looked for anything else.
-_PLAIN_PARTS = (type(None), bool, int, float, complex, str, np.dtype, np.ufunc, np.generic, Primitive)
+_PLAIN_VALUES = type(None), bool, int, float, complex, str, np.dtype, np.ufunc, np.generic, Primitive
+_PLAIN_PARTS = (*_PLAIN_VALUES, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+_PLAIN_PACKAGES = ("builtins", "minijax", "ml_dtypes", "numpy")  # of classes
 _EMPTY = CellType()
 _DEEPEST = 4
 
@@ -203,10 +214,14 @@ def _is_engines(value: Any, depth: int = 0) -> bool:
             return False
     elif isinstance(value, functools.partial):
         held = [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, MethodType):
+        held = [value.__func__, value.__self__]
     elif isinstance(value, (tuple, list)):
         held = [*value]
+    elif isinstance(value, type):
+        return value.__module__.partition(".")[0] in _PLAIN_PACKAGES
     else:
-        return isinstance(value, _PLAIN_PARTS) or type(value).__module__ == "builtins" and callable(value)
+        return isinstance(value, _PLAIN_PARTS)
     return all([_is_engines(each, depth + 1) for each in held])
 
 

@@ -5,6 +5,7 @@ Cheap enough to run at every line of a prompt: at most twice the time of tracing
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import time
@@ -117,21 +118,10 @@ class Scope:
         return name
 
 
-# The first of them: programs have the same again and again.
-_LETTERS: list[str] = []
-
-
+# Programs have the same again and again.
+@functools.lru_cache(maxsize=100_000)
 def letters(number: int) -> str:
     """What the variable with this number is called, counted from 0."""
-    if number < len(_LETTERS):
-        return _LETTERS[number]
-    if number == len(_LETTERS) < 100_000:
-        _LETTERS.append(_letters(number))
-        return _LETTERS[number]
-    return _letters(number)
-
-
-def _letters(number: int) -> str:
     name = ""
     while number or not name:
         number, digit = divmod(number, 26)

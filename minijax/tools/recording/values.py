@@ -161,7 +161,8 @@ class Values:
 
 def _held(x: Any) -> int:
     """The id of what has the values of an array, which several arrays may have together."""
-    return id(getattr(x, "_np", None) if getattr(x, "on_host", False) else getattr(x, "_buffer", x))
+    value = getattr(x, "_np", None)
+    return id(getattr(x, "_buffer", x) if value is None else value)
 
 
 def _programs(values: Iterable[Any]) -> Iterator[ClosedJaxpr]:

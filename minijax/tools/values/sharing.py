@@ -19,30 +19,40 @@ Uses = Mapping[int, Sequence[tuple[int, ...]]]
 def shared_with(known: Ledger, number: int) -> str:
     """The value whose cotangent is in the sum that is shown at this one; '' where that is its own alone."""
     number = known.unbatched(number)
-    group = known.naming.sharing(number)
+    # what a recording has of it stays, and tables ask at every moment
+    answers: dict[int, str] = known.__dict__.setdefault("_shared_with", {})
+    if number not in answers:
+        answers[number] = _shared_with(known, number)
+    return answers[number]
+
+
+def _shared_with(known: Ledger, number: int) -> str:
+    naming = known.naming
+    group = naming.sharing(number)
     if len(group) < 2:
         return ""
-    uses, var = _uses(known), known.kept.variables.get(number)
-    others = [each for each in group if each not in _derived(group, number, uses)]
+    uses, var, members = _uses(known), known.kept.variables.get(number), frozenset(group)
+    derived = _derived(group, members, number, uses)
+    others = [each for each in group if each not in derived]
     if uses is not None:
-        used = [each for each in others if _used_elsewhere(each, group, uses)]
+        used = [each for each in others if _used_elsewhere(each, members, uses)]
         # which of them was the result is not known
-        others = used or ([each for each in others if known.naming.variable(each)] if var in _results(known) else [])
-    names = [known.naming.variable(each) or known.naming.known(each) for each in others]
+        others = used or ([each for each in others if naming.variable(each)] if var in _results(known) else [])
+    names = (naming.variable(each) or naming.known(each) for each in others)
     return next(filter(None, names), "another value" if others else "")
 
 
-def _derived(group: Sequence[int], number: int, uses: Uses | None) -> set[int]:
+def _derived(group: Sequence[int], members: frozenset[int], number: int, uses: Uses | None) -> set[int]:
     """The value, and those that were made of it alone: what arrives at them arrives at it."""
     out = {number}
     for each in group:
         if uses is not None and each in out:
-            out.update(result for results in uses[each] for result in results if result in group)
+            out.update(result for results in uses[each] for result in results if result in members)
     return out
 
 
-def _used_elsewhere(number: int, group: Sequence[int], uses: Uses) -> bool:
-    return any(not any(result in group for result in results) for results in uses[number])
+def _used_elsewhere(number: int, members: frozenset[int], uses: Uses) -> bool:
+    return any(members.isdisjoint(results) for results in uses[number])
 
 
 def _uses(known: Ledger) -> Uses | None:
