@@ -15,6 +15,7 @@ from minijax.pytree import tree_leaves, tree_map
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.transform import EXPR, as_tangent, named_rows, ones, value_rows, with_arguments
+from minijax.tools.commands.values import choose_iterations, integers_given
 from minijax.tools.documents.document import Block, Line, Row, document, line
 from minijax.tools.documents.words import plural
 from minijax.tools.recording.recorder import Recorder
@@ -33,6 +34,7 @@ def run_backward(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     # only who looks at a backward pass loads its view
     from minijax.tools.stepper import backward_table
+    from minijax.tools.values.moment import ledger as ledger_of
 
     target = _target(session, args["expr"])
     if args["most"] < 1:
@@ -47,6 +49,9 @@ def run_backward(session: Session, args: Arguments) -> Result:
             cotangent = as_tangent("backward --cotangent", "the cotangent of the value", out, value)
         cotangents = pullback(cotangent)
     recording = recorder.recording
+    choose_iterations(
+        "backward", ledger_of(recording), backward_table.in_loops(recording), integers_given(args["iteration"])
+    )
     blocks = value_rows(session, "value", out, "[0]")
     if backward_table.outermost(recording) > 1:
         said = "the call takes a derivative itself: its pass is first; the last one, and the gradient, are of its value"
@@ -134,6 +139,7 @@ COMMANDS = (
         (
             EXPR,
             Param("cotangent", "expression", "the cotangent of the value, ones if not given"),
+            Param("iteration", "ints", "the iteration of loops to look at, from 0; 2,0 for a loop in a loop"),
             Param("most", "int", "how many steps of a pass to list at most", default=60),
             Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
             Param("retrace", "flag", "trace again what was traced before", default=False),

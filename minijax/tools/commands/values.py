@@ -42,8 +42,8 @@ def run_values(session: Session, args: Arguments) -> Result:
     known.arguments = given_values(target)
     every = table.named_values(known)
     chosen = every if args["of"] is None else _called(every, args["of"], expression)
-    _choose_iterations(known, chosen, _numbers(args["iteration"]))
-    _choose_examples(known, chosen, _numbers(args["example"]))
+    choose_iterations("values", known, [named.number for named in chosen], integers_given(args["iteration"]))
+    _choose_examples(known, chosen, integers_given(args["example"]))
     last = max((named.life.born for named in every), default=0)
     rows = table.rows_of(known, chosen, max(last, recording.events), -1, args["most"])
     shown = _document(known, rows, args["of"], args["most"])
@@ -60,7 +60,8 @@ def run_values(session: Session, args: Arguments) -> Result:
     return Result(shown, NOTHING if value is None else value, recording, error=error, data=table.rows_data(known, rows))
 
 
-def _numbers(given: Any) -> Sequence[int]:
+def integers_given(given: Any) -> Sequence[int]:
+    """The integers of an option: none, one or several."""
     return () if given is None else (given,) if isinstance(given, int) else given
 
 
@@ -79,14 +80,17 @@ def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Name
     return found
 
 
-def _choose_iterations(known: Ledger, chosen: Sequence[Named], numbers: Sequence[int]) -> None:
-    """Look at these iterations: of a loop in a loop the outer one's first; of all loops if there is one number."""
+def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], numbers: Sequence[int]) -> None:
+    """Look at these iterations: of a loop in a loop the outer one's first; of all loops if there is one number.
+    ``chosen`` are the values, by number, whose loops are meant.
+    """
+    __tracebackhide__ = True
     if not numbers:
         return
     most = -1
-    for named in chosen:
-        for depth in range(len(known.loops(named.number))):
-            loops = known.loops(named.number)  # a loop's length may depend on the iteration around it
+    for value in chosen:
+        for depth in range(len(known.loops(value))):
+            loops = known.loops(value)  # a loop's length may depend on the iteration around it
             if depth >= len(loops):
                 break
             wanted = numbers[min(depth, len(numbers) - 1)] if len(numbers) > 1 or depth == len(loops) - 1 else 0
@@ -94,9 +98,9 @@ def _choose_iterations(known: Ledger, chosen: Sequence[Named], numbers: Sequence
             if 0 <= wanted < loops[depth].count:
                 known.iterations[loops[depth].key] = wanted
     if most < 0:
-        raise UsageError("%values --iteration: no variable that is shown is in a loop: leave it out")
+        raise UsageError(f"%{command} --iteration: no variable that is shown is in a loop: leave it out")
     if not all(0 <= number <= most for number in numbers):
-        raise UsageError(f"%values --iteration {','.join(map(str, numbers))}: iterations here are 0 to {most}")
+        raise UsageError(f"%{command} --iteration {','.join(map(str, numbers))}: iterations here are 0 to {most}")
 
 
 def _choose_examples(known: Ledger, chosen: Sequence[Named], numbers: Sequence[int]) -> None:

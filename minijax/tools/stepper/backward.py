@@ -310,8 +310,12 @@ class BackwardPass:
 
     def loops(self) -> tuple[LoopShown, ...]:
         """The loops whose bodies are gone back over, with the iterations that are looked at."""
-        numbers = [ct.number for step in self.recorded.steps[:1] for ct in step.given if ct.number]
-        return ledger(self.recording).loops(numbers[0]) if numbers else ()
+        return ledger(self.recording).loops(self.first_given) if self.first_given else ()
+
+    @cached_property
+    def first_given(self) -> int:
+        """The cotangent that the first step is given, by number; 0 if there is none."""
+        return next((ct.number for step in self.recorded.steps[:1] for ct in step.given if ct.number), 0)
 
 
 def passes_of(recording: Recording) -> list[BackwardPass]:

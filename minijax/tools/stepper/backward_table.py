@@ -8,6 +8,7 @@ from minijax.tools.documents.document import Block, Line, Row, Text, line
 from minijax.tools.documents.words import plural
 from minijax.tools.recording.records import BackwardRecord, EquationRecord, Recording, TransposedRecord, place_parts
 from minijax.tools.stepper.backward import BackwardPass, brief_equation, passes_of, path_line, place_line
+from minijax.tools.values.table import loop_text
 
 MOST_RESIDUALS = 8
 # What a call of ``checkpoint`` is called as an operation.
@@ -25,9 +26,15 @@ def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Itera
     for each in passes:
         each.worded = worded
         steps = each.record.steps
-        said = plural(len(steps), "step")
+        # values in a loop are those of one of its iterations
+        said = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops())])
         yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {said}, from the result back")),))
         yield Text(tuple(_steps(each, most)), hanging=8)
+
+
+def in_loops(recording: Recording) -> list[int]:
+    """A value of each pass, by number, whose loops are those that the pass is in."""
+    return [each.first_given for each in passes_of(recording) if each.first_given]
 
 
 def outermost(recording: Recording) -> int:

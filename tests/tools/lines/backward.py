@@ -12,6 +12,9 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%backward minijax.checkpoint(lambda x: f(f(x)))(2.0)", ("bytes of residuals", "8 saved", "run again: sin cos")),
     ("%backward v.sum() * f(x) --names", ("x_dot", "ct of x")),
     ("%backward 2.0 * v --most 1", ("gradient", "[2., 2., 2.]")),
+    ("sums = lambda xs: minijax.lax.scan(lambda c, t: (c * t, c), 1.0, xs)[0]", ()),
+    ("%backward sums(v + 1.0)", ("4 steps · iteration 0 of 3, from the result back",)),
+    ("%backward sums(v + 1.0) --iteration 2", ("4 steps · iteration 2 of 3, from the result back",)),
     ("%backward (lambda x: 1.0)(x)", ("nothing is differentiated",)),
 )
 
@@ -19,6 +22,7 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%backward", "needs EXPR"),
     ("%backward f", "f is a function: give it arguments"),
     ("%backward f()", "needs an argument"),
+    ("%backward f(3.0) --iteration 1", "%backward --iteration: no variable that is shown is in a loop"),
     ("%backward f(3.0) --most 0", "a number from 1 on"),
     ("%backward f(3.0) --cotangent v", "must be f32[]"),
 )
