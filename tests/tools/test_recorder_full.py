@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,8 +23,8 @@ from minijax.repl import batch
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
 from minijax.tools.programs.links import LinkedPrograms
+from minijax.tools.recording import frames, lives, naming, values
 from minijax.tools.recording import full as recorder_full
-from minijax.tools.recording import lives, naming, values
 from minijax.tools.recording import summary as recorder_summary
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.lives import Lives
@@ -87,6 +88,35 @@ def test_tracers_are_numbered_named_and_taken_apart():
         for number, type_ in zip(bind.results, bind.types, strict=True):
             assert not number or tracers[number].tracer.type == type_
             assert not number or tracers[number].place == bind.place or tracers[number].born < bind.at
+
+
+def test_looking_at_variables_of_modules_runs_nothing_and_goes_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    class Watchful:
+        def __getattr__(self, name: str) -> Any:
+            ran.append(name)
+            raise AttributeError(name)
+
+    lazy = ModuleType("lazy")
+    lazy.w, lazy.never = jnp.ones(2), jnp.ones(3)
+    lazy.many = [[jnp.ones(4)] for _ in range(3)]
+    lazy.__dict__["__getattr__"] = ran.append
+    del lazy.__dict__["__name__"]
+    source = """
+def loss(x):
+    return jnp.sum(x * lazy.w) + lazy.many[0][0][0] + lazy.many[2][0][0] + watchful.missing + other
+"""
+    variables = {"jnp": jnp, "lazy": lazy, "watchful": Watchful(), "other": jnp.float32(2.0)}
+    exec(compile(source, "<variables>", "exec"), variables)
+    monkeypatch.setattr(frames, "MOST_OF_GLOBAL", 3)
+    recorder = Recorder("full")
+    with pytest.raises(AttributeError, match="missing"), recorder:
+        variables["loss"](jnp.ones(2))
+    found = {life.name for life in recorder.recording.lives}
+    # two of three lists, the last ones first, are within the bound; what no operation was given has no row
+    assert {"x", "lazy.w", "lazy.many[2][0]"} <= found and not found & {"lazy.many[0][0]", "lazy.never", "other"}
+    assert ran == ["missing"]
 
 
 def test_physical_types_have_the_axes_of_all_levels():

@@ -193,7 +193,8 @@ _ENGINES = frozenset(("builtins", "minijax", "jax", "numpy"))
 
 
 def _is_engines(module: ModuleType) -> bool:
-    return module.__name__.partition(".")[0] in _ENGINES
+    name = vars(module).get("__name__")  # a module of the user's may have lost it
+    return type(name) is str and name.partition(".")[0] in _ENGINES
 
 
 def _may_hold(value: Any) -> bool:

@@ -26,7 +26,7 @@ from minijax.tools.recording.recorder import record
 from minijax.tools.recording.records import BindRecord, JaxprRecord, Recording
 from minijax.tools.stepper import backward, panes
 from minijax.tools.values import table
-from minijax.tools.values.moment import ELSEWHERE, Ledger
+from minijax.tools.values.moment import ELSEWHERE, Ledger, ledger
 from minijax.tools.values.table import values_pane
 from tests.tools.recorded_programs import PROGRAMS, as_text
 from tests.tools.recording.made import recording_of
@@ -315,10 +315,16 @@ def test_any_change_of_a_file_is_read_or_refused() -> None:
 def test_panes_of_a_very_long_recording_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
     cursor = Cursor(long())
     cursor.go(len(cursor.moments) * 3 // 4)
-    whole, drawn = plain(values_pane(cursor), 100).split("\n"), plain(panes.program_pane(cursor), 100)
+    known, at = ledger(cursor.recording), cursor.moment.at
+
+    def newest() -> list[str]:
+        rows = table.rows_at(known, at, -1)
+        return plain(values_pane(cursor, selected=len(rows.named) - 1), 100).split("\n")
+
+    whole, drawn = newest(), plain(panes.program_pane(cursor), 100)
     monkeypatch.setattr(table, "MOST_LIVES", 1000)
     monkeypatch.setattr(backward, "MOST_STEPS", 100)
-    part = plain(values_pane(cursor), 100).split("\n")
+    part = newest()
     assert "earlier" in whole[1] and "or more" not in whole[1]
     assert re.search("the latest of very many|or more earlier", part[1])
     assert [each.split() for each in whole[-4:]] == [each.split() for each in part[-4:]]
