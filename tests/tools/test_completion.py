@@ -10,6 +10,7 @@ import pytest
 
 from minijax.repl import batch
 from minijax.tools.commands.completion import complete, signature
+from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session.session import Session
 
 HOSTILE = """
@@ -37,6 +38,30 @@ class Meta(type):
         return []
 class Watched(metaclass=Meta):
     inner = 2
+class Placed(type):
+    @property
+    def __module__(cls):
+        ran.append("module of the metaclass")
+        return "minijax"
+class Named(metaclass=Placed):
+    def __init__(self, size): pass
+    def __call__(self, x): pass
+class Key:
+    __module__ = property(lambda self: "minijax")
+    def __hash__(self): return hash("weights")
+    def __eq__(self, other):
+        ran.append("eq")
+        return False
+    def __repr__(self):
+        ran.append("repr")
+        return "k"
+    def __call__(self):
+        ran.append("signature")
+    __bool__ = __call__
+def defaults(first=Key(), *, second=Key()): pass
+def signed(first): pass
+signed.__signature__ = Key()
+keyed, named, key = {Key(): 1, "weights": {"w": 1}}, Named(1), Key()
 h = Hostile()
 h.slot = "in a slot"
 h.own = "in its dict"
@@ -78,12 +103,19 @@ def test_nothing_of_the_users_is_run(session):
     assert "upper" in texts(session, "h.slot.up") and "upper" in texts(session, "h.own.up")
     assert "inner" in texts(session, "Watched.in")
     assert texts(session, "Watched.inner.bit_l") == ["bit_length"]
+    assert texts(session, "keyed['weights']['") == ["w']"]
+    for before in ("h(", "named(", "Named(", "key(", "signed(", "named.x(", "keyed['we"):
+        complete(session, before)
+        signature(session, before)
+    assert "".join(piece for piece, _ in signature(session, "defaults(")) == "defaults(first=..., *, second=...)"
     assert session.namespace["ran"] == []
 
 
 def test_commands_and_their_arguments(session):
     assert texts(session, "%gr") == ["grad", "graph"]
-    assert {"jaxpr", "jit", "hlo"} == set(texts(session, "%%"))
+    cells = set(texts(session, "%%"))
+    assert cells == {command.name for command in COMMANDS.values() if command.cell} >= {"jaxpr", "jit", "hlo", "passes"}
+    assert not cells & {"push", "config", "sh"}
     assert texts(session, "%grad f(3.0) --") == ["--argnums", "--check"]
     assert texts(session, "%grad f(3.0) --check --") == ["--argnums"]
     assert texts(session, "%hlo f(3.0) --stage o") == ["optimized"]

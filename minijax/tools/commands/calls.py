@@ -103,12 +103,25 @@ def parameters(value: Any) -> list[inspect.Parameter]:
         made = static_value(value, "__init__")
         return parameters(made)[1:] if type(made) is types.FunctionType else []
     known = type(value) in (types.FunctionType, types.BuiltinFunctionType)
-    if not known and type(value).__module__.partition(".")[0] not in ("minijax", "jax", "numpy"):
+    if not known and _package(type(value)) not in ("minijax", "jax", "numpy"):
+        return []
+    given = static_value(value, "__signature__")
+    # ``inspect`` calls one that can be called
+    if given is not None and given is not UNKNOWN and type(given) is not inspect.Signature:
         return []
     try:
         return [*inspect.signature(value, follow_wrapped=False).parameters.values()]
     except (TypeError, ValueError):
         return []
+
+
+def _package(kind: type) -> str:
+    """The package that a class is from; its metaclass, or a property of its own, may compute what it says of that."""
+    try:
+        module = type.__dict__["__module__"].__get__(kind)
+    except AttributeError:
+        return ""
+    return module.partition(".")[0] if type(module) is str else ""
 
 
 def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tuple[str, bool]]:
@@ -188,11 +201,13 @@ def open_key(before: str) -> OpenKey | None:
 def keys(value: Any, path: tuple[str | int, ...]) -> list[str]:
     """The texts among the keys of the plain dictionary that ``value[path[0]][path[1]]...`` is; [] of anything else."""
     for each in path:
-        if type(value) is dict and each in value or type(value) in (list, tuple) and type(each) is int:
-            try:
-                value = value[each]
-            except IndexError:
-                return []
+        if type(value) is dict:
+            # looking a key up may call ``__eq__`` of others
+            found = [inner for key, inner in value.items() if type(key) is type(each) and key == each]
         else:
+            is_place = type(value) in (list, tuple) and type(each) is int and each < len(value)
+            found = [value[each]] if is_place else []
+        if not found:
             return []
+        value = found[0]
     return [each for each in value if type(each) is str] if type(value) is dict else []

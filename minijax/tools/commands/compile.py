@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,7 @@ def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], 
     # 700 lines that only these options need; every session starts
     from minijax.tools.programs import link_views, links
 
-    programs = links.of_lowered(lowered, optimized=compiled is not None)
+    programs = links.of_lowered(lowered, optimized=compiled is not None, most=sys.maxsize)
     if args["eqn"] is not None:
         most = len(programs.equations)
         if not 1 <= args["eqn"] <= most:

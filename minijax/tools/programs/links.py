@@ -163,10 +163,12 @@ def linked_programs(fun: Any, *args: Any, optimized: bool = True, width: int = 1
     return of_lowered(jitted.lower(*args, **kwargs), optimized, width)
 
 
-def of_lowered(lowered: Any, optimized: bool = True, width: int = 100) -> LinkedPrograms:
+def of_lowered(
+    lowered: Any, optimized: bool = True, width: int = 100, most: int | None = None
+) -> LinkedPrograms:
     """Of what ``jit(f).lower(...)`` returned."""
     text = lowered.compile().raw_text() if optimized else ""
-    return link(lowered.jaxpr, lowered.places(), text, width)
+    return link(lowered.jaxpr, lowered.places(), text, width, most)
 
 
 def of_executable(executable: Any, width: int = 100) -> LinkedPrograms | None:
@@ -179,12 +181,13 @@ def of_executable(executable: Any, width: int = 100) -> LinkedPrograms | None:
 
 
 def link(
-    closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int = 100, most: int = MOST_LINES
+    closed: ClosedJaxpr, places: ModulePlaces, optimized: str, width: int = 100, most: int | None = None
 ) -> LinkedPrograms:
     """The linked programs of a jaxpr, its module, and the text of what XLA made of that ('' if nothing was).
 
-    Each is cut after ``most`` lines.
+    Each is cut after ``most`` lines, ``MOST_LINES`` if not given.
     """
+    most = MOST_LINES if most is None else most
     printer = _NumberingPrinter(closed.jaxpr)
     jaxpr = _jaxpr_pane(printer, width)
     numbers = _Numbers(printer, places)
