@@ -178,6 +178,7 @@ def test_a_program_of_jaxs_gives_what_jax_gives(session: Session, line: str) -> 
         ("%log jax.grad(g)(3.0)", "linearize:1 begins for g"),
         ("%step --text fast(3.0)", "jit:1 begins for <lambda>"),
         ("%log jnp.sin(3.0)", "sin(3.0)"),
+        ("%log jax.grad(lambda x: jnp.dot(weights, x) * model.w[0])(weights + 1.0)", "dot_general(weights, x)"),
         ("%jaxpr lax.linalg.cholesky(f32[2,2])", "cholesky"),
         ("%hlo loss(params, weights) --links", "<minijax-1>:6"),
         ("%linearize g(2.0)", "linear 1 equation; its jaxpr"),
