@@ -218,6 +218,28 @@ def test_the_folder_of_an_interrupted_compilation_goes_when_xla_has_left_it(monk
     assert not [each for each in left if each.startswith("minijax-passes")]
 
 
+def test_a_result_in_the_place_of_an_argument_counts_once() -> None:
+    memory = pipeline.descent(minijax.jit(lambda x: x + 1, donate_argnums=0).lower(jnp.zeros(8))).memory
+    assert [size for _, size in memory.live] == [32, 32] and memory.live_bytes == memory.total("argument") == 32
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "runs", "said"),
+    [
+        (5e8, 1e6, 1.0, "compute 50%"),
+        (1e3, 5e7, 1.0, "memory 50%"),
+        (1e3, 2e7, 1e3, "memory 20%"),
+        # within the caches, and more than any holds
+        (1e3, 3e8, 1e3, "cache 300%"),
+        (1e3, 3e8, 1.0, "memory 300%"),
+        (0.0, 0.0, 1.0, "–"),
+    ],
+)
+def test_the_limit_of_an_instruction(flops: float, moved: float, runs: float, said: str) -> None:
+    each = roofline.Measured("dot", "dot", runs, 1e-3, 0.0, flops, 0.0, moved, ())
+    assert roofline_view._limit(roofline.Limits(1e12, 1e11), each)[1] == said
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     assert machine.size(b"MZ") == 0
     with pytest.raises(ValueError, match="64-bit ELF"):

@@ -68,8 +68,13 @@ class Memory(Frozen):
 
     @property
     def live_bytes(self) -> int:
-        """What is live at the peak."""
-        return sum(size for _, size in self.live)
+        """What is live at the peak. A result in the memory of a donated argument is there once."""
+        places = {held.name + held.part: (each.number, held.offset) for each in self.allocations for held in each.held}
+        most: dict[object, int] = {}
+        for name, size in self.live:
+            place = places.get(name, name)
+            most[place] = max(most.get(place, 0), size)
+        return sum(most.values())
 
     @property
     def at(self) -> str:

@@ -34,6 +34,8 @@ _TRACED_CALLS = 5
 _LONG = 0.1
 # Sides of the square product, and numbers in the array that is copied so often, by which the machine is measured.
 _SIDE, _NUMBERS, _PASSES, _TRIALS = 512, 1 << 23, 8, 12
+# The bytes of that array.
+COPIED = 4 * _NUMBERS
 _TYPE = r"\s*(?:ROOT )?%?[\w.-]+ = (.*?)\s[a-z][\w-]*\("
 
 

@@ -215,6 +215,8 @@ def _peak(found: Descent, plan: Memory) -> Iterator[Block]:
     if len(plan.live) > 5:
         rest = sum(size for _, size in plan.live[5:])
         rows.append(line(("muted", f"{bytes_text(rest):>8}  {len(plan.live) - 5} more")))
+    if plan.live_bytes < sum(size for _, size in plan.live):
+        rows.append(line(("muted", "those in the same place count once")))
     yield Row("of it", tuple(rows))
 
 
