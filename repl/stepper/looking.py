@@ -223,6 +223,8 @@ class Looking:
         if self.viewer is not None and not self._digits:
             self.next_slice(step)
             return
+        if len(self._digits) == 1 and self._focus_before != self.stepper.focus == "values":
+            self._digits = ""  # the digit has just brought the pane to which the bracket is meant
         number = int(self._digits) if self._digits else None
         if number is not None:
             self.stepper.focus, self._digits = self._focus_before, ""

@@ -492,6 +492,10 @@ def test_iterations_and_examples_are_chosen(loop: Step):
     assert "example 1 of 2" in stepper.message[1] and "  60.0  " in values(stepper)
     pressed_on(stepper, "{", "{")
     assert "all 2 examples" in stepper.message[1] and "2× [6.0, 60.0]" in values(stepper)
+    pressed_on(stepper, "1", "[", "[", "1", "6", "]")
+    assert "iteration 2 of 3" in stepper.message[1]
+    pressed_on(stepper, "[", "[", "1", "s", "6", "]")  # 6 alone has brought the values pane: no iteration is meant
+    assert "iteration 1 of 3" in stepper.message[1] and stepper.focus == "values"
     pressed_on(stepper, "1", "s", "]")  # a number is forgotten by the key after it
     assert "iteration" in stepper.message[1] or "no variable of a loop" in stepper.message[1]
 
