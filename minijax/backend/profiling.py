@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 
 
 class InstructionRun(NamedTuple):
-    """One run of an instruction of optimised HLO: nanoseconds since the first of all, and how long it took."""
+    """One run of an instruction of optimised HLO: nanoseconds since the first of all, and how long it took.
+
+    ``program`` and ``run`` are XLA's numbers of the program, of which several may have one name, and of its run.
+    """
 
     instruction: str
     begin: float
     nanoseconds: float
     device: int
+    program: int = 0
+    run: int = 0
 
 
 def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
@@ -38,6 +43,7 @@ def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
                 # an event 'end: sin.1' marks the moment at which the work of another thread was seen to be done
                 if said.get("hlo_module") == module and "hlo_op" in said and not event.name.startswith("end: "):
                     times = float(event.start_ns), float(event.duration_ns)
-                    found.append(InstructionRun(str(said["hlo_op"]), *times, int(said.get("device_ordinal", 0))))
+                    numbers = [int(said.get(name, 0)) for name in ("device_ordinal", "program_id", "run_id")]
+                    found.append(InstructionRun(str(said["hlo_op"]), *times, *numbers))
     first = min((each.begin for each in found), default=0.0)
     return sorted((each._replace(begin=each.begin - first) for each in found), key=lambda each: each.begin)

@@ -25,6 +25,7 @@ from minijax.interop import from_jax
 from minijax.tools.documents.document import Document, plain
 from minijax.tools.metal import dumps, machine, pipeline, roofline, roofline_view
 from minijax.tools.programs import hlo
+from minijax.tools.usage import UsageError
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
 M = np.outer(V, V).astype(np.float32)
@@ -238,6 +239,18 @@ def test_a_result_in_the_place_of_an_argument_counts_once() -> None:
 def test_the_limit_of_an_instruction(flops: float, moved: float, runs: float, said: str) -> None:
     each = roofline.Measured("dot", "dot", runs, 1e-3, 0.0, flops, 0.0, moved, ())
     assert roofline_view._limit(roofline.Limits(1e12, 1e11), each)[1] == said
+
+
+def test_programs_of_one_name_are_told_apart() -> None:
+    def made() -> Any:
+        return minijax.jit(lambda x: jnp.sin(x) * 3)
+
+    jitted, other, third = made(), made(), made()
+    lowered = jitted.lower(jnp.zeros(8))
+    found = roofline.measure(lowered, lambda: (other(jnp.zeros(9)), other(jnp.ones(9)), jitted(jnp.zeros(8))))
+    assert found.rows and all(each.runs == 1 for each in found.rows)
+    with pytest.raises(UsageError, match="2 programs of the name .* ran meanwhile"):
+        roofline.measure(lowered, lambda: (third(jnp.zeros(9)), jitted(jnp.zeros(8))))
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from minijax.backend.profiling import InstructionRun, profiled
 from minijax.core import missed, observe
 from minijax.core.named import Frozen
 from minijax.tools.programs import hlo, links
+from minijax.tools.usage import UsageError
 
 # What contains other instructions: the time of one is that of those inside, and what it takes to go round.
 CONTAINERS = ("while", "call", "conditional")
@@ -107,7 +108,8 @@ def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
     block_until_ready(call())
     seconds, calls = _best(call)
     traced = 1 if seconds > _LONG else _TRACED_CALLS
-    ran = profiled(_module(text), lambda: [block_until_ready(call()) for _ in range(traced)])
+    module = _module(text)
+    ran = _of_one(module, profiled(module, lambda: [block_until_ready(call()) for _ in range(traced)]), traced)
     linked = links.link(lowered.jaxpr, lowered.places(), text, most=sys.maxsize)
     rows = _rows(text, linked, ran, traced)
     loops = any(each.opcode == "while" for each in hlo.instructions(text.split("\n")).values())
@@ -122,6 +124,18 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
         best = min(best, time.perf_counter() - began)
         calls += 1
     return best, calls
+
+
+def _of_one(module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
+    """Of programs of one name that ran at the same time, the one that so many calls ran."""
+    runs: dict[int, set[int]] = {}
+    for one in ran:
+        runs.setdefault(one.program, set()).add(one.run)
+    fitting = [program for program, of in runs.items() if len(of) == calls]
+    if len(runs) > 1 and len(fitting) != 1:
+        said = f"{len(runs)} programs of the name {module} ran meanwhile, and which is the call's cannot be told"
+        raise UsageError(f"%roofline: {said}: stop what else runs, or give the function a name of its own")
+    return ran if len(runs) < 2 else [one for one in ran if one.program == fitting[0]]
 
 
 def _module(text: str) -> str:
