@@ -38,11 +38,6 @@ def stablehlo_counts(text: str) -> Counter[str]:
     return Counter(op for op in re.findall(_STABLEHLO_OP, text) if op not in _NOT_WORK)
 
 
-def stablehlo_ops(text: str) -> int:
-    """The operations of a StableHLO module, constants left out."""
-    return sum(n for op, n in stablehlo_counts(text).items() if op != "stablehlo.constant")
-
-
 def hlo_counts(text: str) -> Counter[str]:
     """How often each kind of instruction stands in the entry computation: what XLA will launch."""
     entry = re.search(_HLO_ENTRY, text)

@@ -65,6 +65,7 @@ def _number(value: Any) -> str:
 
 
 def float_text(item: float) -> str:
+    """A float in seven digits; one that is whole has a point too."""
     text = f"{item:.7g}"
     return text if not text.lstrip("-").isdigit() else text + ".0"
 
