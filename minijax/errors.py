@@ -112,9 +112,16 @@ def _is_machinery(path: str) -> bool:
     return path.startswith(_excluded) or _runs_users_code(path)
 
 
+def _absolute(filename: str) -> str:
+    try:
+        return os.path.abspath(filename)
+    except OSError:  # the current folder is gone
+        return filename
+
+
 def is_own_file(filename: str) -> bool:
     """Whether code of this file name is minijax's own."""
-    return os.path.abspath(filename).startswith(_FOLDERS)
+    return _absolute(filename).startswith(_FOLDERS)
 
 
 class _FileKinds(dict[str, bool]):
@@ -124,7 +131,7 @@ class _FileKinds(dict[str, bool]):
     """
 
     def __missing__(self, filename: str) -> bool:
-        path = os.path.abspath(filename)
+        path = _absolute(filename)
         is_user = not (filename.startswith("<frozen ") or path.startswith(_FOLDERS) or _is_machinery(path))
         if len(self) > 4096:
             self.clear()
@@ -136,7 +143,7 @@ class _HostFiles(dict[str, bool]):
     """co_filename -> whether it is a file of what runs the user's code, worked out at first need, and bounded."""
 
     def __missing__(self, filename: str) -> bool:
-        is_host = _runs_users_code(os.path.abspath(filename))
+        is_host = _runs_users_code(_absolute(filename))
         if len(self) > 4096:
             self.clear()
         self[filename] = is_host

@@ -30,7 +30,11 @@ class UserFolder:
         """The module ``name`` of the current folder, if the user asks for it."""
         if path is not None or not self._users(sys._getframe(1)):
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, [os.getcwd()], target)
+        try:
+            here = os.getcwd()
+        except OSError:  # the folder is gone
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, [here], target)
         # a bare folder is a package to Python, but what a user imports has a file
         if spec is None or spec.loader is None or not spec.has_location:
             return None

@@ -16,7 +16,7 @@ from minijax.core.trace import stack_depth
 from minijax.repl import batch
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
-from minijax.tools.session import outputs
+from minijax.tools.session import outputs, tracebacks
 from minijax.tools.session.namespace import FUNCTIONS, NAMES, initial_names
 from minijax.tools.session.result import NOTHING
 from minijax.tools.session.session import Session
@@ -249,3 +249,16 @@ def test_elementary_functions_work_as_in_the_tutorial(session):
     assert float(session.run_line("reduce_sum(jnp.array([1., 2., 3.]), axis=0)").value) == 6.0
     assert session.run_line("bool(greater(2.0, 1.0)) and bool(less(1.0, 2.0))").value is True
     assert float(session.run_line("neg(add(mul(2.0, 3.0), 1.0))").value) == -7.0
+
+
+def test_a_session_whose_folder_is_gone(tmp_path, monkeypatch):
+    session = batch.new_session({})
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    errors = [session.run_line(each).error for each in ("%cd", "sin(1.0) / nothing", "import no_such_module", "%cd /")]
+    assert [type(each).__name__ for each in errors] == ["UsageError", "NameError", "ModuleNotFoundError", "NoneType"]
+    assert "%cd ~ goes home" in str(errors[0])
+    shown = plain(tracebacks.error_document(errors[1]))
+    assert "sin(1.0) / nothing" in shown

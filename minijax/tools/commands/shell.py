@@ -195,7 +195,7 @@ def _edited(before: str, editor: list[str]) -> str:
 def run_cd(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     if args["folder"]:
-        here = os.getcwd()
+        here = _current_folder()
         target = os.path.expanduser(args["folder"].strip("'\""))
         if target == "-":
             if session.folder_before is None:
@@ -205,8 +205,19 @@ def run_cd(session: Session, args: Arguments) -> Result:
             os.chdir(target)
         except OSError as error:
             raise UsageError(f"%cd cannot go to {target}: {error.strerror or error}") from None
-        session.folder_before = here
-    return Result(document(text(line(("place", os.getcwd())))), NOTHING)
+        session.folder_before = here or session.folder_before
+    now = _current_folder()
+    if not now:
+        raise UsageError("%cd: the current folder is gone; %cd ~ goes home")
+    return Result(document(text(line(("place", now)))), NOTHING)
+
+
+def _current_folder() -> str:
+    """The folder that the session is in; '' if somebody has removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 COMMANDS = (
