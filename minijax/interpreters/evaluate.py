@@ -149,8 +149,10 @@ class EvalTrace(Trace):
                 raise
         args = [x if isinstance(x, Array) else as_array(check_alive(x)) for x in args]
         try:
-            values = [x._np for x in args]
-        except AttributeError:  # one is on the device
+            values: Any = [x._np for x in args]
+        except AttributeError:
+            values = None
+        if values is None:  # one is on the device
             device = common_device(args, primitive.name)
             if device is not None:
                 return _on(device, self.process_primitive(primitive, [*map(uncommitted, args)], params))

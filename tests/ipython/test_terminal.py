@@ -29,11 +29,11 @@ def test_step_opens_the_stepper_and_gives_the_value_after_it(tmp_path: Path) -> 
         terminal.wait_for("In [4]:")
         assert not terminal.screen.alternate
         # an error is shown once the stepper has been left
-        terminal.send("%step f('words')\r")
-        terminal.wait_for("TypeError at the recorded call")
+        terminal.send("%step f(3.) @ jnp.ones(3)\r")
+        terminal.wait_for("ValueError at the recorded call")
         terminal.send("q")
         terminal.wait_for("In [5]:")
-        assert not terminal.screen.alternate and "TypeError: sin requires" in terminal.text()
+        assert not terminal.screen.alternate and "ValueError: matmul" in terminal.text()
         # a semicolon silences the value, not the stepper
         terminal.send("%step f(0.);\r")
         terminal.wait_for("q leaves")

@@ -150,7 +150,7 @@ def test_no_letter_is_the_name_of_another_value(worded: bool) -> None:
     stepper.cursor.go(moment_after(recording, 0, "h", 2))
     lines = ["".join(piece for _, piece in line) for line in backward_lines(stepper.cursor)]
     equations = [line[2:].partition("  ")[0] for line in lines]
-    assert f"h' = dot_general a {'w1_dot' if worded else 'f'}" in equations
+    assert f"h' = dot_general {'x w1_dot' if worded else 'a f'}" in equations
     assert ("h_dot" if worded else "k") + " = mul j c" in equations
 
 

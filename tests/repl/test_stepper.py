@@ -260,7 +260,7 @@ WALKS = [
 @pytest.fixture(scope="module")
 def walked() -> Recording:
     w, x = jnp.arange(3.0), jnp.ones(3)
-    return recorded(lambda: minijax.grad(traced)(w, x))
+    return recorded(lambda: minijax.grad(traced)(w, x), retrace=True)
 
 
 @pytest.mark.parametrize(("keys", "there", "said"), WALKS)
@@ -570,8 +570,10 @@ def test_the_elements_of_a_value_scroll_in_two_ways_and_by_slices(loop: Step):
     assert stepper.message[1] == "no variable has a value yet"
     stepper.last()
     stepper.focus = "values"
-    while stepper.values.named().name != "every":  # type: ignore[union-attr]
-        stepper.scroll(-1)
+    for _ in range(20):
+        if stepper.values.named().name == "every":  # type: ignore[union-attr]
+            break
+        stepper.scroll(1)
     pressed_on(stepper, "v")
     screen = text(stepper, 60, 20)
     assert "━ every · primal" in screen and screen.split("\n")[3].split() == ["0", "1", "2"]

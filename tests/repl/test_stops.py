@@ -58,7 +58,7 @@ STOPS = {
 # What the user came to see is on the screen at every size.
 SAID = {
     "mlp_gradient": ("h = tanh(x @ params['w1'] + params['b1'])", "-0.8647 … 0.9387"),
-    "nan_backward": ("squared = jnp.sum(d * d)", "a d = [0.0, 0.0]", "gives ct of p [nan, nan]", "[inf, inf]"),
+    "nan_backward": ("squared = jnp.sum(d * d)", "a d = [0.0, 0.0]", "gives ct of p and d [nan, nan]", "[inf, inf]"),
     "error_in_vmap_of_grad": ("got (3,) and (4,)", "hidden", "weights [1.0, 1.0, 1.0, 1.0]"),
     "retrace": ("x: f32[3] became f32[4]", "def scaled(x, factor=2.0):"),
 }

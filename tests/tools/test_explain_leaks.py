@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import time
 import types
@@ -223,4 +224,6 @@ def test_a_tracer_that_is_held_thousands_of_times_is_found_soon(session: Session
     began = time.process_time()
     total, found = explain_leaks.find_leaks(session.namespace)
     assert time.process_time() - began < 3 and len(others) == 50_000
-    assert total == 1 and found[0].chain == ("global kept", "[0]", "[0]", "[0]")
+    # through whichever of them the collector tells of first
+    held = re.fullmatch(r"global kept, \[\d+\], \[0\], \[0\]", ", ".join(found[0].chain))
+    assert total == 1 and held is not None
