@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +111,21 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
         scopes = [node for node in around if isinstance(node, ScopeRecord) and (node.end >= life.born or node in own)]
         scope = scopes[-1] if scopes else None
         made = any(isinstance(node, BindRecord) and number in node.results for node in around)
-        yield Named(number, name, bool(life.name), life, scope, _function(life.place, scope) if made else "")
+        function = _function(life.place, scope) if made and _assigned_there(known, life) else ""
+        yield Named(number, name, bool(life.name), life, scope, function)
+
+
+def _assigned_there(known: Ledger, life: LifeRecord) -> bool:
+    """Whether the line that made a value can be what gave it its name: a caller's variable is no variable of it."""
+    word = re.match(r"\w+", life.name)
+    if word is None:
+        return True
+    lines: dict[str, str | None] = known.__dict__.setdefault("_lines_of_places", {})
+    if life.place not in lines:
+        file, number, _ = place_parts(life.place)
+        lines[life.place] = known.recording.source_line(file, number)
+    text = lines[life.place]
+    return text is None or re.search(rf"\b{word[0]}\b", text) is not None
 
 
 def _function(place: str, scope: ScopeRecord | None) -> str:

@@ -231,3 +231,22 @@ def test_where_an_interrupt_left_a_tracer_without_its_variable_nothing_is_known_
         known = Ledger(recorder.recording)
         assert known.cotangent(number) is None and known.arrivals(number, 10**9) == 0
         variables[number] = var
+
+
+def test_a_callers_name_does_not_stand_under_the_function_that_made_the_value() -> None:
+    sin = minijax.numpy.sin
+
+    def inner(x: Any) -> Any:
+        low = sin(x)
+        return low * 2.0
+
+    def outer(x: Any) -> Any:
+        high = inner(x)
+        return high + 1.0
+
+    recorder = Recorder("full")
+    with recorder:
+        minijax.grad(outer)(0.5)
+    under = {named.name: named.function for named in named_values(Ledger(recorder.recording))}
+    # under the level's own function, outer, where nothing else is said
+    assert under["low"] == "inner" and under["high"] == "" and under["high + 1.0"] == ""
