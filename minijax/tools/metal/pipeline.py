@@ -93,6 +93,14 @@ class Descent(Frozen):
     def __repr__(self) -> str:
         return f"<{len(self.passes)} passes that changed a program of {len(self.linked.equations)} equations>"
 
+    @cached_property
+    def line_of(self) -> dict[str, int]:
+        """Where each instruction stands in the pane of the optimised program, by its name."""
+        found: dict[str, int] = {}
+        for i, each in hlo.instructions(self.linked.hlo.lines).items():
+            found.setdefault(each.name, i)
+        return found
+
     def panes(self, *texts: str) -> tuple[links.Pane, ...]:
         """Texts of the program, as XLA had it at some moment, with the equations of each line."""
         return links.hlo_panes(self.closed, self.places, texts)

@@ -38,8 +38,6 @@ _LANE = 24
 _KINDS = ("argument", "result", "temporary", "constant", "scratch", "memory")
 # Characters of the user's lines that a pass is for.
 _PLACES = 60
-# An instruction's name: ``%add.3 = f32[] add(`` and ``ROOT %add.3 =``
-_NAMED = r"\s*(?:ROOT )?%?([\w.-]+) = "
 
 
 def overview(found: Descent) -> Iterator[Block]:
@@ -252,7 +250,7 @@ def kernel(found: Descent, each: Kernel, llvm: bool, most: int) -> Iterator[Bloc
     equations = _equations(found, each.name)
     yield text(line(("heading", each.name), ("muted", f" · {bytes_text(machine.size(each.code))} of machine code")))
     pane = found.linked.hlo
-    inside = [pane.lines[i].strip() for i in _fused(pane, each.name)]
+    inside = [pane.lines[i].strip() for i in _fused(found, each.name)]
     if inside:
         yield Row("computes", (line(inside[0]), *(line("  " + one) for one in inside[1:])))
     if equations:
@@ -272,9 +270,10 @@ def _listing(each: Kernel) -> Iterator[str]:
         yield f"  {one.address:5x}  {one.mnemonic:<14}{one.operands}".rstrip()
 
 
-def _fused(pane: Pane, name: str) -> list[int]:
+def _fused(found: Descent, name: str) -> list[int]:
     """The line of an instruction, and those of the computation that it calls, parameters left out."""
-    at = _line_of(pane, name)
+    pane = found.linked.hlo
+    at = found.line_of.get(name, -1)
     if at < 0:
         return []
     called = re.search(r"\b(?:calls|to_apply)=%?([\w.-]+)", pane.lines[at])
@@ -287,15 +286,7 @@ def _fused(pane: Pane, name: str) -> list[int]:
     return [at, *(i for i in range(begin + 1, end) if " parameter(" not in pane.lines[i])]
 
 
-def _line_of(pane: Pane, name: str) -> int:
-    for i, each in enumerate(pane.lines):
-        found = re.match(_NAMED, each)
-        if found is not None and found[1] == name:
-            return i
-    return -1
-
-
 def _equations(found: Descent, name: str) -> Sequence[Equation]:
     """Those that an instruction of the last program is for."""
-    at = _line_of(found.linked.hlo, name)
+    at = found.line_of.get(name, -1)
     return [found.linked.equation(number) for number in found.linked.hlo.links[at]] if at >= 0 else ()

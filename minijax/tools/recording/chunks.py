@@ -30,7 +30,7 @@ import numpy as np
 
 from minijax.core.named import Frozen
 from minijax.ir.doc_table import read_table
-from minijax.tools.recording.lazily import Lazy
+from minijax.tools.recording.lazily import LikeTuple
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, Recording, ScopeRecord
 from minijax.tools.recording.storage_rows import NODES, held, made_of, names_of, short_row_of, storable
@@ -223,7 +223,7 @@ def _number_held(record: Frozen, rest: list[Frozen], numbers: dict[int, int], no
 # --------------------------------------------------------------------------------------------------------------
 
 
-class Listed(Sequence[Any]):
+class Listed(LikeTuple):
     """Records that a field holds, by their numbers, each of which ``one`` reads when it is asked for."""
 
     __slots__ = ("store", "numbers", "one")
@@ -241,20 +241,6 @@ class Listed(Sequence[Any]):
             return tuple([self.one(number, self.store) for number in self.numbers[index]])
         return self.one(self.numbers[index], self.store)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, (Listed, Lazy, tuple)) and len(self) == len(other) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __add__(self, other: Sequence[Any]) -> tuple[Any, ...]:
-        return (*self, *other)
-
-    def __radd__(self, other: Sequence[Any]) -> tuple[Any, ...]:
-        return (*other, *self)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} records>"
 
 
 class _Chunk:

@@ -6,7 +6,30 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 
-class Lazy(Sequence[Any]):
+class LikeTuple(Sequence[Any]):
+    """Records that are made or read one by one; a tuple of them is the same."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (LikeTuple, tuple)):
+            return NotImplemented
+        return self is other or len(self) == len(other) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __add__(self, other: Sequence[Any]) -> tuple[Any, ...]:
+        return (*self, *other)
+
+    def __radd__(self, other: Sequence[Any]) -> tuple[Any, ...]:
+        return (*other, *self)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
+
+
+class Lazy(LikeTuple):
     """So many records, of which ``make`` makes one; each is one object from then on."""
 
     def __init__(self, size: int) -> None:
@@ -31,22 +54,5 @@ class Lazy(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(len(self._made)))
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (Lazy, tuple)):
-            return NotImplemented
-        return self is other or len(self) == len(other) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __add__(self, other: Sequence[Any]) -> tuple[Any, ...]:
-        return (*self, *other)
-
-    def __radd__(self, other: Sequence[Any]) -> tuple[Any, ...]:
-        return (*other, *self)
-
     def __reduce__(self) -> Any:
         return tuple, (tuple(self),)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} records>"
