@@ -23,7 +23,7 @@ from minijax.backend import pjrt
 from minijax.core import missed
 from minijax.interop import from_jax
 from minijax.tools.documents.document import Document, plain
-from minijax.tools.metal import dumps, machine, pipeline, roofline, roofline_view
+from minijax.tools.metal import dumps, machine, pipeline, roofline, roofline_view, stages
 from minijax.tools.programs import hlo
 from minijax.tools.usage import UsageError
 
@@ -126,6 +126,8 @@ def test_passes_are_those_that_xla_wrote(name: str, tmp_path: Path, monkeypatch:
     for i in hlo.instructions(pane.lines):
         assert pane.links[i] or pane.notes[i], pane.lines[i]
 
+    stages_agree(stages.stages(found))
+
     # memory as XLA reports it: by kind, and at the peak
     stats = lowered.compile().memory_analysis()
     assert found.memory.reported == stats.peak_memory_in_bytes
@@ -140,6 +142,36 @@ def test_passes_are_those_that_xla_wrote(name: str, tmp_path: Path, monkeypatch:
         assert sum(len(one.bytes) for one in operations) == machine.size(kernel.code) > 0
         assert all(one.mnemonic != "(bad)" for one in operations)
         assert any(one.symbol for one in operations)
+
+
+def stages_agree(found: stages.Stages) -> None:
+    """Every instruction of every stage is for a line of Python that is there, or says what it is; and a line of Python
+    has the same equations in every stage.
+    """
+    kinds = [each.kind for each in found.all]
+    assert kinds == sorted(kinds, key=stages.KINDS.index)
+    existing = {(pane.title, number) for pane in found.linked.python for number in pane.numbers}
+    assert found.spots and set(found.spots) <= existing
+    of_spot = {spot: {e.number for e in found.linked.equations if spot == (e.file, e.line)} for spot in found.spots}
+    assert {number for numbers in of_spot.values() for number in numbers} == set(found.of_equation)
+    for stage in found.all:
+        texts = [each.text for each in stage.lines]
+        instructions = set(hlo.instructions(texts)) if stage.language == "hlo" else set()
+        for i, each in enumerate(stage.lines):
+            # a line is for the lines of Python of its equations, and for no others
+            assert set(each.places) == {spot for spot in found.spots if of_spot[spot] & {*each.equations}}
+            assert set(each.places) <= existing and (not each.equations or each.places)
+            work = i in instructions or stage.kind == "machine" or "stablehlo." in each.text or "  %" in each.text
+            assert each.places or not work or found.mark(each), each.text
+            assert each.own == ("XLA" in found.mark(each))
+        # choosing a line of Python chooses in each stage what holds an equation of it
+        for spot in found.spots:
+            chosen = {n for i in found.belonging(stage, [spot]) for n in stage.lines[i].equations}
+            assert bool(chosen & of_spot[spot]) == bool(found.belonging(stage, [spot]))
+            assert stage.kind not in ("python", "jaxpr") or stage.kind == "python" or of_spot[spot] <= chosen
+    # a pass's stage is compared with the text it was made of
+    for each, one in zip([s for s in found.all if s.kind == "pass"], found.descent.passes, strict=True):
+        assert len(found.all[each.previous].lines) == len(found.descent.panes(one.before)[0].lines)
 
 
 @pytest.mark.parametrize("name", ["network", "scan", "JAX: attention"])

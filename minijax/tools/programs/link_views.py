@@ -58,6 +58,19 @@ def places_text(equations: Sequence[Equation]) -> str:
     return " ".join(f"{file}:{ranges(found)}" for file, found in lines.items())
 
 
+def held_text(equations: Sequence[Equation]) -> str:
+    """``tanh, mul of line 4; add of line 5``: equations by name, and where they come from; '' of none."""
+    lines: dict[tuple[str, int], list[str]] = {}
+    for each in equations:
+        lines.setdefault((each.file, each.line), []).append(each.primitive)
+    several = len({file for file, line in lines if line}) > 1
+    parts = []
+    for (file, number), names in lines.items():
+        where = f"{short_file(file)}:{number}" if several else f"line {number}"
+        parts.append(", ".join(dict.fromkeys(names)) + (f" of {where}" if number else ""))
+    return "; ".join(parts)
+
+
 def comment(programs: LinkedPrograms, numbers: Numbers, room: int) -> str:
     """``// eqn 3 · model.py:5 · sin`` in ``room`` columns: what does not fit is left out, from the end."""
     equations = [programs.equation(number) for number in numbers]

@@ -31,6 +31,8 @@ WRITTEN_INSIDE = "written as the equations inside"
 UNUSED = "not lowered: no result of the program needs it"
 GONE = "gone after optimisation: folded, merged with an equal one, or not needed"
 INLINED = "inlined: see the equations inside"
+# What an instruction is that XLA added: for the sake of equations; copies; and what nothing tells more of.
+ADDED, COPIED, MADE = "added by XLA", "copy made by XLA", "made by XLA"
 
 Numbers = tuple[int, ...]
 
@@ -65,7 +67,8 @@ class Equation(Frozen):
 class Pane(Frozen):
     """A program, line by line: for each its number in the file, and the equations that it belongs to.
 
-    ``notes`` says of lines that no equation is behind what they are: 'parameter', 'constant', 'copy', ...
+    ``notes`` says of lines that no equation is behind what they are: 'parameter', 'constant', 'copy', ...; and of those
+    that XLA added for the sake of an equation that it did (``ADDED``).
     """
 
     title: str
@@ -355,7 +358,7 @@ def _stablehlo_note(line: str) -> str:
 _NO_WORK = {
     "parameter": "parameter",
     "constant": "constant",
-    "copy": "copy made by XLA",
+    "copy": COPIED,
     "tuple": "tuple",
     "get-tuple-element": "element of a tuple",
     "bitcast": "view",
@@ -370,13 +373,15 @@ def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str) -> Pane:
     instructions = hlo.instructions(lines)
     own = {i: set(numbers.of(places.line(text_line(each.metadata)))) for i, each in instructions.items()}
     _gather(instructions, own)
+    told = {i for i, found in own.items() if found}
     _infer(instructions, own, numbers.outputs, next((i for i in instructions if "ROOT" in lines[i] and i > entry), -1))
     skipped = hlo.table_lines(lines)
     kept = [i for i in range(len(lines)) if i not in skipped]
     notes = []
     for i in kept:
         opcode = instructions[i].opcode if i in instructions else ""
-        notes.append("" if own.get(i) or not opcode else _NO_WORK.get(opcode, "made by XLA"))
+        inferred = own.get(i) and i not in told
+        notes.append("" if i in told or not opcode else ADDED if inferred else _NO_WORK.get(opcode, MADE))
     shown = [hlo.folded_line(lines[i]) for i in kept]
     links = [sorted(own.get(i, ())) for i in kept]
     return _pane("optimised HLO", "hlo", shown, links, notes, [i + 1 for i in kept])
