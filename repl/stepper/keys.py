@@ -6,20 +6,11 @@ left: back, down and up: past a whole call), vi's keys scroll, and Enter follows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from minijax.core.named import Frozen
+from minijax.repl.keyed import Key, group_lines
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import Line, line, wrapped
-
-
-class Key(Frozen):
-    """Keys as prompt_toolkit calls them, what they do, and how the help says it: the keys, and the deed."""
-
-    keys: tuple[str, ...]
-    action: Callable[[Stepper], None]
-    shown: str
-    help: str
 
 
 def _page(stepper: Stepper) -> int:
@@ -120,7 +111,7 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
 def help_lines(columns: int) -> Iterator[Line]:
     """The help, in two columns of groups where there is room."""
     narrow = columns < 60
-    lines = [list(_group(heading, keys, 0 if narrow else 18)) for heading, keys in KEYS]
+    lines = [list(group_lines(heading, keys, 0 if narrow else 18)) for heading, keys in KEYS]
     if columns < 110:
         for group in lines:
             for each in group:
@@ -139,11 +130,3 @@ def help_lines(columns: int) -> Iterator[Line]:
     said = " mouse: a click goes to a row of the tree or chooses a pane, the wheel scrolls; with Shift it selects text"
     mouse = line(("muted", said))
     yield from wrapped(mouse, columns, 1)
-
-
-def _group(heading: str, keys: tuple[Key, ...], room: int) -> Iterator[Line]:
-    yield line(("heading", f" {heading}"))
-    for key in keys:
-        if key.shown:
-            gap = " " * max(room - len(key.shown), 0 if room else 2)
-            yield line(("primitive", f"  {key.shown}"), gap, key.help)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
+from minijax.repl.keyed import Question
 from minijax.repl.stepper.looking import Looking
 from minijax.repl.stepper.walking import Walking
 from minijax.tools.programs.links import LinkedPrograms
@@ -25,37 +26,6 @@ MOMENT_PANES = tuple(stepping.PANES)
 # A share of the screen, in twentieths, that the first pane takes where two are above one another.
 SHARE, LEAST_SHARE, MOST_SHARE = 10, 4, 16
 DEEPEST_FOLD = 99
-# so many columns are kept for an answer
-_ANSWER = 16
-
-
-class Question:
-    """Something asked for on the last line.
-
-    Args:
-      label: what is asked, with an example in brackets that is left out where there is no room for it; or a word,
-        two spaces and choices.
-      answer: what is done with the answer.
-      single: whether one character is the whole answer.
-      text: what stands there already.
-    """
-
-    def __init__(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
-        self.label = label
-        self.answer = answer
-        self.single = single
-        self.text = text
-
-    def fits(self, columns: int) -> bool:
-        """Whether there is room for an answer beside the whole label."""
-        return len(self.label) + _ANSWER <= columns
-
-    def fitting(self, columns: int) -> str:
-        """The label, so short that there is room for an answer beside it. Choices then stand above it."""
-        if self.fits(columns):
-            return self.label
-        return self.label.partition("  " if "  " in self.label else " (")[0]
-
 
 class Stepper:
     """Where a stepper stands, and what it shows.

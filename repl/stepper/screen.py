@@ -9,13 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from prompt_toolkit.utils import get_cwidth
-
 from minijax.repl.batch import highlighted
+from minijax.repl.drawing import bar, beside, cut, fitted, message_lines, padded, place_role, ruled, width_of
 from minijax.repl.stepper.keys import help_lines
 from minijax.repl.stepper.model import Stepper
-from minijax.tools.documents.document import Document, Line, Segment, lay_out, wrapped
-from minijax.tools.documents.theme import visible
+from minijax.tools.documents.document import Document, Line, Segment, lay_out
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
 from minijax.tools.stepper.backward import at_cursor
@@ -36,25 +34,6 @@ def compose(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     room = rows - len(head) - len(foot)
     body = _help(stepper, columns, room) if stepper.help else _body(stepper, columns, room)
     return [fitted(each, columns) for each in (*head, *body, *foot)][:rows]
-
-
-def _target(name: str, row: str = "") -> str:
-    """The role of an empty segment before what belongs to a pane, by which a place on the screen is found."""
-    return f"@{name}:{row}"
-
-
-def target_at(lines: list[Line], column: int, row: int) -> tuple[str, str]:
-    """The pane at a place on the screen, and the moment that its row is of ('' for another row); ('', '') outside."""
-    found = ("", "")
-    at = 0
-    for role, piece in lines[row] if 0 <= row < len(lines) else ():
-        if at > column:
-            break
-        if role.startswith("@"):
-            name, _, moment = role[1:].partition(":")
-            found = name, moment
-        at += get_cwidth(piece)
-    return found
 
 
 # --- the frame
@@ -82,7 +61,7 @@ def _foot(stepper: Stepper, columns: int, most: int) -> list[Line]:
     question = stepper.question
     if not said and question is not None and question.single and not question.fits(columns):
         role, said = "heading", question.label
-    below = _message(role, said, columns - 1, most) if said else lines[1 : most + 1]
+    below = message_lines(role, said, columns - 1, most) if said else lines[1 : most + 1]
     first, *more = [(("", " "), *each) for each in (lines[0], *(below or [()]))]
     gap = columns - width_of(more[-1]) - len(_KEYS) - 1
     if gap > 1:
@@ -90,36 +69,12 @@ def _foot(stepper: Stepper, columns: int, most: int) -> list[Line]:
     return [first, *more]
 
 
-def _message(role: str, said: str, columns: int, most: int) -> list[Line]:
-    """A message on as many lines as it takes, up to ``most``; what is not shown is counted."""
-    lines: list[str] = []
-    for each in wrapped(((role, shown_text(said)),), max(columns, 1)):
-        rest = "".join(piece for _, piece in each)
-        while get_cwidth(rest) > columns > 1:  # a long word
-            taken = _beginning(rest, columns)
-            lines.append(taken)
-            rest = rest[len(taken) :]
-        lines.append(rest)
-    if len(lines) > most:
-        left = sum(map(len, lines[most:])) + len(lines) - most
-        note = f" … {left:,} more characters"
-        lines = [*lines[: most - 1], _beginning(lines[most - 1], max(columns - len(note), 0)) + note]
-    return [((role, each),) for each in lines]
-
-
 def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     lines = list(help_lines(columns))
     stepper.help_top = min(stepper.help_top, max(len(lines) - rows + 1, 0))
     stepper.page = rows
-    title = _title("keys · ? closes · j k scroll", columns, True)
-    return _padded([title, *lines[stepper.help_top :]], rows)
-
-
-def _title(name: str, columns: int, focused: bool) -> Line:
-    rule = "━" if focused else "─"
-    said = f"{rule} {name} "
-    role = "heading" if focused else "muted"
-    return ((role, said + rule * max(columns - len(said), 0)),)
+    heading = ruled("keys · ? closes · j k scroll", columns, True)
+    return padded([heading, *lines[stepper.help_top :]], rows)
 
 
 def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) -> Line:
@@ -134,7 +89,7 @@ def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) ->
         numbered = {name: said if name == shown else said.partition(" ")[0] for name, said in numbered.items()}
     out: list[Segment] = [("heading" if focused else "muted", f"{rule} ")]
     for name in names:
-        out.append((_target(name), ""))
+        out.append((place_role(name), ""))
         if name == shown:
             out.append(("heading", f"[{numbered[name]}] "))
         else:
@@ -151,7 +106,7 @@ def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     panes = stepper.panes
     if stepper.values.viewer is not None:
         stepper.page = rows - 3
-        return _padded(stepper.values.viewer_lines(columns, rows), rows)
+        return padded(stepper.values.viewer_lines(columns, rows), rows)
     if stepper.zoomed or not _fits(STACKED, columns, rows):
         return _shared(stepper, panes, columns, rows)
     first, others = panes[0], panes[1:]
@@ -160,7 +115,7 @@ def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
             half = (columns - 1) // 2
             left = _above(stepper, panes[0], panes[2:3], half, rows)
             right = _above(stepper, panes[1], panes[3:4], columns - 1 - half, rows)
-            return _beside(left, half, right)
+            return beside(left, half, right)
         return _above(stepper, first, others, columns, rows)
     if _fits(THREE, columns, rows):
         one = columns * 7 // 20
@@ -168,11 +123,11 @@ def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
         tree = _pane(stepper, first, one, rows)
         middle = _above(stepper, "source", ("stack", "values"), two, rows)
         right = _above(stepper, "jaxpr", ("rule",), columns - one - two - 2, rows)
-        return _beside(_beside(tree, one, middle), one + 1 + two, right)
+        return beside(beside(tree, one, middle), one + 1 + two, right)
     if _fits(TWO, columns, rows):
         half = columns // 2
         tree = _pane(stepper, first, half, rows)
-        return _beside(tree, half, _above(stepper, "source", others[1:], columns - half - 1, rows))
+        return beside(tree, half, _above(stepper, "source", others[1:], columns - half - 1, rows))
     return _above(stepper, first, others, columns, rows)
 
 
@@ -204,22 +159,15 @@ def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -
 def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | None = None) -> list[Line]:
     focused = stepper.focus == name
     if title is None:
-        title = _title(f"{stepper.panes.index(name) + 1} {name}", columns, focused)
+        title = ruled(f"{stepper.panes.index(name) + 1} {name}", columns, focused)
     if focused:
         stepper.page = rows - 1
     content = _content(stepper, name, columns, rows - 1)
     # what a mouse finds there: the title, or a row; of the tree, the moment
     places = [str(each) for each in stepper.tree_shown] if name == "tree" else [""] * len(content)
-    rows_ = [((_target(name, place), ""), *each) for each, place in zip(content, [*places, *[""] * rows], strict=False)]
-    return [((_target(name), ""), *title), *rows_]
-
-
-def _beside(left: list[Line], columns: int, right: list[Line]) -> list[Line]:
-    """Two columns with a line between them."""
-    out = []
-    for a, b in zip(left, right, strict=True):
-        out.append((*fitted(a, columns, fill=True), ("muted", "│"), *b))
-    return out
+    placed = zip(content, [*places, *[""] * rows], strict=False)
+    rows_ = [((place_role(name, place), ""), *each) for each, place in placed]
+    return [((place_role(name), ""), *title), *rows_]
 
 
 # --- what is in a pane
@@ -256,8 +204,8 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         stepper.tree_shown = positions[top : top + rows]
     shown = [*lines[:kept], *lines[top + kept : top + rows]]
     bars = name in ("tree", "source") or stepper.programs
-    out = [_bar(each, columns, right) if bars and _has(each, "current") else cut(each, right) for each in shown]
-    return _padded(out, rows)
+    out = [bar(each, columns, right) if bars and _has(each, "current") else cut(each, right) for each in shown]
+    return padded(out, rows)
 
 
 def _document(stepper: Stepper, name: str, columns: int) -> Document:
@@ -284,69 +232,3 @@ def _highlighted(text: str, language: str) -> tuple[Segment, ...]:
 
 def _has(each: Line, role: str) -> bool:
     return any(piece_role == role and piece.strip() for piece_role, piece in each)
-
-
-def _bar(each: Line, columns: int, right: int) -> Line:
-    """The current line: one bar across the pane."""
-    text = "".join(piece for _, piece in fitted(cut(each, right), columns, fill=True))
-    return (("stepper-bar", text),)
-
-
-def _padded(lines: list[Line], rows: int) -> list[Line]:
-    return [*lines, *[()] * rows][:rows]
-
-
-# --- columns
-# ---------------------------------------------------------------------------------------------------------
-
-
-def width_of(segments: Iterable[Segment]) -> int:
-    """The columns that segments take, characters of two columns counted twice."""
-    return sum(get_cwidth(piece) for _, piece in segments)
-
-
-def shown_text(piece: str) -> str:
-    """A piece as it is written to the screen: tabs as spaces, control characters visible."""
-    return visible(piece.replace("\t", "    ")).replace("\n", " ")
-
-
-def cut(segments: Line, columns: int) -> Line:
-    """``segments`` without their first ``columns`` columns; the mark at the left stays."""
-    if columns <= 0:
-        return segments
-    out: list[Segment] = []
-    for role, piece in segments:
-        if columns > 0 and role not in ("current", "linked"):
-            dropped = min(columns, len(piece))
-            columns -= dropped
-            piece = piece[dropped:]
-        out.append((role, piece))
-    return tuple(out)
-
-
-def fitted(segments: Line, columns: int, fill: bool = False) -> Line:
-    """``segments`` cut to ``columns`` columns, with an ellipsis where something is missing; ``fill`` adds spaces."""
-    segments = tuple((role, shown_text(piece)) for role, piece in segments)
-    length = width_of(segments)
-    if length <= columns:
-        return (*segments, ("", " " * (columns - length))) if fill and length < columns else segments
-    out: list[Segment] = []
-    room = columns - 1
-    for role, piece in segments:
-        taken = _beginning(piece, room)
-        out.append((role, taken))
-        room -= get_cwidth(taken)
-        if taken != piece:
-            break
-    return (*out, ("muted", "…" + " " * room)) if columns else ()
-
-
-def _beginning(piece: str, columns: int) -> str:
-    if len(piece) * 2 <= columns:
-        return piece
-    used = 0
-    for i, character in enumerate(piece):
-        used += get_cwidth(character)
-        if used > columns:
-            return piece[:i]
-    return piece

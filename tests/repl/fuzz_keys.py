@@ -12,10 +12,11 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input.ansi_escape_sequences import REVERSE_ANSI_SEQUENCES
 from prompt_toolkit.keys import Keys
 
+from minijax.repl.drawing import width_of
 from minijax.repl.stepper import app as stepper_app
 from minijax.repl.stepper.keys import KEYS
 from minijax.repl.stepper.model import Stepper
-from minijax.repl.stepper.screen import compose, width_of
+from minijax.repl.stepper.screen import compose
 from minijax.tools.documents.document import Line
 from tests.repl.fuzz_programs import CONDITIONS, EXPRESSIONS, NUMBERS, PROGRAMS, Looks
 from tests.repl.fuzz_watch import INTERNAL, Watch

@@ -13,8 +13,9 @@ import pytest
 from minijax import errors
 from minijax.core.named import NamedTuple
 from minijax.repl import batch
+from minijax.repl.drawing import width_of
 from minijax.repl.stepper.model import Stepper
-from minijax.repl.stepper.screen import compose, width_of
+from minijax.repl.stepper.screen import compose
 from minijax.tools.documents import words
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.stepper.panes import moment_line

@@ -14,10 +14,11 @@ from prompt_toolkit.output import ColorDepth, DummyOutput
 
 import minijax
 import minijax.numpy as jnp
+from minijax.repl.drawing import cut, fitted, target_at, width_of
 from minijax.repl.stepper.app import StepperApp, run
 from minijax.repl.stepper.keys import KEYS, help_lines
 from minijax.repl.stepper.model import Stepper
-from minijax.repl.stepper.screen import compose, cut, fitted, target_at, width_of
+from minijax.repl.stepper.screen import compose
 from minijax.repl.style import STYLE
 from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage

@@ -1,0 +1,126 @@
+"""What full screens are drawn of: lines of text with roles, cut and filled to columns. No terminal is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prompt_toolkit.utils import get_cwidth
+
+from minijax.tools.documents.document import Line, Segment, wrapped
+from minijax.tools.documents.theme import visible
+
+
+def place_role(name: str, row: str = "") -> str:
+    """The role of an empty segment before what belongs to a pane, by which a place on the screen is found."""
+    return f"@{name}:{row}"
+
+
+def target_at(lines: list[Line], column: int, row: int) -> tuple[str, str]:
+    """The pane at a place on the screen, and the moment that its row is of ('' for another row); ('', '') outside."""
+    found = ("", "")
+    at = 0
+    for role, piece in lines[row] if 0 <= row < len(lines) else ():
+        if at > column:
+            break
+        if role.startswith("@"):
+            name, _, moment = role[1:].partition(":")
+            found = name, moment
+        at += get_cwidth(piece)
+    return found
+
+
+def ruled(name: str, columns: int, focused: bool) -> Line:
+    """The line above a pane: its name, and a rule that is heavier where the pane has the focus."""
+    rule = "━" if focused else "─"
+    said = f"{rule} {name} "
+    role = "heading" if focused else "muted"
+    return ((role, said + rule * max(columns - len(said), 0)),)
+
+
+def message_lines(role: str, said: str, columns: int, most: int) -> list[Line]:
+    """A message on as many lines as it takes, up to ``most``; what is not shown is counted."""
+    lines: list[str] = []
+    for each in wrapped(((role, shown_text(said)),), max(columns, 1)):
+        rest = "".join(piece for _, piece in each)
+        while get_cwidth(rest) > columns > 1:  # a long word
+            taken = beginning(rest, columns)
+            lines.append(taken)
+            rest = rest[len(taken) :]
+        lines.append(rest)
+    if len(lines) > most:
+        left = sum(map(len, lines[most:])) + len(lines) - most
+        note = f" … {left:,} more characters"
+        lines = [*lines[: most - 1], beginning(lines[most - 1], max(columns - len(note), 0)) + note]
+    return [((role, each),) for each in lines]
+
+
+def beside(left: list[Line], columns: int, right: list[Line]) -> list[Line]:
+    """Two columns with a line between them."""
+    out = []
+    for a, b in zip(left, right, strict=True):
+        out.append((*fitted(a, columns, fill=True), ("muted", "│"), *b))
+    return out
+
+
+def bar(each: Line, columns: int, right: int = 0) -> Line:
+    """The current line: one bar across the pane; its first ``right`` columns are scrolled away."""
+    text = "".join(piece for _, piece in fitted(cut(each, right), columns, fill=True))
+    return (("stepper-bar", text),)
+
+
+def padded(lines: list[Line], rows: int) -> list[Line]:
+    """Exactly so many lines."""
+    return [*lines, *[()] * rows][:rows]
+
+
+def width_of(segments: Iterable[Segment]) -> int:
+    """The columns that segments take, characters of two columns counted twice."""
+    return sum(get_cwidth(piece) for _, piece in segments)
+
+
+def shown_text(piece: str) -> str:
+    """A piece as it is written to the screen: tabs as spaces, control characters visible."""
+    return visible(piece.replace("\t", "    ")).replace("\n", " ")
+
+
+def cut(segments: Line, columns: int) -> Line:
+    """``segments`` without their first ``columns`` columns; the mark at the left stays."""
+    if columns <= 0:
+        return segments
+    out: list[Segment] = []
+    for role, piece in segments:
+        if columns > 0 and role not in ("current", "linked"):
+            dropped = min(columns, len(piece))
+            columns -= dropped
+            piece = piece[dropped:]
+        out.append((role, piece))
+    return tuple(out)
+
+
+def fitted(segments: Line, columns: int, fill: bool = False) -> Line:
+    """``segments`` cut to ``columns`` columns, with an ellipsis where something is missing; ``fill`` adds spaces."""
+    segments = tuple((role, shown_text(piece)) for role, piece in segments)
+    length = width_of(segments)
+    if length <= columns:
+        return (*segments, ("", " " * (columns - length))) if fill and length < columns else segments
+    out: list[Segment] = []
+    room = columns - 1
+    for role, piece in segments:
+        taken = beginning(piece, room)
+        out.append((role, taken))
+        room -= get_cwidth(taken)
+        if taken != piece:
+            break
+    return (*out, ("muted", "…" + " " * room)) if columns else ()
+
+
+def beginning(piece: str, columns: int) -> str:
+    """The beginning of a text that takes no more than so many columns."""
+    if len(piece) * 2 <= columns:
+        return piece
+    used = 0
+    for i, character in enumerate(piece):
+        used += get_cwidth(character)
+        if used > columns:
+            return piece[:i]
+    return piece
