@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 
 import pytest
 
 from minijax.tools.documents.document import Text, document, line
-from minijax.tools.documents.theme import STYLES, Style, colour_bits, resolved, sgr, terminal_style, to_text
+from minijax.tools.documents.theme import (
+    LINE_COLOURS,
+    STYLES,
+    Style,
+    colour_bits,
+    line_role,
+    resolved,
+    sgr,
+    terminal_style,
+    to_text,
+)
 
 LIGHT, DARK = "#ffffff", "#1e1e1e"
 
@@ -26,6 +37,17 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("role", STYLES)
 def test_every_role_can_be_read_on_both_pages(role: str) -> None:
     assert contrast(STYLES[role].light, LIGHT) >= 4.5 and contrast(STYLES[role].dark, DARK) >= 4.5
+
+
+def test_the_colours_of_lines_are_told_apart() -> None:
+    roles = [line_role(number) for number in range(LINE_COLOURS)]
+    assert len(set(roles)) == LINE_COLOURS >= 8 and line_role(LINE_COLOURS) == roles[0]
+    for theme, bits in (("terminal", 4), ("light", 24), ("light", 8), ("dark", 24), ("dark", 8), ("dark", 4)):
+        assert len({sgr(STYLES[role], theme, bits) for role in roles}) == LINE_COLOURS, (theme, bits)
+    for page in ("light", "dark"):
+        colours = [[int(getattr(STYLES[role], page)[i : i + 2], 16) for i in (1, 3, 5)] for role in roles]
+        apart = [sum((a - b) ** 2 for a, b in zip(*pair, strict=True)) ** 0.5 for pair in combinations(colours, 2)]
+        assert min(apart) > 55
 
 
 @pytest.mark.parametrize(

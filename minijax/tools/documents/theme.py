@@ -58,9 +58,26 @@ STYLES: dict[str, Style] = {
     # the marks of a stepper: where it stands, and what belongs to that elsewhere
     "current": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
     "linked": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
+    # the user's lines, one after the other: each has one colour in every text of what became of it
+    "line-0": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
+    "line-1": Style("33", "ansiyellow", "#a04a00", "#ffb266"),
+    "line-2": Style("35", "ansimagenta", "#a8127f", "#f490d6"),
+    "line-3": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "line-4": Style("31", "ansired", "#c22018", "#ff7a70"),
+    "line-5": Style("36", "ansicyan", "#006d77", "#4fd6d6"),
+    "line-6": Style("95", "ansibrightmagenta", "#6a3cc8", "#c0a2ff"),
+    "line-7": Style("93", "ansibrightyellow", "#6b6100", "#c8e05a"),
     "prompt-in": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
     "prompt-out": Style("31", "ansired", "#b3261e", "#ff8a80"),
 }
+
+# How many colours there are for the user's lines; then they begin anew.
+LINE_COLOURS = sum(role.startswith("line-") for role in STYLES)
+
+
+def line_role(number: int) -> str:
+    """The role of the user's line of this number among those that a program comes from, counted from 0."""
+    return f"line-{number % LINE_COLOURS}"
 
 
 # The colours that COLORFGBG numbers and that are light backgrounds: light grey, and the bright ones.
