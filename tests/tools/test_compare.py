@@ -206,7 +206,8 @@ def test_figures(session: Session) -> None:
     outcome = session.run_line("%time f(v)")
     names = {"trace", "compile", "jit", "eager"}
     assert set(outcome.value) >= {*names, *(f"jax {name}" for name in names)}
-    assert all(0 < seconds < 60 for seconds in outcome.value.values())
+    assert all(0 < seconds < 60 for name, seconds in outcome.value.items() if name != "transfer")
+    assert outcome.value["transfer"] == 0  # it was copied to the device once
     for width in (40, 80, 200):
         shown = plain(outcome.shown, width)
         assert max(map(len, shown.split("\n"))) <= width and "█" in shown

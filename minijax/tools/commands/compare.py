@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from minijax.core.trace import Tracer
@@ -19,7 +21,8 @@ from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
-    from minijax.tools.compare.measure import Side
+    from minijax.tools.compare.measure import Figures, Side
+    from minijax.tools.metal.step_time import StepTime
     from minijax.tools.session.session import Session
     from minijax.tools.session.targets import Target
 
@@ -53,9 +56,15 @@ def run_time(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.compare import measure
 
+    if args["most"] < 1:
+        raise UsageError(f"%time --most needs a positive number, not {args['most']}")
     target = _target(session, "time", args)
     once = measure.has_effects(_staged(target))
-    found = measure.measured(measure.ours(target), target.abstract, once)
+    side = measure.ours(target)
+    found = measure.measured(side, target.abstract, once)
+    if found.jitted is None and (args["lines"] or args["timeline"]):
+        option = "--lines" if args["lines"] else "--timeline"
+        raise UsageError(f"%time {option} looks on while a compiled call runs again and again: {found.notes[0]}")
     figures = {"minijax": found.seconds}
     notes = found.notes
     if any(each.kept or each.reason for each in session.watched):
@@ -65,14 +74,43 @@ def run_time(session: Session, args: Arguments) -> Result:
             figures["jax"] = measure.measured(measure.theirs(target), target.abstract, once).seconds
         except Exception as error:  # whatever JAX says of the program
             notes.append(measure.why_not(error))
-    blocks = [_bars(figures)]
-    blocks += [Row("note", (line(("muted", note)),)) for note in notes]
+    step, parts = (None, "") if found.jitted is None else _step(side, found)
+    blocks = [_bars(figures), *(_step_blocks(step, args) if step is not None else ())]
+    blocks += [Row("note", (line(("muted", note)),)) for note in (*notes, *filter(None, [parts]))]
     named = {
         name if library == "minijax" else f"{library} {name}": seconds
         for library, each in figures.items()
         for name, seconds in each.items()
     }
+    named |= step.parts if step is not None else {}
     return Result(Document(tuple(blocks)), named)
+
+
+def _step(side: Side, found: Figures) -> tuple[StepTime | None, str]:
+    """Where the time of a compiled call goes; or None, and why nobody can tell."""
+    from minijax.tools.compare import measure
+    from minijax.tools.metal import step_time
+
+    def call() -> Any:
+        return side.wait(found.jitted(*side.args, **side.kwargs))
+
+    with contextlib.redirect_stdout(measure.Nowhere()):
+        try:
+            return step_time.timed_step(found.jitted.lower(*side.args, **side.kwargs), call, found.seconds["jit"]), ""
+        except RuntimeError as error:  # there can be only one profiler in a process
+            return None, f"where a call's time goes is not known: {measure.first_line(error)}"
+        except UsageError as error:
+            return None, str(error)
+
+
+def _step_blocks(step: StepTime, args: Arguments) -> Iterator[Block]:
+    from minijax.tools.metal import step_time_view
+
+    yield step_time_view.parts(step, not (args["lines"] or args["timeline"]))
+    if args["lines"]:
+        yield from step_time_view.by_line(step, args["most"])
+    if args["timeline"]:
+        yield from step_time_view.timeline(step, args["most"])
 
 
 def _bars(figures: dict[str, dict[str, float]]) -> Block:
@@ -156,9 +194,19 @@ def _jaxprs(closed: ClosedJaxpr, their_text: str) -> list[Block]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         "time",
-        (EXPR, STATIC, Param("alone", "flag", "leave JAX out", default=False)),
+        (
+            EXPR,
+            STATIC,
+            Param("alone", "flag", "leave JAX out", default=False),
+            Param("lines", "flag", "what each of your lines takes of a compiled call", default=False),
+            Param("timeline", "flag", "a compiled call from its beginning to its end", default=False),
+            Param("most", "int", "how many lines or instructions to show at most", default=20),
+        ),
         "What a call takes: tracing, lowering, compiling, the first run; then each call, eager and jitted; also on JAX."
         "\n\n"
+        "A compiled call is told apart: dispatch is what Python and the runtime do before the first instruction runs, "
+        "transfer copies arguments to the device, compute runs instructions; the rest lies between instructions and "
+        "after the last. "
         "JAX gets the same program with its own functions in place of minijax's; where that cannot be, the reason is "
         "said. Figures are the best of several runs. In IPython it is %minijax_time, for %time is IPython's own.",
         "%time f(3.0)",

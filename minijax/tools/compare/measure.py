@@ -125,11 +125,12 @@ def first_line(error: Exception) -> str:
 
 class Figures(Frozen):
     """Seconds by what took them; ``note`` says what was not measured, and why; ``printed`` whether it wrote output
-    while it was run again, which nobody saw."""
+    while it was run again, which nobody saw. ``jitted`` is the compiled program whose calls were timed, if any were."""
 
     seconds: dict[str, float]
     note: str = ""
     printed: bool = False
+    jitted: Any = None
 
     @property
     def notes(self) -> list[str]:
@@ -188,9 +189,10 @@ def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
     found: dict[str, float] = {}
     note = ""
     nowhere = Nowhere()
+    jitted: Any = None
     with side.context():
         try:
-            _staged_figures(side, found, abstract, once, nowhere)
+            jitted = _staged_figures(side, found, abstract, once, nowhere)
         except Exception as error:  # the program's own: it may run eagerly and yet be none for jit
             if abstract or once or isinstance(error, Unmapped):
                 raise
@@ -200,10 +202,11 @@ def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
             found["eager"] = _best(side.call, nowhere)
     if abstract:
         note = "not run: an argument is only a type"
-    return Figures(found, shortened("run once only: it has effects" if once else note, 120), nowhere.used)
+    return Figures(found, shortened("run once only: it has effects" if once else note, 120), nowhere.used, jitted)
 
 
-def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: bool, nowhere: Nowhere) -> None:
+def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: bool, nowhere: Nowhere) -> Any:
+    """Fills ``found``; returns the jitted program if its calls were timed."""
     side.wait(side.jit(_nothing)(np.float32(0)))  # what a library loads at first need is no part of it
 
     def traced() -> Any:
@@ -220,13 +223,15 @@ def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: b
     compiled = lowered.compile()
     found["compile"] = time.perf_counter() - began
     if abstract:
-        return
+        return None
     found["first run"] = _seconds(lambda: side.wait(compiled(*side.args, **side.kwargs)))
-    if not once:
-        jitted = side.jit(side.fun)
-        with contextlib.redirect_stdout(nowhere):  # it is traced again, and then runs as before
-            _seconds(lambda: side.wait(jitted(*side.args, **side.kwargs)))
-            found["jit"] = _best(lambda: side.wait(jitted(*side.args, **side.kwargs)), nowhere)
+    if once:
+        return None
+    jitted = side.jit(side.fun)
+    with contextlib.redirect_stdout(nowhere):  # it is traced again, and then runs as before
+        _seconds(lambda: side.wait(jitted(*side.args, **side.kwargs)))
+        found["jit"] = _best(lambda: side.wait(jitted(*side.args, **side.kwargs)), nowhere)
+    return jitted
 
 
 def has_effects(closed: Any) -> bool:

@@ -28,6 +28,13 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
 
 
+def brief_seconds(seconds: float) -> str:
+    """As ``seconds_text``, but more exact below ten microseconds: ``640 ns``, ``5.9 µs``"""
+    if seconds >= 9.95e-6:
+        return seconds_text(seconds)
+    return f"{seconds * 1e9:.0f} ns" if seconds < 0.9995e-6 else f"{seconds * 1e6:.1f} µs"
+
+
 def shortened(string: str, limit: int = LONGEST) -> str:
     """``string`` on one line, with ``...`` if it is longer than ``limit``."""
     if "\n" in string:

@@ -108,8 +108,9 @@ def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
     block_until_ready(call())
     seconds, calls = _best(call)
     traced = 1 if seconds > _LONG else _TRACED_CALLS
-    module = _module(text)
-    ran = _of_one(module, profiled(module, lambda: [block_until_ready(call()) for _ in range(traced)]), traced)
+    module = module_name(text)
+    looked_on = profiled(module, lambda: [block_until_ready(call()) for _ in range(traced)])
+    ran = of_one("roofline", module, looked_on, traced)
     linked = links.link(lowered.jaxpr, lowered.places(), text, most=sys.maxsize)
     rows = _rows(text, linked, ran, traced)
     loops = any(each.opcode == "while" for each in hlo.instructions(text.split("\n")).values())
@@ -126,7 +127,7 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
     return best, calls
 
 
-def _of_one(module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
+def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
     """Of programs of one name that ran at the same time, the one that so many calls ran."""
     runs: dict[int, set[int]] = {}
     for one in ran:
@@ -134,11 +135,12 @@ def _of_one(module: str, ran: list[InstructionRun], calls: int) -> list[Instruct
     fitting = [program for program, of in runs.items() if len(of) == calls]
     if len(runs) > 1 and len(fitting) != 1:
         said = f"{len(runs)} programs of the name {module} ran meanwhile, and which is the call's cannot be told"
-        raise UsageError(f"%roofline: {said}: stop what else runs, or give the function a name of its own")
+        raise UsageError(f"%{command}: {said}: stop what else runs, or give the function a name of its own")
     return ran if len(runs) < 2 else [one for one in ran if one.program == fitting[0]]
 
 
-def _module(text: str) -> str:
+def module_name(text: str) -> str:
+    """What a program in HLO is called."""
     found = re.match(r"HloModule ([\w.-]+)", text)
     return "" if found is None else found[1]
 
@@ -152,23 +154,12 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
     runs: dict[str, list[InstructionRun]] = {}
     for one in ran:
         runs.setdefault(one.instruction, []).append(one)
-    inner = {each.name: each.called for each in known.values() if each.opcode in CONTAINERS}
-    members: dict[str, list[hlo.Instruction]] = {}
-    for each in known.values():
-        members.setdefault(each.computation, []).append(each)
-
-    def inside(name: str) -> Iterator[hlo.Instruction]:
-        """All that a container contains, at any depth."""
-        for called in inner.get(name, ()):
-            for one in members.get(called, ()):
-                yield one
-                yield from inside(one.name)
-
+    nesting = Nesting(known)
     rows = []
     for name, times in runs.items():
         index = at.get(name, -1)
         opcode = known[index].opcode if index >= 0 else ""
-        within = [*inside(name)]
+        within = [*nesting.inside(name)]
         if any(one.name in runs for one in within):
             continue
         often = len(times) / calls
@@ -189,6 +180,23 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
             )
         )
     return rows
+
+
+class Nesting:
+    """Which instructions of a program contain which."""
+
+    def __init__(self, known: dict[int, hlo.Instruction]) -> None:
+        self._called = {each.name: each.called for each in known.values() if each.opcode in CONTAINERS}
+        self._members: dict[str, list[hlo.Instruction]] = {}
+        for each in known.values():
+            self._members.setdefault(each.computation, []).append(each)
+
+    def inside(self, name: str) -> Iterator[hlo.Instruction]:
+        """All that a loop, a call or a conditional contains, at any depth."""
+        for called in self._called.get(name, ()):
+            for one in self._members.get(called, ()):
+                yield one
+                yield from self.inside(one.name)
 
 
 def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, dict[str, float]]:

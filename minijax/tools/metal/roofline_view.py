@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
-from minijax.tools.documents.words import bytes_text, plural, seconds_text, shortened
+from minijax.tools.documents.words import brief_seconds, bytes_text, plural, seconds_text, shortened
 from minijax.tools.metal.roofline import COPIED, Limits, Measured, Roofline
 from minijax.tools.programs.link_views import places_text
 
@@ -56,17 +56,13 @@ def _cells(found: Roofline, each: Measured, whole: float) -> tuple[Segment, ...]
     often = f" ×{each.runs:g}" if each.runs != 1 else ""
     return (
         ("primitive", name + often),
-        ("time", _time(each.seconds)),
+        ("time", brief_seconds(each.seconds)),
         ("value", _share(each.seconds / whole)),
         ("", f"{_amount(each.flops / each.seconds)}" if each.flops and each.seconds else "–"),
         ("", f"{_amount(each.moved / each.seconds)}" if each.moved and each.seconds else "–"),
         _limit(found.limits, each),
         ("place", where) if where else ("muted", "–"),
     )
-
-
-def _time(seconds: float) -> str:
-    return seconds_text(seconds) if seconds >= 1e-5 else f"{seconds * 1e9:.0f} ns"
 
 
 def _share(part: float) -> str:

@@ -39,7 +39,8 @@ GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("%check neg f32[2]", ("f32[2] [", "right")),
     ("%check eq key<fry>[3], key<fry>[3]", ("eq at key<fry>[3]", "✓ lower", "right")),
     ("%check random_wrap", ("random_wrap at u32[3,2]", "✓ vmap", "right")),
-    ("%time f(3.0) --alone", ("trace", "compile", "first run", "each call", "eager", "█")),
+    ("%time f(3.0) --alone", ("trace", "compile", "first run", "each call", "eager", "█", "dispatch", "--lines")),
+    ("%time f(3.0) --alone --lines --timeline --most 5", ("of compute", "dispatch: Python", "after the last")),
     ("%compare minijax.vjp(f, 3.0)[1](1.0)", ("the same · ", "-2.979985", "jax      (Array(")),
     ("%compare f(3.0)", ("the same · 3 equations", "Array(-2.71776", "jax", "each call")),
 )
@@ -74,6 +75,8 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%check sin(1", "'(' was never closed"),
     ("%check custom_jvp_call", "knows no operands"),
     ("%time", "needs EXPR"),
+    ("%time f(3.0) --most 0", "needs a positive number"),
+    ("%time f(f32[]) --timeline", "an argument is only a type"),
     ("%time f(3.0) --quick", "has no option --quick"),
     ("%compare", "needs EXPR"),
     ("%compare f(3.0) --static 3", "there is no such argument"),

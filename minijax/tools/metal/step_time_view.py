@@ -1,0 +1,252 @@
+"""Where a call's time goes, for a reader: its parts in a line, by line of Python, and as a timeline."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from minijax.core.named import Frozen
+from minijax.tools.documents.document import (
+    WIDEST,
+    Block,
+    Fitted,
+    Line,
+    Picture,
+    Row,
+    Segment,
+    Table,
+    line,
+    text,
+    unbroken,
+)
+from minijax.tools.documents.html import shown, span
+from minijax.tools.documents.words import brief_seconds, plural, shortened
+from minijax.tools.metal.step_time import PARTS, StepRow, StepTime, merged
+from minijax.tools.programs.link_views import equations_text, places_text
+
+_BAR = 8
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+# Columns of a timeline's names, times and places.
+_NAMES, _TIMES, _PLACES = 24, 9, 16
+# A narrower page does without the places.
+_WIDE = 60
+# Characters of the line, or of the names of instructions, that a time is of.
+_WHAT = 40
+# Parts of a lane that a page draws one by one; nearer to each other than that they are one.
+_PIXELS = 1000
+# What a stretch of each kind is called where they are told one by one.
+_KINDS = {
+    "python": "Python",
+    "runtime": "runtime",
+    "transfer": "transfer",
+    "compute": "compute",
+    "between": "between instructions",
+    "after": "after the last",
+}
+_ROLES = {"dispatch": "warning", "transfer": "place", "compute": "primitive", "not attributed": "muted"}
+# Whose line an instruction is for, where it is for none.
+_OWN = "XLA's own"
+
+
+def parts(step: StepTime, more: bool) -> Row:
+    """``dispatch 12 µs · transfer 8 µs · compute 20 µs · not attributed 3 µs``, and how that was found."""
+    said: list[Segment] = []
+    for part, seconds in step.parts.items():
+        said += [("muted", ", ")] if said else []
+        amount = brief_seconds(seconds) if seconds else "none"
+        said += [(_ROLES[part], unbroken(f"{part} ")), ("time", unbroken(amount))]
+    best = f"the best of {step.calls}" if step.calls > 1 else "one call"
+    how = f"{best} while XLA's profiler looked on: {unbroken(brief_seconds(step.seconds))}"
+    hint = " · --lines --timeline" if more else ""
+    return Row("step", (tuple(said), line(("muted", how + hint))))
+
+
+# -------------------------------------------------------------------------------------------------------- by line
+
+
+def by_line(step: StepTime, most: int) -> Iterator[Block]:
+    """The time of each line of the user's; what an instruction does for several lines is told for them together."""
+    if not step.rows:
+        said = "XLA's profiler told of no instruction: the call ran none, or the platform tells nothing"
+        yield text(said, role="muted")
+        return
+    groups: dict[str, list[StepRow]] = {}
+    for each in step.rows:
+        groups.setdefault(_where(step, each), []).append(each)
+    times = {where: sum(each.seconds for each in rows) for where, rows in groups.items()}
+    ordered = sorted(groups, key=lambda where: -times[where])
+    whole = max(sum(times.values()), 1e-12)
+    rows = [
+        (
+            ("muted" if where == _OWN else "place", where),
+            ("time", brief_seconds(times[where])),
+            ("value", _share(times[where] / whole)),
+            _what(step, groups[where]),
+        )
+        for where in ordered[:most]
+    ]
+    yield Table(("line", "time", "of compute", ""), tuple(rows))
+    if len(ordered) > most:
+        rest = brief_seconds(sum(times[where] for where in ordered[most:]))
+        yield text(f"… {len(ordered) - most} more, {rest} together: --most {len(ordered)}", role="muted")
+    if whole > 1.01 * step.of("compute"):
+        said = f"{brief_seconds(whole)} together, in {brief_seconds(step.of('compute'))}: some ran side by side"
+        yield text(said, role="muted")
+
+
+def _where(step: StepTime, each: StepRow) -> str:
+    """The lines that an instruction is for; its equations where their lines are not known."""
+    return places_text([step.linked.equation(number) for number in each.equations]) or (
+        equations_text(each.equations) if each.equations else _OWN
+    )
+
+
+def _what(step: StepTime, rows: Sequence[StepRow]) -> Segment:
+    """The text of the line; of several, or of none, the instructions."""
+    lines = {(e.file, e.line) for row in rows for e in map(step.linked.equation, row.equations) if e.line}
+    source = _source(step, *lines.pop()) if len(lines) == 1 else ""
+    if source:
+        return "", shortened(source, _WHAT)
+    names = ", ".join(dict.fromkeys(each.name for each in rows))
+    return "muted", shortened(f"together in {names}" if lines else names, _WHAT)
+
+
+def _source(step: StepTime, file: str, number: int) -> str:
+    for pane in step.linked.python:
+        if pane.title == file and (at := pane.index(number)) >= 0:
+            return pane.lines[at].strip()
+    return ""
+
+
+def _share(part: float) -> str:
+    eighths = round(min(part, 1.0) * _BAR * 8)
+    bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return f"{part:4.0%} {bar}" if part >= 0.005 else f" <1% {bar}"
+
+
+# ------------------------------------------------------------------------------------------------------- timeline
+
+
+class _Track(Frozen):
+    """A row of a timeline: its name, when it was at work, how long altogether, and whose line it is for."""
+
+    name: str
+    role: str
+    when: tuple[tuple[float, float], ...]
+    seconds: float
+    where: str = ""
+    often: str = ""
+
+
+def timeline(step: StepTime, most: int) -> Iterator[Block]:
+    """The parts of a call, and its instructions, from left to right; all rounds of a loop in the same rows."""
+    tracks = [*_tracks(step, most)]
+
+    def drawn(width: int) -> tuple[Block, ...]:
+        return (text(*_drawn(step, tracks, width), wrap=False),)
+
+    yield Picture(_markup(step, tracks), Fitted(drawn))
+    left = len(step.rows) - most
+    if left > 0:
+        yield text(f"… {plural(left, 'more instruction')}: --most {len(step.rows)}", role="muted")
+
+
+def _tracks(step: StepTime, most: int) -> Iterator[_Track]:
+    for part, kinds in PARTS.items():
+        found = [each for each in step.stretches if each.kind in kinds]
+        if found and part != "compute":
+            for kind in kinds:
+                own = tuple((each.begin, each.end) for each in found if each.kind == kind)
+                name = part if len(kinds) == 1 else f"{part}: {_KINDS[kind]}" if part == "dispatch" else _KINDS[kind]
+                if own:
+                    yield _Track(name, _ROLES[part], own, sum(end - begin for begin, end in own))
+        elif found:
+            own = tuple((each.begin, each.end) for each in found)
+            yield _Track(part, _ROLES[part], own, step.of("compute"))
+            yield from _instruction_tracks(step, step.rows[:most])
+
+
+def _instruction_tracks(step: StepTime, rows: Iterable[StepRow]) -> Iterator[_Track]:
+    for each in rows:
+        often = f"{each.rounds:g} rounds" if each.rounds else f"×{len(each.when)}" if len(each.when) > 1 else ""
+        seconds = sum(end - begin for begin, end in merged(each.when))
+        name = "  " * (each.depth + 1) + each.name
+        yield _Track(name, "value", tuple(each.when), seconds, _where(step, each), often)
+
+
+def _label(each: _Track, room: int) -> str:
+    often = f" {each.often}" if each.often else ""
+    return shortened(each.name, max(room - len(often), 8)) + often
+
+
+def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Line]:
+    files = {file for each in tracks for file in re.findall(r"(\S+):\d", each.where)}
+    if len(files) == 1:  # the one file needs no name
+        tracks = [each.replace(where=each.where.removeprefix(*files)) for each in tracks]
+    most = min(_NAMES, max(width // 3, 10))
+    names = max((len(_label(each, most)) for each in tracks), default=0)
+    places = min(max((len(each.where) for each in tracks), default=0), _PLACES) if width >= _WIDE else -2
+    room = max(min(width, WIDEST) - names - _TIMES - places - 5, 4)
+    end = brief_seconds(step.seconds)
+    yield line(("muted", f" {'':{names}} 0{end:>{room - 1}}"))
+    for each in tracks:
+        yield line(
+            ("label" if not each.name.startswith(" ") else "", f" {_label(each, most):<{names}} "),
+            (each.role, lane(each.when, step.seconds, room)),
+            ("time", f" {brief_seconds(each.seconds):>{_TIMES - 1}}"),
+            ("muted" if each.where == _OWN else "place", f"  {shortened(each.where, places)}" if places > 0 else ""),
+        )
+
+
+def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str:
+    """``  ▊██▏   ``: the times in a call of ``whole`` seconds; each column is filled by how much of it they take."""
+    filled = [0.0] * columns
+    scale = columns / max(whole, 1e-12)
+    for begin, end in when:
+        first, last = begin * scale, min(end * scale, columns)
+        for at in range(int(first), min(int(last) + 1, columns)):
+            filled[at] += max(min(last, at + 1) - max(first, at), 0.0)
+    marks = [min(max(round(part * 8), 1), 8) if part > 0 else 0 for part in filled]
+    return "".join("█" if mark == 8 else _EIGHTHS[mark] for mark in marks)
+
+
+def _markup(step: StepTime, tracks: Sequence[_Track]) -> str:
+    """A table of the rows, the times drawn as rectangles whose widths follow the page's."""
+    head = f"<tr><td></td><td><pre>0</pre></td><td>{span('muted', brief_seconds(step.seconds))}</td><td></td></tr>"
+    rows = "".join(_row(step, each) for each in tracks)
+    return f'<table style="width:100%">{head}{rows}</table>'
+
+
+def _row(step: StepTime, each: _Track) -> str:
+    name = span("label" if not each.name.startswith(" ") else "", each.name + (f" {each.often}" if each.often else ""))
+    told = html.escape(shown(f"{each.name.strip()}: {brief_seconds(each.seconds)}"))
+    scale = _PIXELS / max(step.seconds, 1e-12)
+    boxes = "".join(
+        f'<rect x="{begin:.1f}" width="{max(end - begin, 1.0):.1f}" height="10"/>'
+        for begin, end in _pixels(each, scale)
+    )
+    drawing = (
+        f'<svg viewBox="0 0 {_PIXELS} 10" preserveAspectRatio="none" width="100%" height="12" role="img" '
+        f'style="display:block;min-width:120px;fill:var(--mj-c-{each.role})"><title>{told}</title>{boxes}</svg>'
+    )
+    where = span("muted" if each.where == _OWN else "place", each.where)
+    return (
+        f"<tr><td><pre>{name}</pre></td><td style='width:60%'>{drawing}</td>"
+        f"<td>{span('time', brief_seconds(each.seconds))}</td><td>{where}</td></tr>"
+    )
+
+
+def _pixels(each: _Track, scale: float) -> Iterator[tuple[float, float]]:
+    """The times as places of a drawing: what is nearer than a pixel is one piece, so that long loops stay small."""
+    begin, end = 0.0, -1.0
+    for of, to in sorted((a * scale, b * scale) for a, b in each.when):
+        if end < begin:
+            begin, end = of, to
+        elif of <= end + 1.0:
+            end = max(end, to)
+        else:
+            yield begin, end
+            begin, end = of, to
+    if end >= begin:
+        yield begin, end

@@ -1,0 +1,1 @@
+"""What stands below the program: where a call spends its time, and the page of what XLA made of it."""
