@@ -5,18 +5,20 @@ Text is always there, whatever the front end; HTML only where no terminal shows 
 
 from __future__ import annotations
 
+import html
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from IPython.utils.dir2 import get_real_method
 
 from minijax.ipython_ext.places import renamer
+from minijax.ipython_ext.sharing import sharing
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.documents.document import Block, Code, Document, Printout, Row, Text, document, line, text
-from minijax.tools.documents.html import to_html
+from minijax.tools.documents.document import Block, Code, Document, Picture, Printout, Row, Text, document, line, text
+from minijax.tools.documents.html import stylesheet, to_html, uncoloured
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import brief, brief_text
 from minijax.tools.documents.theme import to_text
@@ -24,6 +26,8 @@ from minijax.tools.programs.hlo import folded
 from minijax.tools.session.result import NOTHING, Result
 
 if TYPE_CHECKING:
+    from minijax.core.missed import Missed
+    from minijax.interop.jax_misses import JaxMiss
     from minijax.tools.session.session import Session
 
 # Notebooks have no width that the kernel knows.
@@ -59,6 +63,8 @@ class Shown:
         self._step = result.step
         self.value: Any = None if result.value is NOTHING else result.value
         self.recording = result.recording
+        # set while the cell runs that has shown it: where the cell displays it once more, its value alone is said
+        self.quiet = False
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.value)
@@ -70,13 +76,15 @@ class Shown:
         return renamer(self._shell)(to_text(self.document, page()))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        if self.quiet:
+            return {"text/plain": "(shown above)" if self.value is None else repr(self.value)}
         if self._step is None or in_terminal(self._shell):
             return bundle(self._shell, self.document)
         step = self._step
         rename = renamer(self._shell)
         return {
             "text/plain": rename(brief_text(self.document, page(), _PRINTED)),
-            "text/html": rename(_widget(step.recording, step.position, rename)),
+            "text/html": rename(_widget(self._shell, step.recording, step.position, rename)),
         }
 
 
@@ -93,17 +101,52 @@ def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
     rename = renamer(shell)
     if in_terminal(shell):
         return {"text/plain": rename(to_text(doc, page(), True, highlight))}
-    return {
-        "text/plain": rename(brief_text(doc, page(), rest)),
-        "text/html": rename(to_html(doc, highlight, rest)),
-    }
+    plain = rename(brief_text(doc, page(), rest))
+    for block in doc.blocks:
+        if isinstance(block, Picture) and block.alone is not None:
+            # alone: what shows HTML takes it before a picture, and static viewers take the drawings out of HTML
+            return {"text/plain": plain, "image/svg+xml": rename(block.alone())}
+    return {"text/plain": plain, "text/html": rename(_html(shell, doc, rest))}
 
 
-def _widget(recording: Any, start: int = 0, rename: Callable[[str], str] | None = None) -> str:
+def recompiled(shell: Any, entries: Sequence[Missed], of_jax: Sequence[JaxMiss]) -> dict[str, str]:
+    """What to show of the misses of a cell, ours and real JAX's; empty if nothing was compiled again."""
+    # imported here: most cells compile nothing again
+    from minijax.tools.explain.recompiles import recompiles
+
+    found = recompiles(entries, of_jax)
+    if found is None:
+        return {}
+    shown = bundle(shell, found.shown)
+    # the reasons are read where the pointer rests on it, too
+    reasons = html.escape(renamer(shell)("\n".join(found.reasons)))
+    shown["text/html"] = shown["text/html"].replace("<summary>", f'<summary title="{reasons}">', 1)
+    return shown | {"text/plain": bundle(shell, found.told)["text/plain"]}
+
+
+def _html(shell: Any, doc: Document, rest: str) -> str:
+    return _shared(shell, to_html(doc, highlight, rest))
+
+
+def _shared(shell: Any, made: str) -> str:
+    """HTML without the style and the script that an earlier output of the notebook has."""
+    known = sharing(shell)
+    if f"<style>{stylesheet()}</style>" in made and known.has("style"):
+        made = uncoloured(made)
+    if "<script" in made:
+        # imported here, as below
+        from minijax.tools.pages.page import has_script, lent
+
+        if has_script(made) and known.has("stepper"):
+            made = lent(made)
+    return made
+
+
+def _widget(shell: Any, recording: Any, start: int = 0, rename: Callable[[str], str] | None = None) -> str:
     # imported here: the widget reads its script from a file, and only a notebook that steps needs it
     from minijax.tools.pages.widget import widget_html
 
-    return widget_html(recording, highlight, start=start, rename=rename)
+    return _shared(shell, widget_html(recording, highlight, start=start, rename=rename))
 
 
 # --- documents of objects
@@ -140,8 +183,8 @@ def _recording(recording: Any) -> Document:
     return head + (log_document(recording, _MOST_LOGGED) if recording.tree else summary(recording))
 
 
-def _recording_html(recording: Any) -> str:
-    return _widget(recording) if recording.tree else to_html(_recording(recording), highlight)
+def _recording_html(shell: Any, recording: Any) -> str:
+    return _widget(shell, recording) if recording.tree else _html(shell, _recording(recording), _PRINTED)
 
 
 def _matrix(matrix: Any) -> Document:
@@ -156,11 +199,11 @@ def _repr(value: Any) -> Document:
     return document(text(repr(value), wrap=False))
 
 
-def _programs_html(programs: Any) -> str:
+def _programs_html(shell: Any, programs: Any) -> str:
     # imported here, as above
     from minijax.tools.pages.links import programs_html
 
-    return programs_html(programs, highlight)
+    return _shared(shell, programs_html(programs, highlight))
 
 
 def _programs(programs: Any) -> Document:
@@ -174,8 +217,8 @@ def _programs(programs: Any) -> Document:
     return document(*blocks, *missing_rows(programs))
 
 
-def _as_html(make: Callable[[Any], Document]) -> Callable[[Any], str]:
-    return lambda value: to_html(make(value), highlight, _rest(value))
+def _as_html(make: Callable[[Any], Document]) -> Callable[[Any, Any], str]:
+    return lambda shell, value: _html(shell, make(value), _rest(value))
 
 
 def _rest(value: Any) -> str:
@@ -185,7 +228,7 @@ def _rest(value: Any) -> str:
 
 # Objects that display themselves, by the name of their class (they are looked up only when one is displayed): as a
 # document, and as HTML where that is more than the document.
-OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any], str]]] = {
+OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any, Any], str]]] = {
     "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.api.compile.JitFunction": (_repr, _as_html(_repr)),
@@ -282,9 +325,9 @@ def _write(printer: Any, said: str) -> None:
         printer.text(each)
 
 
-def html_formatter(shell: Any, make: Callable[[Any], str]) -> Callable[[Any], str]:
+def html_formatter(shell: Any, make: Callable[[Any, Any], str]) -> Callable[[Any], str]:
     """The HTML formatter of a kind of object, in IPython's calling convention."""
-    return lambda value: renamer(shell)(make(value))
+    return lambda value: renamer(shell)(make(shell, value))
 
 
 def text_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any, Any, bool], None]:

@@ -12,10 +12,21 @@ from IPython.core.error import UsageError
 from minijax import errors
 from minijax.api import callbacks
 from minijax.core import missed
+from minijax.interop import jax_misses
 from minijax.ipython_ext.completion import matcher
-from minijax.ipython_ext.display import EXPORTED, OBJECTS, Shown, Trees, bundle, html_formatter, text_formatter
-from minijax.ipython_ext.magics import OWN, MinijaxMagics
+from minijax.ipython_ext.display import (
+    EXPORTED,
+    OBJECTS,
+    Shown,
+    Trees,
+    bundle,
+    html_formatter,
+    recompiled,
+    text_formatter,
+)
+from minijax.ipython_ext.magics import MAGICS, OWN, MinijaxMagics, magic_name
 from minijax.ipython_ext.places import renamer
+from minijax.ipython_ext.sharing import sharing
 from minijax.ipython_ext.terminal import has_screen, stepped
 from minijax.ipython_ext.tracebacks import Tracebacks
 from minijax.tools.commands import find
@@ -40,7 +51,8 @@ class Extension:
 
     Registered are: the magics with their configurable, a completion matcher, formatters for the engine's and the
     tools' objects, a handler of exceptions that hides the engine's frames, and two events: one that watches a cell if
-    the user wants that, and one that shows what was seen and cleans up after errors.
+    the user wants that, and one that shows what was seen and cleans up after errors. Outputs that are cleared are
+    noted.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -63,6 +75,10 @@ class Extension:
         self.magics.session.runs_again = self.run_again
         errors.set_machinery(_MACHINERY)
         callbacks.set_front_end(self.at_breakpoint)
+        # the misses of the caches before the cell that runs
+        self.first_miss = missed.total()
+        self.clears = shell.display_pub.clear_output
+        shell.display_pub.clear_output = self.clear_output
         shell.events.register("pre_run_cell", self.before_cell)
         shell.events.register("post_run_cell", self.after_cell)
 
@@ -103,6 +119,7 @@ class Extension:
         shell.events.unregister("pre_run_cell", self.before_cell)
         shell.events.unregister("post_run_cell", self.after_cell)
         self._stop()
+        shell.display_pub.__dict__.pop("clear_output", None)
         self.magics.session.live.drop_all()
         present = shell.magics_manager.magics
         for kind, names in type(self.magics).magics.items():
@@ -131,6 +148,10 @@ class Extension:
         """Begin to watch, if the user wants that."""
         self._stop()
         self.magics.shown = []
+        self.first_miss = missed.total()
+        known = sharing(self.shell)
+        known.on = self.magics.share
+        known.begin(info)
         if (info.raw_cell or "").lstrip().startswith("%"):
             return
         self.magics.session.unwatched = not self.magics.watch
@@ -147,7 +168,16 @@ class Extension:
         self._note_failure(result, recorder)
         self._show_levels(result)
         panels = Document() if recorder is None else self._show_panels(recorder)
+        self._show_recompiles(result)
         self._keep(result, panels, recorder)
+        for each in self.magics.shown:
+            each.quiet = False
+        sharing(self.shell).end()
+
+    def clear_output(self, wait: bool = False) -> None:
+        """Clear the outputs of the running cell, as IPython does."""
+        sharing(self.shell).cleared()
+        self.clears(wait)
 
     def _note_failure(self, result: Any, recorder: Recorder | None) -> None:
         """Let the session know of a cell that failed, for a bare %step."""
@@ -195,6 +225,21 @@ class Extension:
         if shown:
             self.shell.display_pub.publish(bundle(self.shell, shown, EXPORTED))
         return shown
+
+    def _show_recompiles(self, result: Any) -> None:
+        """Below a cell of a notebook, say what was compiled again. Panels and commands say it themselves."""
+        code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
+        words = code.split(None, 1)[:1]
+        own = {magic_name(command) for command in MAGICS}
+        in_terminal = type(self.shell).__name__ == "TerminalInteractiveShell"
+        if in_terminal or not self.magics.badge or self.magics.watch or own & {each.lstrip("%") for each in words}:
+            return
+        of_jax = jax_misses.since(self.magics.session.jax.first) if not code.lstrip().startswith("%") else ()
+        if missed.total() == self.first_miss and not of_jax:
+            return
+        shown = recompiled(self.shell, missed.since(self.first_miss), of_jax)
+        if shown:
+            self.shell.display_pub.publish(shown)
 
     def _keep(self, result: Any, panels: Document, recorder: Recorder | None) -> None:
         """Keep what the cell showed, for ``%export``."""

@@ -105,6 +105,10 @@ class _Traits(Magics):
     )
     panels = Unicode(" ".join(PANELS), help=f"What a watched cell shows: some of {' '.join(PANELS)}.").tag(config=True)
     style = Enum(("jax", "tutorial"), "jax", help="How jaxprs are printed.").tag(config=True)
+    badge = Bool(True, help="Say below a cell of a notebook what was compiled again in it, and why.").tag(config=True)
+    share = Bool(True, help="Style and script stand in one output of a notebook, and others refer to it.").tag(
+        config=True
+    )
 
     def __init__(self, shell: Any) -> None:
         # IPython's magics of the names in ``OWN``
@@ -152,6 +156,7 @@ class _Traits(Magics):
         """Show at once what a magic gives."""
         shell: Any = self.shell
         shell.display_pub.publish(shown._repr_mimebundle_())
+        shown.quiet = True
         self.shown.append(shown)
 
     def apply_traits(self) -> None:

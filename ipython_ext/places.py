@@ -88,7 +88,7 @@ def shows_itself(shell: Any) -> bool:
     frame = _cell_frame(shell)
     if frame is None:
         return False
-    if frame.f_code.co_name != "<module>":
+    if frame.f_code.co_name != "<module>" or _timed(frame):
         return True
     tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
     shown = tree.body if shell.ast_node_interactivity == "all" else tree.body[-1:]
@@ -100,6 +100,16 @@ def shows_itself(shell: Any) -> bool:
         and each.value.func.attr in ("run_line_magic", "run_cell_magic")
         for each in shown
     )
+
+
+def _timed(cell: FrameType) -> bool:
+    """Whether ``%%time`` runs what runs now, and not as the last line, whose value it gives back."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not cell:
+        if frame.f_code.co_filename == "<timed exec>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _cell_frame(shell: Any) -> FrameType | None:

@@ -62,6 +62,11 @@ def since(number: int = 0) -> tuple[JaxMiss, ...]:
     return tuple(each for each in list(_kept) if each.number >= number)
 
 
+def is_first(miss: JaxMiss) -> bool:
+    """Whether JAX had not traced the function before: it was new."""
+    return miss.reason.startswith(_FIRST)
+
+
 def is_jitted(fun: Any) -> bool:
     """Whether ``fun`` is what ``jax.jit`` of the real JAX made."""
     return type(fun).__module__ == "jaxlib._jax" and hasattr(fun, "__wrapped__")

@@ -17,6 +17,7 @@ import minijax
 from minijax import errors
 from minijax.core.trace import stack_depth
 from minijax.ipython_ext.magics import MAGICS, OWN, magic_name
+from minijax.ipython_ext.sharing import sharing
 from minijax.tools.session.session import MOST_RECORDINGS
 from tests.tools.lines import SETUP
 
@@ -163,6 +164,11 @@ def test_a_magic_returns_what_it_shows(shell):
         ("for a in (1.0, 2.0):\n    %grad f(a);", 0),
         ("%grad f(3.0);\ny = 1", 0),
         ("if True:\n    %grad f(3.0)", 1),
+        ("try:\n    %grad f(3.0)\nfinally:\n    y = 1", 1),
+        ("%%time\n%grad f(3.0)\ny = 1", 1),
+        ("%%time\n%grad f(3.0)", 1),
+        ("shown = %grad f(3.0)\nshown", 1),
+        ("def give():\n    shown = %grad f(3.0)\n    return shown\ngive()", 1),
     ],
 )
 def test_a_magic_is_shown_where_it_stands_and_once(shell, code: str, times: int):
@@ -630,3 +636,32 @@ def test_an_interrupted_cell_can_be_replayed(shell):
     assert "recorded until then" in captured.outputs[0].data["text/plain"]
     assert "KeyboardInterrupt" in captured.stdout and "%step runs it again" not in captured.stdout
     assert stack_depth() == 0 and run(shell, "float(jit(jnp.sin)(0.))") == 0.0
+
+
+class Info:
+    """What IPython tells of a cell before it runs."""
+
+    def __init__(self, cell_id: str | None, raw_cell: str = "y = 1") -> None:
+        self.cell_id, self.raw_cell = cell_id, raw_cell
+
+
+@pytest.mark.parametrize(
+    ("gone", "brings"),
+    [
+        (lambda shell, known: known.begin(Info("b")), False),  # another cell
+        (lambda shell, known: known.begin(Info("a")), True),  # the cell runs again
+        (lambda shell, known: known.begin(Info(None, "y = 1")), False),
+        (lambda shell, known: shell.display_pub.clear_output(), True),
+        (lambda shell, known: setattr(known, "on", False), True),
+        (lambda shell, known: known.begin(Info("vscode-notebook-cell:/a.ipynb#W0")), True),
+        (lambda shell, known: known.end(), True),  # whoever asks is in no cell
+    ],
+)
+def test_an_output_brings_the_style_where_no_other_has_it(shell, gone: Any, brings: bool):
+    known = sharing(shell)
+    assert known.has("style") is False  # outside of a cell each has its own
+    known.begin(Info("a"))
+    assert [known.has("style"), known.has("style"), known.has("stepper")] == [False, True, False]
+    with capture_output(display=False):
+        gone(shell, known)
+    assert known.has("style") is not brings

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nbconvert import HTMLExporter
 
+from minijax.tools.documents.html import colours, layout
+from minijax.tools.pages.page import has_script
 from tests.ipython.kernel import executed
 from tests.page_data import data_of
 
 FAILING = "def g(x):\n    return x if x > 0 else jnp.sin(x)\njit(g)(3.0)"
 LOOPING = "for a in (1.0, 2.0):\n    %grad f(a)\nprint('between')\nvalue, slope = %grad f(3.0)\nprint(float(slope))"
+RECOMPILING = "@jit\ndef h(x): return jnp.cos(x) + 1.0\nfor size in (2, 3, 4): h(jnp.ones(size))"
 CELLS = (
     "%load_ext minijax",
     "import minijax.numpy as jnp\nfrom minijax import grad, jit, vmap, make_jaxpr\n"
@@ -34,6 +38,13 @@ CELLS = (
     "float(grad(f)(3.0))",
     "points = jnp.ones(2)",
     "%values f(points)",
+    "%panels off",
+    "%graph jit(f)(3.0)",
+    "%step f(3.0)",
+    RECOMPILING,
+    "h(jnp.ones(4))",
+    "%step grad(f)(2.0)",
+    "%step grad(f)(2.0)",
     "%unload_ext minijax",
 )
 
@@ -117,6 +128,42 @@ def test_html(notebook):
         assert len(markup) < 60_000
     assert '<span class="mj-primitive">sin</span>' in html(notebook, CELLS[3])
     assert '<span class="mj-keyword">HloModule</span>' in html(notebook, CELLS[6])
+
+
+def test_a_graph_is_a_picture(notebook):
+    (output,) = outputs(notebook, "%graph jit(f)(3.0)")
+    assert set(output["data"]) == {"text/plain", "image/svg+xml"} and "sin" in output["data"]["text/plain"]
+    root = ET.fromstring(output["data"]["image/svg+xml"])
+    drawn = [each for each in root.iter() if each.tag.endswith(("}rect", "}text", "}path"))]
+    # viewers that take the style away draw boxes black otherwise
+    assert len(drawn) > 10 and all("fill" in each.attrib for each in drawn)
+
+
+def test_style_and_script_stand_in_one_output(notebook):
+    made = [
+        output["data"]["text/html"]
+        for cell in notebook.cells
+        for output in cell.outputs
+        if "text/html" in output.get("data", {})
+    ]
+    documents = [each for each in made if "mjw" not in each]
+    assert len(documents) > 8 and [colours() in each for each in documents] == [True] + [False] * (len(documents) - 1)
+    steppers = [each for each in made if 'class="minijax mjw' in each]
+    assert len(steppers) == 4 and [has_script(each) for each in steppers] == [True, False, False, False]
+    # laid out without the others, too
+    assert all(layout() in each for each in documents + steppers)
+    assert len(json.dumps(steppers[-1])) < 16_000 and "run its cell again" in steppers[-1]
+
+
+def test_what_was_compiled_again_is_said_below_the_cell(notebook):
+    (output,) = outputs(notebook, RECOMPILING)
+    said = output["data"]["text/plain"].split("\n")
+    assert re.fullmatch(r"2 recompiles, [\d.]+ ms", said[0])
+    changes = ["x: f32[2] became f32[3]", "x: f32[3] became f32[4]"]
+    assert [each.split("h: ")[1] for each in said[1:]] == changes
+    markup = output["data"]["text/html"]
+    assert re.search(r'<details><summary title="h: x: f32\[2\] became f32\[3\]\nh: x', markup) and "%why" in markup
+    assert [output.output_type for output in outputs(notebook, "h(jnp.ones(4))")] == ["execute_result"]
 
 
 def test_it_exports_to_html(notebook, tmp_path: Path):

@@ -189,7 +189,7 @@ def run_graph(session: Session, args: Arguments) -> Result:
     blocks: list[Block] = [Text((line(("heading", made.title)),))]
     if args["file"] is None:
         drawn = Fitted(lambda width: graph_text.drawing(made, args["depth"]))
-        return Result(Document((*blocks, Picture(graph_svg.markup(made), drawn))), value)
+        return Result(Document((*blocks, Picture(graph_svg.markup(made), drawn, lambda: graph_svg.page(made)))), value)
     size = _write(args["file"], graph_svg.page(made), args["force"])
     blocks.append(Row("written", (line(("place", args["file"])),), line(("muted", bytes_text(size)))))
     return Result(Document(tuple(blocks)), value)

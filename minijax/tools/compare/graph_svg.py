@@ -11,10 +11,12 @@ Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchica
 from __future__ import annotations
 
 import html
+import zlib
 from collections.abc import Iterable, Sequence
 
 from minijax.core.named import Frozen
 from minijax.tools.compare.graph import Graph, GraphNode
+from minijax.tools.documents.html import SAYS_DARK, SAYS_LIGHT
 from minijax.tools.documents.theme import STYLES, visible
 from minijax.tools.documents.words import shortened
 
@@ -35,24 +37,33 @@ def _escaped(text: str) -> str:
     return html.escape("".join(visible(piece) for piece in text.splitlines(keepends=True)).replace("\t", " "))
 
 
+# Text, the inside of boxes, lines; attributes have the light ones, for viewers that take the style away.
+_LIGHT, _DARK = ("#1f2328", "#ffffff", "#5a6370"), ("#e6e6e6", "#1e1e1e", "#a0a8b0")
+_INK, _PAPER, _EDGE = _LIGHT
+# Stands for the name of the arrow's head until the drawing is done: two drawings on a page have two, since a browser
+# takes the first of a name, also where that is not shown.
+_HEAD = "mjg-arrow"
+
+
 def _css() -> str:
     def colours(scope: str, dark: bool) -> str:
-        ink, paper, edge = ("#e6e6e6", "#1e1e1e", "#a0a8b0") if dark else ("#1f2328", "#ffffff", "#5a6370")
+        ink, paper, edge = _DARK if dark else _LIGHT
         rules = [f"{scope}.mjg text{{fill:{ink}}}{scope}.mjg rect{{fill:{paper};stroke:{edge}}}"]
+        rules += [f"{scope}.mjg .mjg-paper{{fill:{paper};stroke:none}}"]
         rules += [f"{scope}.mjg path{{stroke:{edge}}}{scope}.mjg marker path{{fill:{edge};stroke:none}}"]
         for role in ("primitive", "type", "value", "literal"):
             style = STYLES[role]
             rules.append(f"{scope}.mjg .mjg-{role}{{fill:{style.dark if dark else style.light}}}")
         return "".join(rules)
 
-    jupyter = 'body[data-jp-theme-light="{}"] '
     return (
         ".mjg text{font:12px monospace;text-anchor:middle}.mjg .mjg-name{font-weight:600}"
-        ".mjg rect{stroke-width:1;rx:5}.mjg .mjg-call rect{stroke-width:2.5}.mjg path{fill:none}"
+        ".mjg rect{stroke-width:1;rx:5}"
+        ".mjg .mjg-call rect{stroke-width:2.5}.mjg path{fill:none}"
         + colours("", False)
         + f"@media (prefers-color-scheme:dark){{{colours('', True)}}}"
-        + colours(jupyter.format("false"), True)
-        + colours(jupyter.format("true"), False)
+        + "".join(colours(f"{page} ", True) for page in SAYS_DARK)
+        + "".join(colours(f"{page} ", False) for page in SAYS_LIGHT)
     )
 
 
@@ -185,14 +196,15 @@ def _draw(graph: Graph) -> _Drawing:
             else:
                 points += [(layout.x[n], top[n]), (layout.x[n], top[n] + _HEIGHT)]
         title = f"<title>{_escaped(value.text)}</title>"
-        out.append(f'<path d="{_curve(points)}" marker-end="url(#mjg-arrow)">{title}</path>')
+        drawn = f'<path d="{_curve(points)}" fill="none" stroke="{_EDGE}" marker-end="url(#{_HEAD})">{title}</path>'
+        out.append(drawn)
     for n, (node, box) in enumerate(zip(graph.nodes, boxes, strict=True)):
         out.append(_node(node, box, layout.x[n], top[n]))
     width = max((layout.x[n] + layout.widths[n] / 2 for n in range(len(layout.x))), default=0.0) + _MARGIN
     height = max(top, default=0.0) + _HEIGHT + _MARGIN if boxes else 0.0
     if graph.left_out:
         text = f"... {graph.left_out} more equations"
-        out.append(f'<text x="{max(width, 160) / 2:.0f}" y="{height + 6:.0f}">{text}</text>')
+        out.append(f'<text x="{max(width, 160) / 2:.0f}" y="{height + 6:.0f}" fill="{_INK}">{text}</text>')
         width, height = max(width, 160.0), height + 18
     return _Drawing("".join(out), width, height)
 
@@ -212,25 +224,32 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
 
 def _node(node: GraphNode, box: _Box, x: float, y: float) -> str:
     left = x - box.width / 2
+    role = _ROLES[node.kind]
     return (
         f'<g class="mjg-{node.kind}"><title>{_escaped(node.note or box.below)}</title>'
-        f'<rect x="{left:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{_HEIGHT:.0f}"/>'
-        f'<text class="mjg-name mjg-{_ROLES[node.kind]}" x="{x:.1f}" y="{y + 16:.1f}">{_escaped(box.title)}</text>'
-        f'<text class="mjg-type" x="{x:.1f}" y="{y + 16 + _LINE:.1f}">{_escaped(box.below)}</text></g>'
+        f'<rect x="{left:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{_HEIGHT:.0f}" '
+        f'fill="{_PAPER}" stroke="{_EDGE}"/>'
+        f'<text class="mjg-name mjg-{role}" x="{x:.1f}" y="{y + 16:.1f}" fill="{STYLES[role].light}">'
+        f'{_escaped(box.title)}</text><text class="mjg-type" x="{x:.1f}" y="{y + 16 + _LINE:.1f}" '
+        f'fill="{STYLES["type"].light}">{_escaped(box.below)}</text></g>'
     )
 
 
 _ARROW = (
-    '<defs><marker id="mjg-arrow" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
-    'orient="auto"><path d="M0 0L8 4L0 8z"/></marker></defs>'
+    f'<defs><marker id="{_HEAD}" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
+    f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{_EDGE}"/></marker></defs>'
 )
 
 
 def _svg(elements: str, width: float, height: float, title: str, style: bool) -> str:
     head = f"<style>{_css()}</style>" if style else ""
+    name = f"mjg-{zlib.crc32(elements.encode()):x}"
+    # quotes are written out in texts
+    drawn = (_ARROW + elements).replace(f'="{_HEAD}"', f'="{name}"').replace(f'="url(#{_HEAD})"', f'="url(#{name})"')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="mjg" role="img" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}"><title>{_escaped(title)}</title>{head}{_ARROW}{elements}</svg>'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="monospace" font-size="12" text-anchor="middle">'
+        f"<title>{_escaped(title)}</title>{head}{drawn}</svg>"
     )
 
 
@@ -261,13 +280,15 @@ def _all(graph: Graph) -> Iterable[Graph]:
 
 def page(graph: Graph) -> str:
     """``graph`` as a file of its own: the graphs inside it stand below it, each under its title."""
-    out = []
+    out: list[str] = []
     y = width = 0.0
     for each in _all(graph):
         drawing = _draw(each)
         heading = _escaped(shortened(each.title, 80))
-        out.append(f'<text class="mjg-name" style="text-anchor:start" x="{_MARGIN}" y="{y + 20:.0f}">{heading}</text>')
+        place = f'x="{_MARGIN}" y="{y + 20:.0f}" fill="{_INK}"'
+        out.append(f'<text class="mjg-name" style="text-anchor:start" {place}>{heading}</text>')
         out.append(f'<g transform="translate(0 {y + 28:.0f})">{drawing.elements}</g>')
         y += 28 + drawing.height
         width = max(width, drawing.width, len(each.title[:80]) * _CHARACTER + 2 * _MARGIN)
+    out.insert(0, f'<path class="mjg-paper" d="M0 0H{width:.0f}V{y:.0f}H0z" fill="{_PAPER}"/>')
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + _svg("".join(out), width, y, graph.title, True) + "\n"

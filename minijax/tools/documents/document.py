@@ -126,10 +126,14 @@ class Columns(Frozen):
 
 
 class Picture(Frozen):
-    """A drawing: ``markup`` (SVG, its text escaped by whoever made it) for a page of HTML, ``drawn`` elsewhere."""
+    """A drawing: ``markup`` (SVG, its text escaped by whoever made it) for a page of HTML, ``drawn`` elsewhere.
+
+    ``alone`` makes an SVG file that says all that the document says, for front ends that show pictures.
+    """
 
     markup: str
     drawn: Block
+    alone: Callable[[], str] | None = None
 
 
 class Interactive(Frozen):

@@ -55,34 +55,58 @@ _DARK = {
     "now": "#3d3820", "focus": "#82aaff",
 }  # fmt: skip
 # Pages that say themselves whether they are dark: Jupyter, VS Code, Colab.
-_SAYS_LIGHT = ('body[data-jp-theme-light="true"]', "body.vscode-light", "html[theme=light]")
-_SAYS_DARK = ('body[data-jp-theme-light="false"]', "body.vscode-dark", "html[theme=dark]")
+SAYS_LIGHT = (
+    'body[data-jp-theme-light="true"]',
+    "body.vscode-light",
+    "body.vscode-high-contrast-light",
+    "html[theme=light]",
+)
+SAYS_DARK = (
+    'body[data-jp-theme-light="false"]',
+    "body.vscode-dark",
+    "body.vscode-high-contrast:not(.vscode-high-contrast-light)",
+    "html[theme=dark]",
+)
 
 
 @functools.cache
 def stylesheet() -> str:
     """The rules that everything of class ``minijax`` needs, in light and in dark. All colours are variables."""
+    return colours() + layout()
 
-    def colours(dark: bool) -> str:
+
+@functools.cache
+def colours() -> str:
+    """The colours alone: without them text has those of the page around it."""
+
+    def variables(dark: bool) -> str:
         listed = {f"mj-{name}": value for name, value in (_DARK if dark else _LIGHT).items()}
         listed |= {f"mj-c-{role}": style.dark if dark else style.light for role, style in STYLES.items()}
         return f"color-scheme:{'dark' if dark else 'light'};" + ";".join(f"--{k}:{v}" for k, v in listed.items())
 
     def on(pages: Iterable[str], dark: bool) -> str:
-        return f"{','.join(f'{page} .minijax' for page in pages)}{{{colours(dark)}}}"
+        return f"{','.join(f'{page} .minijax' for page in pages)}{{{variables(dark)}}}"
 
     roles = "".join(
         f".minijax .mj-{role}{{color:var(--mj-c-{role}){';font-weight:600' if style.bold else ''}}}"
         for role, style in STYLES.items()
     )
     return (
-        f".minijax{{{colours(False)}}}"
-        f"@media (prefers-color-scheme:dark){{.minijax{{{colours(True)}}}}}"
-        + on(_SAYS_LIGHT, False)
-        + on(_SAYS_DARK, True)
-        + ".minijax{font-size:13px;line-height:1.45;color:var(--mj-ink);background:var(--mj-page)}"
-        # Jupyter's own background is as light or dark as it says
-        "body[data-jp-theme-light] .minijax{background:none}"
+        f".minijax{{{variables(False)}}}"
+        f"@media (prefers-color-scheme:dark){{.minijax{{{variables(True)}}}}}"
+        + on(SAYS_LIGHT, False)
+        + on(SAYS_DARK, True)
+        + ".minijax{color:var(--mj-ink);background:var(--mj-page)}"
+        # the backgrounds of Jupyter and of VS Code are as light or dark as they say
+        "body[data-jp-theme-light] .minijax,body[data-vscode-theme-kind] .minijax{background:none}" + roles
+    )
+
+
+@functools.cache
+def layout() -> str:
+    """The rules that do not colour anything. An output that has nothing else is laid out as it is to be."""
+    return (
+        ".minijax{font-size:13px;line-height:1.45}"
         ".minijax pre{margin:2px 0;padding:0;background:none;border:0;color:inherit;font:inherit;font-family:monospace;"
         # Jupyter lets lines end within words
         "white-space:pre;word-break:normal!important;overflow-x:auto}"
@@ -99,7 +123,7 @@ def stylesheet() -> str:
         "background:none!important;border:0!important;color:inherit!important;line-height:1.45!important;"
         "max-width:none!important;font-weight:normal}"
         ".minijax td pre,.minijax th pre{margin:0;white-space:pre-wrap}"
-        ".minijax span{unicode-bidi:isolate}" + roles
+        ".minijax span{unicode-bidi:isolate}"
     )
 
 
@@ -111,6 +135,11 @@ def to_html(doc: Document, highlight: Highlighter | None = None, rest: str = "")
         f'<div class="minijax tex2jax_ignore mathjax_ignore"><style>{stylesheet()}</style>'
         f"{markup(doc, highlight, room)}</div>"
     )
+
+
+def uncoloured(made: str) -> str:
+    """What ``to_html`` made, for a page that has the colours already; without them it has those of the page."""
+    return made.replace(f"<style>{stylesheet()}</style>", f"<style>{layout()}</style>")
 
 
 def markup(doc: Document, highlight: Highlighter | None = None, room: Room | None = None) -> str:

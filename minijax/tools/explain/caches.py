@@ -226,7 +226,7 @@ def stale_section(name: str, reason: str, often: str = "") -> Block:
 def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool = False) -> Document:
     """Misses that the engine kept (``core.missed``): ``entries``, the latest of those that were ``made``."""
     misses = []
-    own = _own_tracing(entries)
+    own = own_tracing(entries)
     for each in entries:
         record = miss_record(each.number, each.cache, each.name, each.reason, each.place)
         costs = [(name, t, own[each.number] if name == "trace" else t) for name, t in each.costs.items()]
@@ -238,7 +238,7 @@ def kept_document(entries: Sequence[missed.Missed], made: int, everything: bool 
     return Document(tuple(blocks))
 
 
-def _own_tracing(entries: Sequence[missed.Missed]) -> dict[int, float]:
+def own_tracing(entries: Sequence[missed.Missed]) -> dict[int, float]:
     """What tracing took for each of the ``entries``, by number, without that of the misses within it."""
     own: dict[int, float] = {}
     around: list[missed.Missed] = []

@@ -65,10 +65,27 @@ function keepKeys(root, stage) {
   });
 }
 
-for (const root of document.querySelectorAll('.mjw[data-mjw="@VERSION@"]:not([data-ready])')) {
-  try {
-    start(root);
-  } catch (error) {
-    console.error(error); // the text stays in place of the widget
+// The style of the element that brought it stays when that element goes: others of the page have none of their own.
+function keepStyle() {
+  const known = '.mjw-style[data-mjw="@VERSION@"]';
+  const own = document.querySelector('.mjw[data-mjw="@VERSION@"] > .mjw-style');
+  if (!own || document.head.querySelector(known)) return;
+  const kept = own.cloneNode(true);
+  kept.dataset.mjw = "@VERSION@";
+  document.head.append(kept);
+}
+
+function startAll() {
+  for (const root of document.querySelectorAll('.mjw[data-mjw="@VERSION@"]:not([data-ready])')) {
+    try {
+      start(root);
+    } catch (error) {
+      console.error(error); // the text stays in place of the widget
+    }
   }
 }
+
+keepStyle();
+startAll();
+// what comes later, without a script of its own, asks for it
+document.addEventListener("mjw@VERSION@", startAll);

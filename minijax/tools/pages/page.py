@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from minijax.tools.documents.document import Line, line
-from minijax.tools.documents.html import shown, stylesheet
+from minijax.tools.documents.html import layout, shown, stylesheet
 
+# What stands above the text that is read where scripts are off.
+WITH_SCRIPTS = "where scripts are on, a stepper stands here."
+WITH_ANOTHER = "run its cell again for a stepper."
 # Of one program or file no more lines than this are put into the page.
 MOST_LINES = 1000
 
@@ -123,7 +126,27 @@ def element(data: dict[str, Any], otherwise: str) -> str:
 
     ``otherwise`` is the markup that is read where scripts are off.
     """
-    return bare_element(data, otherwise, f"<style>{style()}</style>") + f"<script>{script()[0]}</script>"
+    return bare_element(data, otherwise, _own_style()) + f"<script>{script()[0]}</script>"
+
+
+def _own_style() -> str:
+    # the script keeps a copy of it for elements that have none: see ``lent``
+    return f'<style class="mjw-style">{style()}</style>'
+
+
+def has_script(markup: str) -> bool:
+    """Whether an ``element`` with style and script is in it."""
+    return script()[0] in markup
+
+
+def lent(markup: str) -> str:
+    """``markup`` for a page on which an ``element`` brought style and script already. Where these have gone from the
+    page, what is read where scripts are off is laid out as it is to be, and says how to get the rest.
+    """
+    begin = f'<script>document.dispatchEvent(new Event("mjw{script()[1]}"))</script>'
+    markup = markup.replace(_own_style(), f"<style>{layout()}</style>")
+    markup = markup.replace(f"<script>{script()[0]}</script>", begin)
+    return markup.replace(WITH_SCRIPTS, WITH_ANOTHER)
 
 
 def bare_element(data: dict[str, Any], otherwise: str, before: str = "") -> str:

@@ -18,7 +18,7 @@ from minijax.tools.documents.document import Highlighter, Line, line
 from minijax.tools.documents.html import shown
 from minijax.tools.pages.links import linked
 from minijax.tools.pages.moments import moments_kept, runs
-from minijax.tools.pages.page import Texts, bare_element, element, packed
+from minijax.tools.pages.page import WITH_SCRIPTS, Texts, bare_element, element, packed
 from minijax.tools.pages.part import PagePart, PageSource
 from minijax.tools.pages.track import Track
 from minijax.tools.programs.links import LinkedPrograms
@@ -143,7 +143,7 @@ def widget_html(
 
 def _static(recording: Recording, most: int, start: int) -> Iterator[str]:
     """The tree as text that folds, for where scripts are off."""
-    yield "<pre>The log of this recording; where scripts are on, a stepper stands here.</pre>"
+    yield f"<pre>The log of this recording; {WITH_SCRIPTS}</pre>"
     nested: list[int] = []  # the moments whose <details> is open
     count = 0
     cursor = Cursor(recording)

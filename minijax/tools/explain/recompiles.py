@@ -1,0 +1,78 @@
+"""What was compiled again in a cell: misses that are no first calls, counted, with their time and their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from minijax.api.differences import Miss
+from minijax.core.missed import Missed
+from minijax.core.named import Frozen
+from minijax.interop import jax_misses
+from minijax.tools.documents.document import Block, Document, Line, Row, Section, Text, document, line
+from minijax.tools.documents.words import plural, seconds_text, shortened
+from minijax.tools.explain.caches import own_tracing
+
+# Reasons that are told one by one.
+MOST_REASONS = 8
+# A new function is compiled for the first time.
+_FIRST = ("first", "redefined", "retraced")
+_LONGEST = 90
+_ASK = "%why tells where each was called, what it cost and what to change"
+
+
+class Recompiles(Frozen):
+    """``title`` counts them, ``reasons`` has a line for each kind of reason: ``f: x: f32[3] became f32[4]``."""
+
+    title: str
+    reasons: tuple[str, ...]
+
+    @property
+    def shown(self) -> Document:
+        """The title; folded below it, the reasons."""
+        blocks: list[Block] = [Row("why", tuple(line(each) for each in self.reasons))]
+        return document(Section(self._head, (*blocks, Text((line(("muted", _ASK)),))), False))
+
+    @property
+    def told(self) -> Document:
+        """The same for where nothing folds."""
+        return document(Text((self._head,)), Row("why", tuple(line(each) for each in self.reasons)))
+
+    @property
+    def _head(self) -> Line:
+        return line(("warning", self.title))
+
+
+def recompiles(entries: Sequence[Missed], of_jax: Sequence[jax_misses.JaxMiss] = ()) -> Recompiles | None:
+    """What of the misses of a cell, ``entries`` ours, ``of_jax`` real JAX's, was no first call; None if nothing was.
+
+    What JAX took for it is not known.
+    """
+    again = [each for each in entries if each.cache in ("staging", "compilation") and not _is_first(each)]
+    again_in_jax = [each for each in of_jax if not jax_misses.is_first(each)]
+    if not again and not again_in_jax:
+        return None
+    own = own_tracing(entries)
+    compiled = sum("compile" in each.costs for each in again)
+    seconds = sum(each.seconds - each.costs.get("trace", 0.0) + own[each.number] for each in again)
+    counts = ((compiled, "recompile"), (len(again) - compiled, "retrace"))
+    counted = [plural(count, what) for count, what in counts if count]
+    title = [f"{' and '.join(counted)}, {seconds_text(seconds)}"] if again else []
+    title += [plural(len(again_in_jax), "retrace") + " by JAX"] if again_in_jax else []
+    return Recompiles(", ".join(title), tuple(_reasons([*again, *again_in_jax])))
+
+
+def _is_first(each: Missed) -> bool:
+    reason = each.reason
+    return isinstance(reason, Miss) and bool(reason.differences) and reason.differences[0].kind in _FIRST
+
+
+def _reasons(misses: Iterable[Missed | jax_misses.JaxMiss]) -> Iterable[str]:
+    """A line for each function and reason, the latest of those that occurred often."""
+    found: dict[str, int] = {}
+    for each in misses:
+        said = f"{each.name}: {shortened(each.reason, _LONGEST)}"
+        found[said] = found.get(said, 0) + 1
+    for said, times in list(found.items())[:MOST_REASONS]:
+        yield f"{said} ×{times}" if times > 1 else said
+    if len(found) > MOST_REASONS:
+        yield f"and {len(found) - MOST_REASONS} more"

@@ -1,0 +1,80 @@
+"""Outputs of one notebook that share a style and a script: together, after the first has gone, alone, and narrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minijax.tools.documents.document import Code, Row, Table, document, line, text
+from minijax.tools.documents.html import to_html, uncoloured
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.pages.page import lent
+from minijax.tools.pages.widget import widget_html
+from tests.browser.page import CONTRASTS, Browser, page
+from tests.browser.programs import recording
+from tests.browser.test_widget import INSERT, READ
+
+SHOWN = document(
+    Row("gradient", (line(("literal", "-2.98")),)),
+    Code("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }", "jaxpr"),
+    Table(("name", "value"), ((("var", "x"), ("value", "3.0")),)),
+    text("word " * 60),
+)
+STYLE = "const all = getComputedStyle(document.querySelectorAll(arguments[0])[arguments[1]]); return all[arguments[2]];"
+
+
+def test_a_stepper_without_script_of_its_own_is_brought_to_life(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path))
+    window.run(INSERT, widget_html(recording("jit"), highlight))
+    borders = window.run(STYLE, ".mjw-stage", 0, "borderTopWidth")
+    # whoever clears the outputs of the first cell takes its style away
+    window.run("for (const each of document.querySelectorAll('body > *')) each.remove()")
+    window.run(INSERT, lent(widget_html(recording("error"), highlight)))
+    assert len(window.all(".mjw-stage")) == 2 and borders == "1px"
+    assert window.run(STYLE, ".mjw-stage", 0, "borderTopWidth") == borders
+    window.all("[data-move=last]")[1].click()
+    assert "/" in window.all(".mjw-status")[1].text and window.console() == []
+    assert len(window.all("head .mjw-style")) == 1
+
+
+def test_a_stepper_before_the_script_begins_when_that_comes(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, lent(widget_html(recording("jit"))), widget_html(recording("error"))))
+    assert len(window.all(".mjw-stage")) == 2 and window.console() == []
+
+
+def test_a_stepper_that_is_alone_is_its_log(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, lent(widget_html(recording("vmap of grad"), highlight))))
+    assert not window.all(".mjw-stage") and window.console() == []
+    said = window.one(".mjw-static").text
+    assert "run its cell again for a stepper." in said and "vmap:1 begins for f" in said
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window: Browser, tmp_path: Path, dark: bool) -> None:
+    """As one that has its own style, but for the colours, which are those of the page."""
+    own = "<style>:root{color-scheme:light dark}body{background:Canvas;color:CanvasText}</style>"
+    boxes = (
+        "return [...document.querySelectorAll('pre,td,th')].map((each) => { const box = each.getBoundingClientRect();"
+        "return [box.x, box.y, box.width, box.height].map(Math.round); })"
+    )
+    found = []
+    for made in (to_html(SHOWN, highlight), uncoloured(to_html(SHOWN, highlight))):
+        window.open(page(tmp_path, own, made), dark=dark)
+        found.append(window.run(boxes))
+    assert found[0] == found[1] and len(found[0]) > 6
+    assert min(contrast for _, contrast, _ in window.run(CONTRASTS)) > 7
+    assert len({window.run(STYLE, ".mj-literal", 0, "color"), window.run(STYLE, "body", 0, "color")}) == 1
+
+
+def test_nothing_sticks_out_of_480_pixels(window: Browser, tmp_path: Path) -> None:
+    stepper = widget_html(recording("vmap of grad"), highlight)
+    size = {"width": 480, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    window.open(page(tmp_path, stepper, lent(stepper), to_html(SHOWN, highlight)))
+    window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        window.run(READ + "for (let i = 0; i < 30; i += 1) press('into')")
+        assert window.run("return [document.documentElement.scrollWidth, innerWidth]") == [480, 480]
+        assert all(each.is_displayed() for each in window.all("[data-move=last]"))
+    finally:
+        window.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
