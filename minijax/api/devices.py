@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import fastcall, pjrt
-from minijax.core import dtypes, late
+from minijax.core import dtypes
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
@@ -21,9 +21,9 @@ from minijax.pytree import prefix_leaves, tree_flatten, tree_map, tree_unflatten
 def device_put(x: Any, device: Any = None) -> Any:
     """The leaves of ``x`` as arrays that are committed to ``device``: what is computed with them stays there.
 
-    ``device`` may be a sharding on one device, a ``Format``, a ``PartitionSpec`` for the mesh that is set, or a tree of
-    these that is a prefix of ``x``. With None, arrays stay where they are. Raises NotImplementedError for a sharding
-    over several devices.
+    ``device`` may be a sharding, over several devices too, a ``Format``, a ``PartitionSpec`` for the mesh that is set,
+    or a tree of these that is a prefix of ``x``. With None, arrays stay where they are. Raises ValueError for a
+    sharding that does not divide an array evenly.
     """
 
     def put(leaf: Any, device: Any) -> Any:
@@ -32,7 +32,7 @@ def device_put(x: Any, device: Any = None) -> Any:
         if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
             check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
         if device is not None or isinstance(leaf, Tracer):
-            return placed(leaf, _device_of(device))
+            return placed(leaf, device)
         array = as_array(leaf)
         if array is not leaf and default_place() is not None:
             return there(placed(array, default_place()))
@@ -44,13 +44,6 @@ def device_put(x: Any, device: Any = None) -> Any:
         return tree_map(lambda leaf: put(leaf, device), x)
     leaves, tree = tree_flatten(x)
     return tree_unflatten(tree, map(put, leaves, prefix_leaves(device, x, name="device_put device")))
-
-
-def _device_of(place: Any) -> Any:
-    """The device that ``place``, a device, a sharding or a ``PartitionSpec``, means."""
-    if place is None or hasattr(place, "platform"):
-        return place
-    return late.public("minijax.core.shardings", "only_device")(place)
 
 
 def device_get(x: Any) -> Any:

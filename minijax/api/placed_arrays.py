@@ -1,7 +1,4 @@
-"""Arrays put together of what lies, or is to lie, on devices: ``make_array_from_callback`` and its like.
-
-One device has all of an array here, or each of several has (see ``core.shardings``).
-"""
+"""Arrays put together of what lies, or is to lie, on devices: ``make_array_from_callback`` and its like."""
 
 from __future__ import annotations
 
@@ -11,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from minijax.api.devices import device_put
-from minijax.backend import pjrt
+from minijax.backend import spmd
 from minijax.config import x64_enabled
 from minijax.core.array import Array, as_array
 from minijax.core.avals import ShapedArray
 from minijax.core.dtypes import canonicalize_dtype
+from minijax.core.keys import is_key, words_of
 from minijax.core.layouts import Format
-from minijax.core.shardings import Sharding, only_device
+from minijax.core.shardings import Sharding, SingleDeviceSharding
 from minijax.core.trace import Tracer
 from minijax.errors import UnexpectedTracerError
-from minijax.ops.sharded import DeviceLayout, ShardedArray, devices_of, placed
+from minijax.ops.sharded import devices_of, mesh_array, placed
 from minijax.pytree import broadcast_prefix, tree_flatten, tree_unflatten
 
 __all__ = [
@@ -37,13 +35,14 @@ def make_array_from_callback(
 
     Args:
       shape: of the whole array.
-      sharding: a ``Sharding`` or a ``Format``, on one device or with all of the array on each of several.
-      data_callback: given the index of a part, a tuple of slices; returns what can be an array.
+      sharding: a ``Sharding`` or a ``Format``.
+      data_callback: given the index of a part, a tuple of slices; returns what can be an array. It is called once for
+        each part.
       dtype: what the parts must have.
 
     Raises:
       TypeError: ``sharding`` is none. ValueError: a part's shape or dtype is not the one expected.
-      UnexpectedTracerError: the callback returned a tracer. NotImplementedError: a sharding that divides the array.
+      UnexpectedTracerError: the callback returned a tracer.
     """
     shape, name = tuple(shape), "make_array_from_callback"
     sharding = sharding.place_for(len(shape)) if isinstance(sharding, Format) else sharding
@@ -52,17 +51,22 @@ def make_array_from_callback(
             f"sharding should be an instance of `jax.sharding`. Got {sharding} of type {type(sharding)}. Wrap a device "
             "as sharding.SingleDeviceSharding(device)."
         )
-    if not sharding.is_fully_replicated:
-        only_device(sharding)  # refuses several
-    part = data_callback((slice(None),) * len(shape))
-    if isinstance(part, Tracer):
-        raise UnexpectedTracerError(
-            f"{name} puts values on a device, but its callback returned the tracer {part}. Call it outside of "
-            "transformed functions."
-        )
-    array = as_array(part)
-    _check(array, shape, dtype, sharding, name)
-    return _on(sharding, array)
+    inner = sharding.shard_shape(shape)
+    made: dict[Any, Array] = {}
+    parts = []
+    for index in sharding.addressable_devices_indices_map(shape).values():
+        key = tuple((each.start, each.stop) for each in index)
+        if key not in made:
+            part = data_callback(index)
+            if isinstance(part, Tracer):
+                raise UnexpectedTracerError(
+                    f"{name} puts values on a device, but its callback returned the tracer {part}. Call it outside of "
+                    "transformed functions."
+                )
+            made[key] = as_array(part)
+            _check(made[key], inner, dtype, sharding, name)
+        parts.append(made[key])
+    return _of_parts(shape, sharding, parts, dtype)
 
 
 def make_array_from_single_device_arrays(
@@ -72,7 +76,7 @@ def make_array_from_single_device_arrays(
 
     Raises:
       TypeError: ``arrays`` is no list or tuple, or holds something else than arrays. ValueError: a part's shape, dtype
-      or device is not the one expected. NotImplementedError: a sharding that divides the array.
+      or device is not the one expected.
     """
     shape, name = tuple(shape), "make_array_from_single_device_arrays"
     if not isinstance(arrays, (list, tuple)):
@@ -96,27 +100,61 @@ def make_array_from_single_device_arrays(
             f"Addressable devices and per-device arrays devices do not match: the sharding is for {_ids(wanted)}, and "
             f"{len(arrays)} arrays lie on {_ids(found)}. Put each part on its device with device_put."
         )
-    if not sharding.is_fully_replicated:
-        only_device(sharding)  # refuses several
-    return _on(sharding, arrays[0])
+    on = {device: each for each in arrays for device in devices_of(each)}
+    return _of_parts(shape, sharding, [on[device] for device in sharding.local_devices], dtype)
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
     """The tree ``local_data`` of what this process has of arrays, as arrays that lie as ``sharding`` says.
 
-    ``sharding`` may be a tree that is a prefix of ``local_data``, and so may ``global_shape``, which is for several
-    processes: one alone has all of each array, and ValueError is raised if its shape is another one.
+    ``sharding`` may be a tree that is a prefix of ``local_data``, and so may ``global_shape``. A dimension of the whole
+    array is as long as ``global_shape`` says; without it, as what all processes have along it together. ValueError if
+    what this process has fits neither the whole array nor its devices' parts; one process alone has all of each array.
     """
     leaves, tree = tree_flatten(local_data)
     shapes = broadcast_prefix(global_shape, local_data, lambda x: x is None or isinstance(x, tuple))
     places = broadcast_prefix(sharding, local_data)
-    for data, shape in zip(leaves, shapes, strict=True):
-        if shape is not None and tuple(shape) != np.shape(data):
-            raise ValueError(
-                "When calling `make_array_from_process_local_data` on a single process, global_shape should be None or "
-                f"equal to local_data.shape. Got global_shape={shape} and local_data.shape={np.shape(data)}."
-            )
-    return tree_unflatten(tree, map(device_put, leaves, places))
+    return tree_unflatten(tree, map(_from_local, leaves, shapes, places))
+
+
+def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
+    if shape is not None and sharding.is_fully_addressable and tuple(shape) != np.shape(data):
+        raise ValueError(
+            "When calling `make_array_from_process_local_data` on a single process, global_shape should be None or "
+            f"equal to local_data.shape. Got global_shape={shape} and local_data.shape={np.shape(data)}."
+        )
+    if sharding.is_fully_addressable:
+        return device_put(data, sharding)
+    value = np.asarray(data)
+    counts = sharding.tiles(value.ndim).shape[:-1]
+    # of a dimension the parts that this process has, along one axis at a time
+    at = {place for place, device in enumerate(sharding.assignment) if device in sharding.addressable_devices}
+    tiles = sharding.tiles(value.ndim)
+    held = [part[:-1] for part in np.ndindex(tiles.shape) if int(tiles[part]) in at]
+    mine = [sorted({part[dim] for part in held}) for dim in range(value.ndim)]
+    if shape is None:
+        shape = tuple(
+            size * count // len(own) for size, count, own in zip(value.shape, counts, mine, strict=True)
+        )
+    shape = tuple(shape)
+    sizes = sharding.shard_shape(shape)
+
+    def part_of(index: Any) -> Any:
+        picked = []
+        for dim, each in enumerate(index):
+            if value.shape[dim] == shape[dim] or each == slice(None):
+                picked.append(each)
+            elif value.shape[dim] == sizes[dim] * len(mine[dim]):
+                first = mine[dim].index(each.start // sizes[dim]) * sizes[dim]
+                picked.append(slice(first, first + sizes[dim]))
+            else:
+                raise ValueError(
+                    f"Local data of shape {value.shape} is neither all of an array of shape {shape} nor the parts of "
+                    f"it that this process's devices have, as {sharding} says, along dimension {dim}."
+                )
+        return value[tuple(picked)]
+
+    return make_array_from_callback(shape, sharding, part_of)
 
 
 def _check(part: Array, shape: tuple[int, ...], dtype: Any, sharding: Sharding, name: str) -> None:
@@ -133,16 +171,20 @@ def _check(part: Array, shape: tuple[int, ...], dtype: Any, sharding: Sharding, 
         )
 
 
-def _on(sharding: Sharding, array: Array) -> Array:
-    """All of ``array`` on each device of ``sharding``."""
-    aval = ShapedArray(array.shape, array.dtype)
-    array = Array(array._value(), aval) if array.aval.weak_type else array
-    if sharding.num_devices == 1:
-        return placed(array, only_device(sharding))
-    devices = tuple(sharding.devices_indices_map(array.shape))
-    local = sum(map(pjrt.is_local, devices))
-    pieces = pjrt.put_shards([np.asarray(array._value())] * local, devices, aval=aval, owned=True)
-    return ShardedArray(pieces, aval, DeviceLayout(devices, None))
+def _of_parts(shape: tuple[int, ...], sharding: Sharding, parts: Sequence[Array], dtype: Any) -> Array:
+    """The array of ``shape`` of which ``parts`` are those on this process's devices, in their order."""
+    if not parts:
+        aval = ShapedArray(shape, canonicalize_dtype(np.dtype(dtype), x64_enabled()))
+    else:
+        aval = ShapedArray(shape, parts[0].dtype)
+    if isinstance(sharding, SingleDeviceSharding):
+        only = parts[0]
+        (device,) = sharding.assignment
+        return placed(Array(only._value(), aval) if only.aval.weak_type else only, device)
+    values = [part._value() for part in parts]
+    if is_key(aval.dtype):
+        values = [words_of(value, aval.dtype) for value in values]
+    return mesh_array(spmd.put_parts([*map(np.asarray, values)], sharding, aval), aval, sharding)
 
 
 def _ids(devices: set[Any]) -> str:

@@ -5,9 +5,18 @@ buffer is made or the first program compiled. Importing it teaches :class:`minij
 device buffers.
 """
 
+from typing import Any
+
 from minijax.backend.pjrt import *
 from minijax.backend.pjrt import place
 from minijax.backend.pjrt import to_numpy as to_numpy
+from minijax.core import late
 from minijax.core.array import set_transfers
 
-set_transfers(to_numpy, place)
+
+def gather(*args: Any) -> Any:
+    """``spmd.gather``, whose module only arrays over several devices need."""
+    return late.public("minijax.backend.spmd", "gather")(*args)
+
+
+set_transfers(to_numpy, place, gather)

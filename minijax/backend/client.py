@@ -14,13 +14,16 @@ mean to jax (https://docs.jax.dev/en/latest/config_options.html).
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 # The one platform jaxlib can run without a plugin.
 BUILT_IN = "cpu"
@@ -80,15 +83,39 @@ class Runtime:
             found = self._across[key] = self._many(list(key), self.xla_client.HloSharding.replicate())
         return found
 
-    def compile_options(self, num_replicas: int, assignment: Any) -> Any:
-        """Compile options for copies on the devices whose ids are ``assignment[num_replicas, 1]``."""
+    def spread(self, devices: Sequence[Any], hlo_sharding: Callable[[int], Any]) -> Any:
+        """The sharding over ``devices`` of arrays that ``hlo_sharding`` of their number of dimensions describes."""
+        found = self._many(list(devices), self.xla_client.HloSharding.replicate())
+        found._to_xla_hlo_sharding = functools.cache(hlo_sharding)
+        return found
+
+    def compile_options(self, assignment: Any) -> Any:
+        """Compile options for the devices whose ids are ``assignment[replicas, partitions]``."""
+        num_replicas, num_partitions = assignment.shape
         if self.from_jax:
             backend = importlib.import_module("jax.extend.backend")
-            return backend.get_compile_options(num_replicas, 1, assignment, backend=self.client)
+            return backend.get_compile_options(num_replicas, num_partitions, assignment, backend=self.client)
         options = self.xla.CompileOptions()
         options.num_replicas = num_replicas
-        options.num_partitions = 1
+        options.num_partitions = num_partitions
         options.device_assignment = self.xla.DeviceAssignment.create(assignment)
+        return options
+
+    def spmd_options(self, ids: Sequence[int], free_in: Sequence[bool], free_out: Sequence[bool]) -> Any:
+        """Compile options for one program divided among the devices with these ids, by Shardy.
+
+        The compiler chooses how those arguments and results are divided that are said to be free.
+        """
+        options = self.compile_options(np.array([ids]))
+        build = options.executable_build_options
+        build.num_replicas, build.num_partitions = 1, len(ids)
+        build.device_assignment = options.device_assignment
+        build.use_spmd_partitioning = True
+        build.use_shardy_partitioner = True
+        build.allow_spmd_sharding_propagation_to_parameters = list(free_in)
+        build.allow_spmd_sharding_propagation_to_output = list(free_out)
+        # without the one XLA refuses the program, without the other it ignores what the text says of shardings
+        assert build.use_spmd_partitioning and build.use_shardy_partitioner
         return options
 
 

@@ -428,7 +428,7 @@ class Executable:
         loaded: Any,
         name: str,
         out_avals: Sequence[Any],
-        sharding: Any,
+        shardings: Sequence[Any],
         device: Device | None,
         n_consts: int = 0,
         kept: Sequence[int] | None = None,
@@ -440,7 +440,10 @@ class Executable:
         # gives the jaxpr that it was compiled from, and which equation each line of the module comes from; for tools
         self.origin: Callable[[], Any] | None = None
         self.kept = kept
-        self._handlers = [rt.xla.array_result_handler(aval, sharding, True, True) for aval in self.out_avals]
+        self._handlers = [
+            rt.xla.array_result_handler(aval, sharding, True, True)
+            for aval, sharding in zip(self.out_avals, shardings, strict=True)
+        ]
         self._error = rt.error
         self._explain = _explainer(name, n_consts, kept)
         self.execute = _executor(loaded.execute_sharded, self._handlers, rt.error, self._explain)
@@ -536,6 +539,7 @@ def compile(
     device: Device | None = None,
     num_replicas: int = 1,
     device_assignment: Sequence[Any] | None = None,
+    division: Any = None,
     host_callbacks: Sequence[Callable[..., Any]] = (),
     n_consts: int = 0,
     kept: Sequence[int] | None = None,
@@ -553,6 +557,7 @@ def compile(
       num_replicas: copies that run at once and may talk by collectives. The module must say
         ``mhlo.num_replicas`` itself only for other readers; this number decides.
       device_assignment: one device, or global device id, for each replica; the first devices if None.
+      division: how one program is divided among several devices, a ``spmd.Division``, in place of the three above.
       host_callbacks: Python functions that custom calls of the module refer to by their index.
       n_consts: how many of the arguments are what the function closes over; they come first. For error messages, like
       kept: the positions of the function's arguments that the others are; None for all.
@@ -564,10 +569,13 @@ def compile(
       DeviceOutOfMemoryError: the program does not fit.
     """
     rt = runtime()
-    assigned = _assign(rt, device, num_replicas, device_assignment)
+    if division is None:
+        assigned = _assign(rt, device, num_replicas, device_assignment)
+        options = rt.compile_options(np.array([[each.id] for each in assigned]))
+    else:
+        assigned = list(division.devices)
+        options = rt.spmd_options([each.id for each in assigned], *division.free)
     _register_custom_calls(rt, module_text)
-    ids = np.array([[each.id] for each in assigned])
-    options = rt.compile_options(num_replicas, ids)
     if flags:
         options.env_option_overrides = list(flags)
     device_list = rt.xla.DeviceList(tuple(assigned))
@@ -584,9 +592,11 @@ def compile(
     except rt.error as error:
         raise compile_error(error, name) from None
     out_avals = _read_out_avals(rt, loaded) if out_avals is None else [*map(physical_aval, out_avals)]
+    if division is not None:
+        return Executable(rt, loaded, name, out_avals, division.results(loaded, out_avals), None, n_consts, kept)
     sharding = rt.on(assigned[0]) if num_replicas == 1 else rt.across(assigned)
     place = assigned[0] if num_replicas == 1 else None
-    return Executable(rt, loaded, name, out_avals, sharding, place, n_consts, kept)
+    return Executable(rt, loaded, name, out_avals, [sharding] * len(out_avals), place, n_consts, kept)
 
 
 def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:

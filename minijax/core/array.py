@@ -20,12 +20,18 @@ from minijax.core.refs import AbstractRef
 # Set by the backend, whose buffers these are: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
 place_value: Callable[[Any, ShapedArray, Any], Any]
+# The same for what lies on several devices: buffer, sharding, type -> NumPy value.
+gather_parts: Callable[[Any, Any, ShapedArray], Any]
 
 
-def set_transfers(fetch: Callable[[Any], np.ndarray], place: Callable[[Any, ShapedArray, Any], Any]) -> None:
-    """Install the functions that copy a device buffer to the host, and a value to a device."""
-    global fetch_buffer, place_value
-    fetch_buffer, place_value = fetch, place
+def set_transfers(
+    fetch: Callable[[Any], np.ndarray],
+    place: Callable[[Any, ShapedArray, Any], Any],
+    gather: Callable[[Any, Any, ShapedArray], Any],
+) -> None:
+    """Install the functions that copy a device buffer to the host, a value to a device, and parts to the host."""
+    global fetch_buffer, place_value, gather_parts
+    fetch_buffer, place_value, gather_parts = fetch, place, gather
 
 
 class Array(AnyArray):
@@ -248,6 +254,32 @@ class CommittedArray(Array):
             del self._host
 
 
+class MeshArray(CommittedArray):
+    """An array that lies on the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` the sharding.
+
+    What is computed with it is computed on these devices, by a program that XLA divides among them.
+    """
+
+    __slots__ = ()
+
+    def _value(self) -> Any:
+        try:
+            return self._host
+        except AttributeError:
+            pass
+        value = self._host = gather_parts(self._buffer, self.device, self.aval)
+        return value
+
+    @property
+    def assignment(self) -> tuple[Any, ...]:
+        """The devices, in the order in which programs are given them."""
+        return self.device.assignment  # type: ignore[no-any-return]
+
+
+# The classes of arrays that are where the user put them.
+HELD: frozenset[type] = frozenset((CommittedArray, MeshArray))
+
+
 def committed(x: Any, device: Any) -> Any:
     """``x`` on ``device``, if it is an array that may be anywhere; tracers, committed and float0 arrays stay."""
     if type(x) is not Array and type(x) is not LiteralArray:
@@ -259,40 +291,49 @@ def committed(x: Any, device: Any) -> Any:
 
 def uncommitted(x: Any) -> Any:
     """The value of a committed array as an array that may be anywhere; anything else as it is."""
-    return Array(x._value(), x.aval) if type(x) is CommittedArray else x
+    return Array(x._value(), x.aval) if type(x) in HELD else x
 
 
 def retyped(x: Array, aval: ShapedArray) -> Array:
     """``x`` where it is, with type ``aval``, which differs from its own in weakness only."""
-    if type(x) is CommittedArray:
-        return CommittedArray(x._buffer, aval, x.device)
+    if isinstance(x, CommittedArray):
+        return type(x)(x._buffer, aval, x.device)
     return Array(x._value(), aval) if x.on_host else device_array(x._buffer, aval)
 
 
 def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = "args[{}]".format) -> Any:
     """The device that those of ``args`` that are committed are on; None if none is.
 
-    ValueError if there are several. ``name`` is the operation's, and ``label`` names an operand, for its message.
+    If one of them lies over a mesh, it is the tuple of the mesh's devices. ValueError if they are on others.
+    ``name`` is the operation's, and ``label`` names an operand, for its message.
     """
-    found = None
+    found: Any = None
+    over_mesh = False
     for i, x in enumerate(args):
-        if type(x) is CommittedArray:
-            if found is None:
-                found, first = x.device, i
-            elif x.device != found:
-                one, other = (_placed_text(args[k], label(k), name) for k in (first, i))
-                raise ValueError(
-                    f"Received incompatible devices for jitted computation. Got {one} and {other}. Bring them together "
-                    "with device_put."
-                )
-    return found
+        kind = type(x)
+        if kind is CommittedArray:
+            place = (x.device,)
+        elif kind is MeshArray:
+            place, over_mesh = x.assignment, True
+        else:
+            continue
+        if found is None:
+            found, first = place, i
+        elif place is not found and place != found:
+            one, other = (placed_text(args[k], label(k), name) for k in (first, i))
+            raise ValueError(
+                f"Received incompatible devices for jitted computation. Got {one} and {other}. Bring them together "
+                "with device_put."
+            )
+    return found if over_mesh or found is None else found[0]
 
 
-def _placed_text(x: CommittedArray, label: str, name: str) -> str:
-    device = x.device
+def placed_text(x: CommittedArray, label: str, name: str) -> str:
+    """Where the operand ``label`` of ``name`` lies, in words."""
+    devices = x.assignment if isinstance(x, MeshArray) else (x.device,)
     return (
-        f"argument {label} of {name} with shape {x.aval} and with device ids [{device.id}] on platform "
-        f"{device.platform.upper()}"
+        f"argument {label} of {name} with shape {x.aval} and with device ids {[each.id for each in devices]} on "
+        f"platform {devices[0].platform.upper()}"
     )
 
 

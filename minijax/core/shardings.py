@@ -1,18 +1,21 @@
 """Shardings as data: meshes of devices, which axis of an array is divided along which axis of a mesh, and what follows.
 
 In: devices, names and sizes. Out: descriptions that can be compared, hashed and asked which device has which part. No
-array is divided here: that ``device_put`` does, as far as it can.
+array is divided here. Invariant: ``tiles(ndim)`` says all of it: which of the ``assignment``'s devices have which part.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
+from minijax.core.named import NamedTuple
 
 # Where devices keep arrays.
 _MEMORY = "device"
@@ -29,18 +32,31 @@ class AxisType(enum.Enum):
         return self.name
 
 
+class _Unconstrained:
+    """``PartitionSpec.UNCONSTRAINED``: the compiler chooses how a dimension is divided."""
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "_UNCONSTRAINED"
+
+
+_UNCONSTRAINED = _Unconstrained()
+
+
 class PartitionSpec:
     """For each dimension of an array the axis of a mesh, or several, along which it is divided; None for whole ones.
 
     Dimensions beyond those named are whole. ``P("x", None, ("y", "z"))``.
     """
 
-    UNCONSTRAINED = "UNCONSTRAINED"
+    UNCONSTRAINED: Any = _UNCONSTRAINED
 
     __slots__ = ("_parts",)
 
     def __init__(self, *partitions: Any) -> None:
-        self._parts = tuple(tuple(part) if isinstance(part, list) else part for part in partitions)
+        self._parts = tuple(map(_part, partitions))
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -65,6 +81,13 @@ class PartitionSpec:
 
     def __reduce__(self) -> Any:
         return PartitionSpec, self._parts
+
+
+def _part(given: Any) -> Any:
+    """One dimension's entry as it is kept: of a sequence of axes the only one, or None if there is none."""
+    if not isinstance(given, (list, tuple)):
+        return given
+    return tuple(given) if len(given) > 1 else given[0] if given else None
 
 
 class AbstractMesh:
@@ -135,6 +158,8 @@ class Mesh(AbstractMesh):
         super().__init__(devices.shape, names, axis_types)
         self.devices = devices
         self.devices.flags.writeable = False
+        self._identity = (self.axis_names, self.axis_sizes, self.axis_types, tuple(devices.flat))
+        self._hash = hash(self._identity)
 
     @property
     def device_ids(self) -> np.ndarray:
@@ -147,13 +172,10 @@ class Mesh(AbstractMesh):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mesh):
             return NotImplemented
-        return self._identity() == other._identity()
+        return self is other or self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def _identity(self) -> Any:
-        return self.axis_names, self.axis_sizes, self.axis_types, tuple(self.devices.flat)
+        return self._hash
 
     def __repr__(self) -> str:
         sizes, names = self.axis_sizes, self.axis_names
@@ -168,44 +190,101 @@ class Sharding:
 
     memory_kind: str | None = _MEMORY
 
+    @functools.cached_property
+    def assignment(self) -> tuple[Any, ...]:
+        """The devices, in the order in which programs are given them."""
+        return tuple(self._devices())
+
     @property
     def device_set(self) -> set[Any]:
-        return set(self._devices())
+        return set(self.assignment)
 
     @property
     def num_devices(self) -> int:
-        return len(self.device_set)
+        return len(self.assignment)
 
     @property
     def addressable_devices(self) -> set[Any]:
         """Those of the devices that this process has."""
-        return {device for device in self.device_set if device.process_index == device.client.process_index()}
+        return set(self.local_devices)
+
+    @functools.cached_property
+    def local_devices(self) -> tuple[Any, ...]:
+        """Those of the devices that this process has, in order."""
+        return tuple(device for device in self.assignment if device.process_index == device.client.process_index())
 
     @property
     def is_fully_addressable(self) -> bool:
-        return self.addressable_devices == self.device_set
+        return len(self.local_devices) == len(self.assignment)
 
     @property
     def is_fully_replicated(self) -> bool:
         """Whether every device has all of the array."""
         return self.num_devices == 1
 
+    def tiles(self, ndim: int) -> np.ndarray:
+        """The places in ``assignment`` of the devices that have each part of an array of ``ndim`` dimensions.
+
+        An axis for each dimension, as long as the parts that it is divided into, and one more for the devices that have
+        the same part.
+        """
+        return np.arange(self.num_devices).reshape((1,) * ndim + (-1,))
+
+    def check_ndim(self, ndim: int) -> None:
+        """ValueError if it is not for arrays of ``ndim`` dimensions."""
+
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of each device's part of an array of ``global_shape``."""
-        return tuple(global_shape)
+        """The shape of each device's part of an array of ``global_shape``. ValueError if it is not divided evenly."""
+        shape = tuple(global_shape)
+        self.check_ndim(len(shape))
+        counts = self.tiles(len(shape)).shape[:-1]
+        for axis, (size, count) in enumerate(zip(shape, counts, strict=True)):
+            if size % count:
+                raise ValueError(
+                    f"Sharding {self} implies that array axis {axis} is partitioned {count} times, but the dimension "
+                    f"size is {size} (full shape: {shape}). Pad it to a multiple of {count}."
+                )
+        return tuple(size // count for size, count in zip(shape, counts, strict=True))
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
         """For each device the index of its part of an array of ``global_shape``."""
-        return {device: (slice(None),) * len(global_shape) for device in self._devices()}
+        sizes = self.shard_shape(global_shape)
+        tiles = self.tiles(len(sizes))
+        counts = tiles.shape[:-1]
+        found: dict[int, tuple[slice, ...]] = {}
+        for *part, place in np.ndindex(tiles.shape):
+            found[int(tiles[(*part, place)])] = tuple(
+                slice(i * size, (i + 1) * size) if count > 1 else slice(None)
+                for i, size, count in zip(part, sizes, counts, strict=True)
+            )
+        return {device: found[i] for i, device in enumerate(self.assignment)}
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
+        """``devices_indices_map`` of the devices that this process has."""
+        found = self.devices_indices_map(global_shape)
+        return {device: found[device] for device in self.local_devices}
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Whether both put the same parts of arrays of ``ndim`` dimensions on the same devices."""
-        # every dimension has a part for each of as many devices as there are, if they divide it at all
-        shape = (len(self.device_set | other.device_set),) * ndim
-        return self.devices_indices_map(shape) == other.devices_indices_map(shape)
+        if self is other:
+            return True
+        if self.assignment == other.assignment:
+            ours, theirs = self.tiles(ndim), other.tiles(ndim)
+            return ours.shape == theirs.shape and bool((_sorted(ours) == _sorted(theirs)).all())
+        return self.device_set == other.device_set and self._parts(ndim) == other._parts(ndim)
+
+    def _parts(self, ndim: int) -> dict[Any, tuple[int, ...]]:
+        """For each device which part it has, and of how many."""
+        tiles = self.tiles(ndim)
+        return {self.assignment[tiles[at]]: (*at[:-1], *tiles.shape) for at in np.ndindex(tiles.shape)}
 
     def _devices(self) -> Sequence[Any]:
         raise NotImplementedError
+
+
+def _sorted(tiles: np.ndarray) -> np.ndarray:
+    """``tiles`` with the devices that have the same part in order."""
+    return np.sort(tiles, axis=-1)
 
 
 class SingleDeviceSharding(Sharding):
@@ -228,6 +307,39 @@ class SingleDeviceSharding(Sharding):
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"
 
 
+class TiledSharding(Sharding):
+    """Parts on devices in an order that no spec of a mesh describes, as the compiler may choose it for a result."""
+
+    def __init__(self, devices: Sequence[Any], tiles: np.ndarray) -> None:
+        self._given = tuple(devices)
+        self._tiles = tiles
+        self._key = (self._given, tiles.shape, tiles.tobytes())
+
+    def _devices(self) -> Sequence[Any]:
+        return self._given
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self._tiles.shape[-1] == self._tiles.size
+
+    def tiles(self, ndim: int) -> np.ndarray:
+        return super().tiles(ndim) if self.is_fully_replicated else self._tiles
+
+    def check_ndim(self, ndim: int) -> None:
+        if not self.is_fully_replicated and ndim != self._tiles.ndim - 1:
+            raise ValueError(f"{self} is for arrays of {self._tiles.ndim - 1} dimensions, not of {ndim}.")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TiledSharding) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        ids = [self._given[i].id for i in self._tiles.flat]
+        return f"TiledSharding(parts={self._tiles.shape[:-1]}, devices={ids})"
+
+
 class NamedSharding(Sharding):
     """An array divided over a mesh, as ``spec`` says.
 
@@ -239,7 +351,7 @@ class NamedSharding(Sharding):
             raise TypeError(f"NamedSharding expects a mesh and a PartitionSpec, got {mesh!r} and {spec!r}.")
         self.mesh, self.spec = mesh, spec
         self.memory_kind = memory_kind or _MEMORY
-        used = Counter(name for names in map(_names, spec) for name in names)
+        used = Counter(name for names in map(axes_of_part, spec) for name in names)
         for name, times in used.items():
             if name not in mesh.axis_names:
                 raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
@@ -248,59 +360,134 @@ class NamedSharding(Sharding):
                     "A single NamedSharding spec specification can map every mesh axis to at most one positional "
                     f"dimension, but {spec} has duplicate entries for `{name}`."
                 )
+        self._hash = hash((mesh, spec))
+        self._tiles: dict[int, np.ndarray] = {}
 
     def _devices(self) -> Sequence[Any]:
         return list(self.mesh.devices.flat)
 
+    def with_spec(self, spec: Any) -> NamedSharding:
+        """The same mesh, divided as ``spec`` says, a ``PartitionSpec`` or its entries."""
+        return NamedSharding(self.mesh, spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec))
+
+    def with_memory_kind(self, kind: str) -> NamedSharding:
+        """The same sharding in another memory of the devices."""
+        return NamedSharding(self.mesh, self.spec, memory_kind=kind)
+
     @property
     def is_fully_replicated(self) -> bool:
-        return all(self._count(names) == 1 for names in map(_names, self.spec))
+        return all(self._count(names) == 1 for names in map(axes_of_part, self.spec))
 
     def _count(self, names: Sequence[str]) -> int:
         """Into how many parts these axes divide a dimension."""
         return int(np.prod([self.mesh.shape[name] for name in names], dtype=int))
 
-    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        if len(self.spec) > len(global_shape):
-            raise ValueError(f"{self.spec} is for arrays of at least {len(self.spec)} dimensions, got {global_shape}.")
-        parts = [self._count(names) for names in map(_names, self.spec)]
-        parts += [1] * (len(global_shape) - len(parts))
-        for axis, (size, count) in enumerate(zip(global_shape, parts, strict=True)):
-            if size % count:
-                raise ValueError(
-                    f"Sharding {self} implies that array axis {axis} is partitioned {count} times, but the dimension "
-                    f"size is {size} (full shape: {tuple(global_shape)}). Pad it to a multiple of {count}."
-                )
-        return tuple(size // count for size, count in zip(global_shape, parts, strict=True))
+    def check_ndim(self, ndim: int) -> None:
+        if len(self.spec) > ndim:
+            raise ValueError(
+                f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but was applied to a "
+                f"value of rank {ndim}. Name no more dimensions than there are."
+            )
 
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
-        sizes = self.shard_shape(global_shape)
-        found = {}
-        for place in np.ndindex(self.mesh.devices.shape):
-            at = dict(zip(self.mesh.axis_names, place, strict=True))
-            index = [slice(None)] * len(sizes)
-            for axis, names in enumerate(map(_names, self.spec)):
-                part = 0
-                for name in names:
-                    part = part * self.mesh.shape[name] + at[name]
-                if self._count(names) > 1:
-                    index[axis] = slice(part * sizes[axis], (part + 1) * sizes[axis])
-            found[self.mesh.devices[place]] = tuple(index)
+    def tiles(self, ndim: int) -> np.ndarray:
+        found = self._tiles.get(ndim)
+        if found is None:
+            found = self._tiles[ndim] = self._tiled(ndim)
         return found
 
+    def _tiled(self, ndim: int) -> np.ndarray:
+        mesh = self.mesh
+        parts = [*map(axes_of_part, self.spec)][:ndim]
+        parts += [()] * (ndim - len(parts))
+        named = [name for names in parts for name in names]
+        order = [mesh.axis_names.index(name) for name in named]
+        order += [i for i, name in enumerate(mesh.axis_names) if name not in named]
+        places = np.arange(mesh.size).reshape(mesh.axis_sizes).transpose(order)
+        return places.reshape(*map(self._count, parts), -1)
+
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         return isinstance(other, NamedSharding) and (self.mesh, self.spec) == (other.mesh, other.spec)
 
     def __hash__(self) -> int:
-        return hash((self.mesh, self.spec))
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return NamedSharding, (self.mesh, self.spec)
 
     def __repr__(self) -> str:
         return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}, memory_kind={self.memory_kind})"
 
 
-def _names(part: Any) -> tuple[str, ...]:
-    """The axes of a mesh that divide one dimension."""
-    if part is None or part == PartitionSpec.UNCONSTRAINED:
+def named_like(mesh: Mesh, tiles: np.ndarray) -> Sharding:
+    """The sharding over ``mesh`` that has these ``tiles``: a ``NamedSharding`` if a spec can say it."""
+    ndim = tiles.ndim - 1
+    part_of = np.empty((mesh.size, ndim), int)
+    for at in np.ndindex(tiles.shape):
+        part_of[tiles[at]] = at[:-1]
+    grid = part_of.reshape(*mesh.axis_sizes, ndim)
+    origin = (0,) * len(mesh.axis_sizes)
+    spec = []
+    for dim in range(ndim):
+        # along an axis that divides the dimension the part changes, the more, the further outside the axis is
+        steps = [
+            (int(grid[(*origin[:i], 1, *origin[i + 1 :])][dim]) - int(grid[origin][dim]), name)
+            for i, (name, size) in enumerate(mesh.shape_tuple)
+            if size > 1
+        ]
+        spec.append(tuple(name for step, name in sorted(steps, key=lambda each: -each[0]) if step))
+    while spec and not spec[-1]:
+        spec.pop()
+    try:
+        found = NamedSharding(mesh, PartitionSpec(*spec))
+    except ValueError:  # one axis divides two dimensions
+        return TiledSharding(mesh._identity[-1], tiles)
+    ours = found.tiles(ndim)
+    same = ours.shape == tiles.shape and bool((_sorted(ours) == _sorted(tiles)).all())
+    return found if same else TiledSharding(mesh._identity[-1], tiles)
+
+
+class _Unspecified:
+    """What a call of ``jit`` says of an argument or result of which its caller named no sharding."""
+
+    def __repr__(self) -> str:
+        return "UnspecifiedValue"
+
+    def __reduce__(self) -> str:
+        return "UNSPECIFIED"
+
+
+UNSPECIFIED = _Unspecified()
+
+
+def mesh_of(shardings: Sequence[Any]) -> Mesh | None:
+    """The mesh of the first ``NamedSharding`` among ``shardings``."""
+    return next((each.mesh for each in shardings if isinstance(each, NamedSharding)), None)
+
+
+class Placement(NamedTuple):
+    """Over which devices a program runs, and how its arguments and results are divided: None where XLA is to choose.
+
+    ``mesh`` is the one over which XLA's choices are described, None if none has been named.
+    """
+
+    devices: tuple[Any, ...]
+    mesh: Mesh | None
+    ins: tuple[Sharding | None, ...]
+    outs: tuple[Sharding | None, ...]
+
+    @property
+    def everywhere(self) -> Sharding:
+        """All of an array on each of the devices."""
+        if self.mesh is not None:
+            return NamedSharding(self.mesh, PartitionSpec())
+        return TiledSharding(self.devices, np.arange(len(self.devices)))
+
+
+def axes_of_part(part: Any) -> tuple[str, ...]:
+    """The axes of a mesh that divide one dimension, of which ``part`` is the entry in a spec."""
+    if part is None or part is _UNCONSTRAINED:
         return ()
     return part if isinstance(part, tuple) else (part,)
 
@@ -310,25 +497,22 @@ class _Context(threading.local):
 
     mesh: Mesh | None = None
 
+    @property
+    def mesh_devices(self) -> tuple[Any, ...] | None:
+        """Its devices, in order."""
+        return None if self.mesh is None else tuple(self.mesh.devices.flat)
+
 
 context = _Context()
 
 
-def only_device(place: Any) -> Any:
-    """The device that ``place`` means, which is a device, a sharding, or a ``PartitionSpec`` for the mesh that is set.
+def concrete(place: Any) -> Any:
+    """``place``, which may be a ``PartitionSpec`` for the mesh that is set, as a device or a sharding.
 
-    NotImplementedError for one over several. ValueError for a ``PartitionSpec`` without a mesh.
+    ValueError for a ``PartitionSpec`` without a mesh.
     """
-    if isinstance(place, PartitionSpec):
-        if context.mesh is None:
-            raise ValueError(f"Please set a mesh via `set_mesh` if a PartitionSpec is a place, as {place} is here.")
-        place = NamedSharding(context.mesh, place)
-    if not isinstance(place, Sharding):
+    if not isinstance(place, PartitionSpec):
         return place
-    if place.num_devices > 1:
-        raise NotImplementedError(
-            f"{place} divides an array over {place.num_devices} devices. Arrays over several devices are made by pmap "
-            "here: put the array on one of them, or map over its leading axis with pmap."
-        )
-    (device,) = place.device_set
-    return device
+    if context.mesh is None:
+        raise ValueError(f"Please set a mesh via `set_mesh` if a PartitionSpec is a place, as {place} is here.")
+    return NamedSharding(context.mesh, place)

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from minijax.config import Setting, debug_infs, debug_nans, results_checked, set_nan_checks
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import (
+    HELD,
     Array,
-    CommittedArray,
+    MeshArray,
     as_array,
     committed,
     common_device,
@@ -66,8 +67,19 @@ numpy_rules = _NumPyRules(
 commits_itself: set[Primitive] = set()
 
 
+# Primitives that hold programs and are compiled, with them, where an operand lies over a mesh of devices.
+compiled_over_meshes: set[Primitive] = set()
+
+
+def _over_mesh(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result or results of an operation on operands that lie over a mesh: only XLA can divide it."""
+    return late.public("minijax.ops.partitioned", "evaluate_over_mesh")(primitive, args, params)
+
+
 def _on(device: Any, out: Any) -> Any:
-    """The result or results of an operation, on ``device``."""
+    """The result or results of an operation, on ``device``; over a mesh they are where the operation left them."""
+    if type(device) is tuple:
+        return out
     return [committed(x, device) for x in out] if isinstance(out, (list, tuple)) else committed(out, device)
 
 
@@ -138,8 +150,10 @@ class EvalTrace(Trace):
         known = primitive.evaluations
         if known is None:
             try:
+                if primitive in compiled_over_meshes and MeshArray in map(type, args):
+                    return _over_mesh(primitive, args, params)
                 out = impl_rules[primitive](*args, **params)
-                if CommittedArray in map(type, args) and primitive not in commits_itself:
+                if primitive not in commits_itself and not HELD.isdisjoint(map(type, args)):
                     out = _on(common_device(args, primitive.name), out)
                 return out
             except TypeError:
@@ -154,6 +168,8 @@ class EvalTrace(Trace):
             values = None
         if values is None:  # one is on the device
             device = common_device(args, primitive.name)
+            if type(device) is tuple:
+                return _over_mesh(primitive, args, params)
             if device is not None:
                 return _on(device, self.process_primitive(primitive, [*map(uncommitted, args)], params))
             values = [x._value() for x in args]

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core import avals
+from minijax.core import avals, late
 from minijax.core.avals import physical_aval
 from minijax.core.collector import collecting_new_objects
 from minijax.core.keys import is_key
@@ -63,6 +63,8 @@ class ModuleWriter:
         # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign
         self.authored: dict[Any, str] = {}
         self.bindings: Any = None
+        # the meshes that the module names: see lowering.shardings, which is loaded for the first program that has one
+        self._meshes: Any = None
         # notes which equation each line comes from, if anybody wants to know
         self.places: Places | None = None
 
@@ -85,10 +87,22 @@ class ModuleWriter:
         self.used.add(candidate)
         return candidate
 
-    def function(self, closed: ClosedJaxpr, name: str) -> str:
-        """The symbol of a private function for ``closed``, its constants inside; written at the first call."""
+    @property
+    def meshes(self) -> Any:
+        """The module's ``lowering.shardings.MeshTable``."""
+        if self._meshes is None:
+            self._meshes = late.public("minijax.lowering.shardings", "MeshTable")()
+        return self._meshes
+
+    def function(
+        self, closed: ClosedJaxpr, name: str, ins: Sequence[Any] | None = None, outs: Sequence[Any] | None = None
+    ) -> str:
+        """The symbol of a private function for ``closed``, its constants inside; written at the first call.
+
+        ``ins`` and ``outs`` are the shardings of its arguments and results, if that has been said.
+        """
         # collectives are written for the axes mapped here
-        key = (id(closed), self.axes)
+        key = (id(closed), self.axes, ins, outs)
         entry = self.written.get(key)
         if entry is None:
             chosen = self.unique(name or "fn")
@@ -96,14 +110,16 @@ class ModuleWriter:
             writer = FunctionWriter(self)
             names = [f"%arg{i}" for i in range(len(closed.in_avals))]
             consts = [writer.constant(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-            outs = lower_eqns(writer, closed.jaxpr, consts, names)
+            args = _constrained(writer, names, closed.in_avals, ins)
+            results = _constrained(writer, lower_eqns(writer, closed.jaxpr, consts, args), closed.out_avals, outs)
             signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in zip(names, closed.in_avals, strict=True))
-            self.functions.append(_function_text("private", chosen, signature, writer, closed.jaxpr, outs))
+            self.functions.append(_function_text("private", chosen, signature, writer, closed.jaxpr, results))
         return entry[0]
 
     def text(self, main: str, header: str) -> str:
         """The whole module."""
-        return "\n".join([header, main, *self.functions, "}", ""])
+        meshes = [] if self._meshes is None else self._meshes.lines()
+        return "\n".join([header, *meshes, main, *self.functions, "}", ""])
 
 
 def symbol(name: str) -> str:
@@ -112,12 +128,35 @@ def symbol(name: str) -> str:
     return f"_{text}" if text[0].isdigit() else text
 
 
+def _constrained(writer: FunctionWriter, names: list[str], avals: Sequence[Any], shardings: Any) -> list[str]:
+    """The names of values that are divided as ``shardings`` say, if that has been said."""
+    if not shardings:
+        return names
+    constrained = late.public("minijax.lowering.shardings", "constrained")
+    return [constrained(writer, *each) for each in zip(names, avals, shardings, strict=True)]
+
+
+def _attributes(module: ModuleWriter, shardings: Sequence[Any] | None, avals: Sequence[Any]) -> list[str]:
+    """What is said of the shardings of the arguments or the results of ``@main``, one text for each."""
+    if not shardings:
+        return [""] * len(avals)
+    attribute = late.public("minijax.lowering.shardings", "sharding_attribute")
+    return [attribute(module.meshes, *each) for each in zip(shardings, avals, strict=True)]
+
+
 def _function_text(
-    visibility: str, name: str, signature: str, writer: FunctionWriter, jaxpr: Jaxpr, outs: Sequence[str]
+    visibility: str,
+    name: str,
+    signature: str,
+    writer: FunctionWriter,
+    jaxpr: Jaxpr,
+    outs: Sequence[str],
+    shardings: Sequence[Any] | None = None,
 ) -> str:
     types = [mlir_type(a) for a in jaxpr.out_avals]
-    results = ", ".join(types)
-    ret = f"    return {', '.join(outs)} : {results}" if outs else "    return"
+    said = _attributes(writer.module, shardings, jaxpr.out_avals)
+    results = ", ".join(f"{t} {{{text}}}" if text else t for t, text in zip(types, said, strict=True))
+    ret = f"    return {', '.join(outs)} : {', '.join(types)}" if outs else "    return"
     body = "\n".join(writer.lines)
     return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
 
@@ -217,7 +256,7 @@ def lower_closed(
     name: str,
     donated: Sequence[bool] = (),
     replicas: int = 1,
-    partitions: int = 1,
+    placement: Any = None,
     platform: Callable[[], str] = lambda: "unknown",
     host_callbacks: list[Callable[..., Any]] | None = None,
     axes: Sequence[tuple[Any, int]] = (),
@@ -229,7 +268,8 @@ def lower_closed(
     ``donated`` says which inputs' buffers XLA may reuse for outputs. The Python functions that the module calls are
     appended to ``host_callbacks``: they must be handed to the compiler with it. ``axes`` are the names and sizes of the
     mapped axes that ``replicas`` copies are laid out along. With ``places``, lines are marked: see ``lower_places``.
-    With ``drop_unused``, ``@main`` does not take the inputs that nobody reads.
+    With ``drop_unused``, ``@main`` does not take the inputs that nobody reads. ``placement``, a
+    ``core.shardings.Placement``, says among which devices the program is divided.
     """
     module = ModuleWriter(f"jit_{name}", platform)
     module.replicas, module.axes = replicas, tuple(axes)
@@ -246,15 +286,24 @@ def lower_closed(
     gives = [False] * len(passed) + [d for d, k in zip(given, kept, strict=True) if k]
     consts = _const_names(writer, closed, jaxpr, names)
     outs = lower_eqns(writer, jaxpr, consts, names[len(passed) :])
+    ins = None
+    if placement is not None:
+        given_ins = [s for s, k in zip(placement.ins, kept, strict=True) if k]
+        ins = [*[placement.everywhere] * len(passed), *given_ins]
+    said = _attributes(module, ins, avals)
+    attributes = [", ".join(filter(None, ("jax.buffer_donor = true" * g, s))) for g, s in zip(gives, said, strict=True)]
     signature = ", ".join(
-        f"{n}: {mlir_type(a)}" + (" {jax.buffer_donor = true}" if g else "")
-        for n, a, g in zip(names, avals, gives, strict=True)
+        f"{n}: {mlir_type(a)}" + (f" {{{text}}}" if text else "")
+        for n, a, text in zip(names, avals, attributes, strict=True)
     )
+    shardings = None if placement is None else placement.outs
+    main = _function_text("public", "main", signature, writer, jaxpr, outs, shardings)
+    partitions = 1 if placement is None else len(placement.devices)
     header = (
         f"module @{module.name} attributes {{mhlo.num_partitions = {partitions} : i32, "
         f"mhlo.num_replicas = {replicas} : i32}} {{"
     )
-    return module.text(_function_text("public", "main", signature, writer, jaxpr, outs), header)
+    return module.text(main, header)
 
 
 def lower_places(

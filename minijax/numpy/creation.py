@@ -13,7 +13,7 @@ from minijax import errors, lax
 from minijax.api.inner import inner_jit
 from minijax.config import promotes_strictly, x64_enabled
 from minijax.core import dtypes
-from minijax.core.array import Array, CommittedArray, LiteralArray, as_array, is_foreign
+from minijax.core.array import Array, CommittedArray, LiteralArray, MeshArray, as_array, is_foreign
 from minijax.core.keys import is_key
 from minijax.core.trace import Tracer
 from minijax.numpy.mathematics import power
@@ -268,7 +268,7 @@ def _repeated(value: Any, wanted: tuple[np.dtype, bool], shape: tuple[int, ...])
 
 
 def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> Any:
-    if device is None and isinstance(a, CommittedArray):
+    if device is None and isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray):
         device = a.device
     number = type(a) if isinstance(a, SCALARS) else None  # weakly typed, but not an enumeration's member
     if number is int:  # of which only the type matters

@@ -22,7 +22,18 @@ from minijax.numpy.indexing import rewrite_index
 from minijax.numpy.promotion import OPERANDS, asarray, convert, ensure, index_tuple
 from minijax.ops import elementwise as ew
 from minijax.ops.call import to_buffer
-from minijax.ops.sharded import addressable_shards, device_of, devices_of, is_committed, layout_of, placed
+from minijax.ops.sharded import (
+    addressable_data,
+    addressable_shards,
+    device_of,
+    devices_of,
+    global_shards,
+    is_committed,
+    is_fully_addressable,
+    is_fully_replicated,
+    placed,
+    sharding_of,
+)
 
 Function = Callable[..., Any]
 
@@ -397,8 +408,12 @@ ARRAY_MEMBERS: dict[str, Any] = {
     "device": property(device_of),
     "devices": devices_of,
     "committed": property(is_committed),
-    "sharding": property(layout_of),
+    "sharding": property(sharding_of),
     "addressable_shards": property(addressable_shards),
+    "addressable_data": addressable_data,
+    "global_shards": property(global_shards),
+    "is_fully_addressable": property(is_fully_addressable),
+    "is_fully_replicated": property(is_fully_replicated),
 }
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from minijax.backend import pjrt
 from minijax.config import preferred_device, while_on
-from minijax.core import dtypes, missed, observe
+from minijax.core import dtypes, late, missed, observe
 from minijax.core.array import (
     Array,
     CommittedArray,
@@ -82,6 +82,10 @@ commits_itself.add(jit_p)
 _buffer = operator.attrgetter("_buffer")
 
 
+# Knows of programs over several devices, and is loaded for the first.
+_PARTITIONED = "minijax.ops.partitioned"
+
+
 class Compiled:
     """A jaxpr compiled by XLA: the program, its text, and the constants that it takes on the device."""
 
@@ -100,6 +104,9 @@ class Compiled:
         "kept",
         "n_consts",
     )
+
+    # how it is divided among devices, if it is
+    placement: Any = None
 
     def __init__(
         self,
@@ -128,8 +135,9 @@ class Compiled:
         self.n_consts = len(passed)
         with observe.timed("compile", name, closed.memo.get("missed")):
             self.executable = self.made(closed)
-        self.executable.origin = functools.partial(_origin, self.made_of[0], name, donated, keep_unused)
-        self.const_buffers = [to_buffer(uncommitted(c)) for c in passed]
+        how = (name, donated, keep_unused, self.placement)
+        self.executable.origin = functools.partial(_origin, self.made_of[0], *how)
+        self.const_buffers = [*map(self._constant, passed)]
         if observe.on_compiled:
             observe.emit(observe.on_compiled, name, self.executable)
 
@@ -142,6 +150,10 @@ class Compiled:
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         return pjrt.compile(text, **options)
 
+    def _constant(self, x: Any) -> Any:
+        """The buffer of a constant that the program takes."""
+        return to_buffer(uncommitted(x))
+
     def _taken(self, args: Sequence[Any]) -> Sequence[Any]:
         """What belongs to the inputs that the program takes, of one thing for each."""
         return args if self.kept is None else [args[i] for i in self.kept]
@@ -150,6 +162,8 @@ class Compiled:
         """Run on arrays (or anything array-like); the results stay on the device."""
         if pjrt.others_in_use:
             device = self.device_of(args)
+            if type(device) is tuple:
+                return late.public(_PARTITIONED, "call_over_mesh")(self, args)  # type: ignore[no-any-return]
             if device is not None:
                 return self.on(device)(*args)
             device = default_place() if type(self) is Compiled else None
@@ -173,7 +187,7 @@ class Compiled:
     def device_of(self, args: Sequence[Any]) -> Any:
         """The device that the arguments which the program takes are committed to; None if they may be anywhere.
 
-        ValueError if there are two.
+        Over a mesh, the tuple of its devices. ValueError if they do not agree.
         """
         return common_device(self._taken(args), self.name)
 
@@ -361,23 +375,29 @@ def set_without_refs(form: Callable[[ClosedJaxpr], ClosedJaxpr]) -> None:
     without_refs = form
 
 
-def lowered(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False) -> Module:
-    """The StableHLO module of ``closed``, written once."""
-    key = ("stablehlo", name, tuple(donated), keep_unused)
+def lowered(
+    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False, placement: Any = None
+) -> Module:
+    """The StableHLO module of ``closed``, written once; divided as ``placement`` says, if it is given."""
+    key = ("stablehlo", name, tuple(donated), keep_unused, placement)
     module = closed.memo.get(key)
     if module is None:
         closed = without_refs(closed)
         with observe.timed("lower", name, closed.memo.get("missed")):
             callbacks: list[Any] = []
-            text = lower_closed(closed, name, donated, **_lowering_options(closed, keep_unused, callbacks))
+            options = _lowering_options(closed, keep_unused, callbacks, placement)
+            text = lower_closed(closed, name, donated, **options)
             module = closed.memo[key] = Module(text, callbacks)
         if observe.on_lowered:
             observe.emit(observe.on_lowered, name, module.text)
     return module
 
 
-def _lowering_options(closed: ClosedJaxpr, keep_unused: bool, callbacks: list[Any]) -> dict[str, Any]:
+def _lowering_options(
+    closed: ClosedJaxpr, keep_unused: bool, callbacks: list[Any], placement: Any = None
+) -> dict[str, Any]:
     return {
+        "placement": placement,
         "replicas": replicas_needed(closed),
         "platform": pjrt.platform,
         "host_callbacks": callbacks,
@@ -386,22 +406,22 @@ def _lowering_options(closed: ClosedJaxpr, keep_unused: bool, callbacks: list[An
 
 
 def lowered_places(
-    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False
+    closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False, placement: Any = None
 ) -> ModulePlaces:
     """Which equation each line of the module comes from: see ``lowering.places``. Found once."""
-    key = ("places", name, tuple(donated), keep_unused)
+    key = ("places", name, tuple(donated), keep_unused, placement)
     places = closed.memo.get(key)
     if places is None:
         closed = without_refs(closed)
-        options = _lowering_options(closed, keep_unused, [])
+        options = _lowering_options(closed, keep_unused, [], placement)
         places = closed.memo[key] = lower_places(closed, name, donated, **options)
     return places
 
 
-def _origin(closed: weakref.ref[ClosedJaxpr], name: str, donated: Sequence[bool], keep_unused: bool) -> Any:
+def _origin(closed: weakref.ref[ClosedJaxpr], *how: Any) -> Any:
     """What an executable was compiled from: the jaxpr and its module's places. None if the jaxpr is gone."""
     alive = closed()
-    return None if alive is None else (alive, lowered_places(alive, name, donated, keep_unused))
+    return None if alive is None else (alive, lowered_places(alive, *how))
 
 
 def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_unused: bool = False) -> Compiled:
@@ -410,7 +430,7 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), keep_
     if program is None:
         key, asked = _program_key(donated, keep_unused), closed
         closed = without_refs(closed)
-        _announce(closed, name, key)
+        announce(closed, name, key)
         module = lowered(closed, name, donated, keep_unused)
         kind = Compiled if replicas_needed(closed) == 1 else Replicated
         program = asked.memo[key] = kind(closed, name, donated, keep_unused, module.text, module.host_callbacks)
@@ -440,19 +460,22 @@ def compiled_impl(p: Primitive) -> Any:
 
     def run_compiled(*args: Any, **params: Any) -> Any:
         arrays = [as_array(check_alive(x)) for x in args]
+        if pjrt.others_in_use and type(common_device(arrays, p.name)) is tuple:
+            return late.public(_PARTITIONED, "evaluate_over_mesh")(p, arrays, params)
         key = (*[x.aval for x in arrays], *params.items())
         program = programs.get(key)
         if program is None:
             if len(programs) >= MAX_PROGRAMS:
                 programs.clear()
-            program = programs[key] = compiled(_one_equation(p, [x.aval for x in arrays], params), p.name)
+            program = programs[key] = compiled(one_equation(p, [x.aval for x in arrays], params), p.name)
         outs = program(*arrays)
         return outs if p.multiple_results else outs[0]
 
     return run_compiled
 
 
-def _one_equation(p: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+def one_equation(p: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+    """The program that binds ``p`` to operands of these types, and no more."""
     found = p.abstract_eval(*avals, **params)
     ins, outs = list(map(Var, avals)), list(map(Var, found if p.multiple_results else [found]))
     return ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
@@ -471,7 +494,7 @@ def _program_key(donated: Sequence[bool], keep_unused: bool) -> Any:
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
-def _announce(closed: ClosedJaxpr, name: str, key: Any) -> None:
+def announce(closed: ClosedJaxpr, name: str, key: Any) -> None:
     """Tell guards that ``closed`` is about to be compiled.
 
     If no cache of functions has told observers, they are told too, and the miss is kept.
@@ -493,10 +516,18 @@ def jit_impl(
     name: str,
     donated_invars: Sequence[bool] = (),
     keep_unused: bool = False,
+    in_shardings: Sequence[Any] = (),
+    out_shardings: Sequence[Any] = (),
     **params: Any,
 ) -> list[Array]:
     if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
         return []  # the known part of a call that hands its operands on
+    if pjrt.others_in_use:
+        places = late.public(_PARTITIONED, "placement_of")
+        placement = places(jaxpr, args, name, in_shardings, out_shardings, keep_unused)
+        if placement is not None:
+            program = late.public(_PARTITIONED, "partitioned")
+            return program(jaxpr, name, placement, donated_invars, keep_unused)(*args)  # type: ignore[no-any-return]
     return compiled(jaxpr, name, donated_invars, keep_unused)(*args)
 
 
@@ -682,7 +713,7 @@ transpose_rules[jit_p] = jit_transpose
 def jit_lower(
     ctx: Any, avals: Any, out_avals: Any, *names: str, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> list[str]:
-    symbol = ctx.module.function(jaxpr, name)
+    symbol = ctx.module.function(jaxpr, name, params.get("in_shardings"), params.get("out_shardings"))
     ins, outs = ", ".join(map(mlir_type, avals)), ", ".join(map(mlir_type, out_avals))
     return ctx.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
 

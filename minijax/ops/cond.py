@@ -22,7 +22,7 @@ from minijax.core.lists import merge, partition, split_list
 from minijax.core.primitive import Primitive
 from minijax.core.structural import UndefinedPrimal, Zero, broadcast_in_dim_p, full, moveaxis, zero_of, zeros
 from minijax.core.trace import Tracer
-from minijax.interpreters.evaluate import numpy_rules
+from minijax.interpreters.evaluate import compiled_over_meshes, numpy_rules
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.linear_parts import linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
@@ -56,6 +56,7 @@ Branches = tuple[ClosedJaxpr, ...]
 
 cond_p = AxisPrimitive("cond", multiple_results=True)
 cond_p.keeps_signatures = False
+compiled_over_meshes.add(cond_p)
 
 
 @cond_p.def_abstract_eval

@@ -31,6 +31,7 @@ from minijax.core.structural import (
     zeros,
 )
 from minijax.core.trace import check_alive
+from minijax.interpreters.evaluate import compiled_over_meshes
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.linear_parts import LinearizedJaxpr, linearize_jaxpr, linearize_rules
 from minijax.interpreters.named_axes import AxisPrimitive
@@ -60,6 +61,7 @@ __all__ = ["scan_p"]
 
 scan_p = AxisPrimitive("scan", multiple_results=True)
 scan_p.keeps_signatures = False
+compiled_over_meshes.add(scan_p)
 
 Flags = list[bool]
 

@@ -1,7 +1,8 @@
-"""Arrays that lie on several devices, one shard on each, as ``pmap`` returns them.
+"""Arrays that lie on several devices, one shard on each: as ``pmap`` returns them, or as a sharding says.
 
-A ``ShardedArray`` is an ``Array``: whoever asks for its value or its one-device buffer gets it, gathered once. A
-``pmap`` that wants just these shards on just these devices takes them as they are.
+A ``ShardedArray`` is what ``pmap`` returns: whoever asks for its value or its one-device buffer gets it, gathered once.
+A ``pmap`` that wants just these shards on just these devices takes them as they are. A ``core.array.MeshArray`` lies as
+its sharding says, and so does what is computed with it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import pjrt
-from minijax.core.array import Array, CommittedArray, as_array, device_array
+from minijax.core import late
+from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, device_array
 from minijax.core.avals import ShapedArray
 from minijax.core.keys import is_key, keys_of
 from minijax.core.named import NamedTuple
@@ -45,17 +47,22 @@ class DeviceLayout(NamedTuple):
 
 
 class Shard:
-    """One device's part of an array: ``data`` is ``array[index]``."""
+    """One device's part of an array: ``data`` is ``array[index]``, None if the device is another process's.
 
-    __slots__ = ("device", "index", "data")
+    ``replica_id`` counts the devices that have the same part.
+    """
 
-    def __init__(self, device: Any, index: tuple[slice | int, ...], data: Array) -> None:
+    __slots__ = ("device", "index", "replica_id", "data")
+
+    def __init__(self, device: Any, index: tuple[slice | int, ...], replica_id: int, data: Array | None) -> None:
         self.device = device
         self.index = index
+        self.replica_id = replica_id
         self.data = data
 
     def __repr__(self) -> str:
-        return f"Shard(device={self.device!r}, index={self.index}, data={self.data})"
+        where = f"device={self.device!r}, index={self.index}, replica_id={self.replica_id}"
+        return f"Shard({where}, data={self.data})"
 
 
 class ShardedArray(Array):
@@ -145,7 +152,7 @@ class PlacedArray(ShardedArray):
 def there(x: Any) -> Any:
     """The committed array ``x`` as one that lies where it does and is not committed; anything else as it is."""
     if type(x) is not CommittedArray:
-        return x
+        return x  # what lies over a mesh stays there
     return PlacedArray(pjrt.assemble([x._buffer], [x.device], x.aval), x.aval, DeviceLayout((x.device,), None))
 
 
@@ -160,18 +167,55 @@ def on_device(buffer: Any, aval: ShapedArray, device: Any) -> Array:
     return CommittedArray(buffer, aval, device)
 
 
-def placed(x: Any, device: Any) -> Any:
-    """``x`` as an array on ``device``; a tracer as it is."""
+def placed(x: Any, place: Any) -> Any:
+    """``x`` as an array on ``place``, a device or a sharding; a tracer as it is."""
     if isinstance(x, Tracer):
         return x
     array = as_array(x)
-    return on_device(pjrt.transfer(to_buffer(array), device), array.aval, device)
+    if not hasattr(place, "platform"):
+        sharding = late.public("minijax.core.shardings", "concrete")(place)
+        if not isinstance(sharding, late.public("minijax.core.shardings", "SingleDeviceSharding")):
+            return over_mesh(array, sharding)
+        (place,) = sharding.assignment
+    if type(array) is MeshArray:
+        array = Array(array._value(), array.aval)
+    return on_device(pjrt.transfer(to_buffer(array), place), array.aval, place)
+
+
+def mesh_array(buffer: Any, aval: ShapedArray, sharding: Any) -> MeshArray:
+    """The array in ``buffer``, which lies as ``sharding`` says."""
+    pjrt.note_committed()
+    return MeshArray(buffer, aval, sharding)
+
+
+def over_mesh(x: Array, sharding: Any) -> MeshArray:
+    """``x`` divided as ``sharding`` says; itself if it lies so. ValueError if it cannot be divided evenly."""
+    sharding.shard_shape(x.aval.shape)
+    if type(x) is MeshArray:
+        if x.device.is_equivalent_to(sharding, x.aval.ndim):
+            return x if x.device == sharding else mesh_array(x._buffer, x.aval, sharding)
+        if not x.device.is_fully_addressable:
+            return late.public("minijax.ops.partitioned", "moved")(x, sharding)  # type: ignore[no-any-return]
+    value = x._value()
+    return mesh_array(late.public("minijax.backend.spmd", "put_over")(value, sharding, x.aval), x.aval, sharding)
+
+
+def sharding_of(x: Array) -> Any:
+    """The sharding of ``x``; an array on the host counts as lying on the device it would be put on."""
+    if type(x) is MeshArray:
+        return x.device
+    layout = layout_of(x)
+    if len(layout.devices) > 1:
+        return layout
+    return late.public("minijax.core.shardings", "SingleDeviceSharding")(layout.devices[0])
 
 
 def layout_of(x: Array) -> DeviceLayout:
     """The devices that ``x`` lies on; an array on the host counts as lying on the device it would be put on."""
     if isinstance(x, ShardedArray):
         return x.layout
+    if type(x) is MeshArray:
+        return DeviceLayout(x.assignment, None)
     if x.on_device:
         return DeviceLayout((pjrt.buffer_device(x._buffer),), None)
     return DeviceLayout((default_place() or pjrt.local_devices()[0],), None)
@@ -179,17 +223,56 @@ def layout_of(x: Array) -> DeviceLayout:
 
 def addressable_shards(x: Array) -> list[Shard]:
     """The parts of ``x`` on this process's devices."""
+    if type(x) is MeshArray:
+        return [shard for shard in global_shards(x) if shard.data is not None]
     layout = layout_of(x)
     local = [device for device in layout.devices if pjrt.is_local(device)]
     everything: tuple[slice | int, ...] = (slice(None),) * x.ndim
     if not isinstance(x, ShardedArray):
-        return [Shard(local[0], everything, x)]
+        return [Shard(local[0], everything, 0, x)]
     axis = layout.axis
     parts = x.shard_arrays()
     if axis is None:
-        return [Shard(device, everything, part) for device, part in zip(local, parts, strict=True)]
+        return [Shard(device, everything, i, part) for i, (device, part) in enumerate(zip(local, parts, strict=True))]
     places = [(*everything[:axis], i, *everything[axis + 1 :]) for i in range(len(parts))]
-    return [Shard(device, place, part) for device, place, part in zip(local, places, parts, strict=True)]
+    return [Shard(device, place, 0, part) for device, place, part in zip(local, places, parts, strict=True)]
+
+
+def global_shards(x: Array) -> list[Shard]:
+    """The parts of ``x`` on all devices; of those of other processes, without their data."""
+    if type(x) is not MeshArray:
+        return addressable_shards(x)
+    sharding, shape = x.device, x.aval.shape
+    inner = x.aval.update(shape=sharding.shard_shape(shape))
+    buffers = late.public("minijax.backend.spmd", "parts")(x._buffer, inner)
+    held = {
+        device: CommittedArray(buffer, inner, device)
+        for device, buffer in zip(sharding.local_devices, buffers, strict=True)
+    }
+    met: dict[Any, int] = {}
+    found = []
+    for device, index in sharding.devices_indices_map(shape).items():
+        part = tuple((each.start, each.stop) for each in index)
+        found.append(Shard(device, index, met.get(part, 0), held.get(device)))
+        met[part] = met.get(part, 0) + 1
+    return found
+
+
+def addressable_data(x: Array, index: int) -> Array:
+    """The part of ``x`` on this process's device number ``index`` of those that have one."""
+    data = addressable_shards(x)[index].data
+    assert data is not None, "of an addressable shard"
+    return data
+
+
+def is_fully_addressable(x: Array) -> bool:
+    """Whether this process has all of ``x``."""
+    return layout_of(x).is_fully_addressable
+
+
+def is_fully_replicated(x: Array) -> bool:
+    """Whether each of its devices has all of ``x``."""
+    return x.device.is_fully_replicated if type(x) is MeshArray else layout_of(x).is_fully_replicated
 
 
 def place_shards(x: Any, axis: int | None, devices: Sequence[Any], inner: ShapedArray, repeat: int = 1) -> Any:
@@ -221,10 +304,10 @@ def devices_of(x: Array) -> set[Any]:
 
 
 def device_of(x: Array) -> Any:
-    """The device that the array lies on, the first one if there are several."""
-    return layout_of(x).devices[0]
+    """The device that the array lies on; over a mesh its sharding, as ``pmap`` returns it the first one."""
+    return x.device if type(x) is MeshArray and len(x.assignment) > 1 else layout_of(x).devices[0]
 
 
 def is_committed(x: Array) -> bool:
     """Whether the array is where the user put it, and what is computed with it stays there."""
-    return isinstance(x, (CommittedArray, ShardedArray)) and not isinstance(x, PlacedArray)
+    return type(x) in HELD or isinstance(x, ShardedArray) and not isinstance(x, PlacedArray)

@@ -21,6 +21,7 @@ from minijax.core.named import NamedTuple
 from minijax.core.structural import Zero, instantiate_zeros, zero_of
 from minijax.core.trace import check_alive, state
 from minijax.errors import summarize
+from minijax.interpreters.evaluate import compiled_over_meshes
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive
 from minijax.interpreters.partial_eval import (
@@ -51,6 +52,7 @@ __all__ = ["while_p"]
 
 while_p = AxisPrimitive("while", multiple_results=True)
 while_p.keeps_signatures = False
+compiled_over_meshes.add(while_p)
 
 
 class WhileParts(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from minijax.core.array import Array
+from minijax.core.array import Array, MeshArray
 from minijax.core.avals import ShapedArray
 from minijax.core.named import Frozen
 from minijax.core.trace import Tracer
@@ -111,8 +111,12 @@ class Values:
         try:
             kept.held[number] = x._np
         except AttributeError:
-            copy: Array = object.__new__(Array)
-            copy.aval, copy._buffer = aval, x._buffer
+            copy: Array
+            if type(x) is MeshArray:
+                copy = MeshArray(x._buffer, aval, x.device)
+            else:
+                copy = object.__new__(Array)
+                copy.aval, copy._buffer = aval, x._buffer
             kept.held[number] = copy
 
     def keep_run(self, record: RunRecord) -> None:

@@ -1,0 +1,91 @@
+"""Shardings as text of Shardy's dialect: the meshes of a module, and how values are divided over them.
+
+In: ``core.shardings``. Out: ``sdy.mesh @mesh = <["x"=4, "y"=2]>``, ``#sdy.sharding<@mesh, [{"x"}, {}]>`` and the
+operation ``sdy.sharding_constraint``. ``MeshTable`` has a module's meshes; ``placed_text`` is the one place where a
+sharding becomes text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core.avals import ShapedArray, physical_aval
+from minijax.core.shardings import (
+    AbstractMesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    axes_of_part,
+)
+from minijax.lowering.text import FunctionWriter, mlir_type
+
+
+class MeshTable:
+    """The meshes of one module, in the order in which they are met, each under a symbol of its own."""
+
+    def __init__(self) -> None:
+        # what stands between the brackets -> symbol
+        self.symbols: dict[str, str] = {}
+
+    def symbol(self, axes: Sequence[tuple[str, int]], order: Sequence[int] = ()) -> str:
+        """The symbol of the mesh with these names and sizes of axes; its devices are in ``order``, if that is given."""
+        text = ", ".join(f'"{name}"={size}' for name, size in axes)
+        text = f"[{text}], device_ids=[{', '.join(map(str, order))}]" if len(order) else f"[{text}]"
+        found = self.symbols.get(text)
+        if found is None:
+            n = len(self.symbols)
+            found = self.symbols[text] = f"mesh_{n - 1}" if n else "mesh"
+        return found
+
+    def of(self, mesh: AbstractMesh) -> str:
+        """The symbol of ``mesh``."""
+        return self.symbol(mesh.shape_tuple)
+
+    def lines(self) -> list[str]:
+        """The operations that define them."""
+        return [f"  sdy.mesh @{symbol} = <{text}>" for text, symbol in self.symbols.items()]
+
+
+def dimension_text(axes: Sequence[str], is_open: bool = False) -> str:
+    """``{"x", "y"}``: one dimension, divided along these axes; open if it may be divided further."""
+    return "{" + ", ".join([*(f'"{name}"' for name in axes), *["?"] * is_open]) + "}"
+
+
+def spec_text(meshes: MeshTable, mesh: AbstractMesh, spec: PartitionSpec, ndim: int) -> str:
+    """``<@mesh, [{"x"}, {}]>``: how a value of ``ndim`` dimensions is divided over ``mesh``."""
+    parts = [dimension_text(axes_of_part(part), part is PartitionSpec.UNCONSTRAINED) for part in spec]
+    parts += ["{}"] * (ndim - len(parts))
+    return f"<@{meshes.of(mesh)}, [{', '.join(parts)}]>"
+
+
+def placed_text(meshes: MeshTable, sharding: Sharding, aval: ShapedArray) -> str:
+    """``<@mesh, [{"x"}, {}]>``: how a value of type ``aval`` is divided as ``sharding`` says."""
+    ndim = physical_aval(aval).ndim
+    if isinstance(sharding, NamedSharding):
+        return spec_text(meshes, sharding.mesh, sharding.spec, ndim)
+    tiles = sharding.tiles(aval.ndim)
+    axes = [(f"_axis_{i}", size) for i, size in enumerate(tiles.shape)]
+    order = tiles.ravel()
+    symbol = meshes.symbol(axes, () if (order == np.arange(order.size)).all() else [*map(int, order)])
+    parts = [dimension_text([name] if size > 1 else []) for name, size in axes[:-1]]
+    parts += ["{}"] * (ndim - len(parts))
+    return f"<@{symbol}, [{', '.join(parts)}]>"
+
+
+def sharding_attribute(meshes: MeshTable, sharding: Sharding | None, aval: ShapedArray) -> str:
+    """``sdy.sharding = #sdy.sharding<...>``, for an argument or a result; empty where the compiler chooses."""
+    if sharding is None or isinstance(sharding, SingleDeviceSharding):
+        return ""
+    return f"sdy.sharding = #sdy.sharding{placed_text(meshes, sharding, aval)}"
+
+
+def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -> str:
+    """The name of ``x``, divided as ``sharding`` says from here on; ``x`` itself where that is nothing to say."""
+    if not isinstance(sharding, Sharding) or isinstance(sharding, SingleDeviceSharding):
+        return x
+    text = placed_text(ctx.module.meshes, sharding, aval)
+    return ctx.emit(f"sdy.sharding_constraint {x} {text} : {mlir_type(aval)}")

@@ -1,0 +1,281 @@
+"""Programs that XLA divides among the devices of a mesh: where they run, how they are compiled and called.
+
+In: a ``ClosedJaxpr`` and its operands, some of which lie over a mesh or are to. Out: ``MeshArray``s. A program is
+compiled once for each ``Placement``: over which devices, and how its arguments and results are divided. That is found
+in one place, ``placement_of``, from what the operands, the call and the program itself say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from minijax.backend import pjrt, spmd
+from minijax.core import observe
+from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array, get_aval, placed_text
+from minijax.core.guards import check_transfer, transfer_guards
+from minijax.core.primitive import Primitive
+from minijax.core.shardings import NamedSharding, Placement, Sharding, SingleDeviceSharding, context, mesh_of
+from minijax.core.trace import check_alive
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, one_equation
+from minijax.ops.sharded import mesh_array, over_mesh
+
+# primitive -> the shardings that an equation with these parameters names itself
+names_shardings: dict[Primitive, Callable[[dict[str, Any]], Sequence[Sharding]]] = {}
+
+
+class Partitioned(Compiled):
+    """A jaxpr compiled for the devices of a placement, with its results there."""
+
+    __slots__ = ("division", "placement", "ins")
+
+    def __init__(self, placement: Placement, *made_of: Any) -> None:
+        self.placement = placement
+        super().__init__(*made_of)
+        self.repeatable = False
+        self.ins = self.division.ins[self.n_consts :]
+
+    def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
+        devices, mesh, ins, outs = self.placement
+        taken = [*[self.placement.everywhere] * self.n_consts, *self._taken(ins)]
+        named = zip(ins, closed.in_avals, strict=True)
+        first = next(((s, aval.ndim) for s, aval in named if isinstance(s, NamedSharding)), None)
+        self.division = spmd.Division(devices, mesh, taken, outs, first)
+        return pjrt.compile(text, division=self.division, **options)
+
+    def _constant(self, x: Any) -> Any:
+        return self._there(x, self.placement.everywhere)
+
+    def __call__(self, *args: Any) -> list[Array]:
+        args = tuple(self._taken(args))
+        leaves = [*self.const_buffers, *map(self._there, args, self.ins)]
+        if observe.on_phase or observe.on_executed:
+            return self._watched_call(leaves, args)
+        outs = self._execute(leaves)
+        if self.donated:
+            self._forget_donated(args)
+        return self._results(outs)
+
+    def _there(self, x: Any, sharding: Any) -> Any:
+        """The buffer of ``x`` as it is to lie: its own if it lies so, so that donating it takes it from ``x``."""
+        if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
+            return x._buffer
+        array = as_array(check_alive(x))
+        if transfer_guards and type(x) not in HELD:
+            check_transfer("device_to_device" if isinstance(x, Array) else "host_to_device", array.aval)
+        if isinstance(sharding, SingleDeviceSharding):
+            (device,) = sharding.assignment
+            return pjrt.place(array._value(), array.aval, device)
+        return over_mesh(array, sharding)._buffer
+
+    def device_of(self, args: Sequence[Any]) -> Any:
+        return None  # the placement has seen to it
+
+    def _results(self, buffers: Sequence[Any]) -> list[Any]:
+        outs = super()._results(buffers)
+        return [
+            _placed_array(out, sharding) if type(out) is Array else out
+            for out, sharding in zip(outs, self.division.outs, strict=True)
+        ]
+
+
+def _placed_array(x: Array, sharding: Any) -> Array:
+    if type(sharding) is SingleDeviceSharding:
+        return CommittedArray(x._buffer, x.aval, sharding.assignment[0])
+    return mesh_array(x._buffer, x.aval, sharding)
+
+
+def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
+    """The shardings that the program itself names, each with the primitive that does. Found once."""
+    found = closed.memo.get("shardings named")
+    if found is None:
+        found = closed.memo["shardings named"] = [*_named_in(closed.jaxpr.eqns)]
+    return found
+
+
+def _named_in(eqns: Sequence[JaxprEqn]) -> Iterator[tuple[str, Sharding]]:
+    for eqn in eqns:
+        rule = names_shardings.get(eqn.primitive)
+        if rule is not None:
+            yield from ((eqn.primitive.name, each) for each in rule(eqn.params))
+        for value in eqn.params.values() if eqn.params else ():
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(item, ClosedJaxpr):
+                    yield from shardings_named(item)
+                elif hasattr(item, "eqns"):
+                    yield from _named_in(item.eqns)
+
+
+names_shardings[jit_p] = lambda params: [
+    each for key in ("in_shardings", "out_shardings") for each in params.get(key, ()) if isinstance(each, Sharding)
+]
+
+
+def sharding_of_operand(x: Any) -> Sharding | None:
+    """How the operand ``x`` lies, if it is to stay there."""
+    if type(x) is MeshArray:
+        return x.device  # type: ignore[no-any-return]
+    return SingleDeviceSharding(x.device) if type(x) is CommittedArray else None
+
+
+class _Devices:
+    """The devices of a program, which all who have a say in it must agree upon."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.found: tuple[Any, ...] | None = None
+        self.said: Callable[[], str]
+
+    def note(self, devices: tuple[Any, ...], said: Callable[[], str]) -> None:
+        if self.found is None:
+            self.found, self.said = devices, said
+        elif self.found != devices:
+            raise ValueError(
+                f"Received incompatible devices for jitted computation. Got {self.said()} and {said()}. Bring them "
+                "together with device_put, or name shardings over the same devices in the same order."
+            )
+
+
+def _devices_text(what: str, devices: Sequence[Any]) -> str:
+    return f"{what} with device ids {[each.id for each in devices]} on platform {devices[0].platform.upper()}"
+
+
+def placement_of(
+    closed: ClosedJaxpr,
+    args: Sequence[Any],
+    name: str,
+    ins: Sequence[Any] = (),
+    outs: Sequence[Any] = (),
+    keep_unused: bool = False,
+    label: Callable[[int], str] = "args[{}]".format,
+) -> Placement | None:
+    """Where a program runs on ``args``, of which some are committed; None where it is not divided over any mesh.
+
+    Args:
+      closed: the program.
+      args: arrays, array-like values, or stand-ins of types.
+      name: the program's, for messages.
+      ins, outs: the shardings that its caller named, if any: others than ``Sharding``s say nothing.
+      keep_unused: whether also arguments that it does not read have a say.
+      label: names an argument by its place.
+
+    Raises ValueError if devices do not agree, or if a sharding does not fit its array.
+    """
+    kept = None if keep_unused else kept_inputs(closed)
+    taken = range(len(args)) if kept is None else set(kept)
+    devices = _Devices(name)
+    chosen: list[Sharding | None] = [None] * len(args)
+    over = bool(outs)
+    for i, x in enumerate(args):
+        own = sharding_of_operand(x)
+        wanted = ins[i] if ins and isinstance(ins[i], Sharding) else None
+        if wanted is not None:
+            _check_wanted(x, own, wanted, name, label(i))
+        if i not in taken:
+            continue
+        chosen[i] = sharding = wanted or own
+        if sharding is not None:
+            over = over or wanted is not None or type(x) is MeshArray
+            devices.note(sharding.assignment, _said_of(x, own, sharding, name, label, i))
+    inner = shardings_named(closed)
+    for primitive, sharding in inner:
+        devices.note(
+            sharding.assignment,
+            lambda p=primitive, s=sharding: _devices_text(f"{p} inside {name}", s.assignment),  # type: ignore[misc]
+        )
+    said = outs or [None] * len(closed.out_avals)
+    results = [each if isinstance(each, Sharding) else None for each in said]
+    for sharding, aval in zip(results, closed.out_avals, strict=True):
+        if sharding is not None:
+            sharding.shard_shape(aval.shape)
+            devices.note(
+                sharding.assignment, lambda s=sharding: _devices_text(f"out_shardings of {name}", s.assignment)  # type: ignore[misc]
+            )
+    mesh = mesh_of([*chosen, *[s for _, s in inner], *results])
+    found = devices.found
+    if found is None and context.mesh is not None and context.mesh.size > 1:
+        found, mesh = context.mesh_devices, context.mesh
+    if found is None or not (over or inner or mesh is not None):
+        return None
+    return Placement(found, mesh, tuple(chosen), tuple(results))
+
+
+def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, label: str) -> None:
+    """ValueError unless the argument can lie as ``wanted``, and does if it is committed."""
+    aval = get_aval(x)
+    wanted.shard_shape(aval.shape)
+    if own is not None and not own.is_equivalent_to(wanted, aval.ndim):
+        raise ValueError(
+            f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {wanted}, "
+            f"arg sharding: {own} for argument {label} of {name}, of type {aval}. Bring it there with device_put."
+        )
+
+
+def _said_of(
+    x: Any, own: Sharding | None, sharding: Sharding, name: str, label: Callable[[int], str], i: int
+) -> Callable[[], str]:
+    def said() -> str:
+        if own is None:
+            return _devices_text(f"in_shardings for argument {label(i)} of {name}", sharding.assignment)
+        return placed_text(x, label(i), name)
+
+    return said
+
+
+def partitioned(
+    closed: ClosedJaxpr, name: str, placement: Placement, donated: Sequence[bool] = (), keep_unused: bool = False
+) -> Partitioned:
+    """``closed``, compiled once for ``placement``."""
+    key = ("executable", tuple(donated), keep_unused, placement)
+    program = closed.memo.get(key)
+    if program is None:
+        announce(closed, name, key)
+        module = lowered(closed, name, donated, keep_unused, placement)
+        made_of = (closed, name, donated, keep_unused, module.text, module.host_callbacks)
+        program = closed.memo[key] = Partitioned(placement, *made_of)
+    return program  # type: ignore[no-any-return]
+
+
+# primitive and types -> its program of one equation
+_equations: dict[Any, ClosedJaxpr] = {}
+MAX_EQUATIONS = 4096
+
+
+def evaluate_over_mesh(p: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result or results of ``p`` on operands some of which lie over a mesh: a program of this one equation."""
+    arrays = [as_array(check_alive(x)) for x in args]
+    avals = [x.aval for x in arrays]
+    key = (p, *avals, *params.items())
+    try:
+        closed = _equations.get(key)
+        if closed is None:
+            if len(_equations) >= MAX_EQUATIONS:
+                _equations.clear()
+            closed = _equations[key] = one_equation(p, avals, params)
+    except TypeError:  # a parameter has no hash
+        closed = one_equation(p, avals, params)
+    placement = placement_of(closed, arrays, p.name, keep_unused=True)
+    assert placement is not None, "one operand lies over a mesh"
+    outs = partitioned(closed, p.name, placement, keep_unused=True)(*arrays)
+    return outs if p.multiple_results else outs[0]
+
+
+def call_over_mesh(program: Compiled, args: Sequence[Any]) -> list[Any]:
+    """What ``program`` computes of ``args``, some of which lie over a mesh."""
+    ref, name, donated, keep_unused, *_ = program.made_of
+    closed = ref()
+    assert closed is not None, "a program that is called has its jaxpr"
+    placement = placement_of(closed, args, name, keep_unused=keep_unused)
+    assert placement is not None, "one operand lies over a mesh"
+    return partitioned(closed, name, placement, donated, keep_unused)(*args)
+
+
+def moved(x: MeshArray, sharding: Sharding) -> MeshArray:
+    """``x``, of which other processes have parts, as ``sharding`` over the same devices says, by a program of all."""
+    identity = ClosedJaxpr(Jaxpr([], [var := Var(x.aval)], [var], [], "device_put"))
+    placement = placement_of(identity, [x], "device_put", outs=[sharding], keep_unused=True)
+    assert placement is not None, "it lies over a mesh"
+    (out,) = partitioned(identity, "device_put", placement, keep_unused=True)(x)
+    assert type(out) is MeshArray, "its sharding was named"
+    return out

@@ -1,0 +1,149 @@
+"""Programs on arrays over eight devices, run with the library that is named: what they give and where, as JSON.
+
+``python -m tests.sharded_programs jax`` and ``... minijax`` print the same; of errors, their kinds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+np.set_printoptions(linewidth=200)
+LIBRARY = sys.argv[1] if len(sys.argv) > 1 else "minijax"
+jax: Any = importlib.import_module(LIBRARY)
+jnp: Any = importlib.import_module(LIBRARY + ".numpy")
+lax: Any = importlib.import_module(LIBRARY + ".lax")
+of: Any = importlib.import_module(LIBRARY + ".sharding")
+P = of.PartitionSpec
+
+KINDS = (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError)
+VALUES = np.arange(64, dtype=np.float32).reshape(8, 8) / 10
+
+
+def grid(*sizes: int, start: int = 0, step: int = 1) -> Any:
+    """A mesh of some of the devices, with axes ``x`` and ``y``."""
+    devices = jax.devices()[start::step][: int(np.prod(sizes))]
+    return of.Mesh(np.array(devices).reshape(sizes), ("x", "y")[: len(sizes)])
+
+
+MESH = grid(4, 2)
+
+
+def on(*spec: Any, mesh: Any = MESH) -> Any:
+    """The sharding over ``mesh`` of this spec."""
+    return of.NamedSharding(mesh, P(*spec))
+
+
+def put(*spec: Any, mesh: Any = MESH) -> Any:
+    """The values, divided so."""
+    return jax.device_put(VALUES, on(*spec, mesh=mesh))
+
+
+def described(x: Any) -> Any:
+    """What is to be the same of a result."""
+    if not hasattr(x, "sharding"):
+        return str(x)
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        x = jax.random.key_data(x)
+        return np.asarray(x).tolist()
+    numbers = np.asarray(x).astype(np.float64).ravel()
+    return [str(x.sharding), x.committed, str(x.dtype), list(x.shape), [f"{n:.3g}" for n in numbers[:7]]]
+
+
+def run(program: Callable[[], Any]) -> Any:
+    """What a program gives, or the kinds of the error that it raises."""
+    try:
+        out = program()
+    except Exception as error:
+        return ["raised", *[kind.__name__ for kind in KINDS if isinstance(error, kind)]]
+    return [described(leaf) for leaf in jax.tree_util.tree_leaves(out, is_leaf=lambda x: x is None)]
+
+
+def shards(x: Any) -> list[str]:
+    """Which part of ``x`` lies where."""
+    here = [(s.device.id, s.index, s.replica_id, np.asarray(s.data).tolist()) for s in x.addressable_shards]
+    everywhere = [(s.device.id, s.index, s.replica_id) for s in x.global_shards]
+    facts = x.is_fully_addressable, x.is_fully_replicated, x.addressable_data(3).shape, sorted(map(str, x.devices()))
+    return [str(here), str(everywhere), str(facts), repr(x), str(x.device)]
+
+
+def single_parts(sharding: Any) -> list[Any]:
+    """The parts of the values, each on its device."""
+    return [jax.device_put(VALUES[index], device) for device, index in sharding.devices_indices_map((8, 8)).items()]
+
+
+SPECS: list[tuple[Any, ...]] = [(), ("x",), ("x", "y"), (None, "y"), (("x", "y"),), ("y", ("x",)), (None, ("y", "x"))]
+
+ARRAYS: dict[str, Callable[[], Any]] = {
+    **{f"shards {spec}": lambda spec=spec: shards(put(*spec)) for spec in SPECS},
+    **{f"from {s} to others": lambda s=s: [jax.device_put(put(*s), on(*to)) for to in SPECS] for s in SPECS},
+    "to one device": lambda: jax.device_put(put("x"), jax.devices()[3]),
+    "from one device": lambda: jax.device_put(jax.device_put(VALUES, jax.devices()[3]), on("x")),
+    "to other devices": lambda: jax.device_put(put("x"), on("x", mesh=grid(2, 2, start=4))),
+    "a tree": lambda: jax.device_put({"a": VALUES, "b": (VALUES[0], 1.0)}, {"a": on("x"), "b": on()}),
+    "does not divide": lambda: jax.device_put(np.ones(6), on("x")),
+    "too many dimensions": lambda: jax.device_put(np.ones(8), on("x", "y")),
+    "by callback": lambda: jax.make_array_from_callback((8, 8), on("x", "y"), lambda index: VALUES[index]),
+    "callback of wrong shape": lambda: jax.make_array_from_callback((8, 8), on("x", "y"), lambda index: VALUES),
+    "from parts": lambda: jax.make_array_from_single_device_arrays((8, 8), on("x", "y"), single_parts(on("x", "y"))),
+    "from wrong parts": lambda: jax.make_array_from_single_device_arrays((8, 8), on("x"), single_parts(on("x", "y"))),
+    "from too few parts": lambda: jax.make_array_from_single_device_arrays((8, 8), on("x"), single_parts(on("x"))[:3]),
+    "from local data": lambda: jax.make_array_from_process_local_data(on("x"), VALUES),
+    "keys": lambda: [keys := jax.device_put(jax.random.split(jax.random.key(3), 8), on("x")), keys.sharding],
+    "bfloat16": lambda: jax.device_put(jnp.ones(8, "bfloat16"), on("x")),
+    "zeros_like": lambda: [jnp.zeros_like(put("x")), jnp.zeros((8,), device=on("y")), jnp.ones(3)],
+    "specs": lambda: [str(p) for p in (P(("x",)), P(()), P(P.UNCONSTRAINED), P(["x"]), P(("x", "y"), None))],
+}
+
+
+CLOSED_OVER = put("y")
+
+
+def layer(x: Any, w: Any) -> Any:
+    """A step of a layer."""
+    return jnp.tanh(x @ w), (x * w).sum()
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "x + 1": lambda: put("x", "y") + 1,
+    "x + y, divided otherwise": lambda: [put("x") + put("y"), put("x", "y") + put("y", "x"), put("x") + put(None, "x")],
+    "x + what may be anywhere": lambda: [put("x") + VALUES, put("x") * jnp.ones(8), 2 * put(("x", "y"))],
+    "x + one device's": lambda: put("x") + jax.device_put(VALUES, jax.devices()[0]),
+    "x + other devices'": lambda: put("x") + put("x", mesh=grid(2, 2)),
+    "x + the same devices in another order": lambda: put("x") + put("x", mesh=grid(4, 2, start=7, step=-1)),
+    "x + the same devices with other axes": lambda: put("x", "y") + put("x", mesh=grid(8)),
+    "a mesh of one device": lambda: [f(put("x", mesh=grid(1, 1))) for f in (jnp.sin, jnp.sum, jnp.transpose)],
+    "rearranged": lambda: [put("x", "y").T, put("x", "y").reshape(64), put("x", "y").reshape(4, 2, 8), put("x")[:, 1]],
+    "parts": lambda: [put("x", "y")[0], put("x", "y")[2:4], jnp.concatenate([put("x")] * 2), put("x").at[0].set(1)],
+    "reduced": lambda: [put("x", "y").sum(), put("x", "y").sum(0), put("x", "y").max(1), jnp.argmax(put("x"), 1)],
+    "products": lambda: [put("x") @ put("y"), put("x", "y") @ put("y"), jnp.einsum("ij,kj->ik", put("x"), put("y"))],
+    "compared, sorted, converted": lambda: [put("x") > 1, jnp.sort(put("x"), 0), put("x").astype(np.int32)],
+    "XLA's own": lambda: [jnp.linalg.cholesky(put("x") @ put("x").T + 100 * jnp.eye(8)), jnp.cumsum(put("x"), 1)],
+    "gradient": lambda: jax.grad(lambda a: (jnp.sin(a) * a).sum())(put("x", "y")),
+    "tangent": lambda: jax.jvp(jnp.sin, (put("x"),), (put("x"),)),
+    "mapped": lambda: jax.vmap(lambda a: a * 2 + a.sum())(put("x", "y")),
+    "jit": lambda: jax.jit(layer)(put("x"), put(None, "y")),
+    "jit, what nobody reads": lambda: jax.jit(lambda a, b: a + 1)(jax.device_put(VALUES, jax.devices()[0]), put("x")),
+    "jit, a constant": lambda: jax.jit(lambda a: (a + 1, jnp.ones(3)))(put("x")),
+    "jit of jit": lambda: jax.jit(lambda a: jax.jit(lambda b: b * 2)(a) + 1)(put("x")),
+    "jit of grad, grad of jit": lambda: [f(lambda a: (jnp.sin(a) * a).sum())(put("x", "y")) for f in (
+        lambda g: jax.jit(jax.grad(g)), lambda g: jax.grad(jax.jit(g)))],
+    "jit that closes over": lambda: [jax.jit(lambda a: a + CLOSED_OVER)(x) for x in (put("x"), VALUES)],
+    "jit with a large constant": lambda: jax.jit(lambda a: a.sum() + jnp.asarray(np.ones((300, 300))).sum())(put("x")),
+    "jit that gives away": lambda: jax.jit(lambda a: a + 1, donate_argnums=0)(put("x")),
+    "scan": lambda: lax.scan(lambda c, y: (c + y, c * y), put()[0], put("x")),
+    "cond": lambda: [lax.cond(flag, lambda a: a + 1, lambda a: a - 1, put("x")) for flag in (True, put("x").sum() < 0)],
+    "while": lambda: lax.while_loop(lambda c: c[0].sum() < 1e4, lambda c: (c[0] * 2, c[1] + 1), (put("x"), 0)),
+    "checkpoint": lambda: jax.grad(lambda a: jax.checkpoint(lambda b: jnp.sin(b).sum())(a))(put("x")),
+    "custom rules": lambda: [jax.nn.relu(put("x")), jax.grad(lambda a: jax.nn.relu(a).sum())(put("x"))],
+    "loss": lambda: jax.value_and_grad(lambda p: jnp.mean((jnp.tanh(put("x") @ p) - 1) ** 2))(put(None, "y")),
+}  # fmt: skip
+
+if __name__ == "__main__":
+    found = {name: run(program) for table in (ARRAYS, PROGRAMS) for name, program in table.items()}
+    print(json.dumps(found))
