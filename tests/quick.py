@@ -50,6 +50,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools.commands": ("tools/test_targets.py", "tools/test_settings.py"),
     "minijax.tools.compare": ("tools/test_diff.py",),
     "minijax.tools.documents": ("tools/test_document.py", "tools/test_html.py", "tools/test_views.py"),
+    "minijax.tools.exercises": ("tools/exercises/test_exercises.py",),
     "minijax.tools.explain": ("tools/test_explain_nan.py",),
     "minijax.tools.gallery": ("tools/test_gallery.py",),
     "minijax.tools.live": ("tools/test_live.py",),

@@ -94,6 +94,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("minijax.tools.compare",),
     ("minijax.tools.explain",),
     ("minijax.tools.metal",),
+    ("minijax.tools.exercises",),
     ("minijax.tools",),  # the module itself: what programs use of the packages below
     ("minijax.tools.commands",),
     ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # python -m minijax is the terminal program

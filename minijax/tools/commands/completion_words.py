@@ -37,6 +37,17 @@ def primitive_words(before: list[str]) -> Iterable[str]:
     return () if before else (*sorted({primitive.name for primitive in known_primitives()}), "--missing")
 
 
+def tour_words(before: list[str]) -> Iterable[str]:
+    """A part, a move, or an exercise's number."""
+    if before[:1] in (["ex"], ["exercises"]):
+        # what few ask for
+        from minijax.tools.exercises.catalogue import EXERCISES
+
+        return tuple(str(number + 1) for number in range(len(EXERCISES))) if len(before) == 1 else ()
+    moves = ("next", "back", "again", "stop", "exercises", "ex", "check", "hint", "solution")
+    return () if before else ("1", "2", "3", "4", "5", "6", *moves)
+
+
 # command -> the words that its text can be, given the words before; where there are none, Python is completed
 WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "gallery": lambda before: () if before else tuple(PAGES),
@@ -45,7 +56,7 @@ WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "panels": panel_words,
     "push": lambda before: () if before else KINDS,
     "rules": primitive_words,
-    "tour": lambda before: () if before else ("1", "2", "3", "4", "5", "6", "next", "back", "again", "stop"),
+    "tour": tour_words,
     "x64": lambda before: () if before else ("on", "off"),
 }
 # Commands whose text is a file's name, and options that are.

@@ -7,7 +7,6 @@ when the part ends.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from minijax.core.array import Array
 from minijax.core.named import Frozen
 from minijax.tools.documents.document import Block, Document, Text, document, line, text
 from minijax.tools.recording import preview
+from minijax.tools.session.lent import LentNames, names_in
 from minijax.tools.session.namespace import initial_names
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.usage import UsageError
@@ -47,7 +47,6 @@ class Part(Frozen):
     stops: tuple[Stop, ...]
 
 
-_MISSING = object()
 # an expression among a stop's words
 _FIGURE = r"\{([^{}]+)\}"
 
@@ -64,7 +63,7 @@ class Tour:
         self.part = 0
         self.stop = -1
         # the user's values of the names that the part has used so far
-        self.aside: dict[str, Any] = {}
+        self.lent = LentNames(session.namespace)
         self.under_way = False
         # the names that the user has been told of, in this part
         self.told: set[str] = set()
@@ -130,36 +129,17 @@ class Tour:
         """Set aside the user's names that a stop is the first of its part to use; returns those that the user had given
         a meaning.
         """
-        names = self.session.namespace
         stops = self.parts[part].stops
         own, read = _names_of(stops[stop])
         given = used_names(stops)[1]
-        differ = []
-        for name in dict.fromkeys((*own, *(name for name in read if name in given))):
-            if name in self.aside:
-                continue
-            self.aside[name] = names.get(name, _MISSING)
-            if name in names and not (name in given and names[name] is given[name]):
-                differ.append(name)
-            names.pop(name, None)
-            if name in given:
-                names[name] = given[name]
-        return differ
+        return self.lent.borrow(dict.fromkeys((*own, *(name for name in read if name in given))), given)
 
     def _leave_part(self) -> list[str]:
         """Close the levels that are open, and bring the names set aside back."""
         self.session.live.drop_all()
-        names, returned = self.session.namespace, []
-        given = used_names(self.parts[self.part].stops)[1] if self.aside else {}
-        for name, value in self.aside.items():
-            if value is _MISSING:
-                names.pop(name, None)
-            else:
-                names[name] = value
-                if name not in given or given[name] is not value:
-                    returned.append(name)
-        self.aside, self.under_way = {}, False
-        return returned
+        self.under_way = False
+        given = used_names(self.parts[self.part].stops)[1] if self.lent.aside else {}
+        return self.lent.give_back(given)
 
     # --- showing
     # ----------------------------------------------------------------------------------------------------
@@ -206,7 +186,8 @@ class Tour:
         if not left and self.part + 1 < len(self.parts):
             yield text(f"Part {self.part + 1} ends here. %tour next: {self.parts[self.part + 1].title}", role="muted")
         elif not left:
-            yield text("This was the last stop. %tour stop gives your names back.", role="muted")
+            said = "This was the last stop. %tour exercises: your turn. %tour stop gives your names back."
+            yield text(said, role="muted", hanging=0)
 
     def _filled(self, words: str, outcome: Outcome) -> str:
         names = {**self.session.namespace, "value": None if outcome.value is NOTHING else outcome.value}
@@ -244,11 +225,5 @@ def _names_of(stop: Stop) -> tuple[dict[str, None], dict[str, None]]:
     if code.startswith("%"):
         read.update(dict.fromkeys(re.findall(r"[^\W\d]\w*", code.partition(" ")[2])))
         return own, read
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Name):
-            (own if isinstance(node.ctx, ast.Store) else read)[node.id] = None
-        elif isinstance(node, ast.alias):
-            own[node.name] = None
-        elif isinstance(node, ast.FunctionDef):
-            own[node.name] = None
-    return own, read
+    assigned, used = names_in(code)
+    return {**own, **assigned}, {**read, **used}

@@ -1,4 +1,4 @@
-"""The guided tour: %tour."""
+"""The guided tour, and the exercises at its end: %tour."""
 
 from __future__ import annotations
 
@@ -8,21 +8,91 @@ from typing import TYPE_CHECKING
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.session.result import Result
-from minijax.tools.usage import UsageError
+from minijax.tools.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from minijax.tools.exercises.course import ExerciseCourse
     from minijax.tools.session.session import Session
+
+_MOVES = ("next", "back", "again", "stop")
+_WORKING = ("check", "hint", "solution")
+_EXERCISE = r"(?:exercises?|ex)(?:\s+(\S.*))?"
 
 
 def run_tour(session: Session, args: Arguments) -> Result:
+    word = args["where"].lower()
+    if args["use"] and word != "solution":
+        raise UsageError("%tour --use goes with solution: %tour solution --use")
+    asked = re.fullmatch(_EXERCISE, word)
+    if asked is not None:
+        return _exercise(session, asked[1])
+    if word in _WORKING:
+        return _work(session, word, args["use"])
+    course = session.exercises
+    if word in _MOVES and session.tour is None and course is not None and course.open is not None:
+        return _move(course, word)
+    return _tour(session, word)
+
+
+def _exercise(session: Session, which: str | None) -> Result:
+    """The list of exercises, or one of them."""
+    course = _course(session)
+    if which is None:
+        return Result(course.overview())
+    names = [each.name for each in course.exercises]
+    if which in names:
+        number = names.index(which)
+    elif which.isdecimal():
+        number = int(which) - 1
+    else:
+        raise UsageError(f"%tour ex takes a number from 1 to {len(names)}, not {which!r}.{did_you_mean(which, names)}")
+    _refuse_levels(session)
+    if session.tour is not None:
+        course.refuse_unknown(number)
+        session.tour.end()
+    return course.start(number)
+
+
+def _work(session: Session, word: str, use: bool) -> Result:
+    _refuse_levels(session)
+    course = _course(session)
+    if word == "solution":
+        return course.solution(use)
+    return course.check() if word == "check" else course.hint()
+
+
+def _move(course: ExerciseCourse, word: str) -> Result:
+    """From one exercise to another."""
+    if word == "again":
+        return course.again()
+    return course.leave() if word == "stop" else course.next(1 if word == "next" else -1)
+
+
+def _course(session: Session) -> ExerciseCourse:
     # what only this command needs
+    from minijax.tools.exercises.course import ExerciseCourse
+
+    if session.exercises is None:
+        session.exercises = ExerciseCourse(session)
+    course: ExerciseCourse = session.exercises
+    return course
+
+
+def _refuse_levels(session: Session) -> None:
+    if session.levels and session.tour is None:
+        raise UsageError("exercises begin at evaluation, and levels are open: %pop EXPR or %pop --all closes them")
+
+
+def _tour(session: Session, word: str) -> Result:
+    """The guided tour itself."""
     from minijax.tools.commands.guide import Tour
     from minijax.tools.commands.tour_parts import PARTS
 
-    word = args["where"].lower()
     number = re.fullmatch(r"(\d+)(?:\.(\d+))?", word)
-    if number is None and word not in ("", "next", "back", "again", "stop"):
-        raise UsageError(f"%tour takes a part such as 3, a stop such as 3.2, next, back, again or stop, not {word!r}")
+    if number is None and word not in ("", *_MOVES):
+        hint = did_you_mean(word, (*_MOVES, *_WORKING, "exercises"))
+        raise UsageError(f"%tour takes a part such as 3, a stop such as 3.2, {', '.join(_MOVES)}, or exercises, "
+                         f"not {word!r}.{hint}")
     tour = session.tour
     if number is not None:
         part, stop = int(number[1]) - 1, int(number[2] or 1) - 1
@@ -43,6 +113,8 @@ def run_tour(session: Session, args: Arguments) -> Result:
     if tour is None:
         if session.levels:
             raise UsageError("the tour begins at evaluation, and levels are open: %pop EXPR or %pop --all closes them")
+        if session.exercises is not None and session.exercises.open is not None:
+            session.exercises.leave()
         tour = session.tour = Tour(session, PARTS)
     return tour.go(part, stop)
 
@@ -54,15 +126,19 @@ COMMANDS = (
             Param(
                 "where",
                 "text",
-                "a part such as 3, a stop such as 3.2, next, back, again or stop",
+                "a part such as 3, a stop such as 3.2, next, back, again, stop; exercises, ex 3, check, hint, solution",
             ),
+            Param("use", "flag", "with solution: define it"),
         ),
         "A guided tour in six parts, live: each stop runs a line here and shows what it did.\n\n"
         "Part 1 is about transformations as interpreters, 2 about jaxprs, 3 about jit, 4 about linearize, vjp and "
         "grad, 5 about control flow, 6 about whole programs. %tour alone goes on. Type what you like between the "
         "stops. A name of yours that a part uses is set aside at the first stop that needs it, and comes back when "
-        "the part ends.",
-        "%tour 1\n%tour next\n%tour stop",
+        "the part ends.\n\n"
+        "%tour exercises lists tasks at its end, %tour ex 3 opens one and defines its start code. Write your answer at "
+        "the prompt; %tour check runs it, and says what about it is right or wrong. %tour hint gives hints one by "
+        "one, %tour solution shows an answer, %tour stop brings your names back.",
+        "%tour 1\n%tour next\n%tour stop\n%tour exercises\n%tour ex 1",
         run_tour,
         group="session",
     ),

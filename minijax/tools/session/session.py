@@ -203,6 +203,8 @@ class Session:
         self.live = Live(self.namespace)
         # the guided tour, while one is under way; the commands alone know what it is
         self.tour: Any = None
+        # the exercises, once one has been opened
+        self.exercises: Any = None
         # where %cd last came from, for %cd -
         self.folder_before: str | None = None
         self._sources = 0
@@ -396,8 +398,8 @@ class Session:
             self.restore()
             return self._failed(number, error, recorder)
 
-    def _python(self, code: str, number: int, recorder: AbstractContextManager[Any]) -> Any:
-        filename = f"<minijax-{number}>"
+    def _python(self, code: str, number: int, recorder: AbstractContextManager[Any], filename: str = "") -> Any:
+        filename = filename or f"<minijax-{number}>"
         source.register(filename, code)
         statements, expression = source.compiled(code, filename, self._flags)
         # ``from __future__ import`` counts for the rest of the session, as at Python's own prompt
@@ -478,8 +480,11 @@ class Session:
         for program in self.watched:
             program.settle()
 
-    def run_inner(self, code: str) -> Outcome:
-        """Run an input from within a command: as ``run_line``, but under the number of the line that runs already."""
+    def run_inner(self, code: str, filename: str = "") -> Outcome:
+        """Run an input from within a command: as ``run_line``, but under the number of the line that runs already.
+
+        Python is called ``filename`` in tracebacks, if it has a name of its own.
+        """
         number = len(self.inputs) - 1
         recorder = Recorder("summary", code)
         command = source.is_command(code)
@@ -488,7 +493,7 @@ class Session:
                 result = self.run_command_line(code, number)
                 shown = self._with_error(result)
                 return Outcome(number, result.value, shown, result.error, Document(), result.recording, True)
-            value = self._python(code, number, recorder)
+            value = self._python(code, number, recorder, filename)
             assigned, grown = self.note(code, value)
             shown = assigned if value is NOTHING else self.value_document(value)
             self.remember(recorder.recording)

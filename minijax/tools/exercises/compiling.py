@@ -1,0 +1,263 @@
+"""Exercises about what jit compiles: how often, and with how much memory."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import minijax
+from minijax import numpy as jnp
+from minijax.core import missed
+from minijax.ir.jaxpr import Jaxpr, subjaxprs
+from minijax.tools.documents.document import Block, Row, line
+from minijax.tools.documents.words import bytes_text
+from minijax.tools.exercises.measure import expect
+from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+
+# --- compile once -------------------------------------------------------------------------------------------
+
+EPOCHS = 4
+# each check trains on a vector of a length that no check before had, so that no cache knows it
+_lengths = itertools.count(5)
+
+
+def _trained(w: Any, epochs: int = EPOCHS) -> tuple[Any, Any]:
+    total = 0.0
+    for epoch in range(epochs):
+        w, total = w - 0.1 / (epoch + 1) * 2 * w, total + np.sum(w)
+    return w, total
+
+
+def _check_once(answer: Answer) -> Passed:
+    train = answer.function("train")
+    w = np.linspace(0.2, 1.0, next(_lengths), dtype=np.float32)
+    first = missed.total()
+    result = train(jnp.asarray(w))
+    misses = [each for each in missed.since(first) if each.cache == "staging"]
+    compiled = [each for each in misses if "compile" in each.costs]
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise NotYet("train returns (w, total).")
+    _judge_training(result, w)
+    shown = tuple(_why(misses))
+    if not compiled:
+        raise NotYet("Nothing was compiled: every operation ran by itself. Keep jit around the step.")
+    names = {each.name for each in misses}
+    if len(compiled) > 1 or len(misses) > len(names):
+        often = f"{len(compiled)} times" if len(compiled) > 1 else f"once, and was traced {len(misses)} times"
+        raise NotYet(f"It compiled {often}. {_advice([each.reason for each in misses[1:]])}", shown)
+    return Passed(f"It compiled once, for {EPOCHS} epochs.", shown)
+
+
+def _judge_training(result: tuple[Any, Any], w: Any) -> None:
+    wanted = _trained(w)
+    expect("w", np.asarray(result[0]), wanted[0], [
+        (_trained(w, EPOCHS - 1)[0], f"An epoch is missing: there are {EPOCHS}."),
+        (w * (1 - 0.2) ** EPOCHS, "The rate does not get smaller any more: it is 0.1 / (epoch + 1), another one each "
+         "time."),
+    ])
+    expect("total", np.asarray(result[1]), wanted[1], [
+        (np.asarray(0.0), "total is never added to."),
+        (wanted[1] + 1, "total begins at 0."),
+    ])
+
+
+def _why(misses: list[missed.Missed]) -> Iterator[Block]:
+    """Why each compilation was needed, as %why says; the first one of a function needs no reason."""
+    for number, each in enumerate(misses[:6]):
+        reason = "the first call" if not number else each.reason
+        yield Row(f"{number + 1}", (line(("name", each.name), ("muted", f": {reason}")),))
+
+
+def _advice(reasons: list[str]) -> str:
+    """What to change, from what %why says: one thing at a time."""
+    words = " ".join(reasons)
+    if "a new function" in words or "number 2 made there" in words:
+        return "Each turn makes a new function for jit, and jit knows functions by what they are: make it once."
+    if any(part.startswith("rate: 0.") for reason in reasons for part in reason.split("; ")):
+        return (
+            "rate is a static argument: its value is a part of what the cache is asked for, and there is another value "
+            "each time. Let it be traced."
+        )
+    if "weak_type" in words:
+        return (
+            "The type of an argument has changed: a Python number is weakly typed, what comes back from step is not. "
+            "Begin with what it will be."
+        )
+    return "Below is what differed each time."
+
+
+ONCE = Exercise(
+    "compile-once",
+    "Make this compile once",
+    "jit keeps a program for each signature: the types of the traced arguments, and the values of the static ones. "
+    "train calls step four times, and each of the four compiles.",
+    "Change step and train so that one program does, with the same results.",
+    "from functools import partial\n"
+    "\n"
+    "@partial(jit, static_argnums=2)\n"
+    "def step(w, total, rate):\n"
+    "    return w - rate * 2 * w, total + jnp.sum(w)\n"
+    "\n"
+    "def train(w):\n"
+    "    total = 0.0\n"
+    "    for epoch in range(4):\n"
+    "        w, total = step(w, total, 0.1 / (epoch + 1))\n"
+    "    return w, total\n",
+    _check_once,
+    (
+        "Run train(jnp.ones(3)), then %why: it says for each compilation what differed from the one before.",
+        "There are two reasons. rate is static, so each value needs a program of its own. And total?",
+        "total is a Python float at first, of a weak type, and an array from then on: jnp.zeros(()) is one from the "
+        "beginning.",
+    ),
+    (
+        "@jit\n"
+        "def step(w, total, rate):\n"
+        "    return w - rate * 2 * w, total + jnp.sum(w)\n"
+        "\n"
+        "def train(w):\n"
+        "    total = jnp.zeros((), w.dtype)\n"
+        "    for epoch in range(4):\n"
+        "        w, total = step(w, total, 0.1 / (epoch + 1))\n"
+        "    return w, total\n",
+        "@jit\n"
+        "def train(w):\n"
+        "    def step(carry, epoch):\n"
+        "        w, total = carry\n"
+        "        return (w - 0.1 / (epoch + 1) * 2 * w, total + jnp.sum(w)), None\n"
+        "    return lax.scan(step, (w, jnp.zeros((), w.dtype)), jnp.arange(4, dtype=w.dtype))[0]\n",
+    ),
+    "A static argument is right where Python itself needs the value: for an if, a shape, a number of turns. rate is "
+    "only multiplied with. minijax.tools.no_recompile() makes an error of every further miss.",
+)
+
+
+# --- halve the peak -----------------------------------------------------------------------------------------
+
+LAYERS, WIDTH = 32, 4096
+
+
+def _check_peak(answer: Answer) -> Passed:
+    loss = answer.function("loss")
+    ws, x = np.linspace(0.5, 1.5, 4, dtype=np.float32), np.linspace(0.2, 1.0, 5, dtype=np.float32)
+    _judge_loss(loss, ws, x)
+    mine, start = _temporaries(loss), _before()
+    rows = (
+        Row("before", (line(bytes_text(start)),)),
+        Row("yours", (line(("good" if 2 * mine <= start else "error", bytes_text(mine))),)),
+    )
+    if 2 * mine > start:
+        due = bytes_text(start / 2)
+        raise NotYet(f"The temporaries take {bytes_text(mine)}; at most {due} is due. {_remedy(loss)}", rows)
+    return Passed(f"The temporaries of the gradient take {bytes_text(mine)}, before {bytes_text(start)}.", rows)
+
+
+def _judge_loss(loss: Any, ws: Any, x: Any) -> None:
+    value = loss(ws, x)
+    expect("loss(ws, x)", value, deep(ws, x), [
+        (deep(ws[:-1], x), "A layer is missing."),
+        (deep(ws[:1], x), "That is one layer."),
+        (np.mean(_last(ws, x)), "That is the mean; loss is the sum."),
+    ], tolerance=1e-5)
+    if np.asarray(value).dtype != np.float32:
+        raise NotYet(f"loss gives {np.asarray(value).dtype}, and gave float32: fewer bits are another result.")
+    expect("grad(loss)", minijax.grad(loss)(ws, x), minijax.grad(deep)(ws, x), [
+        (np.zeros_like(ws), "The gradient is zero: what stops it also saves memory, but loses the answer."),
+    ], tolerance=1e-4)
+
+
+def _last(ws: Any, x: Any) -> Any:
+    for w in ws:
+        x = np.sin(np.sin(np.sin(np.sin(x * w))))
+    return x
+
+
+def deep(ws: Any, x: Any) -> Any:
+    """The loss of the exercise, as its start code has it."""
+
+    def layer(x: Any, w: Any) -> Any:
+        return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w)))), None
+
+    return jnp.sum(minijax.lax.scan(layer, x, ws)[0])
+
+
+def _temporaries(loss: Any) -> int:
+    """The bytes that XLA allots for temporaries of the compiled gradient."""
+    types = minijax.ShapeDtypeStruct((LAYERS,), np.float32), minijax.ShapeDtypeStruct((WIDTH,), np.float32)
+    analysis = minijax.jit(minijax.grad(loss)).lower(*types).compile().memory_analysis()
+    return int(analysis.temp_size_in_bytes)
+
+
+@functools.cache
+def _before() -> int:
+    """What the start code takes."""
+    return _temporaries(deep)
+
+
+def _remedy(loss: Any) -> str:
+    """What to try, from where checkpoints stand in the program."""
+    ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
+    jaxpr = minijax.make_jaxpr(loss)(ws, x).jaxpr
+    where = list(_checkpoints(jaxpr, False))
+    if not where:
+        return (
+            "Nothing is recomputed yet: the forward pass keeps five vectors for each layer, and all of them wait for "
+            "the backward pass."
+        )
+    if not any(inside for inside, _ in where):
+        return (
+            "The checkpoint is around the whole loop: the backward pass runs it once more, keeping everything as "
+            "before. Checkpoint what is done at each step."
+        )
+    if any(policy is not None for _, policy in where):
+        return "There is a checkpoint in each step, but its policy keeps the values inside: leave the policy out."
+    return "The checkpoint is around a part of the step only: what is outside of it is still kept for each layer."
+
+
+def _checkpoints(jaxpr: Jaxpr, inside: bool) -> Iterator[tuple[bool, Any]]:
+    """Each checkpoint: whether it is inside a loop, and its policy."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("checkpoint", "remat2"):
+            yield inside, eqn.params.get("policy")
+        for body in subjaxprs(eqn.params):
+            yield from _checkpoints(getattr(body, "jaxpr", body), inside or eqn.primitive.name == "scan")
+
+
+PEAK = Exercise(
+    "halve-the-peak",
+    "Halve this peak",
+    "The backward pass needs values of the forward pass, its residuals. A scan stacks those of every step, and all of "
+    "them are in memory when the backward pass begins. checkpoint(f) keeps only the arguments of f, and computes the "
+    "rest again when it is needed.",
+    "Halve the memory for temporaries of jit(grad(loss)), with the same values and gradients.",
+    "def layer(x, w):\n"
+    "    return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w)))), None\n"
+    "\n"
+    "def loss(ws, x):                 # ws: f32[32], x: f32[4096]\n"
+    "    out, _ = lax.scan(layer, x, ws)\n"
+    "    return jnp.sum(out)\n",
+    _check_peak,
+    (
+        "%passes grad(loss)(jnp.ones(32), jnp.ones(4096)) --memory shows what is in memory at the peak.",
+        "Which values does the backward pass need of a layer? The arguments of each sin: they can be had from x and w "
+        "again.",
+        "Put a checkpoint around what scan does at each step, not around the loop.",
+    ),
+    (
+        "def loss(ws, x):\n    out, _ = lax.scan(checkpoint(layer), x, ws)\n    return jnp.sum(out)\n",
+        "@checkpoint\n"
+        "def four(x, w):\n"
+        "    return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w))))\n"
+        "\n"
+        "def loss(ws, x):\n"
+        "    return jnp.sum(lax.scan(lambda x, w: (four(x, w), None), x, ws)[0])\n",
+    ),
+    "The carry of each step is still kept: one vector in place of five. The price is the forward pass of a step, run "
+    "twice. A policy says which values are worth keeping: those of matrix products, say.",
+)
+
+EXERCISES = (ONCE, PEAK)

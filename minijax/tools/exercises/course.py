@@ -1,0 +1,271 @@
+"""One user's way through the exercises: which is open, what was tried, and the names that it has set aside."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from minijax.tools.documents.document import Block, Code, Document, Row, Segment, document, line, text
+from minijax.tools.exercises.catalogue import EXERCISES
+from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+from minijax.tools.exercises.rules import forget_primitives
+from minijax.tools.session.lent import LentNames, names_in
+from minijax.tools.session.namespace import initial_names
+from minijax.tools.session.result import Result
+from minijax.tools.session.session import Session
+from minijax.tools.usage import UsageError
+
+_MARKS = {"done": ("good", "✓"), "tried": ("warning", "~"), "": ("muted", "·")}
+
+
+class Progress:
+    """What a user has done about one exercise.
+
+    Attributes:
+      attempts: how often it was checked.
+      done: whether an answer was right.
+      hints: how many hints were shown.
+      kept: the values of its names when it was left, to go on with.
+    """
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.done = False
+        self.hints = 0
+        self.kept: dict[str, Any] = {}
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """A role and a sign for the list."""
+        return _MARKS["done" if self.done else "tried" if self.attempts else ""]
+
+
+class ExerciseCourse:
+    """The exercises of one session. ``open`` is the number of the one that is open, from 0; None if none is."""
+
+    def __init__(self, session: Session, exercises: tuple[Exercise, ...] = EXERCISES) -> None:
+        self.session = session
+        self.exercises = exercises
+        self.progress = [Progress() for _ in exercises]
+        self.open: int | None = None
+        self.lent = LentNames(session.namespace)
+        # what the names of the open exercise stood for after its start code, and those that it was given
+        self.begun: dict[str, Any] = {}
+        self.given: dict[str, Any] = {}
+        self.first = True
+
+    # --- opening and leaving
+    # -----------------------------------------------------------------------------------------
+
+    def overview(self) -> Document:
+        """All exercises, each with a mark."""
+        done = sum(each.done for each in self.progress)
+        heading = line(("heading", "Exercises"), ("muted", f"  {done} of {len(self.exercises)} done"))
+        rows = []
+        for number, (exercise, progress) in enumerate(zip(self.exercises, self.progress, strict=True)):
+            place = ("level", f"{number + 1:>4} ")
+            here = ("muted", "  open") if number == self.open else ("", "")
+            rows.append(line(place, progress.mark, f" {exercise.title}", here))
+        said = "%tour ex 1 opens the first. You write at the prompt, %tour check runs what you wrote."
+        return document(text(heading), text(*rows), text(said, role="muted", hanging=0))
+
+    def start(self, number: int, anew: bool = False) -> Result:
+        """Open an exercise: show it, and run its start code unless the user has begun with it already."""
+        self.refuse_unknown(number)
+        exercise, progress = self.exercises[number], self.progress[number]
+        blocks = list(self._task(number))
+        if number == self.open and not anew:
+            return Result(Document((*blocks, *self._code(exercise), self._keys())))
+        blocks += self._code(exercise)
+        returned = self._leave()
+        if anew:
+            progress.kept = {}
+        self.given = given_names(exercise)
+        borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
+        blocks += _of_names(borrowed, returned)
+        self.open = number
+        outcome = self.session.run_inner(exercise.start, f"<exercise-{number + 1}>")
+        if outcome.error is not None:
+            return Result(Document((*blocks, *outcome.shown.blocks)), error=outcome.error)
+        self.begun = {name: self.session.namespace.get(name) for name in _defined(exercise.start)}
+        if progress.kept:
+            self.session.namespace.update(progress.kept)
+            blocks.append(text("What you had written is back; %tour again gives the start code.", role="muted"))
+        blocks.append(self._keys())
+        return Result(Document(tuple(blocks)))
+
+    def refuse_unknown(self, number: int) -> None:
+        """UsageError unless there is an exercise of this number."""
+        if not 0 <= number < len(self.exercises):
+            raise UsageError(f"there are exercises 1 to {len(self.exercises)}, and no exercise {number + 1}")
+
+    def again(self) -> Result:
+        """The open exercise from its start code."""
+        return self.start(self._opened(), anew=True)
+
+    def next(self, steps: int = 1) -> Result:
+        """The exercise after the open one, or before it."""
+        number = self._opened() + steps
+        if number == len(self.exercises):
+            return Result(self.overview())
+        if number < 0:
+            raise UsageError("this is the first exercise; %tour next goes on")
+        return self.start(number)
+
+    def leave(self) -> Result:
+        """Close the open exercise: the user's names come back."""
+        self._opened()
+        said = "You have left the exercises; %tour exercises lists them."
+        return Result(Document((*_of_names([], self._leave()), text(said, role="muted"))))
+
+    def _leave(self) -> list[str]:
+        """Put what the user has written away, and the user's names back; returns these."""
+        if self.open is None:
+            return []
+        exercise, space = self.exercises[self.open], self.session.namespace
+        written = {name: space[name] for name in own_names(exercise) if name in space}
+        changed = any(value is not self.begun.get(name) for name, value in written.items())
+        self.progress[self.open].kept = written if changed else {}
+        returned = self.lent.give_back(self.given)
+        forget_primitives(self.given.values())
+        self.open, self.begun, self.given = None, {}, {}
+        return returned
+
+    def _opened(self) -> int:
+        if self.open is None:
+            raise UsageError("no exercise is open: %tour ex 1 opens the first, %tour exercises lists them")
+        return self.open
+
+    # --- working on one
+    # ----------------------------------------------------------------------------------------------
+
+    def check(self) -> Result:
+        """Run what stands in the namespace now, and say what is right or what about it is wrong."""
+        number = self._opened()
+        exercise, progress = self.exercises[number], self.progress[number]
+        progress.attempts += 1
+        try:
+            passed = exercise.check(Answer(self.session.namespace))
+        except NotYet as found:
+            return Result(Document(tuple(self._refused(number, found))), error=found.error)
+        except Exception as error:
+            said = "What you wrote raised an exception when it was tried:"
+            return Result(document(_verdict(("warning", f"{number + 1}  not yet. "), said)), error=error)
+        progress.done = True
+        return Result(Document(tuple(self._accepted(number, passed))))
+
+    def _refused(self, number: int, found: NotYet) -> Iterator[Block]:
+        exercise, progress = self.exercises[number], self.progress[number]
+        yield _verdict(("warning", f"{number + 1}  not yet. "), str(found))
+        yield from found.shown
+        space = self.session.namespace
+        if all(space.get(name) is value for name, value in self.begun.items()):
+            yield text("(This is the start code still: write your own at the prompt.)", role="muted")
+        left = len(exercise.hints) - progress.hints
+        more = f"%tour hint: {left} left" if left else "%tour solution shows ours"
+        yield text(more, role="muted")
+
+    def _accepted(self, number: int, passed: Passed) -> Iterator[Block]:
+        yield _verdict(("good", f"{number + 1}  ✓ right. "), passed.said)
+        yield from passed.shown
+        if all(each.done for each in self.progress):
+            yield text("That was the last one: all are done.", role="good")
+            return
+        order = (*range(number + 1, len(self.progress)), *range(number))
+        following = next(i for i in order if not self.progress[i].done)
+        way = "next" if following == number + 1 else f"ex {following + 1}"
+        said = f"%tour solution: ours, and why. %tour {way}: {self.exercises[following].title}"
+        yield text(said, role="muted")
+
+    def hint(self) -> Result:
+        """The hints so far, with one more."""
+        number = self._opened()
+        exercise, progress = self.exercises[number], self.progress[number]
+        progress.hints = min(progress.hints + 1, len(exercise.hints))
+        rows = [Row(f"hint {i + 1}", (line(each),)) for i, each in enumerate(exercise.hints[: progress.hints])]
+        left = len(exercise.hints) - progress.hints
+        said = f"{left} left" if left else "that was the last one; %tour solution shows ours"
+        return Result(Document((*rows, text(said, role="muted"))))
+
+    def solution(self, use: bool = False) -> Result:
+        """An answer of ours, with the reason; ``use`` defines it."""
+        number = self._opened()
+        exercise = self.exercises[number]
+        blocks: list[Block] = [Code(exercise.solutions[0].rstrip("\n"), "python"), text(exercise.why, hanging=0)]
+        if use:
+            outcome = self.session.run_inner(exercise.solutions[0], f"<solution-{number + 1}>")
+            blocks += outcome.shown.blocks
+        else:
+            blocks.append(text("%tour solution --use defines it here.", role="muted"))
+        return Result(Document(tuple(blocks)))
+
+    # --- showing
+    # ------------------------------------------------------------------------------------------------------
+
+    def _task(self, number: int) -> Iterator[Block]:
+        exercise = self.exercises[number]
+        title = f"Exercise {number + 1} of {len(self.exercises)}: {exercise.title}"
+        done = ("good", "  ✓") if self.progress[number].done else ("", "")
+        yield text(line(("heading", title), done))
+        yield text(exercise.lesson, hanging=0)
+        yield text(line(("level", "› "), ("label", exercise.task)), hanging=2)
+        yield text("")
+
+    def _code(self, exercise: Exercise) -> Iterator[Block]:
+        yield Code(exercise.start.rstrip("\n"), "python")
+        yield text("")
+
+    def _keys(self) -> Block:
+        if not self.first:
+            return text("%tour check · hint · solution · next", role="muted")
+        self.first = False
+        return text(
+            "The code above is defined. Write yours at the prompt, under the same names, and %tour check runs it. "
+            "%tour hint, %tour solution, %tour again (the start code), %tour next, %tour stop.",
+            role="muted",
+            hanging=0,
+        )
+
+
+def _of_names(borrowed: list[str], returned: list[str]) -> Iterator[Block]:
+    """What has become of the user's names between two exercises."""
+    again = [name for name in returned if name not in borrowed]
+    taken = [name for name in borrowed if name not in returned]
+    if again:
+        yield text(f"Yours again: {', '.join(again)}.", role="muted")
+    if taken:
+        word, back = ("name", "comes") if len(taken) == 1 else ("names", "come")
+        said = f"The exercise uses the {word} {', '.join(taken)}; yours {back} back at %tour stop."
+        yield text(said, role="warning")
+
+
+def _verdict(head: Segment, said: str) -> Block:
+    """The first line of what a check says."""
+    return text(line(head, said), hanging=3)
+
+
+def own_names(exercise: Exercise) -> list[str]:
+    """The names that an exercise's code defines."""
+    return list(dict.fromkeys(name for code in (exercise.start, *exercise.solutions) for name in _defined(code)))
+
+
+def given_names(exercise: Exercise) -> dict[str, Any]:
+    """The names that are there before the start code runs: the exercise's, and those of JAX's that it reads."""
+    known, own = initial_names(), own_names(exercise)
+    read = names_in("\n".join((exercise.start, *exercise.solutions)))[1]
+    given = {name: known[name] for name in (*read, "jnp", "lax") if name in known and name not in own}
+    return {**given, **exercise.given()}
+
+
+def _defined(code: str) -> list[str]:
+    """The global names that code defines."""
+    names: list[str] = []
+    for statement in ast.parse(code).body:
+        if isinstance(statement, ast.FunctionDef):
+            names.append(statement.name)
+        elif isinstance(statement, ast.ImportFrom):
+            names += [alias.asname or alias.name for alias in statement.names]
+        elif isinstance(statement, ast.Assign):
+            names += [node.id for each in statement.targets for node in ast.walk(each) if isinstance(node, ast.Name)]
+    return names

@@ -1,0 +1,194 @@
+"""Exercises about finding what went wrong: a leaked tracer, the first NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minijax import numpy as jnp
+from minijax.core.trace import Tracer
+from minijax.tools.exercises.measure import note, shown
+from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+from minijax.tools.explain.leaks import find_leaks
+from minijax.tools.explain.nan import find_nonfinite
+from minijax.tools.usage import did_you_mean
+
+# --- the leaked tracer --------------------------------------------------------------------------------------
+
+
+def _check_leak(answer: Answer) -> Passed:
+    said = answer["suspect"]
+    if isinstance(said, Tracer):
+        raise NotYet("suspect is the tracer itself: write the name of the variable that keeps it, in quotes.")
+    if not isinstance(said, str):
+        raise NotYet("Write the name of the variable in quotes: suspect = 'name'.")
+    name = said.strip().removeprefix("global ").split("[")[0].split(".")[0]
+    if not name:
+        raise NotYet("suspect is still empty: write the name of the variable, in quotes. %leaks knows it.")
+    if name != "cache":
+        raise NotYet(_innocent(name, answer))
+    leaks = find_leaks(answer.names)[1]
+    rows = tuple(
+        note(f"{each.type} of {each.level}, {each.born or 'made in ' + each.function}")
+        for each in leaks
+        if each.chain[:1] == ("global cache",)
+    )
+    return Passed("cache keeps a tracer: scale was put into it while normalize was traced.", rows[:3])
+
+
+_INNOCENT = {
+    "shapes": "shapes holds {value}: the shape of a tracer is Python's, known while tracing, and no tracer.",
+    "history": "history holds arrays: what normalize returned, appended outside of jit.",
+    "normalize": "normalize is where the tracer was made. Who keeps it, now that normalize has been traced?",
+    "scale": "scale is what the tracer was called inside normalize. That variable is gone since normalize returned; "
+    "who keeps its value?",
+    "v": "v, the argument of normalize, is a tracer while it is traced, and is not kept.",
+}
+
+
+def _innocent(name: str, answer: Answer) -> str:
+    """Why a name is not that of the variable that keeps the tracer."""
+    if name in _INNOCENT:
+        return _INNOCENT[name].format(value=shown(answer.names.get(name)))
+    if name in answer.names:
+        return f"{name} keeps no tracer: look at what normalize puts somewhere while it is traced."
+    return f"There is no variable called {name}.{did_you_mean(name, ('shapes', 'history', 'cache'))}"
+
+
+LEAK = Exercise(
+    "leaked-tracer",
+    "Find the leaked tracer",
+    "While jit traces a function, its values are tracers. One that is stored outlives the trace, and is worth nothing: "
+    "the function runs no more when the program does. Some variable here keeps one.",
+    "Which one? Set suspect to its name.",
+    "shapes, history, cache = [], [], {}\n"
+    "\n"
+    "@jit\n"
+    "def normalize(v):\n"
+    "    shapes.append(v.shape)\n"
+    "    if v.shape not in cache:\n"
+    "        scale = jnp.sqrt(jnp.sum(v * v))\n"
+    "        cache[v.shape] = scale\n"
+    "    return v / cache[v.shape]\n"
+    "\n"
+    "history.append(normalize(jnp.arange(3.0)))\n"
+    'suspect = ""\n',
+    _check_leak,
+    (
+        "Look at what the three variables hold: a tracer says of itself that it is one.",
+        "%leaks lists the tracers that have outlived their transformation, and who keeps each.",
+        "v.shape is a tuple of Python's, and what normalize returns is an array once jit is done. What is left?",
+    ),
+    ('suspect = "cache"\n', 'suspect = "cache[(3,)]"\n'),
+    "The cache looks right: a vector of the same shape would find its scale. But while tracing there is no scale, only "
+    "a tracer of one; and the scale of one vector is not that of the next. What is to be kept, a jitted function "
+    "returns.",
+)
+
+
+# --- the first NaN ------------------------------------------------------------------------------------------
+
+
+def distance(a: Any, b: Any) -> Any:
+    """As the start code has it."""
+    return jnp.sqrt(jnp.sum((a - b) ** 2))
+
+
+def energy(points: Any) -> Any:
+    """As the start code has it."""
+    near = distance(points[0], points[1])
+    far = distance(points[0], points[2])
+    spring = jnp.where(near > 0.0, near, 0.0)
+    return spring + jnp.log(1.0 + far) / 2.0
+
+
+POINTS = [[1.0, 2.0], [1.0, 2.0], [4.0, 6.0]]
+
+
+def _check_nan(answer: Answer) -> Passed:
+    said = answer["culprit"]
+    if callable(said):
+        raise NotYet("Write the name in quotes: culprit = 'name'.")
+    if not isinstance(said, str):
+        raise NotYet(f"culprit is {shown(said)}, and should be the name of a primitive, in quotes.")
+    name = said.strip().removeprefix("jnp.").removeprefix("lax.").removesuffix("_p")
+    if not name:
+        raise NotYet("culprit is still empty: write the name of the primitive, in quotes.")
+    if name not in ("sqrt", "jvp rule of sqrt", "sqrt_jvp"):
+        raise NotYet(_not_culprit(name))
+    found = find_nonfinite(energy, (jnp.array(POINTS),), {}, backward=True)
+    rows = []
+    for each in (found.inf, found.nan):
+        if each is not None:
+            operands = ", ".join(operand.element or operand.smallest for operand in each.inputs)
+            rows.append(note(f"{each.primitive}({operands}) = {each.outputs[0].element}, {each.level}"))
+    return Passed("sqrt, where near is 0: its derivative is 0.5 / 0.", tuple(rows))
+
+
+_NOT_CULPRIT = {
+    "mul": "mul makes the first NaN, of 0 and inf: that is the equation. Its inf is older: which primitive's jvp rule "
+    "has made that?",
+    "div": "The div that makes an inf, 0.5 / 0, is in nobody's program: it is a part of the jvp rule of a primitive. "
+    "Which? (The div by 2.0 is finite both ways.)",
+    "select_n": "where (select_n) only chooses. Its transpose gives a cotangent of 0 to the branch that was not taken, "
+    "and 0 does no harm, unless it meets an inf.",
+    "log": "The log is of 1 + far, which is 6: finite, and so is its derivative, 1 / 6.",
+    "integer_pow": "The square is handed a NaN by the backward pass, and hands it on. It is further to the front.",
+    "reduce_sum": "The sum is handed a NaN by the backward pass, and hands it on. It is further to the front.",
+    "sub": "a - b is 0, and its derivatives are 1 and -1. The backward pass comes here last, with a NaN in its hand.",
+    "gt": "A comparison has no derivative at all: nothing passes through it backwards.",
+    "add": "An addition hands its cotangent on as it is: it makes nothing that it was not given.",
+}
+# how the operations are called in jnp, and the primitives that they bind
+_ALSO = {
+    "where": "select_n",
+    "select": "select_n",
+    "pow": "integer_pow",
+    "power": "integer_pow",
+    "square": "integer_pow",
+    "sum": "reduce_sum",
+    "subtract": "sub",
+    "greater": "gt",
+    "divide": "div",
+    "multiply": "mul",
+}
+
+
+def _not_culprit(name: str) -> str:
+    known = _ALSO.get(name, name)
+    if known in _NOT_CULPRIT:
+        return _NOT_CULPRIT[known]
+    if name in ("distance", "energy", "near", "far", "spring"):
+        where = {"distance": "It is in distance, right: ", "near": "It begins with near being 0: "}.get(name, "")
+        return f"{where}{name} is a name of the program's; which primitive is it, of those that it calls?"
+    return f"{name} is not in the program of energy: %jaxpr energy(points) shows which primitives are."
+
+
+NAN = Exercise(
+    "first-nan",
+    "Find where the NaN begins",
+    "energy(points) is finite, and grad(energy)(points) is not, where two points are the same. A NaN is handed on by "
+    "everything that it meets; one primitive's derivative has begun it.",
+    "Which primitive? Set culprit to its name.",
+    "def distance(a, b):\n"
+    "    return jnp.sqrt(jnp.sum((a - b) ** 2))\n"
+    "\n"
+    "def energy(points):\n"
+    "    near = distance(points[0], points[1])\n"
+    "    far = distance(points[0], points[2])\n"
+    "    spring = jnp.where(near > 0.0, near, 0.0)\n"
+    "    return spring + jnp.log(1.0 + far) / 2.0\n"
+    "\n"
+    "points = jnp.array([[1.0, 2.0], [1.0, 2.0], [4.0, 6.0]])\n"
+    'culprit = ""\n',
+    _check_nan,
+    (
+        "%nan energy(points) --grad runs the program and its backward pass, equation by equation, to the first NaN.",
+        "The NaN is 0 * inf. The 0 comes from the where. An inf comes from a division by 0: in whose jvp rule?",
+        "near is 0. Which primitive has made it, and what is its derivative at 0?",
+    ),
+    ('culprit = "sqrt"\n', 'culprit = "jnp.sqrt"\n'),
+    "The cotangent of near is 0, since where took the other branch; the derivative of sqrt at 0 is inf; 0 * inf is "
+    "NaN. The next exercise repairs it.",
+)
+
+EXERCISES = (LEAK, NAN)

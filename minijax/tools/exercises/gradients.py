@@ -1,0 +1,170 @@
+"""Exercises about gradients that are wrong: a where that comes too late, a custom rule that forgets its cotangent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minijax
+from minijax import numpy as jnp
+from minijax.tools.exercises.measure import close, expect, pair, shown
+from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+
+# --- the gradient of a norm at zero -------------------------------------------------------------------------
+
+
+def _check_norm(answer: Answer) -> Passed:
+    norm = answer.function("norm")
+    zero = jnp.zeros(2, jnp.float32)
+    for v, due in (([3.0, 4.0], 5.0), ([0.0, 0.0], 0.0), ([3e-4, 4e-4], 5e-4)):
+        given = jnp.array(v, jnp.float32)
+        expect(f"norm({v})", norm(given), np.float32(due), [
+            (due * due, "That is the square of the norm."),
+            (np.sqrt(due**2 + 1e-12), "Something small was added below the root, so the value is off."),
+        ], "norm itself must stay as it was: something added below the root shows where v is small.", tolerance=1e-7)
+    at = minijax.grad(norm)(jnp.array([3.0, 4.0], jnp.float32))
+    expect("grad(norm)([3.0, 4.0])", at, [0.6, 0.8], [
+        ([0.0, 0.0], "The gradient is zero everywhere now; away from 0 it is v / norm(v)."),
+    ])
+    found = minijax.grad(norm)(zero)
+    if np.isnan(found).any():
+        raise NotYet(
+            f"grad(norm)([0, 0]) is {shown(found)}. The root of 0 is still computed, and its derivative there is inf; "
+            "choosing afterwards is too late, since 0 * inf is NaN. Choose what the root is taken of."
+        )
+    expect("grad(norm)([0, 0])", found, [0.0, 0.0])
+    both = jnp.array([[0.0, 0.0], [3.0, 4.0]], jnp.float32)
+    try:
+        many = minijax.jit(minijax.vmap(minijax.grad(norm)))(both)
+    except minijax.errors.JAXTypeError as error:
+        raise NotYet(
+            "Right for one vector of numbers. Under jit and vmap an if of Python's has no value to look at: the choice "
+            "has to be a part of the program.",
+            error=error,
+        ) from None
+    expect("vmap(grad(norm)) under jit", many, [[0.0, 0.0], [0.6, 0.8]])
+    return Passed("grad(norm) is [0, 0] at 0 and v / norm(v) elsewhere, under jit and vmap too.")
+
+
+NORM = Exercise(
+    "safe-where",
+    "Repair a gradient at zero",
+    "where computes both of its branches, and its derivative too: the branch that is not taken gets a cotangent of 0. "
+    "If the derivative in that branch is inf, 0 * inf is NaN.",
+    "Make grad(norm) zero at v = 0, with the same norm, and the same gradient elsewhere.",
+    "def norm(v):\n    n = jnp.sqrt(jnp.sum(v * v))\n    return jnp.where(n > 0.0, n, 0.0)\n",
+    _check_norm,
+    (
+        "The where comes after the root. What if the root never saw a 0?",
+        "Give the root something harmless where the sum is 0, and throw its result away: two wheres.",
+        "s = jnp.sum(v * v); safe = jnp.where(s > 0.0, s, 1.0); and then the root of safe, where s > 0.0.",
+    ),
+    (
+        "def norm(v):\n"
+        "    s = jnp.sum(v * v)\n"
+        "    safe = jnp.where(s > 0.0, s, 1.0)\n"
+        "    return jnp.where(s > 0.0, jnp.sqrt(safe), 0.0)\n",
+        "def norm(v):\n"
+        "    s = jnp.sum(v * v)\n"
+        "    return lax.cond(s > 0.0, jnp.sqrt, jnp.zeros_like, s)\n",
+        "@custom_jvp\n"
+        "def norm(v):\n"
+        "    return jnp.sqrt(jnp.sum(v * v))\n"
+        "\n"
+        "@norm.defjvp\n"
+        "def norm_jvp(primals, tangents):\n"
+        "    n = norm(primals[0])\n"
+        "    return n, jnp.sum(primals[0] * tangents[0]) / jnp.where(n > 0.0, n, 1.0)\n",
+    ),
+    "The first where keeps 0 away from the root, the second says what is due there. Neither alone is enough.",
+)
+
+
+# --- custom_vjp ---------------------------------------------------------------------------------------------
+
+AT, CT = 0.4, 3.0
+
+
+def _check_softplus(answer: Answer) -> Passed:
+    forward, backward = answer.function("softplus_fwd"), answer.function("softplus_bwd")
+    softplus = minijax.custom_vjp(getattr(answer["softplus"], "__wrapped__", answer["softplus"]))
+    softplus.defvjp(forward, backward)
+    x = jnp.float32(AT)
+    due = np.log1p(np.exp(AT))
+    value, residuals = pair("softplus_fwd", forward(x), "the value, and what softplus_bwd will need")
+    expect("The value of softplus_fwd", value, due, [(AT, "The value comes first, then the residuals.")])
+    found = backward(residuals, jnp.float32(CT))
+    if not isinstance(found, tuple):
+        raise NotYet(
+            f"softplus_bwd returned {shown(found)}. It returns a tuple with a cotangent for each argument: (ct_x,)."
+        )
+    if len(found) != 1:
+        raise NotYet(f"softplus_bwd returned {len(found)} cotangents; softplus has one argument.")
+    slope = 1 / (1 + np.exp(-AT))
+    expect(f"ct_x at x={AT} for ct={CT}", found[0], CT * slope, [
+        (slope, "That does not depend on ct. grad alone gives a ct of 1, so grad(softplus) looks right, and "
+         "grad of 3 * softplus(x) is wrong: the chain rule multiplies with ct."),
+        (slope + CT, "ct is added. The chain rule multiplies with it."),
+        (CT * due, "That is ct times the value. It should be ct times the derivative."),
+        (CT, "ct is handed on as it came: the derivative is missing."),
+        (CT * (1 - slope), "That is the derivative of softplus(-x), but for the sign: exp(x) / (1 + exp(x)) is due."),
+        (slope / CT, "ct is divided by. The chain rule multiplies with it."),
+        (CT * np.exp(AT), "exp(x) is the derivative of what is in the log; the derivative of log(u) is 1 / u: divide "
+         "by 1 + exp(x)."),
+        (CT / (1 + np.exp(AT)), "The derivative of log(u) is 1 / u times that of u: exp(x) is missing."),
+    ], f"The derivative there is {shown(slope)}, say finite differences.")
+    _judge_far(softplus)
+    many = minijax.jit(minijax.vmap(minijax.grad(lambda v: 3 * softplus(v))))(jnp.array([AT, 0.0], jnp.float32))
+    expect("vmap(grad(3 * softplus))", many, [3 * slope, 1.5])
+    return Passed(f"ct_x is {shown(found[0])} for ct={CT}, and finite for large x.")
+
+
+def _judge_far(softplus: Any) -> None:
+    for x, due in ((200.0, 1.0), (-200.0, 0.0)):
+        far = minijax.grad(softplus)(jnp.float32(x))
+        if not close(far, due):
+            raise NotYet(
+                f"Right at x={AT}; at x={x:.0f} the gradient is {shown(far)}, and {due:.0f} is due. exp(200) is inf in "
+                "32 bits, and inf / inf is NaN: write the same function so that it does not overflow, as nn.sigmoid(x) "
+                "or 1 / (1 + exp(-x))."
+            )
+
+
+CUSTOM = Exercise(
+    "custom-vjp",
+    "Make this gradient right",
+    "custom_vjp takes two functions: fwd gives the value and residuals, bwd takes the residuals and a cotangent ct of "
+    "the result, and gives those of the arguments. Nothing checks them: grad(softplus)(0.4) is right here, "
+    "grad of 3 * softplus(x) is not.",
+    "Repair softplus_bwd. %tour check calls softplus.defvjp(softplus_fwd, softplus_bwd) itself.",
+    "@custom_vjp\n"
+    "def softplus(x):\n"
+    "    return jnp.logaddexp(x, 0.0)      # log(1 + exp(x))\n"
+    "\n"
+    "def softplus_fwd(x):\n"
+    "    return softplus(x), x\n"
+    "\n"
+    "def softplus_bwd(x, ct):\n"
+    "    return (jnp.exp(x) / (1.0 + jnp.exp(x)),)\n"
+    "\n"
+    "softplus.defvjp(softplus_fwd, softplus_bwd)\n",
+    _check_softplus,
+    (
+        "Which of its arguments does softplus_bwd not use?",
+        "ct says how much the end result moves with softplus(x): the chain rule multiplies with it.",
+        "And for x = 200? exp(x) is inf there. nn.sigmoid(x) is the same function without it.",
+    ),
+    (
+        "def softplus_bwd(x, ct):\n    return (ct * nn.sigmoid(x),)\n",
+        "def softplus_fwd(x):\n"
+        "    return softplus(x), 1.0 / (1.0 + jnp.exp(-x))\n"
+        "\n"
+        "def softplus_bwd(slope, ct):\n"
+        "    return (ct * slope,)\n",
+    ),
+    "A ct of 1 is what grad begins with; anything after softplus changes it. %check softplus(0.4) holds such a rule "
+    "against finite differences.",
+)
+
+EXERCISES = (NORM, CUSTOM)

@@ -1,0 +1,347 @@
+"""Exercises about the rules of a primitive: jvp, transpose, batching. Each is held against the primitive itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+import minijax
+from minijax import numpy as jnp
+from minijax.core.primitive import Primitive
+from minijax.core.rules import RuleTable
+from minijax.extend.check import check_rules
+from minijax.interpreters import ad, batching, mlir
+from minijax.tools.documents.document import Block
+from minijax.tools.exercises.measure import close, compared, expect, note, pair, shown
+from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+
+X, Y, DX, DY = 0.8, 0.5, 0.3, 0.7
+
+
+def _primitive(name: str, value: Callable[..., Any]) -> Primitive:
+    """A primitive that evaluation, staging and lowering know by the function that computes it."""
+    primitive = Primitive(name)
+    primitive.def_impl(value)
+    primitive.def_abstract_eval(lambda *avals: minijax.make_jaxpr(value)(*avals).out_avals[0])
+    mlir.register_lowering(primitive, mlir.lower_fun(value, multiple_results=False))
+    return primitive
+
+
+def forget_primitives(given: Iterable[Any]) -> None:
+    """Take the rules of the primitives among what an exercise was given out of the tables again."""
+    for value in given:
+        if isinstance(value, Primitive):
+            for table in RuleTable.tables:
+                if value in table:
+                    del table[value]
+                table.holes.pop(value, None)
+
+
+def _refuse_failures(primitive: Primitive, rule: str, wrong: tuple[str, ...], args: tuple[Any, ...]) -> tuple[Block]:
+    """NotYet if ``check_rules`` finds a fault in what the rule answers for; else what it found right."""
+    report = check_rules(primitive, *args)
+    mine = [each for each in report.outcomes if each.interpreter in wrong]
+    for each in mine:
+        if each.status == "FAILED" and each.verdict == "wrong":
+            raise NotYet(
+                f"{rule} is right here, and wrong elsewhere, as check_rules says of '{each.check}'.",
+                tuple(note(row) for row in each.detail.splitlines()),
+            )
+    right = [each.check for each in report.outcomes if each.status == "passed"]
+    return (note(f"check_rules finds right: {', '.join(right)}"),)
+
+
+def _traceable(what: str, run: Callable[..., Any], *args: Any) -> None:
+    """NotYet if a function asks for the values of tracers."""
+    try:
+        minijax.make_jaxpr(run)(*args)
+    except minijax.errors.TracerArrayConversionError as error:
+        raise NotYet(
+            f"{what} works on numbers alone: it makes NumPy arrays of what it is given. Compute with jnp, whose "
+            "operations any interpreter below can take.",
+            error=error,
+        ) from None
+
+
+# --- the jvp rule -------------------------------------------------------------------------------------------
+
+
+def _sinmul_given() -> dict[str, Any]:
+    sinmul_p = _primitive("sinmul", lambda x, y: x * jnp.sin(y))
+    batching.defbroadcasting(sinmul_p)
+
+    def sinmul(x: Any, y: Any) -> Any:
+        return sinmul_p.bind(x, y)
+
+    return {"sinmul_p": sinmul_p, "sinmul": sinmul, "ad": ad}
+
+
+def _check_jvp(answer: Answer) -> Passed:
+    primitive, rule = answer["sinmul_p"], answer.function("sinmul_jvp")
+    ad.primitive_jvps[primitive] = rule
+
+    def of(dx: float, dy: float) -> Any:
+        given = tuple(map(np.float32, (X, Y))), tuple(map(np.float32, (dx, dy)))
+        return pair("sinmul_jvp", rule(*given), "the value, and its tangent")
+
+    value, tangent = of(DX, DY)
+    sin, cos = np.sin(Y), np.cos(Y)
+    wanted = DX * sin + X * cos * DY
+    expect("The value", value, X * sin, [(wanted, "The value comes first, then the tangent.")])
+    at = f"The tangent for dx={DX}, dy={DY}"
+    expect(at, tangent, wanted, [
+        (X * sin, "That is the value once more. The tangent says how the value moves when x and y move by dx and dy."),
+        (DX * sin, "The part that comes from dx is right; the value also moves with y, and dy is not in it."),
+        (X * cos * DY, "The part that comes from dy is right; the value also moves with x, and dx is not in it."),
+        (sin + X * cos, "Those are the derivatives, without the tangents: each is multiplied by the tangent of its own "
+         "operand."),
+        (DX * sin - X * cos * DY, "One sign is wrong: the derivative of sin is cos, not -cos."),
+        (DX * cos * DY, "The tangents are multiplied with each other. A tangent is linear: a sum with dx in one part "
+         "and dy in the other."),
+        (DX * sin + cos * DY, "The part of dy lacks a factor: x * sin(y) moves with y by x * cos(y)."),
+        (DY * sin + X * cos * DX, "dx and dy are exchanged: dx belongs to the derivative by x."),
+    ], _jvp_difference(of, sin, cos))
+    _traceable("sinmul_jvp", lambda x, y: minijax.jvp(primitive.bind, (x, y), (x, y)), 1.0, 1.0)
+    found = _refuse_failures(primitive, "sinmul_jvp", ("jvp", "partial_eval"), (X, Y))
+    return Passed(f"{at} is {shown(tangent)}, as finite differences say.", found)
+
+
+def _jvp_difference(of: Callable[[float, float], Any], sin: float, cos: float) -> str:
+    """Which of the two parts is wrong, or that it is not linear."""
+    once, twice = of(DX, DY)[1], of(2 * DX, 2 * DY)[1]
+    if np.shape(once) == np.shape(twice) == () and not close(twice, 2 * np.asarray(once)):
+        return f"It is not linear in the tangents: twice dx and dy make it {shown(twice)}, not {shown(2 * once)}."
+    parts = (("dx=1, dy=0", (1.0, 0.0), sin), ("dx=0, dy=1", (0.0, 1.0), X * cos))
+    wrong = [(name, of(*at)[1], due) for name, at, due in parts if not close(of(*at)[1], due)]
+    return " ".join(f"For {name} it is {shown(got)}; finite differences say {shown(due)}." for name, got, due in wrong)
+
+
+JVP_RULE = Exercise(
+    "jvp-rule",
+    "Write the jvp rule of a primitive",
+    "sinmul_p is a new primitive, x * sin(y), and sinmul(x, y) binds it. eval knows it; jvp does not yet. A jvp rule "
+    "takes primals and tangents, and gives the value and its tangent, made of operations that the interpreter below "
+    "can take.",
+    "Make the tangent right. %tour check puts sinmul_jvp into ad.primitive_jvps and tests it.",
+    "def sinmul_jvp(primals, tangents):\n"
+    "    x, y = primals\n"
+    "    dx, dy = map(ad.instantiate_zeros, tangents)\n"
+    "    return sinmul(x, y), dx * 0.0    # not right yet\n",
+    _check_jvp,
+    (
+        "How far does x * sin(y) move when x moves by dx alone? And when y moves by dy alone? The tangent is the sum.",
+        "By dx alone: dx * sin(y). By dy alone: the derivative of sin(y) times dy, times x.",
+        "return sinmul(x, y), dx * jnp.sin(y) + x * ... * dy",
+    ),
+    (
+        "def sinmul_jvp(primals, tangents):\n"
+        "    x, y = primals\n"
+        "    dx, dy = map(ad.instantiate_zeros, tangents)\n"
+        "    return sinmul(x, y), dx * jnp.sin(y) + x * jnp.cos(y) * dy\n",
+        "def sinmul_jvp(primals, tangents):\n"
+        "    tangents = tuple(map(ad.instantiate_zeros, tangents))\n"
+        "    return jvp(lambda x, y: x * jnp.sin(y), tuple(primals), tangents)\n",
+    ),
+    "ad.instantiate_zeros makes arrays of symbolic zeros: grad by y alone gives the rule an ad.Zero for dx. This one "
+    "rule is enough for grad too: linearize and transpose are derived from it.",
+    _sinmul_given,
+)
+
+
+# --- the transpose rule -------------------------------------------------------------------------------------
+
+
+def _steps_given() -> dict[str, Any]:
+    steps_p = _primitive("steps", lambda x: x[1:] - x[:-1])
+
+    def jvp_rule(primals: Any, tangents: Any) -> Any:
+        return steps_p.bind(*primals), steps_p.bind(ad.instantiate_zeros(tangents[0]))
+
+    ad.primitive_jvps[steps_p] = jvp_rule
+
+    def steps(x: Any) -> Any:
+        return steps_p.bind(x)
+
+    return {"steps_p": steps_p, "steps": steps, "ad": ad}
+
+
+def _check_transpose(answer: Answer) -> Passed:
+    primitive, rule = answer["steps_p"], answer.function("steps_transpose")
+    ad.primitive_transposes[primitive] = rule
+    ct, t = np.array([1.0, 0.4, -0.3], np.float32), np.array([0.5, 2.0, 1.0, -1.0], np.float32)
+    operand = ad.UndefinedPrimal(minijax.core.get_aval(t))
+    found = rule(jnp.asarray(ct), operand)
+    if not isinstance(found, tuple | list) or len(found) != 1:
+        raise NotYet(
+            f"steps_transpose returned {shown(found)}. It returns a list with one cotangent for each operand: [ct_x]."
+        )
+    zero = np.zeros(1, np.float32)
+    later, earlier = np.concatenate([zero, ct]), np.concatenate([ct, zero])
+    wanted = later - earlier
+    expect("ct_x", found[0], wanted, [
+        (ct, "That is the cotangent of the result, f32[3]. x has one element more: how much of ct does each get?"),
+        (-wanted, "The signs are exchanged: x[1:] goes into the result with a plus, x[:-1] with a minus."),
+        (later, "That is the part of x[1:]. x[:-1] went into the result too, with a minus."),
+        (-earlier, "That is the part of x[:-1]. x[1:] went into the result too, with a plus."),
+        (later + earlier, "Both parts are there, but x[:-1] went in with a minus."),
+        (np.diff(ct), "That is steps once more, forwards, and two elements shorter than x. The transpose goes from "
+         "f32[3] to f32[4]."),
+        (wanted[::-1], "That runs backwards along x. A transpose exchanges what goes in with what comes out; it does "
+         "not turn the array round."),
+    ], _dots(np.diff(t), ct, t, found[0]))
+    _traceable("steps_transpose", lambda v: rule(v, operand)[0], ct)
+    right = _refuse_failures(primitive, "steps_transpose", ("transpose",), (t,))
+    return Passed(_dots(np.diff(t), ct, t, found[0]), right)
+
+
+def _dots(out: Any, ct: Any, t: Any, ct_x: Any) -> str:
+    """The two sides of the dot-product test, if they can be computed."""
+    if np.shape(ct_x) != np.shape(t):
+        return "It must have the type of x, f32[4]."
+    return f"<steps(t), ct> is {shown(np.dot(out, ct))}, and <t, ct_x> is {shown(np.dot(t, np.asarray(ct_x)))}."
+
+
+TRANSPOSE_RULE = Exercise(
+    "transpose-rule",
+    "Write the transpose rule of a primitive",
+    "steps(x) is x[1:] - x[:-1], a linear primitive: f32[4] to f32[3]. The backward pass asks for its transpose, which "
+    "takes a cotangent of the result to one of x, so that <steps(t), ct> = <t, ct_x> for every t. x has no value then: "
+    "it is an ad.UndefinedPrimal, and x.aval is its type.",
+    "Give the list of the cotangents of the operands: here one, ct_x.",
+    "def steps_transpose(ct, x):\n    return [ct]    # not right yet\n",
+    _check_transpose,
+    (
+        "Write steps as a matrix, 3 rows and 4 columns. Its transpose has 4 rows and 3 columns.",
+        "x[i] occurs twice: with a plus in result i-1, with a minus in result i. At either end one of them is missing.",
+        "Pad ct with a zero in front for the plus, behind for the minus: jnp.pad(ct, (1, 0)) - ...",
+    ),
+    (
+        "def steps_transpose(ct, x):\n    return [jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1))]\n",
+        "def steps_transpose(ct, x):\n"
+        "    return list(linear_transpose(lambda v: v[1:] - v[:-1], x.aval)(ct))\n",
+    ),
+    "Each use of x gives back its part of the cotangent, and the parts are added: reading becomes adding, slicing "
+    "becomes padding.",
+    _steps_given,
+)
+
+
+# --- the batching rule --------------------------------------------------------------------------------------
+
+# the in_axes that are tried, in the order in which they get harder
+AXES: tuple[tuple[int | None, int | None], ...] = ((0, 0), (0, None), (None, 0), (1, 1), (1, 0), (0, 1), (None, 1))
+
+
+def _overlap_given() -> dict[str, Any]:
+    overlap_p = _primitive("overlap", lambda x, y: jnp.sum(x * y))
+    ad.defbilinear(overlap_p, lambda ct, x, y: ct * y, lambda ct, x, y: ct * x)
+
+    def overlap(x: Any, y: Any) -> Any:
+        return overlap_p.bind(x, y)
+
+    return {"overlap_p": overlap_p, "overlap": overlap, "batching": batching}
+
+
+def _batched(axis: int | None, seed: int) -> np.ndarray:
+    """Vectors of 3 elements, two of them along ``axis``."""
+    values = np.random.default_rng(seed).uniform(0.2, 1.8, (2, 3)).round(1).astype(np.float32)
+    return values[0] if axis is None else np.moveaxis(values, 0, axis)
+
+
+def _check_batching(answer: Answer) -> Passed:
+    primitive, rule = answer["overlap_p"], answer.function("overlap_batch")
+    batching.primitive_batchers[primitive] = rule
+    right: list[str] = []
+    for axes in AXES:
+        _check_axes(rule, primitive, axes, right)
+        right.append(str(axes))
+    found = _refuse_failures(primitive, "overlap_batch", ("vmap",), (_batched(None, 1), _batched(None, 2)))
+    return Passed(f"vmap equals a loop for in_axes {', '.join(right)}.", found)
+
+
+def _check_axes(rule: Any, primitive: Primitive, axes: tuple[int | None, int | None], right: list[str]) -> None:
+    args = tuple(_batched(axis, seed) for seed, axis in enumerate(axes))
+    x, y = (np.broadcast_to(v, (2, 3)) if axis is None else np.moveaxis(v, axis, 0)
+            for v, axis in zip(args, axes, strict=True))
+    wanted = np.sum(x * y, axis=1)
+    types = " and ".join(str(minijax.core.get_aval(v).str_short(short_dtypes=True)) for v in args)
+    where = f"in_axes {axes}, for {types},"
+    before = (note(f"right for in_axes {', '.join(right)}"),) if right else ()
+    try:
+        result = rule(tuple(map(jnp.asarray, args)), axes)
+    except Exception as error:
+        raise NotYet(f"For {where} overlap_batch raised. {_AXES_HINT[axes]}", before, error) from None
+    out, axis = pair("overlap_batch", result, "the result, and its batch axis")
+    if axis is None:
+        raise NotYet(f"For {where} overlap_batch says None, that its result has no batch axis. It has one: which?")
+    _judge_batch_shape(where, np.shape(out), axis, _AXES_HINT[axes], before)
+    if not close(out, wanted):
+        rows = (*compared("vmap", out, wanted), *before)
+        raise NotYet(f"For {where} vmap is not what a loop gives. {_AXES_HINT[axes]}", rows)
+
+
+def _judge_batch_shape(where: str, shape: tuple[int, ...], axis: Any, hint: str, before: tuple[Block, ...]) -> None:
+    """NotYet unless the result is one number for each example, with the batch axis where there is one."""
+    if shape == (3,):
+        raise NotYet(
+            f"For {where} the result is f32[3]: you have added up along the batch axis. There are 2 examples of 3 "
+            f"elements; each gives one number. {hint}",
+            before,
+        )
+    if shape == ():
+        raise NotYet(
+            f"For {where} the result is one number: the examples have been added up too, which vmap keeps apart.",
+            before,
+        )
+    if shape != (2,):
+        raise NotYet(f"For {where} the result has the shape {shape}; one number for each of 2 examples is due.", before)
+    if axis not in (0, -1):
+        raise NotYet(
+            f"For {where} overlap_batch says that the batch axis of its result is {axis!r}; the result is f32[2], and "
+            "has axis 0 alone.",
+            before,
+        )
+
+
+_DIMS = "dims says where each operand has its batch axis."
+_AXES_HINT = {
+    (0, 0): f"{_DIMS} Here both have it in front.",
+    (0, None): "None says that y is one vector, the same for all examples: it has no batch axis.",
+    (None, 0): "None says that x is one vector, the same for all examples: it has no batch axis.",
+    (1, 1): f"{_DIMS} Here it is the last axis: what is added up is the other one, or move it to the front.",
+    (1, 0): f"{_DIMS} Those of x and y differ here: move both to one place before you multiply.",
+    (0, 1): f"{_DIMS} Those of x and y differ here: move both to one place before you multiply.",
+    (None, 1): "x has no batch axis, and that of y is the last one: move it to the front.",
+}
+
+BATCHING_RULE = Exercise(
+    "batching-rule",
+    "Write the batching rule of a primitive",
+    "overlap(x, y) is a new primitive: the sum of x * y for two vectors. Under vmap one or both operands are stacks of "
+    "vectors. A batching rule gets the stacks and dims, the batch axis of each (None: not mapped), and gives the "
+    "result for all examples at once, with the batch axis of that.",
+    "Make overlap_batch right for any dims. vmap(overlap, in_axes=...) is compared with a loop.",
+    "def overlap_batch(args, dims):\n"
+    "    x, y = args\n"
+    "    return jnp.sum(x * y, axis=1), 0    # right for dims (0, 0)\n",
+    _check_batching,
+    (
+        "With dims (1, 0), x is f32[3,2] and y is f32[2,3]. What must happen before they can be multiplied?",
+        "jnp.moveaxis(x, dims[0], 0) brings the batch axis to the front. An operand that is not mapped has none: "
+        "leave it, and broadcasting does the rest.",
+        "x, y = (v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(args, dims))",
+    ),
+    (
+        "def overlap_batch(args, dims):\n"
+        "    x, y = (v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(args, dims))\n"
+        "    return jnp.sum(x * y, axis=-1), 0\n",
+        "def overlap_batch(args, dims):\n    return vmap(lambda x, y: jnp.sum(x * y), in_axes=tuple(dims))(*args), 0\n",
+    ),
+    "That is all that vmap knows of a primitive: the loop over the examples is never run, and a rule may choose any "
+    "place for the batch axis of its result.",
+    _overlap_given,
+)
+
+EXERCISES = (JVP_RULE, TRANSPOSE_RULE, BATCHING_RULE)

@@ -1,0 +1,205 @@
+"""Exercises about what is written down when a function is staged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minijax
+from minijax import numpy as jnp
+from minijax.interpreters.partial_eval import dce_jaxpr
+from minijax.ir.jaxpr import subjaxprs
+from minijax.ir.pretty import jaxpr_document
+from minijax.tools.documents.document import Printout
+from minijax.tools.exercises.measure import expect, note
+from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+
+# --- predict the jaxpr --------------------------------------------------------------------------------------
+
+
+def staged(x: Any) -> Any:
+    """The function of the exercise, as its start code has it."""
+    scale = 2.0 * 3.0
+    a = jnp.sin(x) * scale
+    for _ in range(3):
+        a = a * x
+    b = jnp.exp(x)
+    c = b + 1.0  # noqa: F841  (that nothing needs it is the point)
+    return a + jnp.sin(x)
+
+
+def _check_count(answer: Answer) -> Passed:
+    program = minijax.make_jaxpr(staged)(1.0)
+    left = dce_jaxpr(program.jaxpr, [True])[0].eqns
+    counts = len(program.eqns), len(left)
+    said = answer["answer"]
+    numbers = isinstance(said, tuple | list) and len(said) == 2 and all(type(each) is int for each in said)
+    if not numbers:
+        raise NotYet(f"answer is {said!r}, and should be two integers: (equations written down, equations left).")
+    _judge_written(said[0], counts[0])
+    _judge_left(said[1], *counts)
+    gone = [eqn.primitive.name for eqn in program.eqns if all(eqn.outvars[0] is not e.outvars[0] for e in left)]
+    dropped = note(f"dce leaves out {' and '.join(gone) or 'nothing'}: nothing that is returned needs them")
+    said = f"{counts[0]} equations, and {counts[1]} when dce is done."
+    return Passed(said, (Printout(jaxpr_document(program)), dropped))
+
+
+def _judge_written(count: int, true: int) -> None:
+    hints = {
+        true + 1: "You have counted one too many. 2.0 * 3.0 are numbers of Python's: it multiplies them before any "
+        "interpreter hears of it.",
+        true - 1: "You have counted one too few. sin(x) is there twice in f, and staging writes down what Python "
+        "calls, each time.",
+        true - 2: "Two are missing. A Python loop is over when the program is staged: each of its turns has written an "
+        "equation. And what nobody uses is written down as well: staging cannot know that yet.",
+        true - 3: "Three are missing. f is staged by running it: each operation on x is written down, whether or not "
+        "its result is used, and however often it comes.",
+    }
+    if count == true:
+        return
+    if count > true + 1:
+        raise NotYet(
+            f"{count} is too many for what is written down. Only operations on x, and on what was made of x, reach an "
+            "interpreter; what Python does by itself leaves no equation."
+        )
+    few = (
+        f"{count} is too few for what is written down: run f in your head, as Python would, and count each operation "
+        "on x or on what was made of x."
+    )
+    raise NotYet(hints.get(count, few))
+
+
+def _judge_left(count: int, written: int, true: int) -> None:
+    if count == true:
+        return
+    start = f"{written} are written down, right. "
+    if count == written:
+        raise NotYet(f"{start}Dead-code elimination finds something to take away: look at what f returns.")
+    if count == true + 1:
+        raise NotYet(f"{start}c goes, and then something else is not needed any more: dce reads the program backwards.")
+    if count == true - 1:
+        raise NotYet(f"{start}You have taken away one too many. sin(x) is computed twice, but both results are used: "
+                     "dce looks for what is not needed, not for what is there already. (XLA does that later.)")
+    raise NotYet(f"{start}{count} are not left: follow what is returned back to x; what you meet stays.")
+
+
+PREDICT = Exercise(
+    "predict-the-jaxpr",
+    "Predict the jaxpr",
+    "To stage a function is to run its Python once, on tracers: each operation on one is written down as an equation. "
+    "Dead-code elimination (dce) then leaves out the equations that no result needs.",
+    "Do not run it: how many equations has make_jaxpr(f)(1.0), and how many are left after dce?",
+    "def f(x):\n"
+    "    scale = 2.0 * 3.0\n"
+    "    a = jnp.sin(x) * scale\n"
+    "    for _ in range(3):\n"
+    "        a = a * x\n"
+    "    b = jnp.exp(x)\n"
+    "    c = b + 1.0\n"
+    "    return a + jnp.sin(x)\n"
+    "\n"
+    "answer = (0, 0)    # (written down, left after dce)\n",
+    _check_count,
+    (
+        "What would Python do? It would run the loop three times, and compute c although nobody asks for it.",
+        "Operations on tracers: sin, mul, then one mul for each turn, exp, add, sin, add.",
+        "Now backwards from the result: add needs a and the second sin; a needs its muls and the first sin. Who needs "
+        "b and c?",
+    ),
+    ("answer = (9, 7)\n", "answer = [9, 7]\n"),
+    "%jaxpr f(1.0) shows the nine. Dead equations are dropped before lowering; that sin(x) is there twice only XLA "
+    "will notice.",
+)
+
+
+# --- one equation for a loop --------------------------------------------------------------------------------
+
+STEPS = 12
+
+
+def unrolled(x: Any, rates: Any) -> Any:
+    """The function of the exercise, as its start code has it."""
+    for rate in rates:
+        x = x + rate * jnp.sin(x)
+    return x
+
+
+def _check_loop(answer: Answer) -> Passed:
+    grow = answer.function("grow")
+    x = jnp.float32(0.5)
+    rates = jnp.linspace(0.1, 0.4, STEPS, dtype=jnp.float32)
+    values = np.asarray(rates)
+    program = minijax.make_jaxpr(grow)(x, rates)
+    if len(program.jaxpr.outvars) != 1:
+        raise NotYet(
+            "grow returns more than x. scan gives a pair, the carry at the end and what it stacked: the carry alone is "
+            "due."
+        )
+    expect("grow(x, rates)", grow(x, rates), unrolled(x, values), [
+        (unrolled(x, values[:-1]), "The last rate is left out."),
+        (unrolled(x, values[1:]), "The first rate is left out."),
+        (unrolled(x, values[::-1]), "The rates come in the wrong order."),
+        (x + np.sum(values) * np.sin(0.5), "Every step begins with the first x. The x of one step is the carry: the "
+         "next step begins with it."),
+        (unrolled(x, values[:1]), "That is one step."),
+    ])
+    names = [eqn.primitive.name for eqn in program.eqns]
+    inner = sum(len(each.eqns) for eqn in program.eqns for each in subjaxprs(eqn.params))
+    if len(names) > 1:
+        rest = [name for name in names if name not in ("scan", "while")]
+        if len(rest) < len(names):
+            raise NotYet(f"{len(names)} equations: the loop is one, and around it stand {', '.join(rest)}.")
+        raise NotYet(
+            f"{len(names)} equations for {STEPS} rates: the loop is still Python's, and over when the program is "
+            "staged. Give the step to lax.scan."
+        )
+    if names != ["scan"]:
+        if names == ["while"]:
+            raise NotYet(
+                "One equation, a while: how often it turns is not known in advance, so reverse mode cannot keep what "
+                "each turn leaves behind. grad needs a scan."
+            )
+        raise NotYet(
+            f"One equation, {names[0]}, with {inner} inside: wrapped up, and still unrolled. The program grows with "
+            "the number of rates."
+        )
+    found, wanted = minijax.grad(grow)(x, rates), minijax.grad(unrolled)(x, values)
+    expect("grad(grow)", found, wanted, [(0.0, "The gradient is zero: something in the step stops it.")])
+    before = len(minijax.make_jaxpr(unrolled)(x, rates).eqns)
+    return Passed(
+        f"One equation, with {inner} inside, for any number of rates; before, {before} for {STEPS}. Value and "
+        "gradient are the same."
+    )
+
+
+SCAN = Exercise(
+    "one-equation",
+    "A loop that is one equation",
+    "A Python loop is unrolled when its function is staged: the program grows with the number of turns, and so does "
+    "the time that XLA takes for it. lax.scan(step, x, rates) stages step once: step(carry, rate) gives (carry, "
+    "something to stack, or None).",
+    "Write grow so that make_jaxpr(grow)(x, rates) has one equation. grad must still work.",
+    "def grow(x, rates):              # x: f32[], rates: f32[12]\n"
+    "    for rate in rates:\n"
+    "        x = x + rate * jnp.sin(x)\n"
+    "    return x\n",
+    _check_loop,
+    (
+        "What goes from turn to turn? That is the carry. What is another one at each turn? That is scanned over.",
+        "def step(x, rate): return x + rate * jnp.sin(x), None",
+        "scan gives a pair: lax.scan(step, x, rates)[0] is the carry at the end.",
+    ),
+    (
+        "def grow(x, rates):\n"
+        "    def step(x, rate):\n"
+        "        return x + rate * jnp.sin(x), None\n"
+        "    return lax.scan(step, x, rates)[0]\n",
+        "def grow(x, rates):\n"
+        "    return lax.fori_loop(0, len(rates), lambda i, x: x + rates[i] * jnp.sin(x), x)\n",
+    ),
+    "A fori_loop whose bounds are known while staging is a scan too. The price of one equation: what the step needs of "
+    "Python, such as an if on i, has to be said with lax.cond.",
+)
+
+EXERCISES = (PREDICT, SCAN)

@@ -1,0 +1,163 @@
+"""Exercises: what is right is accepted, what is wrong gets the hint that belongs to it, and the names come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from minijax.core.trace import stack_depth
+from minijax.extend.rules import known_primitives
+from minijax.repl import batch
+from minijax.tools.commands.completion_words import WORDS
+from minijax.tools.documents.document import plain
+from minijax.tools.exercises.catalogue import EXERCISES
+from minijax.tools.exercises.course import given_names
+from minijax.tools.exercises.model import Answer, NotYet
+from minijax.tools.exercises.rules import forget_primitives
+from tests.tools.exercises.answers import WRONG
+
+BY_NAME = {each.name: each for each in EXERCISES}
+
+
+@pytest.fixture(autouse=True)
+def no_primitives_left():
+    """Other tests look at all primitives that there are."""
+    before = known_primitives()
+    yield
+    left = [each for each in known_primitives() if each not in before]
+    forget_primitives(left)
+    assert {each.name for each in left} <= {"sinmul", "steps", "overlap"} and known_primitives() == before
+
+
+def begun(exercise, *codes: str) -> dict:
+    """The names after the start code and ``codes``, as a prompt would have them."""
+    names = {**batch.new_session({}).namespace, **given_names(exercise)}
+    for code in (exercise.start, *codes):
+        exec(compile(code, f"<{exercise.name}>", "exec"), names)
+    return names
+
+
+def page(session, code: str) -> str:
+    return " ".join(plain(session.run_line(code).shown, 80).split())
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_right_answers_are_accepted(name):
+    exercise = BY_NAME[name]
+    assert len(exercise.solutions) >= 2 and len(exercise.hints) >= 3
+    for solution in exercise.solutions:
+        assert exercise.check(Answer(begun(exercise, solution))).said
+    assert stack_depth() == 0
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_wrong_answers_get_the_hint_of_their_mistake(name):
+    exercise = BY_NAME[name]
+    assert len(WRONG[name]) >= 5
+    hints = {}
+    for code, words in (("", ""), *WRONG[name]):
+        with pytest.raises(NotYet) as refused:
+            exercise.check(Answer(begun(exercise, code)))
+        said = str(refused.value)
+        assert words in said, (code, said)
+        assert stack_depth() == 0
+        hints[code] = words
+    assert len(set(hints.values())) == len(hints)
+
+
+# --- at a prompt --------------------------------------------------------------------------------------------
+
+
+def test_an_exercise_from_the_list_to_its_solution():
+    session = batch.new_session({})
+    assert "0 of 11 done 1 · Predict the jaxpr" in page(session, "%tour exercises")
+    opened = page(session, "%tour ex predict-the-jaxpr")
+    assert "Exercise 1 of 11: Predict the jaxpr" in opened and "answer = (0, 0)" in opened
+    assert "1 not yet. 0 is too few" in page(session, "%tour check") and session.namespace["answer"] == (0, 0)
+    assert "This is the start code still" in page(session, "%tour check")
+    session.run_line("answer = (9, 8)")
+    said = page(session, "%tour check")
+    assert "dce reads the program backwards" in said and "start code" not in said and "%tour hint: 3 left" in said
+    assert "1 ~ Predict the jaxpr open" in page(session, "%tour exercises")
+    hints = [page(session, "%tour hint") for _ in range(3)]
+    assert "hint 1 What would Python do?" in hints[0] and "hint 2" not in hints[0] and "2 left" in hints[0]
+    assert "hint 1" in hints[2] and "hint 3 Now backwards" in hints[2] and "that was the last one" in hints[2]
+    assert "answer = (9, 7)" in page(session, "%tour solution") and session.namespace["answer"] == (9, 8)
+    page(session, "%tour solution --use")
+    assert "1 ✓ right. 9 equations, and 7 when dce is done." in page(session, "%tour check")
+    assert "1 of 11 done 1 ✓ Predict" in page(session, "%tour exercises")
+    assert "Exercise 2 of 11" in page(session, "%tour next") and "Exercise 1 of 11" in page(session, "%tour back")
+    assert "answer = (0, 0)" in page(session, "%tour again")
+    assert "You have left the exercises" in page(session, "%tour stop") and "answer" not in session.namespace
+
+
+def test_names_of_the_user_are_set_aside_and_what_was_written_is_kept():
+    session = batch.new_session({})
+    session.run_line("def grow(x): return 'mine'")
+    session.run_line("lax = 'my lax'; rates = 3")
+    opened = page(session, "%tour ex 2")
+    assert "The exercise uses the names grow, lax; yours come back at %tour stop." in opened
+    session.run_line("def grow(x, rates): return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, rates)[0]")
+    said = page(session, "%tour ex 1")
+    assert "Yours again: grow." in said and "lax" not in said.partition("answer = ")[2]
+    assert page(session, "grow(1)") == "'mine'"
+    assert "What you had written is back" in page(session, "%tour ex 2")
+    assert "2 ✓ right." in page(session, "%tour check")
+    # opening the open one shows it again, and keeps what stands there
+    assert "Exercise 2 of 11: A loop that is one equation ✓" in page(session, "%tour ex 2")
+    assert "2 ✓ right." in page(session, "%tour check")
+    page(session, "%tour again")
+    assert "60 equations for 12 rates" in page(session, "%tour check")
+    del session.namespace["grow"]
+    assert "There is no grow any more: %tour again" in page(session, "%tour check")
+    session.run_line("grow = 3")
+    assert "should be a function" in page(session, "%tour check")
+    assert "Yours again: grow, lax." in page(session, "%tour stop")
+    assert page(session, "grow(1)") == "'mine'" and session.namespace["rates"] == 3
+
+
+def test_an_exception_of_the_answer_keeps_its_traceback():
+    session = batch.new_session({})
+    before = known_primitives()
+    page(session, "%tour ex 3")
+    session.run_line("def sinmul_jvp(primals, tangents):\n    return None, jnp.ones(3) + jnp.ones(2)")
+    outcome = session.run_line("%tour check")
+    said = " ".join(plain(outcome.shown, 80).split())
+    assert outcome.error is not None and "raised an exception when it was tried" in said
+    assert "in sinmul_jvp" in said and "jnp.ones(3) + jnp.ones(2)" in said
+    assert stack_depth() == 0 and session.run_line("%tour check").error is not None
+    # one that says what is wrong, with the traceback of the place
+    page(session, "%tour ex 5")
+    session.run_line("def overlap_batch(args, dims): return jnp.sum(args[0] * args[1], axis=1), len(dims[7:9]) / 0")
+    said = page(session, "%tour check")
+    assert "For in_axes (0, 0), for f32[2,3] and f32[2,3], overlap_batch raised" in said and "ZeroDivision" in said
+    # the primitives go with the exercises
+    assert known_primitives() != before
+    page(session, "%tour stop")
+    assert known_primitives() == before
+
+
+def test_exercises_and_the_tour_take_turns():
+    session = batch.new_session({})
+    session.run_line("f = 'mine'")
+    assert "You" not in page(session, "%tour 1.4") and session.prompt_label() == "jvp:1"
+    assert "Exercise 2 of 11" in page(session, "%tour ex 2")
+    assert session.tour is None and stack_depth() == 0 and session.namespace["f"] == "mine"
+    assert "Part 2 of 6" in page(session, "%tour 2") and "grow" not in session.namespace
+    assert session.exercises.open is None and "The tour has ended" in page(session, "%tour stop")
+    page(session, "%push jvp x=3.")
+    for line in ("%tour ex 1", "%tour check"):
+        assert "levels are open" in page(session, line)
+    page(session, "%pop --all")
+    assert "no exercise is open" in page(session, "%tour check")
+
+
+def test_the_tasks_fit_on_a_screen():
+    session = batch.new_session({})
+    for number in range(len(EXERCISES)):
+        lines = plain(session.run_line(f"%tour ex {number + 1}").shown, 80).split("\n")
+        assert len(lines) <= 22 and max(map(len, lines)) <= 80, (number, len(lines))
+
+
+def test_completion():
+    assert {"exercises", "check", "hint", "solution"} <= set(WORDS["tour"]([]))
+    assert list(WORDS["tour"](["ex"])) == [str(i + 1) for i in range(len(EXERCISES))]
