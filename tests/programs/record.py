@@ -27,23 +27,33 @@ def file(page: str) -> str:
     return f"tests/programs/{page}.py"
 
 
-def recorded(page: str) -> tuple[list[float], Recording]:
-    """The losses of two steps, and the second one with the text of its page and without the folders of this machine."""
+def second_step(page: str) -> tuple[list[float], Recording]:
+    """The losses of two steps, and the second one recorded."""
     module = on_minijax(page)
     data = module.data()
     state, first = module.step(module.start(), *data)
     (_, second), recording = record(module.step, state, *data, retrace=True)
+    return [float(first), float(second)], recording
+
+
+def recorded(page: str) -> tuple[list[float], Recording]:
+    """The losses of two steps, and the second one with the text of its page and without the folders of this machine."""
+    losses, recording = second_step(page)
     whole = SourceRecord(file(page), 1, (ROOT / file(page)).read_text(encoding="utf-8"))
     named = without_folders(recording)
     sources = [whole, *[source for source in named.sources if source.file != whole.file]]
-    return [float(first), float(second)], named.replace(source=whole.file, sources=tuple(sources))
+    return losses, named.replace(source=whole.file, sources=tuple(sources))
 
 
 def without_folders(recording: Recording) -> Recording:
-    text = json.dumps(storage.to_json(recording))
+    return storage.from_json(json.loads(shortened(json.dumps(storage.to_json(recording)))))
+
+
+def shortened(text: str) -> str:
+    """``text``, JSON or like it, without the folders of this machine."""
     for folder in (*site.getsitepackages(), str(ROOT)):
         text = text.replace(json.dumps(f"{folder}/")[1:-1], "")
-    return storage.from_json(json.loads(text))
+    return text
 
 
 def outline(recording: Recording) -> list[str]:

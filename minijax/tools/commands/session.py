@@ -21,7 +21,7 @@ from minijax.tools.usage import UsageError, did_you_mean
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-_GROUPS = {
+GROUPS = {
     "transform": "Transformations",
     "compile": "Compilation",
     "programs": "Programs and rules",
@@ -50,7 +50,7 @@ _ON = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": F
 def _overview(session: Session, table: Mapping[str, Command]) -> Document:
     lines: list[Line] = []
     width = max(12, *(len(session.command_name(name)) + 2 for name in table))
-    for group, title in _GROUPS.items():
+    for group, title in GROUPS.items():
         lines += [line(("heading", title))]
         for command in table.values():
             if command.group == group and (session.own_prompt or not command.prompt):

@@ -110,6 +110,7 @@ class PagePart(Texts):
         self.sources: dict[tuple[str, int], int] = {}
         self.places: dict[tuple[str, str], tuple[list[int], list[int], list[int]]] = {}
         self.growing: dict[int, _EquationList] = {}
+        self.printed: dict[int, list[int]] = {}  # the lines of finished programs
         self.found: list[list[int]] = []
         self.rows: dict[tuple[int, int, int, int], int] = {}
         self.row_items: dict[Any, int] = {}
@@ -410,7 +411,7 @@ class PagePart(Texts):
         newest = [i for i, each in enumerate(backward) if any(role == "current" for role, _ in each)]
         rows = len(items)
         if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
-            lines = self.block(self.finished(node), MOST_PROGRAM_LINES)
+            lines = self.finished(node)
             items.append(self.part(self.listing(lines), 0, len(lines)))
             rows += len(lines)
         for program in panes.growing_programs(state):
@@ -437,13 +438,19 @@ class PagePart(Texts):
             items = self.depending(choices, said, self._there(lambda: idle.program_said(self.cursor)))
             last = idle.near_program(self.cursor)
             if last is not None:
-                lines = self.block(self.finished(last), MOST_PROGRAM_LINES)
+                lines = self.finished(last)
                 items.append(self.part(self.listing(lines), 0, len(lines)))
         self.tracks["program"].show(position, items)
         self.tracks["newest"].show(position, newest)
 
-    def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Iterator[Line]:
-        """A finished program under its title."""
+    def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> list[int]:
+        """The lines of a finished program under its title: a program is looked at from many moments."""
+        known = self.printed.get(node.at)
+        if known is None:
+            known = self.printed[node.at] = self.block(self._finished(node), MOST_PROGRAM_LINES)
+        return known
+
+    def _finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Iterator[Line]:
         yield panes.finished_title(node)
         for each in panes.finished_program(node, MOST_PROGRAM_LINES):
             if isinstance(each, Code):

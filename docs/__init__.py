@@ -1,0 +1,1 @@
+"""The documentation: Markdown pages here, and ``site``, which makes HTML of them. ``python -m docs`` writes it."""

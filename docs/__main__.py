@@ -1,0 +1,26 @@
+"""``python -m docs [FOLDER]`` writes the documentation as HTML pages, by default into ``docs/_site``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from docs.site.build import HERE, build
+from docs.site.layout import PageError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m docs", description="Write the documentation as HTML pages.")
+    parser.add_argument("folder", nargs="?", type=Path, default=HERE / "_site", help="where (default: docs/_site)")
+    parser.add_argument("--gallery", default=None, metavar="NAMES", help="only these recordings, with commas between")
+    asked = parser.parse_args()
+    try:
+        files = build(asked.folder, None if asked.gallery is None else asked.gallery.split(","))
+    except PageError as error:
+        raise SystemExit(str(error)) from None
+    size = sum(file.stat().st_size for file in files)
+    print(f"{len(files)} pages, {size / 1e6:.1f} MB: open {asked.folder / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()

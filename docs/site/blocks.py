@@ -1,0 +1,274 @@
+"""Blocks of code, run, with what they show as HTML.
+
+Of a page all blocks run in one folder, which is gone afterwards, and one after the other. What follows the kind of a
+block says how:
+
+- ``minijax``: inputs of the prompt, in one session a page. ``panels`` shows the panels too, ``text`` the text of a
+  stepper instead of the stepper, ``screen 80x24 KEYS`` the screen of the terminal's stepper after these keys;
+- ``ipython``: a cell, in one shell a page that has minijax's extension;
+- ``python``: a program, which prints; with a file name it is also kept under that;
+- ``sh``: commands for a shell. ``install`` shows those that install minijax: the tests hold them to README's.
+
+``fails`` says that the last input ends with an error, which is shown. Anything else that goes wrong ends the build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import itertools
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docs.site.layout import PageError
+from minijax.config import config
+from minijax.core.trace import reset_stack
+from minijax.errors import set_machinery
+from minijax.repl.batch import new_session
+from minijax.repl.stepper.model import Stepper
+from minijax.repl.stepper.screen import compose
+from minijax.tools.documents.document import Code, Document, Text, document
+from minijax.tools.documents.html import markup
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.pages.widget import widget_html
+from minijax.tools.recording.panels import PANELS
+from minijax.tools.session import source
+from minijax.tools.session.session import Outcome, Session
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+ROOT = Path(__file__).resolve().parents[2]
+# More lines than this are shown in a part of the page that scrolls.
+MOST_LINES = 32
+# Seconds that a block's commands may take.
+_PATIENCE = 300
+
+
+class Blocks:
+    """The blocks of one page; a context, which ends with everything as it was."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.failing = ""
+        self._session: Session | None = None
+        self._shell: InteractiveShell | None = None
+        # what the cell that runs has displayed and printed
+        self._given: list[Any] = []
+        self._folder = Path()
+        self._left = contextlib.ExitStack()
+
+    def __enter__(self) -> Blocks:
+        # a short name: no line is broken for it
+        self._folder = Path(self._left.enter_context(tempfile.TemporaryDirectory()))
+        self._left.enter_context(_in_folder(self._folder))
+        # what runs the blocks is no line of the reader's
+        set_machinery((str(ROOT / "docs"), runpy.__file__))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shell is not None:
+            self._shell.run_line_magic("unload_ext", "minijax")
+            type(self._shell).clear_instance()
+        if self._session is not None:
+            self._session.live.drop_all()
+        set_machinery(())
+        config.update("jax_enable_x64", False)
+        reset_stack()
+        self._left.close()
+
+    def run(self, kind: str, words: list[str], code: str) -> str:
+        """Run a block; what it shows."""
+        run = {"minijax": self._minijax, "ipython": self._ipython, "python": self._python, "sh": self._sh}.get(kind)
+        if run is None:
+            raise PageError(f"{self.where}: a block of {kind or 'nothing'} cannot be run:\n{code}")
+        return self.neutral("".join(run(code, words)))
+
+    def neutral(self, text: str) -> str:
+        """``text`` without the names of folders: that of the page is its reader's home."""
+        text = text.replace(f"{self._folder}/", "").replace(str(self._folder), "~")
+        return text.replace(f"{ROOT}/", "")
+
+    def session(self) -> Session:
+        if self._session is None:
+            self._session = new_session({})
+            self._session.highlight = highlight
+        return self._session
+
+    # --- the prompt
+    # ------------------------------------------------------------------------------------------------
+
+    def _minijax(self, code: str, words: list[str]) -> Iterator[str]:
+        entries = list(source.inputs(code.rstrip("\n")))
+        yield '<div class="block">'
+        for at, each in enumerate(entries):
+            yield self.entry(each, words, fails="fails" in words and at == len(entries) - 1)
+        yield "</div>"
+
+    def entry(self, code: str, words: list[str], fails: bool = False) -> str:
+        """An input of the prompt, and what it shows."""
+        session = self.session()
+        session.settings.panels = PANELS if "panels" in words else ()
+        number, label = len(session.inputs), session.prompt_label()
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            outcome = session.run_line(code)
+        if (outcome.error is not None) != fails:
+            raise PageError(f"{self.where}: {code}\n{outcome.error!r}")
+        shown = self._outcome(outcome, words)
+        prompt = f"in [{number}] {label} ›" if label else f"in [{number}]:"
+        return (
+            f'<div class="entry"><div class="given"><span class="mj-prompt-in">{html.escape(prompt)}</span>'
+            f"<div>{_code(code)}</div></div>{_printed(said.getvalue())}{shown}</div>"
+        )
+
+    def _outcome(self, outcome: Outcome, words: list[str]) -> str:
+        if outcome.step is not None and "screen" in words:
+            return self._screen(Stepper(outcome.step), words[words.index("screen") + 1 :])
+        if outcome.step is not None and "text" not in words:
+            step = outcome.step
+            return widget_html(step.recording, highlight, start=step.position, in_page=True, rename=self.neutral)
+        shown = _shown(outcome.shown)
+        if shown and not outcome.command and outcome.error is None:
+            prompt = f'<span class="mj-prompt-out">out[{outcome.number}]:</span>'
+            shown = f'<div class="gave">{prompt}<div>{shown}</div></div>'
+        return shown + (_shown(outcome.summary) if "panels" in words else "")
+
+    def _screen(self, stepper: Stepper, words: list[str]) -> str:
+        size, *keys = words
+        columns, rows = map(int, size.split("x"))
+        for key in keys:
+            getattr(stepper, key)()
+        lines = tuple(
+            tuple((role, piece) for role, piece in each if not role.startswith("@"))
+            for each in compose(stepper, columns, rows)
+        )
+        return f'<div class="screen">{markup(document(Text(lines, wrap=False)))}</div>'
+
+    # --- IPython
+    # ---------------------------------------------------------------------------------------------------
+
+    def _ipython(self, code: str, words: list[str]) -> Iterator[str]:
+        shell = self._ipython_shell()
+        number = shell.execution_count
+        with contextlib.redirect_stdout(_Said(self._given)):
+            result = shell.run_cell(code.rstrip("\n"), store_history=True)
+        shown, self._given[:] = list(self._given), []
+        if (result.error_in_exec or result.error_before_exec) and "fails" not in words:
+            raise PageError(f"{self.where}: {code}\n{''.join(map(str, shown))}")
+        yield '<div class="block"><div class="entry"><div class="given">'
+        yield f'<span class="mj-prompt-in">In [{number}]:</span><div>{_code(code)}</div></div>'
+        for is_text, group in itertools.groupby(shown, lambda each: isinstance(each, str)):
+            if is_text:
+                yield _printed("".join(group))
+            else:
+                yield from (each.get("text/html") or _printed(each["text/plain"]) for each in group)
+        yield "</div></div>"
+
+    def _ipython_shell(self) -> InteractiveShell:
+        """The shell of the page, which displays as a notebook does: to whoever collects it."""
+        if self._shell is None:
+            from IPython.core.interactiveshell import InteractiveShell
+            from traitlets.config import Config
+
+            InteractiveShell.clear_instance()
+            shell = InteractiveShell.instance(config=Config({"HistoryManager": {"hist_file": ":memory:"}}))
+            shell.displayhook.write_output_prompt = lambda: None
+            shell.displayhook.write_format_data = lambda data, metadata=None: self._given.append(data)
+            shell.displayhook.finish_displayhook = lambda: None
+            shell.display_pub.publish = lambda data, metadata=None, **_: self._given.append(data)
+            self._shell = shell
+        return self._shell
+
+    # --- programs
+    # --------------------------------------------------------------------------------------------------
+
+    def _python(self, code: str, words: list[str]) -> Iterator[str]:
+        file = self._folder / (words[0] if words else "program.py")
+        file.write_text(code, encoding="utf-8")
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            try:
+                runpy.run_path(str(file), run_name="__main__")
+            except Exception as error:
+                raise PageError(f"{self.where}: {error!r} in\n{code}") from error
+        name = f'<div class="file">{html.escape(words[0])}</div>' if words else ""
+        yield f'<div class="block">{name}{_code(code)}{_printed(said.getvalue())}</div>'
+
+    def _sh(self, code: str, words: list[str]) -> Iterator[str]:
+        yield f'<div class="block"><pre>{html.escape(code.rstrip())}</pre>'
+        if "install" not in words:
+            yield _printed(self._said(code, "fails" in words))
+        yield "</div>"
+
+    def _said(self, code: str, fails: bool) -> str:
+        shell = shutil.which("bash") or shutil.which("sh") or "sh"
+        done = subprocess.run([shell, "-c", code], capture_output=True, text=True, timeout=_PATIENCE)
+        if (done.returncode != 0) != fails:
+            raise PageError(f"{self.where}: {code}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout + (done.stderr if fails else "")
+
+
+@contextlib.contextmanager
+def _in_folder(folder: Path) -> Iterator[None]:
+    """Work in ``folder`` as its user would: programs of this environment are found, modules there are imported."""
+    before, environment, path = Path.cwd(), dict(os.environ), list(sys.path)
+    bin_folder = Path(sys.executable).parent
+    os.environ.update(
+        HOME=str(folder),
+        PATH=f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}",
+        PYTHONPATH=f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        XDG_CONFIG_HOME=str(folder / ".config"),
+        XDG_STATE_HOME=str(folder / ".state"),
+        IPYTHONDIR=str(folder / ".ipython"),
+        COLUMNS="96",
+        VISUAL="true",  # an editor that changes nothing
+    )
+    sys.path.insert(0, str(folder))
+    known = set(sys.modules)
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:] = path
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(folder)):
+                del sys.modules[name]
+
+
+class _Said(io.StringIO):
+    """Collects what is printed, among what is displayed."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def write(self, text: str) -> int:
+        self.parts.append(text)
+        return len(text)
+
+
+def _code(code: str) -> str:
+    return markup(document(Code(code.strip("\n"), "python")), highlight)
+
+
+def _shown(doc: Document) -> str:
+    """A document; in a part of the page that scrolls where it is long."""
+    made: str = markup(doc, highlight) if doc else ""
+    return f'<div class="long" tabindex="0">{made}</div>' if made.count("\n") > MOST_LINES else made
+
+
+def _printed(text: Any) -> str:
+    if not text:
+        return ""
+    long = ' class="long" tabindex="0"' if text.count("\n") > MOST_LINES else ""
+    return f'<div class="printed"><pre{long}>{html.escape(text.rstrip())}</pre></div>'

@@ -1,0 +1,90 @@
+"""The whole site: the pages in Markdown, the reference and the gallery, written into a folder."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from docs.site import gallery
+from docs.site.blocks import Blocks
+from docs.site.layout import PageError, Place, page
+from docs.site.prose import REFERENCE, to_html
+from docs.site.reference import reference
+
+HERE = Path(__file__).resolve().parents[1]
+
+# The pages in Markdown in the order of the navigation; the reference and the gallery stand behind them.
+PAGES = (
+    "index",
+    "transformations",
+    "stepping",
+    "values",
+    "backward",
+    "compiled",
+    "problems",
+    "notebooks",
+    "jax",
+    "primitives",
+)
+
+
+def places(names: Iterable[str]) -> list[Place]:
+    """The navigation; ``names`` are the recordings that have pages."""
+    listed = [Place(f"{name}.html", title_of(name)) for name in PAGES]
+    listed += [Place(REFERENCE, "Commands"), Place("gallery.html", title_of("gallery"))]
+    return listed + [Place(f"gallery/{name}.html", name) for name in names]
+
+
+def text_of(name: str) -> str:
+    return (HERE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def title_of(name: str) -> str:
+    """What a page in Markdown is called: its first heading."""
+    found = re.match(r"# (.+)\n", text_of(name))
+    if found is None:
+        raise PageError(f"{name}.md has no heading")
+    return found[1]
+
+
+def written_page(name: str) -> str:
+    """The body of a page in Markdown."""
+    with Blocks(f"{name}.md") as blocks:
+        return to_html(text_of(name), blocks)
+
+
+def bodies(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Each page's file and body, those of the gallery first: the page that lists them tells their sizes."""
+    before, sections = gallery.sections(text_of("gallery"))
+    sizes = {}
+    for name in names:
+        body, events = gallery.recording_page(name, sections[name])
+        sizes[name] = (events, len(body.encode()))
+        yield f"gallery/{name}.html", body
+    with Blocks("gallery.md") as blocks:
+        yield "gallery.html", "".join(gallery.overview(before, sizes, blocks))
+    for name in PAGES:
+        yield f"{name}.html", written_page(name)
+    yield REFERENCE, "".join(reference())
+
+
+def build(folder: Path, recordings: Iterable[str] | None = None) -> list[Path]:
+    """Write the site into ``folder``; its files. ``recordings``: those of the gallery that get a page; all if None."""
+    names = gallery.chosen(recordings)
+    navigation = places(names)
+    by_file = {each.file: each for each in navigation}
+    written = []
+    for file, body in bodies(names):
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(by_file[file], body, navigation, heading(body)), encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def heading(body: str) -> str:
+    """The text of a page's first heading."""
+    found = re.search(r"<h1[^>]*>(.*?)</h1>", body)
+    return html.unescape(re.sub(r"<[^>]*>", "", found[1])) if found else ""

@@ -1,0 +1,90 @@
+"""What every page of the documentation has to keep, seen in a browser that nobody lets out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+from tests.browser.page import CONTRASTS, Browser
+
+ROOT = Path(__file__).resolve().parents[2]
+# A page of the gallery, which is the largest there is.
+LARGEST = 2_500_000
+
+
+def built(folder: Path, *recordings: str) -> str:
+    """Write the site into ``folder`` by its command, with pages of these recordings, all if none; what it says."""
+    chosen = ["--gallery", ",".join(recordings)] if recordings else []
+    command = [sys.executable, "-m", "docs", str(folder), *chosen]
+    environment = {**os.environ, "PYTHONWARNINGS": "error::DeprecationWarning:minijax"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class Links(HTMLParser):
+    """The links of a page, and the names by which its parts are linked to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.names: set[str] = set()
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "a" and found.get("href"):
+            self.links.append(str(found["href"]))
+        elif found.get("src") or found.get("href"):
+            self.loaded.append(str(found.get("src") or found.get("href")))
+        if found.get("id"):
+            self.names.add(str(found["id"]))
+
+
+def broken_links(folder: Path) -> list[str]:
+    """Links that lead to no page, or to no part of one; and whatever a page loads."""
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    return [
+        f"{page.relative_to(folder)}: {link}"
+        for page, found in pages.items()
+        for link in [*filter(lambda link: not _leads(pages, page, link), found.links), *_loads(found.loaded)]
+    ]
+
+
+def _leads(pages: dict[Path, Links], page: Path, link: str) -> bool:
+    file, name = urldefrag(link)
+    target = (page.parent / unquote(file)).resolve() if file else page
+    return target in pages and (not name or name in pages[target].names)
+
+
+def _loads(sources: Iterable[str]) -> list[str]:
+    return [source for source in sources if not source.startswith("data:")]
+
+
+def faults(window: Browser, path: Path) -> list[str]:
+    """What is wrong with a page, wide and narrow, light and dark."""
+    found = []
+    for dark, width in ((False, 1200), (True, 480)):
+        window.open(path, dark=dark, width=width)
+        asked = [e["params"]["request"]["url"] for e in window.log() if e["method"] == "Network.requestWillBeSent"]
+        found += [f"asks for {url}" for url in asked if url != path.as_uri() and not url.startswith("data:")]
+        found += window.console()
+        if not window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"):
+            found.append(f"is wider than {width}")
+        contrasts = window.run(CONTRASTS)
+        found += [f"{text!r}: {ratio}" for text, ratio, _ in contrasts if ratio < 4.5]
+        found += [] if contrasts and (contrasts[0][2] < 0.2) == dark else ["has the other page's background"]
+        if 'class="minijax mjw' in path.read_text(encoding="utf-8") and not window.all(".mjw-stage, .mjw-programs"):
+            found.append("has a stepper that does not start")
+    if path.stat().st_size > LARGEST:
+        found.append(f"has {path.stat().st_size:,} bytes")
+    text = re.sub(r"<script.*?</script>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found += [f"tells of {folder}" for folder in (str(ROOT), sys.prefix) if folder in text]
+    return found

@@ -1,0 +1,122 @@
+"""The documentation: it builds, which runs every block; every page opens by itself; links lead somewhere."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.site.blocks import Blocks
+from docs.site.build import HERE, PAGES
+from docs.site.gallery import sections
+from docs.site.layout import PageError
+from minijax.core.trace import stack_depth
+from minijax.tools import gallery
+from minijax.tools.commands.table import COMMANDS
+from minijax.tools.session import source
+from tests.browser.page import Browser
+from tests.docs.conftest import RECORDINGS
+from tests.docs.pages import ROOT, broken_links, faults
+
+FILES = [f"{name}.html" for name in (*PAGES, "commands", "gallery", *(f"gallery/{name}" for name in RECORDINGS))]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def shown(path: Path) -> str:
+    """The text of a page, without its steppers' data."""
+    text = re.sub(r"<(script|style).*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", "", text))
+
+
+def test_every_page_is_written_and_every_block_is_on_it(site: Path) -> None:
+    assert sorted(str(path.relative_to(site)) for path in site.rglob("*.html")) == sorted(FILES)
+    assert {path.stem for path in HERE.glob("*.md")} == {*PAGES, "gallery"}
+    count = 0
+    for name in PAGES:
+        text = shown(site / f"{name}.html")
+        for info, code in FENCE.findall((HERE / f"{name}.md").read_text(encoding="utf-8")):
+            inputs = list(source.inputs(code.rstrip("\n"))) if info.startswith("minijax") else [code.rstrip("\n")]
+            for each in inputs:
+                assert each.strip("\n") in text, (name, each)
+                count += 1
+    assert count > 100
+
+
+def test_what_blocks_show_is_what_they_gave(site: Path) -> None:
+    assert "Array(-2.979985, dtype=float32, weak_type=True)" in shown(site / "index.html")
+    assert "first NaN made by mul" in shown(site / "problems.html")
+    assert "0.07700378 after 48 events" in shown(site / "stepping.html")
+    assert "smallest example square_of_mine_p.bind" in shown(site / "primitives.html")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_page_opens_by_itself(file: str, site: Path, window: Browser) -> None:
+    assert faults(window, site / file) == []
+
+
+def test_links_lead_somewhere(site: Path) -> None:
+    assert broken_links(site) == []
+
+
+def test_the_reference_has_every_command_with_its_options_and_its_example(site: Path) -> None:
+    text = shown(site / "commands.html")
+    parts = (site / "commands.html").read_text(encoding="utf-8").split("<h3 ")
+    assert [re.match('id="(.*?)"', part)[1] for part in parts[1:]] == [
+        command.name
+        for group in dict.fromkeys(each.group for each in COMMANDS.values())
+        for command in COMMANDS.values()
+        if command.group == group
+    ]
+    for command in COMMANDS.values():
+        assert command.usage in text and command.summary in text
+        assert all(param.help in text for param in command.params)
+        for each in source.inputs(command.example):
+            assert each.strip() in text, (command.name, each)
+
+
+def test_a_stepper_on_a_page_steps(site: Path, window: Browser) -> None:
+    window.open(site / "index.html")
+    before = window.one(".mjw-status").text
+    window.one("[data-move=into]").click()
+    assert before.startswith("2/") and window.one(".mjw-status").text.startswith("3/")
+
+
+def test_the_gallery_has_values_where_it_could_record(site: Path) -> None:
+    page = (site / "gallery" / "graph_network.html").read_text(encoding="utf-8")
+    assert "values are in the process that recorded them" not in page
+    listed = shown(site / "gallery.html")
+    assert all(gallery.PAGES[name].replace("``", "") in listed for name in RECORDINGS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "code", "said"),
+    [
+        ("minijax", [], "1 / 0", "ZeroDivisionError"),
+        ("minijax", ["fails"], "1 + 1", "None"),
+        ("minijax", [], "%jaxprs sin(1.)", "there is no command"),
+        ("ipython", [], "undefined", "undefined"),
+        ("python", [], "raise ValueError(3)", "ValueError"),
+        ("sh", [], "exit 3", "ended with 3"),
+        ("text", [], "anything", "cannot be run"),
+    ],
+)
+def test_a_block_that_goes_wrong_ends_the_build(kind: str, words: list[str], code: str, said: str) -> None:
+    before = Path.cwd()
+    with pytest.raises(PageError, match=said), Blocks("a page") as blocks:
+        blocks.run(kind, words, code)
+    assert Path.cwd() == before and stack_depth() == 0
+
+
+def test_sections_that_are_no_recordings_are_refused() -> None:
+    with pytest.raises(PageError, match="differ: .*'nobody'"):
+        sections("# The gallery\n\n## nobody\n\nsomething\n")
+
+
+def test_installing_is_said_as_the_readme_says_it() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path in HERE.glob("*.md"):
+        for info, code in FENCE.findall(path.read_text(encoding="utf-8")):
+            if info == "sh install":
+                assert f"```sh\n{code}```" in readme
