@@ -55,13 +55,13 @@ class SessionCompleter(Completer):
             yield Completion(found.text, -found.length, display_meta=found.kind)
 
 
-def signature_of(session: Session, before: str) -> list[tuple[str, bool]]:
+def signature_of(session: Session, before: str, columns: int) -> list[tuple[str, bool]]:
     """The signature of the call around the cursor; nothing until the table of commands is there."""
     if "minijax.tools.commands.table" not in sys.modules:  # it is loaded while the user looks at the first prompt
         return []
     from minijax.tools.commands.completion import signature
 
-    return signature(session, before)
+    return signature(session, before, columns)
 
 
 class SyntaxValidator(Validator):
@@ -248,7 +248,7 @@ class App:
     def _show_signature(self, buffer: Buffer) -> None:
         """Below the input, the signature of the call that is being typed."""
         before = buffer.document.text_before_cursor
-        parts = signature_of(self.session, before) if "(" in before else []
+        parts = signature_of(self.session, before, self.columns()) if "(" in before else []
         shown: StyleAndTextTuples = [("class:mj-heading" if at else "class:mj-muted", piece) for piece, at in parts]
         self.prompt.bottom_toolbar = shown or None
 
@@ -325,6 +325,7 @@ class App:
     def _turn(self) -> int | None:
         """Read and run one input; the exit code if it was the last."""
         self._apply_settings()
+        self.prompt.bottom_toolbar = None  # of what Ctrl-C cleared
         try:
             with restored():
                 code = self.prompt.prompt(pre_run=self._warm_up)

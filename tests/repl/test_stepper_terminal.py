@@ -247,6 +247,14 @@ def test_suspending_and_resuming(tmp_path: Path):
         terminal.process.close(force=True)
 
 
+def wheel(stepping: Stepping, button: int, row: int) -> str:
+    """The screen after a turn of the wheel, which is a button: 64 up, 65 down."""
+    seen = len(stepping.terminal.raw)
+    stepping.terminal.send(f"\x1b[<{button};8;{row + 1}M")
+    stepping.terminal.settle(seen)
+    return stepping.screen()
+
+
 def test_the_mouse_goes_to_a_row_of_the_tree(begun: Callable[..., Stepping]):
     stepping = begun(80)
     stepping.keys("%step grad(f)(3.)" + ENTER, " 2/40")
@@ -255,5 +263,9 @@ def test_the_mouse_goes_to_a_row_of_the_tree(begun: Callable[..., Stepping]):
     stepping.keys(f"\x1b[<0;8;{there + 1}M\x1b[<0;8;{there + 1}m", "cos(3.0)")
     (marked,) = (row for row in stepping.screen().split("\n")[:14] if "▶" in row)
     assert "cos(3.0)" in marked
+    # the wheel scrolls the pane that it is over, and moves nothing: the mark is where it was when it comes back
+    before = stepping.screen()
+    assert "begins for f" in before and "begins for f" not in wheel(stepping, 65, there)
+    assert wheel(stepping, 64, there) == before
     stepping.terminal.send("q")
     stepping.left(3)

@@ -228,3 +228,31 @@ def test_the_signature_of_what_is_typed() -> None:
     assert shown("g(1, [2, 3], 4, 5")[1] == "*rest"
     assert shown("g(1, third=2")[1] == "third=..."
     assert shown("g(1)") == shown("nothing(1") == shown("g") == ("", "")
+
+
+def test_imports_and_files(session, tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "own_module.py").write_text("raise AssertionError('imported')\n")
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("raise AssertionError('imported')\n")
+    (tmp_path / "own_package" / "inner.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert texts(session, "import own_") == ["own_module", "own_package"]
+    assert texts(session, "import os, own_m") == ["own_module"]
+    assert texts(session, "import own_package.") == texts(session, "from own_package import in") == ["inner"]
+    assert texts(session, "from os.path import basen") == ["basename"]
+    assert texts(session, "import own_nothing.") == []
+    assert texts(session, "open('no") == texts(session, "!cat no") == texts(session, "%run no") == ["notes.txt"]
+    assert texts(session, "x = 1 # 'no") == [] and "print" in texts(session, "f'{pri")
+
+
+def test_a_signature_that_is_too_long_keeps_what_is_typed(session):
+    def fitted(before: str, columns: int) -> str:
+        return "".join(f"[{piece}]" if at else piece for piece, at in signature(session, before, columns))
+
+    assert fitted("jnp.linspace(", 42) == "linspace([start], stop, num=50, endpoint=Tr…"
+    assert fitted("jnp.linspace(0, 1, axis=", 40) == "linspace(…, dtype=None, [axis=0], *, devi…"
+    for columns in (20, 40, 80):
+        parts = signature(session, "jnp.linspace(0, 1, axis=", columns)
+        assert len("".join(piece for piece, _ in parts)) <= columns and any(at for _, at in parts)

@@ -37,7 +37,22 @@ class OpenCall(NamedTuple):
 
 def open_call(before: str) -> OpenCall | None:
     """The call around the end of ``before``; None inside of strings, comments, and where no name is called."""
-    stack: list[tuple[str, int]] = []
+    stack, inside = _open(before)
+    if inside is not None or not stack or before[stack[-1]] != "(":
+        return None
+    start = stack[-1]
+    name = _BEFORE_CALL.search(before[:start])
+    if name is None or re.search(r"\b(?:def|class|lambda)\s*$", before[: name.start()]):
+        return None
+    parts = _arguments(before[start + 1 :])
+    keywords = [found[1] if (found := _KEYWORD.match(part)) else "" for part in parts]
+    position = sum(not each for each in keywords[:-1])
+    return OpenCall(name[1], position, tuple(filter(None, keywords[:-1])), keywords[-1])
+
+
+def _open(before: str) -> tuple[list[int], int | None]:
+    """Where the brackets stand that are open at the end of ``before``, and where the string or comment begins."""
+    stack: list[int] = []
     i = 0
     while i < len(before):
         c = before[i]
@@ -47,29 +62,32 @@ def open_call(before: str) -> OpenCall | None:
             while end < len(before) and not before.startswith(quote, end):
                 end += 2 if before[end] == "\\" else 1
             if end >= len(before):
-                return None
+                return stack, i
             i = end + len(quote)
             continue
         if c == "#":
             end = before.find("\n", i)
             if end < 0:
-                return None
+                return stack, i
             i = end
         elif c in _OPENING:
-            stack.append((c, i))
+            stack.append(i)
         elif c in _CLOSING and stack:
             stack.pop()
         i += 1
-    if not stack or stack[-1][0] != "(":
+    return stack, None
+
+
+def open_string(before: str) -> str | None:
+    """What has been typed of the string on one line that ``before`` ends in; None if it ends in none."""
+    _, start = _open(before)
+    if start is None or before[start] == "#" or before.startswith(before[start] * 3, start):
         return None
-    start = stack[-1][1]
-    name = _BEFORE_CALL.search(before[:start])
-    if name is None or re.search(r"\b(?:def|class|lambda)\s*$", before[: name.start()]):
+    prefix = re.search(r"[A-Za-z]*$", before[:start])
+    if prefix is not None and "f" in prefix[0].lower():  # an f-string holds Python
         return None
-    parts = _arguments(before[start + 1 :])
-    keywords = [found[1] if (found := _KEYWORD.match(part)) else "" for part in parts]
-    position = sum(not each for each in keywords[:-1])
-    return OpenCall(name[1], position, tuple(filter(None, keywords[:-1])), keywords[-1])
+    typed = before[start + 1 :]
+    return None if "\n" in typed else typed
 
 
 def _arguments(inside: str) -> list[str]:
@@ -142,6 +160,29 @@ def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tupl
             parts.append((", /", False))
             slashed = True
     return [*parts, (")", False)]
+
+
+def fitting(parts: list[tuple[str, bool]], columns: int) -> list[tuple[str, bool]]:
+    """``parts`` of a signature that fit on one line, what the cursor stands at among them; … is where some are left
+    out.
+    """
+    if sum(len(piece) for piece, _ in parts) <= columns or not parts:
+        return parts
+    at = next((i for i, (_, current) in enumerate(parts) if current), 0)
+    first = 1
+    while first < at and _width(parts[:1], parts[first : at + 1]) + 2 * len("…, ") > columns:
+        first += 2
+    shown = [parts[0], *([("…, ", False)] if first > 1 else [])]
+    for piece, current in parts[first:]:
+        room = columns - _width(shown) - 1
+        if len(piece) > room:
+            return [*shown, (piece[: max(room, 0)] + "…", current)]
+        shown.append((piece, current))
+    return shown
+
+
+def _width(*parts: list[tuple[str, bool]]) -> int:
+    return sum(len(piece) for each in parts for piece, _ in each)
 
 
 def _parameter(each: inspect.Parameter) -> str:

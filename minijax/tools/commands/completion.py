@@ -16,7 +16,9 @@ from minijax.core.lacking import names_of
 from minijax.core.named import NamedTuple
 from minijax.tools.commands import calls
 from minijax.tools.commands.completion_words import FILES, WORDS, file_words, spec_words
+from minijax.tools.commands.imports import IMPORTING, importable
 from minijax.tools.commands.table import COMMANDS
+from minijax.tools.session.source import is_shell
 from minijax.tools.session.static import UNKNOWN, static_names, static_value
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ def complete(session: Session, before: str) -> list[Completion]:
         return python_completions(session, header.lstrip("?"))
     if header.startswith("%") and not newline:
         return command_completions(session, before.lstrip())
+    if is_shell(before):
+        word = before.rpartition(" ")[2]
+        return _starting(word, file_words(word), "file")
     return python_completions(session, before)
 
 
@@ -87,6 +92,12 @@ def python_completions(session: Session, before: str) -> list[Completion]:
             for each in calls.keys(value, key.path)
             if each.startswith(key.typed) and key.quote not in each and "\\" not in each
         ]
+    typed = calls.open_string(before)
+    if typed is not None:
+        return _starting(typed, file_words(typed), "file")
+    importing = IMPORTING.search(before)
+    if importing is not None:
+        return _starting(importing["typed"].rpartition(".")[2], importable(importing), "module")
     match = _DOTTED.search(before)
     if match is None and before.rstrip().endswith(("(", ",")):
         return _starting("", _keywords(session, before), "argument")
@@ -105,11 +116,14 @@ def python_completions(session: Session, before: str) -> list[Completion]:
     return [*_visible(known, prefix, "attribute"), *_visible(borrowed, prefix, "borrowed from JAX")]
 
 
-def signature(session: Session, before: str) -> list[tuple[str, bool]]:
-    """The parts of the signature of the call around the cursor, and whether each is what stands there; [] for none."""
+def signature(session: Session, before: str, columns: int = 100_000) -> list[tuple[str, bool]]:
+    """The parts of the signature of the call around the cursor, and whether each is what stands there; [] for none.
+
+    What does not fit in so many columns is left out, and says so.
+    """
     call = calls.open_call(before)
     found = [] if call is None else calls.parameters(_resolve(session, call.function.split("."))[0])
-    return calls.signature_parts(call, found) if call is not None and found else []
+    return calls.fitting(calls.signature_parts(call, found), columns) if call is not None and found else []
 
 
 def _keywords(session: Session, before: str) -> list[str]:

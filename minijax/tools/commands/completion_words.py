@@ -60,7 +60,7 @@ WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "x64": lambda before: () if before else ("on", "off"),
 }
 # Commands whose text is a file's name, and options that are.
-FILES = ("export", "run", "--file")
+FILES = ("cd", "export", "run", "--file")
 
 
 def spec_words(word: str) -> Iterable[str]:

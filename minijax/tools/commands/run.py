@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 def run_run(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     try:
-        path, *arguments = shlex.split(args["file"])
+        words = shlex.split(args["file"])
     except ValueError as error:
         raise UsageError(f"%run cannot take {args['file']!r} apart: {error}") from None
-    path = os.path.expanduser(path)
+    here = words[0] == "-i"
+    path, *arguments = words[here:] or [""]
+    if here and (args["as_jax"] or not path):
+        raise UsageError("%run -i needs a file, and runs it with the session's own names: not with --as-jax")
+    path = _found(os.path.expanduser(path))
     try:
         with open(path, "rb") as file:
             source = file.read()
@@ -38,7 +42,7 @@ def run_run(session: Session, args: Arguments) -> Result:
         raise UsageError(f"%run cannot read {path}: {error.strerror or error}") from None
     linecache.checkcache(path)
     recorder = Recorder("summary", f"%run {args['file']}")
-    with _main_module(path, arguments) as names:
+    with _main_module(path, arguments, session.namespace if here else None) as names:
         if args["as_jax"]:
             run_as_jax(names)
         try:
@@ -49,19 +53,30 @@ def run_run(session: Session, args: Arguments) -> Result:
                 said = document(text(f"{path} ended with exit code {leaving.code}", role="error"))
                 return Result(said, NOTHING, recorder.recording, error=leaving)
         finally:
-            session.namespace.update((name, value) for name, value in names.items() if name[:2] != "__")
+            if not here:
+                session.namespace.update((name, value) for name, value in names.items() if name[:2] != "__")
     return Result(session.panels(recorder.recording), NOTHING, recorder.recording)
 
 
+def _found(path: str) -> str:
+    """``path``; with its ending, as IPython has it, if that is what is there."""
+    return path + ".py" if not os.path.exists(path) and os.path.exists(path + ".py") else path
+
+
 @contextlib.contextmanager
-def _main_module(path: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
-    """The names of a ``__main__`` in which ``python path arguments`` runs: its own ``sys.argv`` and ``sys.path``."""
-    module = ModuleType("__main__")
-    names = vars(module)
-    names.update(__file__=os.path.abspath(path), __builtins__=builtins)
+def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """The names of a ``__main__`` in which ``python path arguments`` runs: its own ``sys.argv`` and ``sys.path``.
+
+    It runs in ``names``, if they are given, and in the module that is ``__main__`` already.
+    """
+    before = sys.argv, sys.modules.get("__main__"), {} if names is None else dict(names)
+    if names is None:
+        sys.modules["__main__"] = module = ModuleType("__main__")
+        names = vars(module)
+        names["__builtins__"] = builtins
+    names["__file__"] = os.path.abspath(path)
     folder = os.path.dirname(os.path.realpath(path))
-    before = sys.argv, sys.modules.get("__main__")
-    sys.argv, sys.modules["__main__"] = [path, *arguments], module
+    sys.argv = [path, *arguments]
     sys.path.insert(0, folder)
     try:
         yield names
@@ -71,6 +86,10 @@ def _main_module(path: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
         sys.argv = before[0]
         if before[1] is not None:
             sys.modules["__main__"] = before[1]
+        if "__file__" in before[2]:
+            names["__file__"] = before[2]["__file__"]
+        elif before[2]:
+            names.pop("__file__", None)
 
 
 COMMANDS = (
@@ -80,7 +99,7 @@ COMMANDS = (
             Param("file", "program", "a Python file, and what it finds in sys.argv", required=True),
             Param("as_jax", "flag", "import jax means minijax, in the file and in what it imports", default=False),
         ),
-        "Run a Python file as a program; its names are there afterwards.\n"
+        "Run a Python file as a program; its names are there afterwards. After -i it has the session's names too.\n"
         "With --as-jax a program that was written for JAX runs on minijax, and so do the packages on JAX that it "
         "imports, such as Optax. Options stand before the file; what follows it is the program's own.",
         "%run --as-jax train.py --steps 10",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import timeit
+import types
 from typing import TYPE_CHECKING
 
 from minijax.tools.commands.arguments import Arguments, Param
@@ -29,8 +33,10 @@ _RUNS = 7
 _SECONDS = 0.2
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _VALUES = r"(?<!\$)\{(?P<expression>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)"
-# ``names = !ls`` arrives so
-_ASSIGNED = r"([A-Za-z_]\w*)\s*=\s*!\s*"
+# ``names = !ls`` arrives so, and ``!!ls`` without a name
+_ASSIGNED = r"(?:([A-Za-z_]\w*)\s*=|())\s*!\s*"
+# What a program that SIGINT has ended gives, and what the shell gives that ran it.
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 # --- %sh
 # --------------------------------------------------------------------------------------------------------
@@ -39,18 +45,36 @@ _ASSIGNED = r"([A-Za-z_]\w*)\s*=\s*!\s*"
 def run_sh(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     assigned = re.match(_ASSIGNED, args["command"])
-    into = None if assigned is None else assigned[1]
+    into = None if assigned is None else assigned[1] or ""
     command = _expanded(session, args["command"] if assigned is None else args["command"][assigned.end() :])
+    is_value = into == ""
     if into is None and _at_a_terminal():
-        # the program has the terminal for itself, as an editor or a pager needs it
-        status = subprocess.run(command, shell=True, check=False).returncode
-        return _ended(session, status, Document())
+        return _at_the_terminal(session, command)
     done = subprocess.run(command, shell=True, check=False, capture_output=True, stdin=subprocess.DEVNULL)
     lines = done.stdout.decode(errors="replace").splitlines()
+    if is_value:
+        ended = _ended(session, done.returncode, _printed([], done.stderr))
+        return Result(session.value_document(lines) + ended.document, lines)
     if into is not None:
         session.namespace[into] = lines
         return _ended(session, done.returncode, _printed([], done.stderr))
     return _ended(session, done.returncode, _printed(lines, done.stderr))
+
+
+def _at_the_terminal(session: Session, command: str) -> Result:
+    """Run a program that has the terminal for itself, as an editor or a pager needs it."""
+    interrupted = False
+    with subprocess.Popen(command, shell=True) as process:
+        while process.returncode is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:  # the program has it too, and ends or does not
+                interrupted = True
+    if interrupted and process.returncode in _INTERRUPTED:
+        session.namespace["_exit_code"] = process.returncode
+        # the terminal has written ^C
+        return Result(document(text("", line(("error", "interrupted")))))
+    return _ended(session, process.returncode, Document())
 
 
 def _at_a_terminal() -> bool:
@@ -100,20 +124,14 @@ def _ended(session: Session, status: int, shown: Document) -> Result:
 
 def run_timeit(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    statement, runs = args["statement"], _RUNS
+    statement, often, runs = _timing(args["statement"], args.cell is not None)
+    setup = "pass"
+    if args.cell is not None:
+        statement, setup = args.cell, statement.strip() or "pass"
     if not statement.strip():
         raise UsageError("%timeit needs a statement, as in %timeit f(3.0)")
-    often: int | None = None
-    while option := re.match(r"-([nr])\s*(\d+)\s+(?=\S)", statement):
-        if option[1] == "n":
-            often = int(option[2])
-        else:
-            runs = int(option[2])
-        statement = statement[option.end() :]
-    if often == 0 or runs == 0:
-        raise UsageError("%timeit -n and -r need positive numbers")
     try:
-        timer = timeit.Timer(statement, globals=session.namespace)
+        timer = timeit.Timer(statement, setup, globals=session.namespace)
     except SyntaxError as error:
         raise UsageError(f"%timeit needs a statement, and {statement!r} is none: {error.msg}") from None
     if often is None:
@@ -131,6 +149,21 @@ def run_timeit(session: Session, args: Arguments) -> Result:
     return Result(document(text(said), text(hint, role="muted")))
 
 
+def _timing(statement: str, is_cell: bool) -> tuple[str, int | None, int]:
+    """The statement, how often a run runs it (None: find out), and how many runs, as -n and -r say."""
+    often, runs = None, _RUNS
+    # on a line a statement follows; the line of a cell may end with its options
+    while option := re.match(r"-([nr])\s*(\d+)" + (r"(?:\s+|$)" if is_cell else r"\s+(?=\S)"), statement):
+        if option[1] == "n":
+            often = int(option[2])
+        else:
+            runs = int(option[2])
+        statement = statement[option.end() :]
+    if often == 0 or runs == 0:
+        raise UsageError("%timeit -n and -r need positive numbers")
+    return statement, often, runs
+
+
 def _span(seconds: float) -> str:
     """``1.23 µs``: three figures and the unit that suits them."""
     for unit, name in _UNITS:
@@ -145,14 +178,7 @@ def _span(seconds: float) -> str:
 
 def run_edit(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    number = args["number"]
-    inputs = session.inputs
-    # the last of them is this line
-    last = len(inputs) - 2
-    if number is not None and not 1 <= number <= last:
-        there_are = f"there are inputs 1 to {last}" if last > 0 else "there is no input yet"
-        raise UsageError(f"%edit {number}: {there_are}")
-    before = inputs[last if number is None else number] if last > 0 else ""
+    before = _to_edit(session, args["what"])
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor and not _at_a_terminal():
         raise UsageError("%edit needs a terminal, or the variable EDITOR: it opens an editor on an earlier input")
@@ -166,6 +192,26 @@ def run_edit(session: Session, args: Arguments) -> Result:
     done = session.run_inner(code)
     shown = document(text(*(line(("muted", each)) for each in code.strip("\n").split("\n")), wrap=False)) + done.shown
     return Result(shown, done.value, done.recording, error=done.error)
+
+
+def _to_edit(session: Session, what: str) -> str:
+    """The last input, the input of a number, or the source of a function of the user's."""
+    # the last of them is this line
+    last = len(session.inputs) - 2
+    if not what:
+        return session.inputs[last] if last > 0 else ""
+    if what.isdecimal():
+        if not 1 <= int(what) <= last:
+            there_are = f"there are inputs 1 to {last}" if last > 0 else "there is no input yet"
+            raise UsageError(f"%edit {what}: {there_are}")
+        return session.inputs[int(what)]
+    value = inspect.unwrap(found) if callable(found := session.namespace.get(what)) else None
+    if not isinstance(value, types.FunctionType | type):
+        raise UsageError(f"%edit takes the number of an input or the name of a function, not {what!r}")
+    try:
+        return textwrap.dedent(inspect.getsource(value))
+    except (OSError, TypeError):
+        raise UsageError(f"%edit {what}: its source is not known") from None
 
 
 def _edited(before: str, editor: list[str]) -> str:
@@ -226,7 +272,7 @@ COMMANDS = (
         (Param("command", "program", "a line of the shell", required=True),),
         "Run a line of the shell: !LINE for short.\n\n"
         "$name and {expression} stand for values of yours. names = !LINE keeps the lines that it writes as a list. "
-        "_exit_code is its exit code. At a terminal the program has the terminal for itself.",
+        "!!LINE gives that list. _exit_code is its exit code. At a terminal the program has the terminal for itself.",
         "%sh echo {1 + 1}\n!echo $HOME",
         run_sh,
         group="session",
@@ -236,16 +282,19 @@ COMMANDS = (
         "timeit",
         (Param("statement", "program", "Python to time; -n N and -r N before it: how often in a run, and runs"),),
         "How long a statement takes, run often, nothing waited for.\n\n"
+        "As %%timeit it times the lines below; what stands on its own line is run before, and not timed. "
         "%time EXPR tells more of a call: tracing, lowering, compiling and running, beside JAX.",
         "%timeit -n 10 1 + 1",
         run_timeit,
+        cell=True,
         group="session",
         prompt=True,
     ),
     Command(
         "edit",
-        (Param("number", "int", "an earlier input, counted as the prompt does"),),
-        "Open the last input, or an earlier one, in your editor (VISUAL, EDITOR), and run what you leave there.",
+        (Param("what", "text", "the number of an earlier input, or a function"),),
+        "Open the last input in your editor (VISUAL, EDITOR), and run what you leave there.\n"
+        "%edit 3 opens input 3, and %edit f the function f.",
         "%edit",
         run_edit,
         group="session",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from minijax.tools.commands import (
     backward,
     compare,
@@ -60,7 +62,7 @@ def look_up(name: str, cell: bool = False) -> Command:
     """The command called ``name``. UsageError if there is none, or if it has no such form."""
     command = COMMANDS.get(name)
     if command is None:
-        hint = did_you_mean(name, COMMANDS, "%")
+        hint = did_you_mean(name, COMMANDS, "%") or (f" !{name} is the shell's." if shutil.which(name) else "")
         raise UsageError(f"there is no command %{name}.{hint} %help lists them all")
     if cell and not command.cell:
         raise UsageError(f"%{name} has no cell form: write %{name} on one line")

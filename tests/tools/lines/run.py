@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+SMALL = Path(__file__).with_name("program_with_names.py")
 PROGRAM = Path(__file__).with_name("program_for_jax.py")
 
 GOOD: tuple[tuple[str, tuple[str, ...]], ...] = (
     (f"%run --as-jax {PROGRAM} --steps 3 'a b'", ("cube staged",)),
     ("steps, words, made_by, here[1]", ("(3, ['a b'], 'minijax', True)",)),
+    ("kept_here = 'the session'", ()),
+    (f"%run -i {SMALL.with_suffix('')} 5", ()),
+    ("kept_here = 'later'", ()),
+    ("seen, made_there()", ("('the session', '5', 'program_with_names.py')", "'later'")),
     (f"%run --as-jax {PROGRAM} --leave 4", ("ended with exit code 4",)),
 )
 
@@ -16,5 +21,6 @@ BAD: tuple[tuple[str, str], ...] = (
     ("%run --as-jax", "%run needs FILE"),
     ("%run --as-jax no_such_program.py", "%run cannot read no_such_program.py: No such file"),
     ("%run --as-jax 'unclosed.py", '%run cannot take "\'unclosed.py" apart'),
+    (f"%run --as-jax -i {SMALL}", "not with --as-jax"),
     ("%run --as-jax --steps 3 program.py", "%run has no option --steps"),
 )

@@ -1,0 +1,11 @@
+"""A program that uses names of the session it is run in."""
+
+import pathlib
+import sys
+
+
+def made_there():
+    return kept_here  # noqa: F821
+
+
+seen = (made_there(), sys.argv[1], pathlib.Path(__file__).name)
