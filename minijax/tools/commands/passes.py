@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minijax.ir.jaxpr import is_effectful
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.commands.transform import EXPR
-from minijax.tools.documents.document import Document
+from minijax.tools.documents.document import Document, Fitted, Highlighter, Interactive
 from minijax.tools.session import targets
 from minijax.tools.session.result import Result
 from minijax.tools.usage import UsageError, did_you_mean
@@ -46,8 +47,21 @@ def run_passes(session: Session, args: Arguments) -> Result:
             raise UsageError(f"%passes --kernel {args['kernel']}: the kernels are {known}")
         blocks = views.kernel(found, found.kernels[names.index(args["kernel"])], args["llvm"], args["most"])
     else:
-        blocks = views.overview(found)
+        overview = tuple(views.overview(found))
+        blocks = iter((Interactive(_page(found, args["expr"]), Fitted(lambda width: overview)),))
     return Result(Document(tuple(blocks)), found)
+
+
+def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str]:
+    """What a notebook shows: every stage, to choose from."""
+
+    def markup(highlight: Highlighter | None) -> str:
+        # only a page needs these
+        from minijax.tools.metal import stages, stages_page
+
+        return stages_page.stages_html(stages.stages(found), highlight, expression.strip())
+
+    return markup
 
 
 def _lowered(target: Target) -> tuple[Any, Any]:
@@ -103,7 +117,8 @@ COMMANDS = (
         "The program is compiled once more, while XLA writes down what each pass makes of it, and not run. Only passes "
         "that changed something are shown: with how many instructions there were before and after, of which kinds, and "
         "the lines of yours that they are for. --pass puts before and after beside each other; --memory draws when "
-        "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs.",
+        "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs. "
+        "A notebook, and a page that %export writes, shows all of it beside your lines, to choose from.",
         "%passes f(3.0)",
         run_passes,
         cell=True,

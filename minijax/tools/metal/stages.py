@@ -8,7 +8,7 @@ common. What no equation is behind says what it is, and what XLA has added for t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from minijax.core.named import Frozen
@@ -126,6 +126,19 @@ class Stages:
         """The user's lines that equations come from, in order."""
         found = {self.of_equation[number] for number in numbers if number in self.of_equation}
         return tuple(sorted(found, key=self.colours.__getitem__))
+
+    @cached_property
+    def computations(self) -> dict[str, range]:
+        """The indices of the lines of each computation of the last program, by its name."""
+        found: dict[str, range] = {}
+        name, begin = "", 0
+        for i, text in enumerate(self.linked.hlo.lines):
+            begun = re.match(_COMPUTATION, text)
+            if begun is not None:
+                name, begin = begun[1], i + 1
+            elif text.startswith("}"):
+                found.setdefault(name, range(begin, i))
+        return found
 
     @cached_property
     def of_equation(self) -> dict[int, Spot]:
@@ -275,29 +288,29 @@ def _text(of: Stages, text: str) -> Lines:
 # Where a kernel's code is for an instruction as a whole: nothing in it says which part is for which equation.
 def _llvm(of: Stages, kernel: Kernel) -> Lines:
     def lines() -> Iterator[StageLine]:
-        inside = ""
+        inside = False
+        numbers: Numbers = ()
         for number, text in enumerate(kernel.llvm.strip("\n").split("\n"), 1):
             begun = re.match(_LLVM_FUNCTION, text)
             if begun is not None:
-                inside = begun[1] or begun[2]
-            numbers = _held(of, inside, kernel) if inside else ()
-            yield _code_line(of, text, number, numbers, bool(inside))
+                inside, numbers = True, _held(of, begun[1] or begun[2], kernel)
+            yield _code_line(of, text, number, numbers, inside)
             if text.startswith("}"):
-                inside = ""
+                inside, numbers = False, ()
 
     return lines
 
 
 def _machine(of: Stages, kernel: Kernel) -> Lines:
     def lines() -> Iterator[StageLine]:
-        number, inside = 0, ""
+        number, numbers = 0, _held(of, "", kernel)
         for each in machine.operations(kernel.code):
             if each.symbol:
-                inside, number = each.symbol, number + 1
-                yield _code_line(of, f"{each.symbol}:", number, _held(of, inside, kernel), True)
+                number, numbers = number + 1, _held(of, each.symbol, kernel)
+                yield _code_line(of, f"{each.symbol}:", number, numbers, True)
             number += 1
             text = f"  {each.address:5x}  {each.mnemonic:<14}{each.operands}".rstrip()
-            yield _code_line(of, text, number, _held(of, inside, kernel), True)
+            yield _code_line(of, text, number, numbers, True)
 
     return lines
 
@@ -316,17 +329,7 @@ def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
         at = of.descent.line_of.get(name, -1)
         if at >= 0:
             return pane.links[at]
-        found = _of_computation(pane.lines, name)
+        found = of.computations.get(name, range(0))
         if found:
             return tuple(sorted({number for i in found for number in pane.links[i]}))
     return ()
-
-
-def _of_computation(lines: Sequence[str], name: str) -> range:
-    """The indices of the lines of a computation; none if there is none of that name."""
-    for i, line in enumerate(lines):
-        begun = re.match(_COMPUTATION, line)
-        if begun is not None and begun[1] == name:
-            end = next((j for j in range(i, len(lines)) if lines[j].startswith("}")), len(lines))
-            return range(i + 1, end)
-    return range(0)

@@ -224,12 +224,12 @@ def _life(found: Descent, plan: Memory, number: int, held: HeldValue) -> tuple[S
         ("muted", f"#{number}+{held.offset}" if held.offset else f"#{number}"),
         ("primitive", shortened(held.name + held.part, 32)),
         ("", f"{held.bytes}"),
-        ("value", _lane(held, plan)),
+        ("value", lane(held, plan)),
         ("place", where) if where else ("muted", "–"),
     )
 
 
-def _lane(held: HeldValue, plan: Memory) -> str:
+def lane(held: HeldValue, plan: Memory) -> str:
     """``··████······``: from when to when it lives, in the order of execution; the peak's moment is ``│`` or ``▓``."""
     steps = max(len(plan.order), 1)
     columns = min(_LANE, steps)

@@ -34,20 +34,26 @@ function drawing({ strings, roles, lines, varying }, chosen) {
 function start(root) {
   root.dataset.ready = "1";
   const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
-  const { drawn } = drawing(data);
   const stage = make("div", "mjw-stage");
   stage.tabIndex = 0;
-  const programs = data.programs.map((each) => linked(each, drawn));
-  const begin = data.moves === undefined ? null : stepper(data, stage, programs, drawn);
-  for (const { box } of programs) {
-    stage.append(box);
-    box.open = !begin;
-  }
+  const begin = data.stages ? browser(data, stage) : programs(data, stage);
   root.append(stage);
   keepKeys(root, stage);
   // on the page by now: what is scrolled into sight must have its place
   if (begin) begin();
   root.querySelector(".mjw-static").hidden = true;
+}
+
+// A stepper, if there is one, and the programs of what was compiled; what is to be done when they are on the page.
+function programs(data, stage) {
+  const { drawn } = drawing(data);
+  const made = data.programs.map((each) => linked(each, drawn));
+  const begin = data.moves === undefined ? null : stepper(data, stage, made, drawn);
+  for (const { box } of made) {
+    stage.append(box);
+    box.open = !begin;
+  }
+  return begin;
 }
 
 // A notebook acts on plain keys ("d d" deletes a cell), so none leaves the element while it has the focus, whether it

@@ -106,7 +106,7 @@ def embedded(data: Any) -> str:
 def script() -> tuple[str, str]:
     """The script and its version, by which it finds the widgets that it knows how to start."""
     # the last one starts what is on the page
-    names = ("inflate.js", "chooser.js", "stepper.js", "links.js", "page.js")
+    names = ("inflate.js", "chooser.js", "stepper.js", "links.js", "stages.js", "page.js")
     text = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in names)
     version = hashlib.sha256(text.encode()).hexdigest()[:10]
     lines = [each.strip() for each in text.replace("@VERSION@", version).split("\n")]

@@ -1,0 +1,225 @@
+"""The stages of a call as a part of a page: the user's lines, and beside them what each of XLA's passes made of them.
+
+Every line is here once, whatever stages have it; the script (``pages/stages.js``) shows the stage that is chosen, finds
+what changed from the stage before, and marks what belongs to a line. Where scripts are off the main texts are there as
+``<details>``, and the passes as a list.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from minijax.tools.documents.document import Code, Highlighter, Line, code_lines, line
+from minijax.tools.documents.html import shown
+from minijax.tools.documents.room import MOST_HTML
+from minijax.tools.documents.words import plural
+from minijax.tools.metal import views
+from minijax.tools.metal.stages import Stage, StageLine, Stages
+from minijax.tools.pages.page import MOST_LINES, Texts, element, packed
+from minijax.tools.programs.link_views import short_file
+from minijax.tools.programs.links import Equation
+
+# However long a program is, so many lines of each stage are shown; and the code of so many kernels at most.
+_FEWEST = 20
+_MOST_KERNELS = 24
+# Characters of what is there where scripts are off, of each text.
+_STATIC = 6000
+# What the stages of a kind stand under; passes stand under the pipelines that they ran in.
+_GROUPS = {
+    "python": "your lines",
+    "jaxpr": "the program",
+    "stablehlo": "the program",
+    "given": "the program",
+    "final": "what runs",
+    "memory": "what runs",
+    "llvm": "LLVM IR of each kernel",
+    "machine": "machine code of each kernel",
+}
+# Lines by what their colours depend on.
+Drawn = dict[tuple[str, str, int], Line]
+_CUT = "%passes with --pass, --kernel or --memory shows all of it"
+
+
+def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str = "") -> str:
+    """The part of the page; of long stages as many lines as a notebook keeps (``documents.room``)."""
+    listed = [*_listed(stages)]
+    static = "".join(_static(stages))
+    drawn = _drawn(listed, highlight)
+    most = min(max(len(stage.lines) for stage in listed), MOST_LINES)
+    while True:
+        data = _Collected(stages, listed, drawn, most).data(title)
+        made = element(data, static)
+        over = len(made) - MOST_HTML
+        if over <= 0 or most <= _FEWEST:
+            return made
+        # a tenth below what would fit if all lines took the same
+        room = 0.9 * max(len(data["packed"]) - over, 0) / len(data["packed"])
+        most = max(_fitting([len(stage.lines) for stage in listed], most, room), _FEWEST)
+
+
+def _fitting(lengths: Sequence[int], most: int, part: float) -> int:
+    """How many lines of each stage make this part of the lines that ``most`` of each are."""
+    wanted = part * sum(min(length, most) for length in lengths)
+    while most > 1 and sum(min(length, most) for length in lengths) > wanted:
+        most = most * 9 // 10
+    return most
+
+
+def _listed(stages: Stages) -> Iterator[Stage]:
+    """The stages that the page shows: of many kernels the first, and behind the last program what is in memory when."""
+    kernels = {kernel.name: i for i, kernel in enumerate(stages.descent.kernels)}
+    left = len(kernels) - _MOST_KERNELS
+    for stage in stages.all:
+        if stage.kind not in ("llvm", "machine") or kernels[stage.title] < _MOST_KERNELS:
+            yield stage
+        elif kernels[stage.title] == _MOST_KERNELS:
+            yield Stage(f"… {plural(left, 'more kernel')}", stage.kind, "", tuple, "%passes --kernel NAME shows one")
+        if stage.kind == "final" and stages.descent.memory.order:
+            yield Stage("buffer assignment", "memory", "", lambda: memory_lines(stages), _peak(stages))
+
+
+def _peak(stages: Stages) -> str:
+    plan = stages.descent.memory
+    return f"{plan.live_bytes} B at {plan.at}" if plan.at else ""
+
+
+def memory_lines(stages: Stages) -> Iterator[StageLine]:
+    """A line for each value that lies in memory, in the order in which they come to life."""
+    plan, pane = stages.descent.memory, stages.linked.hlo
+    values = [(each, held) for each in plan.allocations for held in each.held if held.begin >= 0]
+    values.sort(key=lambda pair: (pair[1].begin, pair[1].end, pair[1].name))
+    digits = max((len(str(held.bytes)) for _, held in values), default=0)
+    for number, (each, held) in enumerate(values, 1):
+        at = stages.descent.line_of.get(held.name, -1)
+        equations = pane.links[at] if at >= 0 else ()
+        where = f"#{each.number}+{held.offset}" if held.offset else f"#{each.number}"
+        text = f"{views.lane(held, plan)}  {held.bytes:>{digits}} B  {each.kind:<9} {where:<8} {held.name}{held.part}"
+        note = pane.notes[at] if at >= 0 else ""
+        yield StageLine(text, number, stages.places(equations), equations, note, held.name)
+
+
+class _Collected:
+    """What the script needs, collected stage by stage, ``most`` lines of each."""
+
+    def __init__(self, stages: Stages, listed: Sequence[Stage], drawn: Drawn, most: int) -> None:
+        self.stages = stages
+        self.listed = listed
+        self.most = most
+        self.texts = Texts()
+        self.notes: dict[str, int] = {}
+        self.noted: list[list[Any]] = []
+        self.links: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        self.files = {file: i for i, file in enumerate(_files(stages))}
+        self.drawn = drawn
+        self.rows = [[number for each in stage.lines[:most] for number in self._row(stage, each)] for stage in listed]
+
+    def _row(self, stage: Stage, each: StageLine) -> tuple[int, ...]:
+        """Of a line: its text, its number, whose it is, what it is said to be, and its name (-1 of none)."""
+        spots = tuple(self.stages.colours[spot] for spot in each.places)
+        link = self.links.setdefault((spots, each.equations), len(self.links))
+        note = self.notes.get(each.note)
+        if note is None:
+            note = self.notes[each.note] = len(self.notes)
+            # with the mark of what is for no line of the user's
+            self.noted.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
+        name = self.texts.string(each.name) if each.name else -1
+        return self.texts.line(self.drawn[_key(stage, each)]), each.number, link, note, name
+
+    def kept(self) -> dict[str, Any]:
+        """The lines, and what they are for."""
+        tables = self.texts.tables()
+        return {**tables, "rows": self.rows, "links": list(self.links), "notes": self.noted}
+
+    def header(self, title: str) -> dict[str, Any]:
+        """What is known of each stage before anybody looks at its lines. Names of files are here alone."""
+        main = self.stages.main_file
+        return {
+            "title": shown(title or "from Python to machine code"),
+            "files": [[shown(short_file(file)), file == main] for file in self.files],
+            "spots": [[self.files[file], number] for file, number in self.stages.spots],
+            "equations": [self._equation(each) for each in self.stages.linked.equations],
+            "stages": [self._stage(stage) for stage in self.listed],
+        }
+
+    def _equation(self, each: Equation) -> list[Any]:
+        return [shown(each.primitive), self.files.get(each.file, -1), each.line]
+
+    def _stage(self, stage: Stage) -> list[Any]:
+        """Under what it stands, its title, its kind, what happened, the stage before it, and what is cut."""
+        pipeline, _, name = stage.title.partition(" · ")
+        group = _GROUPS.get(stage.kind, f"XLA · {pipeline}")
+        cut = len(stage.lines) - self.most
+        said = f"{plural(cut, 'more line')}: {_CUT}" if cut > 0 else ""
+        title = name if stage.kind == "pass" and name else stage.title
+        return [shown(group), shown(title), stage.kind, shown(stage.detail), stage.previous, said]
+
+    def data(self, title: str) -> dict[str, Any]:
+        """All of it, packed."""
+        return {**self.header(title), "packed": packed(self.kept())}
+
+
+def _files(stages: Stages) -> list[str]:
+    files = dict.fromkeys(pane.title for pane in stages.linked.python)
+    files.update(dict.fromkeys(file for file, _ in stages.spots))
+    files.update(dict.fromkeys(each.file for each in stages.linked.equations if each.line))
+    return list(files)
+
+
+def _key(stage: Stage, each: StageLine) -> tuple[str, str, int]:
+    """What the colours of a line depend on: of Python and jaxprs on the lines around it, too."""
+    whole = stage.kind in ("python", "jaxpr")
+    return stage.title if whole else stage.language, each.text, each.number if whole else 0
+
+
+def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
+    """The lines in colours; those that several stages have, once."""
+    found: Drawn = {}
+    wanted: dict[tuple[str, str], dict[tuple[str, str, int], str]] = {}
+    for stage in listed:
+        for each in stage.lines[:MOST_LINES]:
+            key = _key(stage, each)
+            wanted.setdefault((key[0], stage.language), {})[key] = each.text
+    for (_, language), texts in wanted.items():
+        lines = [*code_lines(Code("\n".join(texts.values()), language), highlight if language else None)]
+        if len(lines) != len(texts):  # a text that colours take apart otherwise
+            lines = [line(each) for each in texts.values()]
+        found.update(zip(texts, lines, strict=True))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- where scripts are off
+
+
+def _static(stages: Stages) -> Iterator[str]:
+    yield "<pre>The main texts. Where scripts are on, all stages are here: run its cell again.</pre>"
+    for stage in stages.all:
+        if stage.kind in ("python", "jaxpr", "stablehlo", "final"):
+            yield _details(stage.title, _marked(stages, stage), stage.kind == "python")
+    passes = [stage for stage in stages.all if stage.kind == "pass"]
+    if passes:
+        rows = (f"{number:>3}  {stage.title}  {stage.detail}" for number, stage in enumerate(passes, 1))
+        yield _details(plural(len(passes), "step") + " of XLA's", rows, False)
+    kernels = [f"{stage.title}  {stage.detail} of machine code" for stage in stages.all if stage.kind == "machine"]
+    if kernels:
+        yield _details(plural(len(kernels), "kernel"), kernels, False)
+
+
+def _marked(stages: Stages, stage: Stage) -> Iterator[str]:
+    for each in stage.lines:
+        yield f"{stages.mark(each):>9} {each.number:>4} {each.text}"
+
+
+def _details(title: str, rows: Iterable[str], opened: bool) -> str:
+    kept, left, missing = [], _STATIC, 0
+    for each in rows:
+        left -= len(each) + 1
+        missing += left < 0
+        if left >= 0:
+            kept.append(each)
+    if missing:
+        kept.append(f"... {plural(missing, 'more line')}: {_CUT}")
+    text = html.escape(shown("\n".join(kept)))
+    start = "<details open>" if opened else "<details>"
+    return f"{start}<summary>{html.escape(shown(title))}</summary><div><pre>{text}</pre></div></details>"

@@ -1,0 +1,212 @@
+"""The stages of a call on a page, in a real browser: each line, and what belongs to it, is what Python says."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijax
+import minijax.numpy as jnp
+from minijax.repl.batch import new_session
+from minijax.tools.documents.document import plain
+from minijax.tools.documents.html import shown
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.metal import pipeline
+from minijax.tools.metal.stages import Stage, StageLine, Stages, stages
+from minijax.tools.metal.stages_page import stages_html
+from tests.browser.page import CONTRASTS, Browser, page
+from tests.browser.programs import HOSTILE, names
+from tests.tools.test_passes import PROGRAMS, V
+
+# Of each row of a pane: its text, and whether it is marked.
+ROWS = """
+const rows = (pane) => [...document.querySelectorAll(pane + ' .mjw-line[role=option]')].map((row) => [
+  row.querySelector('.mjw-mark').textContent, row.querySelector('.mjw-number').textContent.trim(), row.title,
+  [...row.children].filter((each) => !/mjw-/.test(each.className)).slice(row.dataset.sign ? 1 : 0)
+    .map((each) => each.textContent).join(''),
+  row.dataset.sign || '', row.classList.contains('mjw-now')]);
+"""
+
+
+@functools.cache
+def made(name: str) -> Stages:
+    if name == "hostile":
+        evil = names()["evil"]
+        evil.__name__ = evil.__qualname__ = HOSTILE
+        lowered = minijax.jit(evil).lower(V)
+    elif name == "two files":
+        lowered = minijax.jit(calls(names()["f"])).lower(V)
+    else:
+        fun, args = PROGRAMS[name]
+        lowered = minijax.jit(fun).lower(*args)
+    return stages(pipeline.descent(lowered))
+
+
+def calls(f: Any) -> Any:
+    def outer(x: Any) -> Any:
+        return f(x) * jnp.cos(x[0])
+
+    return outer
+
+
+def choices(found: Stages) -> list[Stage]:
+    """The stages that can be chosen, without the one that the page adds."""
+    return [each for each in found.all if each.kind != "python"]
+
+
+def show(window: Browser, found: Stages, stage: Stage) -> None:
+    """Choose a stage, and its text rather than what changed."""
+    at = choices(found).index(stage)
+    kinds = [each.kind for each in choices(found)]
+    at += at > kinds.index("final")  # the buffer assignment comes next
+    window.run("document.querySelectorAll('.mjw-stages .mjw-link')[arguments[0]].click()", at)
+
+
+def row(found: Stages, each: StageLine) -> list[Any]:
+    return [shown(piece) for piece in (found.mark(each), str(each.number), found.told(each), each.text)]
+
+
+@pytest.mark.parametrize("name", ["JAX: attention", "two files"])
+def test_every_line_belongs_to_what_python_says(name: str, window: Browser, tmp_path: Path) -> None:
+    found = made(name)
+    assert len(found.spots) > 1
+    window.open(page(tmp_path, stages_html(found, highlight)))
+    window.run("document.querySelector('[data-way=after]').click()")
+    yours = [each for stage in found.all if stage.kind == "python" for each in stage.lines]
+    assert [each[:4] for each in window.run(ROWS + "return rows('.mjw-yours')")] == [row(found, each) for each in yours]
+    linked = [i for i, each in enumerate(yours) if each.places]
+    marked = 0
+    for stage in choices(found):
+        show(window, found, stage)
+        assert [each[:4] for each in window.run(ROWS + "return rows('.mjw-view')")] == [
+            row(found, each) for each in stage.lines
+        ], stage.title
+        # each of the user's lines is clicked in turn
+        script = (
+            "const yours = document.querySelectorAll('.mjw-yours .mjw-line[role=option]');"
+            "return arguments[0].map((i) => { yours[i].click(); return ['.mjw-yours', '.mjw-view'].map("
+            "(pane) => rows(pane).flatMap((row, k) => row[5] ? [k] : [])); })"
+        )
+        for i, (own, there) in zip(linked, window.run(ROWS + script, linked), strict=True):
+            wanted = yours[i].places
+            assert there == [*found.belonging(stage, wanted)], (stage.title, i)
+            assert own == [k for k, each in enumerate(yours) if not set(wanted).isdisjoint(each.places)]
+            marked += len(there)
+    assert marked > 50 and window.console() == []
+
+
+def test_what_changed_is_before_and_after(window: Browser, tmp_path: Path) -> None:
+    found = made("network")
+    window.open(page(tmp_path, stages_html(found, highlight)))
+    passes = [stage for stage in found.all if stage.previous >= 0]
+    assert len(passes) > 5
+    for stage in passes:
+        show(window, found, stage)
+        rows = window.run(ROWS + "return rows('.mjw-view')")
+        before, after = found.all[stage.previous].lines, stage.lines
+        assert [each[3] for each in rows if each[4] != "+"] == [each.text for each in before]
+        assert [each[3] for each in rows if each[4] != "-"] == [each.text for each in after]
+        assert any(each[4] in "+-" for each in rows) and len(rows) < len(before) + len(after)
+        # what is alike is folded, and opens
+        more = window.run("return [...document.querySelectorAll('.mjw-more')].map((each) => each.textContent)")
+        hidden = "return document.querySelectorAll('.mjw-view .mjw-line[hidden]').length"
+        assert window.run(hidden) == sum(int(each.split()[1]) for each in more)
+        window.run("document.querySelectorAll('.mjw-more').forEach((each) => each.click())")
+        assert window.run(hidden) == 0
+        window.run("document.querySelector('[data-way=before]').click()")
+        assert [each[3] for each in window.run(ROWS + "return rows('.mjw-view')")] == [each.text for each in before]
+        window.run("document.querySelector('[data-way=changes]').click()")
+
+
+def test_differences_are_few(window: Browser, tmp_path: Path) -> None:
+    """As few as there can be: compared with the longest common subsequence, by the plain method."""
+    window.open(page(tmp_path))
+    script = (Path(pipeline.__file__).parents[1] / "pages" / "stages.js").read_text("utf-8")
+    window.run(script.partition("// `1–3, 8`")[0] + "window.changes = changes")
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        a, b = (random.integers(0, 4, random.integers(0, 12)).tolist() for _ in range(2))
+        found = window.run("return changes(arguments[0], arguments[1])", a, b)
+        assert [a[i] for sign, i, _ in found if sign != "+"] == a and [b[j] for sign, _, j in found if sign != "-"] == b
+        assert all(a[i] == b[j] for sign, i, j in found if sign == " ")
+        common = np.zeros((len(a) + 1, len(b) + 1), int)
+        for i, x in enumerate(a):
+            for j, y in enumerate(b):
+                common[i + 1, j + 1] = common[i, j] + 1 if x == y else max(common[i, j + 1], common[i + 1, j])
+        assert sum(sign == " " for sign, _, _ in found) == common[-1, -1]
+
+
+def test_keys_go_from_line_to_line_and_from_stage_to_stage(window: Browser, tmp_path: Path) -> None:
+    found = made("network")
+    window.open(page(tmp_path, stages_html(found, highlight)))
+    titles = "return document.querySelector('.mjw-stages [aria-selected=true]').title"
+    status = "return document.querySelector('.mjw-status').textContent"
+    down = chr(0xE015)
+    assert window.run(titles).startswith("optimised HLO") and "choose a line" in window.run(status)
+    window.one(".mjw-yours .mjw-scroll").send_keys(down)
+    first = next(stage for stage in found.all if stage.kind == "python")
+    own = [each for each in first.lines if each.places]
+    assert found.told(own[0]) in window.run(status) and f"of {len(found.all) + 1} stages" in window.run(status)
+    window.one(".mjw-yours .mjw-scroll").send_keys(down)
+    assert found.told(own[1]) in window.run(status)
+    window.one(".mjw-view .mjw-scroll").send_keys("[")
+    assert not window.run(titles).startswith("optimised HLO")
+    window.one(".mjw-stages .mjw-scroll").send_keys(down)
+    assert window.run(titles).startswith("optimised HLO")
+    window.one(".mjw-view .mjw-scroll").send_keys(chr(0xE00C))
+    assert "choose a line" in window.run(status) and not window.all(".mjw-yours .mjw-now")
+    # what is under the pointer lights up everywhere
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    lit = window.all(".mjw-yours .mjw-line[role=option]")[[*first.lines].index(own[0])]
+    ActionChains(window.driver).move_to_element(lit).perform()
+    rows = window.all(".mjw-view .mjw-line")
+    touched = [i for i, each in enumerate(rows) if "mjw-touch" in each.get_attribute("class")]
+    final = next(stage for stage in found.all if stage.kind == "final")
+    assert touched == [*found.belonging(final, own[0].places)]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_can_be_read_at_any_width(dark: bool, window: Browser, tmp_path: Path) -> None:
+    path = page(tmp_path, stages_html(made("network"), highlight))
+    for width in (500, 1200):
+        window.open(path, dark=dark, width=width)
+        window.run("document.querySelectorAll('.mjw-yours .mjw-link')[1].click()")
+        contrasts = window.run(CONTRASTS)
+        assert len(contrasts) > 100 and not {(text, ratio) for text, ratio, _ in contrasts if ratio < 4.5}
+        assert all((brightness < 0.2) == dark for _, _, brightness in contrasts)
+        assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert {e["params"]["request"]["url"] for e in window.log() if e["method"] == "Network.requestWillBeSent"} == {
+        path.as_uri()
+    }
+
+
+def test_hostile_names_are_text(window: Browser, tmp_path: Path) -> None:
+    found = made("hostile")
+    window.open(page(tmp_path, stages_html(found, highlight, HOSTILE)))
+    assert len(window.all(".mjw-stage")) == 1 and not window.all("img")
+    assert shown(HOSTILE)[:30] in window.one(".mjw-stage > .mjw-bar").text and window.console() == []
+    assert any("</script>" in each[3] for each in window.run(ROWS + "return rows('.mjw-yours')"))
+
+
+def test_without_scripts_the_main_texts_are_there(window: Browser, tmp_path: Path) -> None:
+    window.open(page(tmp_path, stages_html(made("network"))), scripts=False)
+    text = window.one(".mjw-static").get_attribute("textContent")
+    for words in ("np_.tanh(x @ weight + bias)", "stablehlo.tanh", "HloModule", "of machine code", "XLA L38", "L39"):
+        assert words in text
+
+
+def test_an_exported_session_holds_it(window: Browser, tmp_path: Path) -> None:
+    session, path = new_session({}), tmp_path / "session.html"
+    session.run_line("def f(x):\n    y = jnp.sin(x)\n    return y * 2.0")
+    assert "step" in plain(session.run_line("%passes f(jnp.ones(3))").shown)
+    session.run_line("%time f(jnp.ones(3)) --alone --timeline")
+    assert "wrote" in plain(session.run_line(f"%export {path}").shown)
+    window.open(path)
+    assert window.one(".mjw-stage > .mjw-bar").text.startswith("f(jnp.ones(3))")
+    assert len(window.all(".mjw-yours .mjw-link")) == 2
+    assert window.all(".mj-picture svg rect") and window.console() == []

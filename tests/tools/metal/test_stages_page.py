@@ -1,0 +1,79 @@
+"""The page of a call's stages without a browser: how large it is, and what is there where scripts are off."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+
+import minijax
+import minijax.numpy as jnp
+from minijax.repl.batch import new_session
+from minijax.tools.documents.document import plain
+from minijax.tools.documents.html import to_html
+from minijax.tools.documents.lexer import highlight
+from minijax.tools.documents.room import MOST_HTML
+from minijax.tools.metal import pipeline
+from minijax.tools.metal.stages import Stages, stages
+from minijax.tools.metal.stages_page import memory_lines, stages_html
+
+V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
+
+
+def of(fun: Any, *args: Any) -> Stages:
+    return stages(pipeline.descent(minijax.jit(fun).lower(*args)))
+
+
+def data(markup: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json">(.*?)</script>', markup, re.S)
+    assert found is not None
+    made: dict[str, Any] = json.loads(found[1])
+    made["packed"] = json.loads(zlib.decompress(base64.b64decode(made["packed"]), -15))
+    return made
+
+
+def unrolled(x: Any) -> Any:
+    for i in range(120):
+        x = jnp.sin(x * (1 + i)) + jnp.cos(x)
+    return x
+
+
+def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> None:
+    found = of(unrolled, V)
+    markup = stages_html(found, highlight)
+    assert len(markup) <= MOST_HTML
+    made = data(markup)
+    longest = max(len(stage.lines) for stage in found.all)
+    rows = [len(flat) // 5 for flat in made["packed"]["rows"]]
+    assert len(rows) == len(found.all) + 1 and max(rows) < longest
+    for (_, title, kind, _, _, cut), count in zip(made["stages"], rows, strict=True):
+        (stage,) = [each for each in found.all if each.title.endswith(title) and each.kind == kind] or [None]
+        if stage is not None and len(stage.lines) > count:
+            assert cut.startswith(f"{len(stage.lines) - count} more line") and "--kernel" in cut
+        elif stage is not None:
+            assert cut == "" and count == len(stage.lines)
+    # a short program is there whole
+    assert not any(cut for *_, cut in data(stages_html(of(lambda x: jnp.sin(x) * 2, V)))["stages"])
+
+
+def test_each_value_in_memory_is_somebodys() -> None:
+    found = of(lambda x, y: (x @ y).sum() + jnp.sin(x)[0], V, V)
+    lines = [*memory_lines(found)]
+    held = [each for allocation in found.descent.memory.allocations for each in allocation.held if each.begin >= 0]
+    assert len(lines) == len(held) > 2 and {each.name for each in lines} == {each.name for each in held}
+    assert any(each.places for each in lines) and all(each.places or each.note for each in lines if each.equations)
+    assert sum(int(re.search(r"(\d+) B", each.text)[1]) for each in lines) == sum(each.bytes for each in held)  # type: ignore[index]
+
+
+def test_the_command_shows_it_where_html_is_shown() -> None:
+    session = new_session({})
+    session.run_line("def f(x): return jnp.sin(x) * 2")
+    outcome = session.run_line("%passes f(jnp.ones(3))")
+    assert "--pass 1 shows before and after" in plain(outcome.shown)
+    markup = to_html(outcome.shown, highlight)
+    assert 'class="minijax mjw' in markup and data(markup)["title"] == "f(jnp.ones(3))"
+    assert "HloModule" in markup.partition("</details>")[2] and "sin(x) * 2" in markup
