@@ -11,6 +11,7 @@ tests/programs/mlp.py`` on minijax. It has
 # page -> the libraries that it needs beside JAX
 PAGES: dict[str, tuple[str, ...]] = {
     "mlp": ("sklearn",),
+    "adam": (),
     "cnn": ("sklearn",),
     "transformer": (),
     "lstm": (),

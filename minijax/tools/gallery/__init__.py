@@ -14,6 +14,7 @@ from minijax.tools.recording.records import Recording
 # page -> the first sentence of it
 PAGES = {
     "mlp": "A perceptron with one hidden layer learns to read handwritten digits.",
+    "adam": "One step of Adam, written out: what an optimizer does with a gradient.",
     "cnn": "A convolutional network reads handwritten digits.",
     "transformer": "A transformer learns to write this file, a character after the other.",
     "lstm": "An LSTM predicts waves: a recurrent network is a ``scan`` of its cell.",

@@ -1,0 +1,71 @@
+"""One step of Adam, written out: what an optimizer does with a gradient.
+
+The gradient of a steep direction is large and that of a flat one small, so plain descent goes too far in the one or
+hardly moves in the other. Adam keeps two fading means of every slope, of itself and of its square; a step is the first
+in units of the root of the second, about as long in every direction (Kingma and Ba, 2015). Nothing of this is
+differentiated: it runs after the gradient, on trees, leaf by leaf.
+"""
+
+import jax
+import jax.numpy as jnp
+
+RATE, DECAY_OF_MEAN, DECAY_OF_SQUARE, TINY = 0.1, 0.9, 0.999, 1e-8
+
+
+def data(count=16):
+    """Places, and the values there of a line that is to be found; one direction counts for more than the other."""
+    places = jnp.linspace(-1.0, 1.0, count)
+    return places, 20.0 * places + 0.5
+
+
+def start():
+    """The parameters, the two means of each, and the number of steps taken."""
+    params = {"slope": jnp.array(0.0), "offset": jnp.array(0.0)}
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    return params, zeros, zeros, 0
+
+
+def loss(params, places, values):
+    """The mean squared distance of the line from the values."""
+    return jnp.mean((params["slope"] * places + params["offset"] - values) ** 2)
+
+
+def fading(decay, old, new):
+    """A mean in which what was counts less and less."""
+    return jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, old, new)
+
+
+def update(slope, mean, square, taken):
+    """How far each parameter moves, and the means that are kept for the next step."""
+    mean = fading(DECAY_OF_MEAN, mean, slope)
+    square = fading(DECAY_OF_SQUARE, square, jax.tree.map(jnp.square, slope))
+
+    def change(mean, square):
+        # both means began at zero, and are too small by this much
+        mean = mean / (1 - DECAY_OF_MEAN**taken)
+        square = square / (1 - DECAY_OF_SQUARE**taken)
+        return -RATE * mean / (jnp.sqrt(square) + TINY)
+
+    return jax.tree.map(change, mean, square), mean, square
+
+
+def step(state, places, values):
+    params, mean, square, taken = state
+    value, slope = jax.value_and_grad(loss)(params, places, values)
+    taken = taken + 1
+    change, mean, square = update(slope, mean, square, taken)
+    return (jax.tree.map(jnp.add, params, change), mean, square, taken), value
+
+
+def example():
+    """What ``loss`` is called with at the first step."""
+    return start()[0], *data()
+
+
+if __name__ == "__main__":
+    state, batch, jitted = start(), data(), jax.jit(step)
+    for number in range(501):
+        state, value = jitted(state, *batch)
+        if number % 50 == 0:
+            found = {name: round(float(leaf), 3) for name, leaf in state[0].items()}
+            print(f"step {number:3}  loss {value:.4f}  {found}")
