@@ -71,7 +71,18 @@ def torch_namespace(name: str) -> Any:
     )
 
 
-ADAPTERS: dict[str, Callable[[str], Any]] = {"autograd": autograd_namespace, "torch": torch_namespace}
+def torch_func_namespace(name: str) -> Any:
+    """torch with its transformations that compose, as JAX's do: ``grad`` is ``torch.func.grad``."""
+    namespace = torch_namespace(name.partition(".")[0])
+    namespace.grad = importlib.import_module(name).grad
+    return namespace
+
+
+ADAPTERS: dict[str, Callable[[str], Any]] = {
+    "autograd": autograd_namespace,
+    "torch": torch_namespace,
+    "torch.func": torch_func_namespace,
+}
 
 
 def load(name: str) -> Any:
@@ -80,7 +91,7 @@ def load(name: str) -> Any:
 
 
 def available(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    return importlib.util.find_spec(name.partition(".")[0]) is not None
 
 
 def array(ns: Any, value: Any) -> Any:

@@ -26,6 +26,8 @@ Thunk = Callable[[], Any]
 Prepare = Callable[[Any], Thunk]
 Clock = Callable[[Thunk], tuple[float, Any]]
 
+FULL_SAMPLE_NS = 20_000_000
+
 MEETS, CLOSE, MISSES, ERROR, SKIPPED = "meets", "within 2x", "misses", "error", "skipped"
 
 
@@ -82,6 +84,15 @@ def cpu_ns(thunk: Thunk) -> tuple[float, Any]:
     start = time.process_time_ns()
     value = thunk()
     return time.process_time_ns() - start, value
+
+
+def repeated(thunk: Thunk, times: int) -> Thunk:
+    def many() -> Any:
+        for _ in range(times - 1):
+            thunk()
+        return thunk()
+
+    return many
 
 
 def peak_bytes(thunk: Thunk) -> tuple[float, Any]:
@@ -189,6 +200,9 @@ class Row:
       peers: the other libraries that have what the row needs.
       clock: what is measured.
       reuse: prepare once and time the same thunk every round (for cached calls).
+      repeat: a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that keeps nothing between calls. The
+        collector runs before each sample and leaves the caches cold; of one call of half a millisecond that would
+        be most of the figure.
       warm: run one round without counting it; off for the slowest rows, which a smaller sibling has warmed.
       rtol: how closely the results must agree.
     """
@@ -203,6 +217,7 @@ class Row:
     clock: Clock = cpu_ns
     unit: str = "us"
     reuse: bool = False
+    repeat: bool = False
     warm: bool = True
     rtol: float = 1e-3
 
@@ -217,17 +232,23 @@ class Row:
         libraries["subject"] = settings.namespaces[settings.subject]
         values: dict[str, Any] = {}
         prepared: dict[str, Thunk] = {}
+        times: dict[str, int] = {}  # how many calls a sample of each library has, known after its first
 
         def sampler(name: str) -> Callable[[], float]:
             def sample() -> float:
                 if not self.reuse or name not in prepared:
                     prepared[name] = self.prepare(libraries[name])
-                taken, value = self.clock(prepared[name])
+                thunk = prepared[name]
+                taken, value = self.clock(repeated(thunk, times[name]) if name in times else thunk)
                 if not self.reuse:
                     del prepared[name]
                 values[name] = self.check(value)
                 if len(values) == len(libraries):
                     compare()
+                if name in times:
+                    taken /= times[name]
+                elif self.repeat:  # the first call fills caches, the second tells
+                    times[name] = max(1, round(FULL_SAMPLE_NS / self.clock(thunk)[0]))
                 return taken / self.ops
 
             return sample

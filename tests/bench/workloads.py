@@ -19,6 +19,8 @@ from tests.bench.measure import Growth, Prepare, Row, Thunk, peak_bytes, primiti
 
 FACTOR = 1.00001
 PEERS = ("autograd", "torch")
+# torch.func's transformations compose; torch's own gradient is nested by hand, by keeping the graph.
+ALL_PEERS = (*PEERS, "torch.func")
 Function = Callable[..., Any]
 
 
@@ -480,7 +482,8 @@ def chain_row(
     **options: Any,
 ) -> Row:
     """A row of ``use`` on a chain of n operations, its figures per operation."""
-    return Row(key, f"{title} ({style})", budget, on_chain(style, n, use, shape), ops=n, **options)
+    repeat = use in (evaluated, pushed_forward, differentiated, linearized)  # what stages may be kept
+    return Row(key, f"{title} ({style})", budget, on_chain(style, n, use, shape), ops=n, repeat=repeat, **options)
 
 
 def jit_call(key: str, title: str, make: Any, device: bool, budget: float) -> Row:
@@ -572,9 +575,9 @@ ROWS: list[Row | Growth] = [
         for device, budget in zip((True, False), budgets, strict=True)
     ),
     Row("call.one.back", "cached jit call: 1 arg, NumPy in and out", 1.1, there_and_back, ops=CALLS, reuse=True),
-    Row("grad6", "grad^6 of sin, eager", 0.02, sixth_derivative(evaluated), peers=PEERS),
+    Row("grad6", "grad^6 of sin, eager", 0.02, sixth_derivative(evaluated), peers=ALL_PEERS, repeat=True),
     Row("make_jaxpr_grad6", "make_jaxpr of grad^6 of sin", 0.04, sixth_derivative(staged), **STAGED),
-    Row("mlp", "grad of MLP (3x64, batch 32), eager", 0.05, mlp_gradient, peers=PEERS),
+    Row("mlp", "grad of MLP (3x64, batch 32), eager", 0.05, mlp_gradient, peers=PEERS, repeat=True),
     Row("sgd", "SGD step of an MLP (3x256, batch 128), eager", 0.45, sgd_step),
     Row(
         "vmap2_grad",
