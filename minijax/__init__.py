@@ -237,6 +237,7 @@ _LATE_FUNCTIONS = {
     "effects_barrier": "minijax.api.callbacks",
     "live_arrays": "minijax.api.devices",
     "pmap": "minijax.api.pmap",
+    "shard_map": "minijax.api.shard_map",
     "pure_callback": "minijax.api.callbacks",
 }
 _defined_later(

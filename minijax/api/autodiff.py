@@ -32,6 +32,7 @@ from minijax.core.lists import split_list
 from minijax.core.stand_ins import stood_in
 from minijax.core.structural import UndefinedPrimal, Zero, instantiate_zeros, zero_of, zeros
 from minijax.core.trace import under
+from minijax.core.varying import pvary
 from minijax.interpreters.jvp import DualTracer, JVPTrace, JVPTracer
 from minijax.interpreters.jvp import jvp as jvp_flat
 from minijax.interpreters.partial_eval import LinearProgram, PartialEvalTrace
@@ -356,6 +357,8 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 
 def one_like(aval: ShapedArray) -> Any:
     """The cotangent one of a scalar of type ``aval``."""
+    if aval.vma:
+        return pvary(LiteralArray(aval.dtype.type(1), aval.update(vma=())), aval.vma)
     return LiteralArray(aval.dtype.type(1), aval)
 
 

@@ -210,7 +210,7 @@ class JitFunction:
         key, leaves, avals = self._key(args, kwargs, static)
         cache = observe.staging_cache(self.cache) if observers else self.cache
         staged = self._get(cache, key)
-        if staged is None and not all([type(aval) in (ShapedArray, AbstractRef) for aval in avals]):
+        if staged is None and not all([isinstance(aval, (ShapedArray, AbstractRef)) for aval in avals]):
             # with arrays of JAX itself as our own; TypeError for what merely has an ``aval``
             in_tree = tree_structure((args, kwargs))
             taken = check_args(tree_leaves((args, kwargs)), "jit", self._with_static(static), in_tree)

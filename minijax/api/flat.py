@@ -203,7 +203,7 @@ def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tr
 
 def to_value(x: Any) -> Any:
     """``x`` itself if it is an array, a reference or a tracer, or stands for one; else an array; float0 is NumPy's."""
-    if type(getattr(x, "aval", None)) in (ShapedArray, AbstractRef) or getattr(x, "dtype", None) == dtypes.float0:
+    if isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef)) or getattr(x, "dtype", None) == dtypes.float0:
         return x
     return as_array(x)
 

@@ -445,7 +445,7 @@ _TYPED: dict[type, type] = {int: TypedInt, float: TypedFloat, complex: TypedComp
 
 def as_value(x: Any) -> Any:
     """``x`` as a function of the user's is given it: a tracer, an ``Array``, or the Python scalar that it is."""
-    if type(getattr(x, "aval", None)) in (ShapedArray, AbstractRef) or type(x) is bool:
+    if isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef)) or type(x) is bool:
         return x
     typed = _TYPED.get(type(x))
     if typed is None:
@@ -526,7 +526,7 @@ def is_array_like(x: Any) -> bool:
     return (
         isinstance(x, (AnyArray, np.generic, *_SCALAR_TYPES))
         or (isinstance(x, np.ndarray) and x.dtype.kind not in "OSU")
-        or type(getattr(x, "aval", None)) in (ShapedArray, AbstractRef)
+        or isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef))
         or hasattr(x, "__jax_array__")
         or is_foreign(x)
     )
@@ -579,7 +579,7 @@ def get_aval(x: Any) -> Any:
     except AttributeError:
         pass
     else:
-        if type(aval) is ShapedArray or type(aval) is AbstractRef:
+        if isinstance(aval, (ShapedArray, AbstractRef)):
             return aval
         if is_foreign(x):
             return _foreign_aval(x)

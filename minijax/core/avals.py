@@ -45,6 +45,8 @@ class ShapedArray:
     unmapped: dict[int, ShapedArray] | None  # an axis -> the type of a part along it: see ``part``
     # JAX's types say how an array is laid out over devices; these do not.
     sharding = None
+    # The axes of a mesh along which devices may hold different values: see ``core.varying``, whose types have some.
+    vma: frozenset[Any] = frozenset()
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: None = None) -> ShapedArray:
         if sharding is not None:
@@ -109,18 +111,18 @@ class ShapedArray:
         found = kept.get(axis)
         if found is None:
             shape = self.shape[:axis] + self.shape[axis + 1 :]
-            found = kept[axis] = ShapedArray(shape, self.dtype, self.weak_type)
+            found = kept[axis] = self.update(shape=shape)
         return found
 
     def strip_weak_type(self) -> ShapedArray:
         """The same type, strong."""
-        return ShapedArray(self.shape, self.dtype) if self.weak_type else self
+        return self.update(weak_type=False) if self.weak_type else self
 
     def to_tangent_aval(self) -> ShapedArray:
         """The type of tangents: the same for inexact dtypes, ``float0`` for integers and booleans."""
         if dtypes.is_inexact(self.dtype):
             return self
-        return ShapedArray(self.shape, dtypes.float0)
+        return self.update(dtype=dtypes.float0, weak_type=False)
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """``f32[8]``, as jaxprs print it; ``float32[8]`` with ``short_dtypes=False``."""

@@ -29,6 +29,11 @@ MAX_SIGNATURES = 8192
 # Not empty once somebody is to be told of operations, or of their results, before or after they are evaluated.
 evaluation_watched: list[str] = []
 
+# What looks at the operands of each operation, and may give others for them, where ``bind_watched`` is not empty; and
+# what knows the types of results where it knows those of operands. Both are empty but for ``core.varying``.
+bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
+abstract_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any]] = []
+
 _numpy_value = operator.attrgetter("_np")
 _aval = operator.attrgetter("aval")
 _new = object.__new__
@@ -251,6 +256,8 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
 
 
 def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    for hook in tuple(bind_hooks):
+        args = hook(primitive, args, params)
     for method in tuple(on_bind_enter):  # ``emit``, written out, as below
         method(primitive, top, args, params)
     try:
@@ -294,7 +301,11 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
         _check_no_keys(primitive, avals)
     if AbstractRef.made and not primitive.takes_refs:
         _check_no_refs(primitive, avals)
-    out = abstract_rules[primitive](*avals, **params)
+    out = None
+    for type_of in abstract_hooks:
+        out = type_of(primitive, avals, params)
+    if out is None:
+        out = abstract_rules[primitive](*avals, **params)
     if out is None:
         expected = "a list of ShapedArrays" if primitive.multiple_results else "a ShapedArray"
         raise bad_result(abstract_rules, primitive, out, expected, TypeError("no type"))

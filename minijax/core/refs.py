@@ -26,6 +26,8 @@ class AbstractRef:
 
     __slots__ = ("inner_aval", "shape", "dtype", "weak_type", "ndim", "size", "zero", "__weakref__")
 
+    # along which axes of a mesh it varies, as types of arrays say it
+    vma: frozenset[Any] = frozenset()
     # Whether there ever was one: while it is False nobody has to look for them.
     made = False
 

@@ -16,6 +16,7 @@ from minijax.core.avals import HasAval, ShapedArray
 from minijax.core.keys import WORD, is_key
 from minijax.core.primitive import Primitive
 from minijax.core.trace import state
+from minijax.core.varying import pvary
 
 add_any_p = Primitive("add_any")
 broadcast_in_dim_p = Primitive("broadcast_in_dim")
@@ -94,6 +95,8 @@ def zeros(aval: ShapedArray) -> Any:
     if aval.dtype == dtypes.float0 and state.dynamic.level == 0:
         return np.zeros(aval.shape, dtypes.float0)
     made = full(aval.shape, False, aval.dtype, aval.weak_type)
+    if aval.vma:
+        return pvary(made, aval.vma)
     return made if aval.shape else state.dynamic.stage_value(made)
 
 

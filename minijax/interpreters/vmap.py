@@ -14,6 +14,7 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
+from minijax.core.refs import AbstractRef
 from minijax.core.rules import Rule, RuleTable, bad_result
 from minijax.core.trace import Trace, Tracer, records_below, state, typed_text, under
 from minijax.errors import source_info
@@ -61,9 +62,9 @@ class BatchTracer(Tracer):
             return self.__getattribute__(name)  # which says that there is none
         aval = get_aval(self.val)
         d = self.batch_dim
-        if type(aval) is ShapedArray:
+        if type(aval) is not AbstractRef:
             found = aval.part(d)
-        else:  # of a reference: its type is made alike
+        else:  # its type is made alike
             found = type(aval)(aval.shape[:d] + aval.shape[d + 1 :], aval.dtype, aval.weak_type)
         self.aval = found
         return found

@@ -79,7 +79,7 @@ def jaxpr_type(jaxpr: Jaxpr | ClosedJaxpr) -> str:
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
     """Whether two avals are equal but for weakness."""
-    return a is b or (a.shape == b.shape and a.dtype == b.dtype)
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma)
 
 
 def _jaxprs(params: dict[str, Any]) -> Iterator[Jaxpr | ClosedJaxpr]:

@@ -15,6 +15,9 @@ from minijax.core.array import Array, get_aval, is_array_like
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.structural import full
 from minijax.core.trace import Tracer
+from minijax.core.varying import pvary
+from minijax.interpreters.stage import stage
+from minijax.ir.evaluate import eval_closed
 from minijax.ir.typecheck import same_type
 from minijax.ops.clamp import clamp_p
 from minijax.ops.cond import cond_p, join_branches
@@ -66,7 +69,7 @@ def cond(
         return true_fun(*operands) if concrete else false_fun(*operands)
     leaves, in_tree = _flattened(operands, "cond", true_fun)
     avals = avals_of(leaves)
-    bodies = [stage_body(fun, in_tree, avals, "cond") for fun in (true_fun, false_fun)]
+    bodies = _varying_alike([stage_body(fun, in_tree, avals, "cond") for fun in (true_fun, false_fun)])
     _check_same_outputs("cond", ["true_fun", "false_fun"], [true_fun, false_fun], bodies)
     index = convert(pred, _INT32)
     # the constants of true_fun come first, its branch last: False is 0
@@ -115,7 +118,7 @@ def switch(
         return branches[int(concrete)](*operands)
     leaves, in_tree = _flattened(operands, "switch", branches[0])
     avals = avals_of(leaves)
-    bodies = [stage_body(fun, in_tree, avals, "switch") for fun in branches]
+    bodies = _varying_alike([stage_body(fun, in_tree, avals, "switch") for fun in branches])
     names = ["branch 0", *[f"branch{i}" for i in range(1, len(branches))]]
     _check_same_outputs("switch", names, branches, bodies)
     return _bind(chosen, bodies, leaves, order=range(len(branches)))
@@ -186,6 +189,26 @@ def _bind(index: Any, bodies: Sequence[Body], leaves: Sequence[Any], order: Sequ
     found = iter(cond_p.bind(index, *inputs, branches=tuple(staged[k] for k in order)))
     outs = [next(found) if forward is None else to_value(inputs[forward]) for forward in forwards]
     return tree_unflatten(bodies[0].out_tree, outs)
+
+
+def _varying_alike(bodies: list[Body]) -> list[Body]:
+    """The bodies, each of whose results varies along the axes of a mesh along which it does in some of them."""
+    outs = [body.closed.out_avals for body in bodies]
+    if not any([aval.vma for avals in outs for aval in avals]) or len(set(map(len, outs))) > 1:
+        return bodies
+    axes = [frozenset().union(*[aval.vma for aval in each]) for each in zip(*outs, strict=True)]
+
+    def alike(body: Body) -> Body:
+        closed = body.closed
+        if [aval.vma for aval in closed.out_avals] == axes:
+            return body
+
+        def cast(*values: Any) -> list[Any]:
+            return [*map(pvary, eval_closed(closed, *values), axes)]
+
+        return Body(stage(cast, closed.in_avals, closed.jaxpr.debug_name), body.out_tree)
+
+    return [*map(alike, bodies)]
 
 
 def _check_same_outputs(

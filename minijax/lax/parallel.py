@@ -14,6 +14,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
+from minijax.core.varying import is_checked, ordered, pvary
 from minijax.interpreters.named_axes import axes_size
 from minijax.ops.convert import convert_element_type
 from minijax.ops.parallel import (
@@ -31,6 +32,7 @@ from minijax.ops.parallel import (
     reduce_scatter_p,
 )
 from minijax.ops.reduce import reduce_sum
+from minijax.ops.shard_map import psum_invariant_p
 from minijax.ops.shape import canonical_axis, expand_dims, squeeze
 from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -40,6 +42,7 @@ __all__ = [
     "axis_index",
     "axis_size",
     "pbroadcast",
+    "pcast",
     "pmax",
     "pmean",
     "pmin",
@@ -95,6 +98,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     groups = _reduction_groups(axes, axis_index_groups)
     leaves, tree = tree_flatten(x)
     leaves = [convert_element_type(v, np.int32) if dtypes.is_bool(get_aval(v).dtype) else v for v in leaves]
+    if groups is None and is_checked(axes) and any(isinstance(v, Tracer) for v in leaves):
+        return tree_unflatten(tree, [psum_invariant_p.bind(v, axes=axes) for v in leaves])
     if any(isinstance(v, Tracer) for v in leaves):
         return tree_unflatten(tree, [psum_p.bind(v, axes=axes, axis_index_groups=groups) for v in leaves])
     names = [axis for axis in axes if not isinstance(axis, int)]
@@ -147,6 +152,33 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
         return pbroadcast_p.bind(leaf, axis_name=axis_name, source=source)
 
     return tree_map(bind, x)
+
+
+def pcast(x: Any, axis_name: Any = None, *, to: str) -> Any:
+    """``x`` inside ``shard_map``, with a type that says that it varies along more axes of the mesh.
+
+    Args:
+      x: an array or pytree of arrays.
+      axis_name: the axis, or a tuple of axes.
+      to: ``"varying"``.
+
+    Raises:
+      ValueError: ``x`` varies along one of them already, or ``to`` is another word. NameError: an unbound axis name.
+    """
+    axes = names_tuple(axis_name)
+    if to != "varying":
+        raise ValueError(f'`to` kwarg of `jax.lax.pcast` can only be "varying" here, got {to!r}. Use psum to reduce.')
+
+    def cast(leaf: Any) -> Any:
+        already = ordered(get_aval(leaf).vma.intersection(axes))
+        if already:
+            raise ValueError(
+                f"Unsupported pcast from=varying to=varying of a value that varies along {already} already: leave "
+                "these axes out."
+            )
+        return pvary(leaf, axes)
+
+    return tree_map(cast, x)
 
 
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:

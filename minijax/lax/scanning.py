@@ -18,8 +18,10 @@ from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import merge, partition, split_list
 from minijax.core.trace import Tracer
+from minijax.core.varying import ordered
 from minijax.errors import ConcretizationTypeError
 from minijax.ir.jaxpr import ClosedJaxpr, Literal
+from minijax.ir.typecheck import same_type
 from minijax.ops import cumulative
 from minijax.ops.convert import convert
 from minijax.ops.scan import ScanParts, ScanResults, scan_p, slice_aval
@@ -86,12 +88,18 @@ def check_carry(
         f"{component(path)} has type {a} but the corresponding output carry component has type {b}, "
         f"so {_difference(a, b)}"
         for path, a, b in zip(paths, in_avals, out_avals, strict=True)
-        if (a.shape, a.dtype) != (b.shape, b.dtype)
+        if not same_type(a, b)
     ]
     if found:
+        advice = [
+            f"This might be fixed by applying `jax.lax.pcast(..., {ordered(b.vma - a.vma)}, to='varying')` to the initial "
+            f"value of {component(path)}.\n"
+            for path, a, b in zip(paths, in_avals, out_avals, strict=True)
+            if b.vma > a.vma
+        ]
         raise TypeError(
             f"{what} function carry input and carry output must have equal types, but they differ:\n\n"
-            f"{_bullets(found)}\nRevise the function so that all output types match the corresponding input types."
+            f"{_bullets(found)}\n{''.join(advice)}Revise the function so that all output types match the corresponding input types."
         )
 
 
@@ -103,7 +111,11 @@ def _first_parameter(fun: Callable[..., Any]) -> str:
 
 
 def _difference(a: ShapedArray, b: ShapedArray) -> str:
-    differing = [("the dtypes do not match", a.dtype != b.dtype), ("the shapes do not match", a.shape != b.shape)]
+    differing = [
+        ("the dtypes do not match", a.dtype != b.dtype),
+        ("the shapes do not match", a.shape != b.shape),
+        ("the manual axis types do not match", a.vma != b.vma),
+    ]
     return " and ".join(text for text, differs in differing if differs)
 
 

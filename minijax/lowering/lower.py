@@ -58,6 +58,8 @@ class ModuleWriter:
         # how many copies of the program run at once, and the mapped axes they are laid out along, outermost first
         self.replicas = 1
         self.axes: tuple[tuple[Any, int], ...] = ()
+        # within what each device of a mesh runs: the axes are the mesh's, and copies are partitions of one program
+        self.partitioned = False
         # jaxprs already written as a function -> its symbol (the jaxpr is kept, so that its id stays its own)
         self.written: dict[Any, tuple[str, Any]] = {}
         # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign

@@ -19,6 +19,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule
 from minijax.core.structural import full, moveaxis
+from minijax.core.varying import mesh_axes, varies_along, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
 from minijax.interpreters.jvp import jvp_rules
 from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_users
@@ -91,7 +92,8 @@ def _declare(
     """
     p = AxisPrimitive(name)
     p.keeps_signatures = False
-    axis_users[p] = users
+    axis_users[p] = varies_along[p] = users
+    vma_rules[p] = _still_varies
 
     def checked_abstract(*avals: ShapedArray, **params: Any) -> ShapedArray:
         axes_size(users(params))
@@ -125,14 +127,21 @@ def _names(params: dict[str, Any]) -> tuple[Any, ...]:
     return names_tuple(params["axis_name"])
 
 
+def _still_varies(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+    return vma
+
+
 # ------------------------------------------------------------------------------------------------ replica groups
 
 
 def replica_mesh(module: Any) -> list[tuple[Any, int]]:
     """Names and sizes of the axes that the replicas are laid out along, in row-major order.
 
-    What the mapped axes do not use up is a last axis without a name, along which all replicas do the same.
+    What the mapped axes do not use up is a last axis without a name, along which all replicas do the same. Where a
+    program is divided among the devices of a mesh, they are the mesh's.
     """
+    if module.partitioned:
+        return [*module.axes]
     rest = module.replicas // int(np.prod([size for _, size in module.axes]))
     return [*module.axes, *([(_Unnamed, rest)] if rest > 1 else [])]
 
@@ -162,14 +171,32 @@ def _dense(rows: Sequence[Sequence[int]]) -> str:
 
 
 def _groups_text(ctx: Any, names: Any, groups: Groups = None) -> str:
-    return f"replica_groups = {_dense(replica_groups(replica_mesh(ctx.module), names_tuple(names), groups))}"
+    rows = replica_groups(replica_mesh(ctx.module), names_tuple(names), groups)
+    return f"{_channel(ctx)}replica_groups = {_dense(rows)}{_by_partition(ctx)}"
 
 
-def _equal_groups(ctx: Any, name: str, names: Any, groups: Groups) -> str:
+def _channel(ctx: Any) -> str:
+    """The attribute that makes a collective one between partitions of a program, where it is that."""
+    return "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, " if ctx.module.partitioned else ""
+
+
+def _by_partition(ctx: Any) -> str:
+    """The attribute that says that groups number partitions."""
+    return ", use_global_device_ids" if ctx.module.partitioned else ""
+
+
+def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, groups: Groups = None) -> str:
+    """``x`` of all that are along ``names``, combined by the StableHLO ``op``."""
+    region = monoid_region(ctx, op, aval.dtype)
+    ty = mlir_type(aval)
+    return ctx.emit(f'"stablehlo.all_reduce"({x}) <{{{_groups_text(ctx, names, groups)}}}> {region} : ({ty}) -> {ty}')
+
+
+def _equal_groups(ctx: Any, name: str, names: Any, groups: Groups, by_partition: bool = True) -> str:
     rows = replica_groups(replica_mesh(ctx.module), names_tuple(names), groups)
     if len(set(map(len, rows))) > 1:
         raise ValueError(f"{name}: axis_index_groups must all be the same size, got {groups}.")
-    return f"replica_groups = {_dense(rows)}"
+    return f"{_channel(ctx)}replica_groups = {_dense(rows)}{_by_partition(ctx) if by_partition else ''}"
 
 
 # ------------------------------------------------------------------------------------------------ reductions
@@ -230,9 +257,7 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
             x = lowering_rules[positional](ctx, [aval], [out], x, axes=positions)
         if not names:
             return x
-        region = monoid_region(ctx, op, aval.dtype)
-        groups, ty = _groups_text(ctx, names, axis_index_groups), mlir_type(out)
-        return ctx.emit(f'"stablehlo.all_reduce"({x}) <{{{groups}}}> {region} : ({ty}) -> {ty}')
+        return all_reduce_text(ctx, op, out, x, names, axis_index_groups)
 
     def reduction_numpy(x: Any, *, axes: tuple[Any, ...], axis_index_groups: Groups) -> Any:
         return numpy_rules[positional](x, axes=axes)
@@ -253,9 +278,16 @@ def psum_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...], axis_index_groups:
     return [psum_p.bind(ct, axes=names, axis_index_groups=axis_index_groups)]
 
 
+def _all_equal(vma: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
+    """Along the axes of a reduction all devices get the same."""
+    return vma.difference(_named(params))
+
+
 psum_p = _declare_reduction("psum", reduce_sum_p, "add", _scaled, psum_transpose)
 pmax_p = _declare_reduction("pmax", reduce_max_p, "maximum", _unscaled, None)
 pmin_p = _declare_reduction("pmin", reduce_min_p, "minimum", _unscaled, None)
+for _p in (psum_p, pmax_p, pmin_p):
+    vma_rules[_p] = _all_equal
 
 
 # ------------------------------------------------------------------------------------------------ axis_index
@@ -281,13 +313,14 @@ def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) ->
     ty = "tensor<ui32>"
     unsigned = np.dtype(np.uint32)
     inner = int(np.prod([size for _, size in mesh[at + 1 :]]))
-    index = ctx.emit(f"stablehlo.replica_id : {ty}")
+    index = ctx.emit(f"stablehlo.{'partition' if ctx.module.partitioned else 'replica'}_id : {ty}")
     for op, number in (("divide", inner), ("remainder", mesh[at][1])):
         index = ctx.emit(f"stablehlo.{op} {index}, {ctx.scalar(number, unsigned)} : {ty}")
     return ctx.emit(f"stablehlo.convert {index} : ({ty}) -> tensor<i32>")
 
 
 axis_index_p = _declare("axis_index", _names, _axis_index_abstract, axis_index_batch, axis_index_lower)
+vma_rules[axis_index_p] = lambda vma, params: mesh_axes(_names(params))
 
 
 # ------------------------------------------------------------------------------------------------ permutations
@@ -345,7 +378,8 @@ def ppermute_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: t
     ty = mlir_type(avals[0])
     # an empty attribute needs its shape spelt out in the splat's place
     text = _dense(pairs) if pairs else "dense<> : tensor<0x2xi64>"
-    return ctx.emit(f'"stablehlo.collective_permute"({x}) <{{source_target_pairs = {text}}}> : ({ty}) -> {ty}')
+    attributes = f"{_channel(ctx)}source_target_pairs = {text}"
+    return ctx.emit(f'"stablehlo.collective_permute"({x}) <{{{attributes}}}> : ({ty}) -> {ty}')
 
 
 def ppermute_transpose(ct: Any, x: Any, *, axis_name: tuple[Any, ...], perm: Any) -> list[Any]:
@@ -644,7 +678,7 @@ def all_to_all_lower(
     ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: Any, split_axis: int, concat_axis: int,
     axis_index_groups: Groups, axis_size: int, tiled: bool,
 ) -> str:  # fmt: skip
-    groups = _equal_groups(ctx, "all_to_all", axis_name, axis_index_groups)
+    groups = _equal_groups(ctx, "all_to_all", axis_name, axis_index_groups, by_partition=False)
     if axis_size == 1:
         return x
     return ctx.emit(

@@ -1,0 +1,205 @@
+"""``shard_map``: a function that every device of a mesh runs on its part of the arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from minijax.api.compile import jit
+from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
+from minijax.core import late
+from minijax.core.array import get_aval
+from minijax.core.shardings import AbstractMesh, AxisType, PartitionSpec, context
+from minijax.core.trace import state
+from minijax.core.varying import current_mesh, pvary
+from minijax.interpreters.stage import stage
+from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
+
+__all__ = ["shard_map"]
+
+_of_primitive = functools.partial(late.public, "minijax.ops.shard_map")
+
+
+def shard_map(
+    f: Callable[..., Any] | None = None,
+    /,
+    *,
+    out_specs: Any,
+    in_specs: Any = None,
+    mesh: Any = None,
+    axis_names: Iterable[Any] = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """``f`` on each device of a mesh, on that device's parts of the arguments; the results put together.
+
+    Inside, collectives of ``minijax.lax`` (``psum``, ``all_gather``, ``ppermute``, ...) talk along the mesh's axes.
+    Composes with all transformations, outside and inside.
+
+    Args:
+      f: a function of pytrees of arrays, written for one part. Without it, a decorator is returned.
+      out_specs: a ``PartitionSpec`` for each output, or a prefix of their tree: how the parts are put together. An axis
+        that is not named is one along which all devices have the same.
+      in_specs: likewise for the arguments, in a tuple: how they are divided.
+      mesh: the devices; by default the mesh that ``set_mesh`` has set.
+      axis_names: the axes of the mesh along which ``f`` runs on each device; all by default. The others are left to the
+        compiler.
+      check_vma: whether types inside say along which axes values vary. Outputs are then checked against
+        ``out_specs``, and derivatives sum where they must, not more.
+
+    Raises, when called:
+      ValueError: specs that do not fit the arguments; an output that may vary along an axis that ``out_specs`` does not
+        name. TypeError: an argument is no array.
+    """
+    if f is None:
+        return functools.partial(
+            shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names, check_vma=check_vma
+        )
+    check_callable(f)
+    if isinstance(in_specs, list):
+        in_specs = tuple(in_specs)
+    mapped = ShardMapped(f, mesh, in_specs, out_specs, frozenset(axis_names), check_vma)
+    run = functools.wraps(f)(mapped)  # type: ignore[arg-type]
+    jitted = jit(run)
+
+    @functools.wraps(f)
+    def shard_mapped(*args: Any) -> Any:
+        return mapped(*args) if state.dynamic.level or len(state.stack) > 1 else jitted(*args)
+
+    return shard_mapped
+
+
+class ShardMapped:
+    """``shard_map`` of a function, called where something is traced."""
+
+    def __init__(
+        self, fun: Callable[..., Any], mesh: Any, in_specs: Any, out_specs: Any, axes: frozenset[Any], check_vma: bool
+    ) -> None:
+        self.fun = fun
+        self.given_mesh = mesh
+        self.in_specs, self.out_specs = in_specs, out_specs
+        self.axes = axes
+        self.check_vma = check_vma
+
+    @property
+    def mesh(self) -> AbstractMesh:
+        mesh = (current_mesh() or context.mesh) if self.given_mesh is None else self.given_mesh
+        if mesh is None:
+            raise ValueError(
+                "The mesh cannot be None: either pass it to shard_map, or set one with set_mesh around the call."
+            )
+        if not isinstance(mesh, AbstractMesh):
+            raise TypeError(f"shard_map requires a `jax.sharding.Mesh` instance for its second argument, got {mesh!r}.")
+        return mesh
+
+    def __call__(self, *args: Any) -> Any:
+        mesh = self.mesh
+        axes = self.axes or frozenset(mesh.axis_names)
+        unknown = axes.difference(mesh.axis_names)
+        if unknown:
+            raise ValueError(
+                f"jax.shard_map requires axis_names={set(axes)} to be a subset of mesh.axis_names={mesh.axis_names}."
+            )
+        leaves, in_tree = tree_flatten((args, {}))
+        leaves = check_args(leaves, "shard_map", self.fun, in_tree)
+        specs = self._specs(self.in_specs, args, "in_specs")
+        inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
+        avals = [self._check(get_aval(x), spec, mesh, axes, i) for i, (x, spec) in enumerate(zip(leaves, specs, strict=True))]
+        flat = FlatFun(self.fun, in_tree, "shard_map", subject=describe(self.fun))
+        out_specs: list[PartitionSpec] = []
+
+        def part(*values: Any) -> list[Any]:
+            outs = flat(*values)
+            out_specs[:] = self._specs(self.out_specs, flat.out_tree, "out_specs")
+            return [self._as_said(out, spec, mesh, axes) for out, spec in zip(outs, out_specs, strict=True)]
+
+        part.input_names = flat.input_names  # type: ignore[attr-defined]
+        with on_each_device(mesh, axes, self.check_vma):
+            inner = [inner_aval(aval, spec, mesh, self.check_vma) for aval, spec in zip(avals, specs, strict=True)]
+            closed = stage(part, inner, fun_name(self.fun), label="shard_map")
+        closed, consts = open_over_consts(closed)
+        outs = _of_primitive("shard_map_p").bind(
+            *consts,
+            *leaves,
+            check_vma=self.check_vma,
+            in_specs=(*[PartitionSpec()] * len(consts), *specs),
+            jaxpr=closed,
+            mesh=mesh,
+            newly_manual_axes=axes,
+            out_specs=tuple(out_specs),
+        )
+        return tree_unflatten(flat.out_tree, outs)
+
+    def _specs(self, given: Any, tree: Any, what: str) -> list[PartitionSpec]:
+        def is_spec(x: Any) -> bool:
+            return isinstance(x, PartitionSpec)
+
+        specs = prefix_leaves(given, tree, is_leaf=is_spec, none_is_leaf=False, name=f"shard_map {what}")
+        for spec in specs:
+            if not is_spec(spec):
+                raise TypeError(
+                    f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` instances, but found "
+                    f"{spec!r} of type {type(spec).__name__}."
+                )
+        return specs
+
+    def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any], i: int) -> Any:
+        """The type of argument ``i``, if ``spec`` can divide it."""
+        of_dimension = _of_primitive("axes_of_dimension")
+        if len(spec) > aval.ndim:
+            raise ValueError(
+                f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis sizes "
+                f"that are incompatible with the corresponding in_specs: leaf {i} has shape {aval.str_short()} of "
+                f"rank {aval.ndim}, but its spec {spec} is for rank {len(spec)} at least."
+            )
+        for size, part in zip(aval.shape, spec, strict=False):
+            names = of_dimension(part)
+            for name in names:
+                if name not in axes:
+                    raise ValueError(
+                        f"shard_map in_specs {spec} names {name!r}, which is none of the axes {tuple(axes)} along "
+                        "which the function runs on each device."
+                    )
+            count = 1
+            for name in names:
+                count *= mesh.shape[name]
+            if size % count:
+                raise ValueError(
+                    f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis "
+                    f"sizes that are not evenly divisible by the corresponding mesh axis sizes: leaf {i} of shape "
+                    f"{aval.str_short()} has an axis of size {size}, which the mesh axes {names} divide into {count}. "
+                    f"Pad it to a multiple of {count}."
+                )
+        return aval
+
+    def _as_said(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
+        """The output of one device, which varies as its spec says. ValueError if it may vary along more."""
+        aval = get_aval(out)
+        said = _of_primitive("axes_of_spec")(spec)
+        if len(spec) > aval.ndim:
+            raise ValueError(
+                f"shard_map applied to the function '{fun_name(self.fun)}' was given out_specs which are incompatible "
+                f"with the outputs: {spec} is for rank {len(spec)} at least, but an output is {aval.str_short()}."
+            )
+        if not self.check_vma:
+            return out
+        more = [name for name in mesh.axis_names if name in aval.vma and name in axes and name not in said]
+        if more:
+            raise ValueError(
+                f"shard_map applied to the function '{fun_name(self.fun)}' was given out_specs which require "
+                "replication which can't be statically inferred given the mesh:\n\n"
+                f"The mesh given has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
+                f"out_specs is {spec}, which says that the output varies along {set(said) or '{}'} only, but it may "
+                f"vary along {set(more)} too. Reduce it along these axes (lax.psum, lax.pmean), name them in out_specs, "
+                "or pass check_vma=False if all devices have the same."
+            )
+        return pvary(out, said)
+
+
+def open_over_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """A jaxpr whose constants are inputs, the first ones; and what they are."""
+    if not closed.consts:
+        return closed, []
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), []), list(closed.consts)

@@ -1,0 +1,170 @@
+"""Types of what devices hold that may differ between them: inside ``shard_map``, which runs a program on each device.
+
+A value *varies* along an axis of the mesh if devices that differ only in their place along it may hold different ones:
+JAX's "varying manual axes", printed ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with these axes.
+
+Invariant: operands of an operation vary along the same axes. While a program is written or gone through that is run on
+each device (``manual``), ``bind`` sees to it: an operand that varies along fewer is given to ``pvary`` first. That is
+what makes derivatives right: what all devices share and each of them uses has the sum of their cotangents.
+
+Everybody else pays nothing: ``bind`` looks for this only where it looks for observers.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.observe import bind_watched
+from minijax.core.primitive import Primitive, abstract_hooks, abstract_rules, bind_hooks
+
+_interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDictionary()
+
+
+class VaryingArray(ShapedArray):
+    """The type ``plain`` of values that vary along the axes ``along`` of a mesh, in the mesh's order; interned."""
+
+    __slots__ = ("plain", "along", "vma")
+
+    plain: ShapedArray
+    along: tuple[Any, ...]
+
+    def __new__(cls, plain: ShapedArray, along: tuple[Any, ...]) -> VaryingArray:  # type: ignore[misc]
+        found = _interned.get((plain, along))
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.shape, self.dtype, self.weak_type = plain.shape, plain.dtype, plain.weak_type
+        self.ndim = plain.ndim
+        self.plain, self.along, self.vma = plain, along, frozenset(along)
+        self.zero = self.mlir = self.unmapped = None
+        self.size = plain.size
+        if type_of_varying not in abstract_hooks:
+            abstract_hooks.append(type_of_varying)
+        return _interned.setdefault((plain, along), self)
+
+    def __reduce__(self) -> Any:
+        return (VaryingArray, (self.plain, self.along))
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """The type with the given fields replaced; ``vma`` says along which axes it varies then."""
+        along = changes.pop("vma", self.along)
+        return varying(self.plain.update(**changes), along)
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        """``f32[8]{V:x}``, as jaxprs print it."""
+        axes = ",".join(map(str, self.along))
+        return f"{self.plain.str_short(short_dtypes)}{{V:{f'({axes})' if len(self.along) > 1 else axes}}}"
+
+
+def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
+    """The type ``aval`` of values that vary along ``axes``, and along no other."""
+    plain = aval.plain if type(aval) is VaryingArray else aval
+    along = ordered(axes)
+    return VaryingArray(plain, along) if along else plain
+
+
+class _Manual(threading.local):
+    """What of this thread's meshes programs run on each device are written for: the axes, and the mesh's order."""
+
+    axes: frozenset[Any] = frozenset()
+    names: tuple[Any, ...] = ()
+    checked = False
+    mesh: Any = None
+
+
+_now = _Manual()
+
+
+def ordered(axes: Iterable[Any]) -> tuple[Any, ...]:
+    """The axes in the order of the mesh; by name where there is none."""
+    wanted = set(axes)
+    first = [name for name in _now.names if name in wanted]
+    return (*first, *sorted(wanted.difference(first), key=str))
+
+
+def is_checked(names: Iterable[Any]) -> bool:
+    """Whether values are known to vary, or not to, along one of the mesh's axes ``names``."""
+    return _now.checked and not _now.axes.isdisjoint(names)
+
+
+def mesh_axes(names: Iterable[Any]) -> frozenset[Any]:
+    """Those of ``names`` that are axes of a mesh, and not of a vmap."""
+    return _now.axes.intersection(names)
+
+
+def current_mesh() -> Any:
+    """The mesh on whose devices the program runs that is written now, None if there is none."""
+    return _now.mesh
+
+
+@contextmanager
+def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
+    """While a program is written or gone through that each device of ``mesh`` runs along ``axes``.
+
+    ``checked`` says whether types tell along which axes values vary.
+    """
+    before = _now.axes, _now.names, _now.checked, _now.mesh
+    _now.axes, _now.names, _now.checked, _now.mesh = _now.axes.union(axes), mesh.axis_names, checked, mesh
+    if checked:
+        bind_watched.append(_nothing)
+        bind_hooks.append(same_varying)
+    try:
+        yield
+    finally:
+        _now.axes, _now.names, _now.checked, _now.mesh = before
+        if checked:
+            bind_watched.remove(_nothing)
+            bind_hooks.remove(same_varying)
+
+
+def _nothing(*args: Any) -> None:
+    """Stands among those who watch ``bind``, so that it asks for the hooks."""
+
+
+pvary_p = Primitive("pvary")
+# collective -> function of its parameters giving the axes along which its operands are to vary
+varies_along: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
+# primitive -> function of the axes along which its operands vary, and of its parameters, giving those of its results
+vma_rules: dict[Primitive, Callable[[frozenset[Any], dict[str, Any]], Iterable[Any]]] = {}
+
+
+def pvary(x: Any, axes: Iterable[Any]) -> Any:
+    """``x``, which varies along ``axes`` too from here on."""
+    missing = set(axes).difference(get_aval(x).vma)
+    return pvary_p.bind(x, axes=ordered(missing)) if missing else x
+
+
+def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
+    """``args``, all of which vary along the same axes. Those of calls are left as they are."""
+    if not _now.checked or not args:
+        return args
+    users = varies_along.get(primitive)
+    if users is not None:
+        axes = _now.axes.intersection(users(params))
+    elif len(args) == 1 or not primitive.keeps_signatures:
+        return args
+    else:
+        axes = frozenset()
+    found = [get_aval(x).vma for x in args]
+    union = axes.union(*found)
+    return tuple([x if vma == union else pvary(x, union) for x, vma in zip(args, found, strict=True)])
+
+
+def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """The result type(s) for operands some of which vary; None where there are none, and for calls of programs."""
+    rule = vma_rules.get(primitive)
+    if rule is None and not primitive.keeps_signatures:
+        return None
+    union = frozenset().union(*[aval.vma for aval in avals])
+    if not union and (rule is None or not _now.checked):
+        return None
+    plain = [aval.plain if type(aval) is VaryingArray else aval for aval in avals]
+    out = abstract_rules[primitive](*plain, **params)
+    axes = union if rule is None else rule(union, params)
+    return [varying(each, axes) for each in out] if primitive.multiple_results else varying(out, axes)

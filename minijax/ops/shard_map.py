@@ -1,0 +1,457 @@
+"""``shard_map`` as a primitive: one program that every device of a mesh runs on its part of the operands.
+
+Parameters, as JAX's: ``mesh``; ``in_specs`` and ``out_specs``, a ``PartitionSpec`` for each operand and result; ``jaxpr``,
+of one device; ``newly_manual_axes``, the axes of the mesh along which it is run so, the others being left to XLA's
+partitioner; and ``check_vma``, whether types in the jaxpr say along which axes values vary (``core.varying``).
+
+The equation is written into the program of all devices as ``sdy.manual_computation``, and collectives in it are talk
+between partitions. So there is one way to run it: a jitted program with this one equation is what evaluation runs.
+
+With ``check_vma`` what all devices share and each of them uses goes through ``pvary``, whose transpose is the sum over
+the devices, ``psum_invariant``; and that one's transpose is ``pvary``. Without, nobody knows what is shared: cotangents
+of a result that no axis divides are a share for each device, and those of such an operand are summed over all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.lists import partition
+from minijax.core.shardings import PartitionSpec
+from minijax.core.structural import Zero, full, zero_of
+from minijax.core.varying import manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
+from minijax.interpreters.evaluate import numpy_rules
+from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
+from minijax.interpreters.named_axes import AxisPrimitive, axes_size, axis_binders, axis_users, bound_axes
+from minijax.interpreters.partial_eval import (
+    dce_closed,
+    dce_rules,
+    partial_eval_jaxpr,
+    partial_eval_jaxpr_rules,
+    partial_eval_rules,
+    split_now,
+)
+from minijax.interpreters.stage import stage
+from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
+from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, vmap_jaxpr
+from minijax.ir.evaluate import eval_closed
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
+from minijax.ir.typecheck import same_type, typecheck_rules
+from minijax.lowering.lower import lower_eqns, lowering_rules
+from minijax.lowering.text import mlir_type
+from minijax.ops.elementwise import div_p
+from minijax.ops.nary import deflinear
+from minijax.ops.parallel import all_reduce_text, psum_p
+from minijax.ops.shape import reshape
+
+__all__ = ["psum_invariant_p", "shard_map_p"]
+
+# ------------------------------------------------------------------------------------- what varies, what does not
+
+def _one_type(x: ShapedArray, *, axes: tuple[Any, ...]) -> ShapedArray:
+    axes_size(axes)  # raises for an unbound name
+    return x
+
+
+def _along(params: dict[str, Any]) -> tuple[Any, ...]:
+    return params["axes"]
+
+
+def _elementwise_batch(p: Any) -> Any:
+    def batch(axis: AxisData, args: Any, dims: Any, *, axes: tuple[Any, ...]) -> Any:
+        return p.bind(*args, axes=axes), dims[0]
+
+    return batch
+
+
+def _same_value(x: Any, *, axes: tuple[Any, ...]) -> Any:
+    return x
+
+
+psum_invariant_p = AxisPrimitive("psum_invariant")
+
+for _p in (pvary_p, psum_invariant_p):
+    _p.keeps_signatures = False
+    _p.def_abstract_eval(_one_type)
+    batching_rules.holes[_p] = "its rule must know the mapped axis"
+    axis_rules[_p] = _elementwise_batch(_p)
+
+axis_users[psum_invariant_p] = varies_along[psum_invariant_p] = _along
+psum_invariant_p.refuses_keys = True
+vma_rules[pvary_p] = lambda vma, params: vma.union(params["axes"])
+vma_rules[psum_invariant_p] = lambda vma, params: vma.difference(params["axes"])
+numpy_rules[pvary_p] = _same_value
+
+
+def pvary_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
+    return [psum_invariant_p.bind(ct, axes=axes)]
+
+
+def psum_invariant_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...]) -> list[Any]:
+    return [pvary_p.bind(ct, axes=axes)]
+
+
+def pvary_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
+    return x
+
+
+def psum_invariant_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: tuple[Any, ...]) -> str:
+    return all_reduce_text(ctx, "add", out_avals[0], x, axes)
+
+
+deflinear(pvary_p, pvary_transpose)
+deflinear(psum_invariant_p, psum_invariant_transpose)
+lowering_rules[pvary_p] = pvary_lower
+lowering_rules[psum_invariant_p] = psum_invariant_lower
+
+
+# --------------------------------------------------------------------------------------------------- the primitive
+
+shard_map_p = AxisPrimitive("shard_map", multiple_results=True)
+shard_map_p.keeps_signatures = False
+axis_binders[shard_map_p] = lambda params: params["newly_manual_axes"]
+batching_rules.holes[shard_map_p] = "its rule must know the mapped axis"
+
+
+def axes_of_dimension(part: Any) -> tuple[Any, ...]:
+    """The axes of a mesh that divide one dimension, of its entry in a spec."""
+    return () if part is None else part if isinstance(part, tuple) else (part,)
+
+
+def axes_of_spec(spec: PartitionSpec) -> list[Any]:
+    """All axes that divide some dimension."""
+    return [name for part in spec for name in axes_of_dimension(part)]
+
+
+def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> tuple[int, ...]:
+    shape = list(aval.shape)
+    for i, part in enumerate(spec):
+        count = math.prod(mesh.shape[name] for name in axes_of_dimension(part))
+        shape[i] = shape[i] // count if divide else shape[i] * count
+    return tuple(shape)
+
+
+def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool) -> ShapedArray:
+    """The type of one device's part."""
+    made = aval.update(shape=_scaled(aval, spec, mesh, divide=True))
+    return varying(made, {*made.vma, *axes_of_spec(spec)}) if checked else made
+
+
+def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: frozenset[Any]) -> ShapedArray:
+    """The type of all parts together."""
+    made = aval.update(shape=_scaled(aval, spec, mesh, divide=False))
+    return varying(made, made.vma.difference(manual_axes)) if made.vma else made
+
+
+class _Checked:
+    """Stands among bound axes, which caches of programs look at, where types say what varies."""
+
+    def __repr__(self) -> str:
+        return "check_vma"
+
+
+_CHECKED = _Checked()
+
+
+@contextmanager
+def on_each_device(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
+    """While the program of one device is written: collectives may name the axes of the mesh."""
+    sizes = [(name, size) for name, size in mesh.shape_tuple if name in axes]
+    if check_vma:
+        sizes.append((_CHECKED, 1))
+    with bound_axes(sizes), manual(mesh, axes, check_vma):
+        yield
+
+
+def _inside(params: dict[str, Any]) -> Any:
+    return on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"])
+
+
+@shard_map_p.def_abstract_eval
+def shard_map_abstract(*avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+    mesh, axes = params["mesh"], params["newly_manual_axes"]
+    outs = zip(params["jaxpr"].out_avals, params["out_specs"], strict=True)
+    return [outer_aval(aval, spec, mesh, axes) for aval, spec in outs]
+
+
+def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
+    with _inside(params):
+        for aval, spec, inner in zip(avals, params["in_specs"], params["jaxpr"].in_avals, strict=True):
+            if not same_type(inner_aval(aval, spec, params["mesh"], params["check_vma"]), inner):
+                raise TypeError(f"a part of {aval.str_short()} by {spec} is not {inner.str_short()}")
+    return shard_map_abstract(*avals, **params)
+
+
+typecheck_rules[shard_map_p] = shard_map_typecheck
+
+
+# ---------------------------------------------------------------------------------------------- transformations
+
+
+def _bind(args: Sequence[Any], params: dict[str, Any], **changes: Any) -> list[Any]:
+    return shard_map_p.bind(*args, **{**params, **changes})
+
+
+def _chosen(flags: Sequence[bool], items: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(partition(flags, items)[1])
+
+
+def shard_map_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    in_specs, out_specs = params["in_specs"], params["out_specs"]
+    nonzero = [type(t) is not Zero for t in tangents]
+    with _inside(params):
+        jvp_of, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
+    given = [t for t in tangents if type(t) is not Zero]
+    outs = _bind(
+        [*primals, *given],
+        params,
+        jaxpr=jvp_of,
+        in_specs=(*in_specs, *_chosen(nonzero, in_specs)),
+        out_specs=(*out_specs, *_chosen(nonzero_out, out_specs)),
+    )
+    n = len(out_specs)
+    found = iter(outs[n:])
+    return outs[:n], [
+        next(found) if nz else zero_of(get_aval(out)) for nz, out in zip(nonzero_out, outs[:n], strict=True)
+    ]
+
+
+jvp_rules[shard_map_p] = shard_map_jvp
+
+
+def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> PartitionSpec:
+    """The spec of arrays with one more dimension, at ``at``."""
+    if at is None or at >= len(spec) and part is None:
+        return spec
+    parts = [*spec, *[None] * (at - len(spec))]
+    return PartitionSpec(*parts[:at], part, *parts[at:])
+
+
+def shard_map_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    """Each device maps its part: the batch axis is one more dimension, which no axis of the mesh divides."""
+    if axis.name in params["newly_manual_axes"]:
+        axis = AxisData(None, axis.size)  # inside, the name is that of the mesh's axis
+    with _inside(params):
+        batched, out_dims = vmap_jaxpr(params["jaxpr"], axis, dims)
+    outs = _bind(
+        args,
+        params,
+        jaxpr=batched,
+        in_specs=tuple(map(_with_dimension, params["in_specs"], dims)),
+        out_specs=tuple(map(_with_dimension, params["out_specs"], out_dims)),
+    )
+    return outs, out_dims
+
+
+axis_rules[shard_map_p] = shard_map_batch
+
+
+def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
+    """How residuals leave the devices: what may differ between them is stacked along the first dimension."""
+    mesh, axes = params["mesh"], params["newly_manual_axes"]
+    over = [name for name in mesh.axis_names if name in (aval.vma & axes if params["check_vma"] else axes)]
+    return PartitionSpec(tuple(over) if len(over) > 1 else over[0]) if over else PartitionSpec()
+
+
+def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
+    """Two equations; residuals go from one to the other, with a first dimension if they have none."""
+    params = eqn.params
+    closed: ClosedJaxpr = params["jaxpr"]
+    key = ("partial_eval", tuple(unknown_in))
+    with _inside(params):
+        if key not in closed.memo:
+            closed.memo[key] = _split(closed, unknown_in)
+        known_jaxpr, unknown_jaxpr, unknown_out, n_res = closed.memo[key]
+        inner_residuals = known_jaxpr.out_avals[len(known_jaxpr.out_avals) - n_res :]
+        res_specs = [_residual_spec(aval, params) for aval in inner_residuals]
+        mesh, axes = params["mesh"], params["newly_manual_axes"]
+        residuals = [
+            Var(outer_aval(aval, spec, mesh, axes)) for aval, spec in zip(inner_residuals, res_specs, strict=True)
+        ]
+    known_in, later_in = partition(unknown_in, eqn.invars)
+    known_out, later_out = partition(unknown_out, eqn.outvars)
+    in_specs, later_in_specs = partition(unknown_in, params["in_specs"])
+    out_specs, later_out_specs = partition(unknown_out, params["out_specs"])
+
+    def call(jaxpr: ClosedJaxpr, ins: list[Any], outs: list[Any], specs: list[Any], specs_out: list[Any]) -> JaxprEqn:
+        own = {"jaxpr": jaxpr, "in_specs": tuple(specs), "out_specs": tuple(specs_out)}
+        return JaxprEqn(shard_map_p, ins, {**params, **own}, outs, eqn.source)
+
+    now = call(known_jaxpr, known_in, [*known_out, *residuals], in_specs, [*out_specs, *res_specs])
+    then = call(unknown_jaxpr, [*residuals, *later_in], later_out, [*res_specs, *later_in_specs], later_out_specs)
+    return ([now] if now.outvars else []), [then]
+
+
+def _split(closed: ClosedJaxpr, unknown_in: Sequence[bool]) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], int]:
+    """``partial_eval_jaxpr``, with residuals that have a dimension to be stacked along."""
+    known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, unknown_in)
+    n_out = len(known.out_avals) - n_res
+    scalars = [not aval.shape for aval in known.out_avals[n_out:]]
+    if not any(scalars):
+        return known, unknown, unknown_out, n_res
+
+    def with_dimensions(*values: Any) -> list[Any]:
+        outs = eval_closed(known, *values)
+        return [*outs[:n_out], *[reshape(x, (1,)) if s else x for x, s in zip(outs[n_out:], scalars, strict=True)]]
+
+    def without(*values: Any) -> list[Any]:
+        residuals = [reshape(x, ()) if s else x for x, s in zip(values[:n_res], scalars, strict=True)]
+        return eval_closed(unknown, *residuals, *values[n_res:])
+
+    name = closed.jaxpr.debug_name
+    now = stage(with_dimensions, known.in_avals, name, "partial_eval")
+    res_avals = now.out_avals[n_out:]
+    then = stage(without, [*res_avals, *unknown.in_avals[n_res:]], name, "partial_eval")
+    return now, then, unknown_out, n_res
+
+
+partial_eval_jaxpr_rules[shard_map_p] = shard_map_partial_eval_jaxpr
+partial_eval_rules[shard_map_p] = split_now(shard_map_p)
+
+
+def shard_map_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
+    params = eqn.params
+    pruned, used_in = dce_closed(params["jaxpr"], used)
+    if pruned is params["jaxpr"]:
+        return eqn
+    return eqn.replace(
+        invars=partition(used_in, eqn.invars)[1],
+        outvars=partition(used, eqn.outvars)[1],
+        params={
+            **params,
+            "jaxpr": pruned,
+            "in_specs": _chosen(used_in, params["in_specs"]),
+            "out_specs": _chosen(used, params["out_specs"]),
+        },
+    )
+
+
+dce_rules[shard_map_p] = shard_map_dce
+
+
+def shard_map_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
+    """The transposed program of each device, on its part of the cotangents."""
+    linear, nonzero, known, given = call_operands(cts, args)
+    jaxpr = params["jaxpr"]
+    linear_specs = _chosen(linear, params["in_specs"])
+    ct_specs = _chosen(nonzero, params["out_specs"])
+    mesh, axes, checked = params["mesh"], params["newly_manual_axes"], params["check_vma"]
+    key = ("shard_map transpose", tuple(linear), tuple(nonzero), linear_specs, ct_specs, mesh, axes, checked)
+    if key not in jaxpr.memo:
+        with _inside(params):
+            jaxpr.memo[key] = _transposed(jaxpr, linear, nonzero, linear_specs, ct_specs, params)
+    transposed, arrives = jaxpr.memo[key]
+    found = _bind(
+        [*known, *given],
+        params,
+        jaxpr=transposed,
+        in_specs=(*partition(linear, params["in_specs"])[0], *ct_specs),
+        out_specs=_chosen(arrives, linear_specs),
+    )
+    return operand_cotangents(args, arrives, found)
+
+
+def _transposed(
+    jaxpr: ClosedJaxpr,
+    linear: Sequence[bool],
+    nonzero: Sequence[bool],
+    linear_specs: Sequence[PartitionSpec],
+    ct_specs: Sequence[PartitionSpec],
+    params: dict[str, Any],
+) -> tuple[ClosedJaxpr, list[bool]]:
+    ct_avals = _chosen(nonzero, jaxpr.out_avals)
+    transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, ct_avals)
+    n_known = len(transposed.in_avals) - len(ct_avals)
+    out_specs = _chosen(arrives, linear_specs)
+    in_avals = _chosen(linear, jaxpr.in_avals)
+    out_avals = _chosen(arrives, in_avals)
+    axes = params["newly_manual_axes"]
+    sizes = params["mesh"].shape
+
+    def missing(spec: PartitionSpec) -> tuple[Any, ...]:
+        """The axes that divide nothing."""
+        return ordered(axes.difference(axes_of_spec(spec)))
+
+    def shared(ct: Any, spec: PartitionSpec) -> Any:
+        count = math.prod(sizes[name] for name in missing(spec))
+        return ct if count == 1 else div_p.bind(ct, full((), count, get_aval(ct).dtype))
+
+    def summed(ct: Any, spec: PartitionSpec) -> Any:
+        over = missing(spec)
+        return psum_p.bind(ct, axes=over, axis_index_groups=None) if over else ct
+
+    def of_unchecked(*values: Any) -> list[Any]:
+        cts = [*map(shared, values[n_known:], ct_specs)]
+        return [*map(summed, eval_closed(transposed, *values[:n_known], *cts), out_specs)]
+
+    def of_checked(*values: Any) -> list[Any]:
+        """What does not vary along an axis that divides the operand is, as a cotangent, the same for all parts."""
+        outs = eval_closed(transposed, *values)
+        return [pvary(out, aval.vma) for out, aval in zip(outs, out_avals, strict=True)]
+
+    name = jaxpr.jaxpr.debug_name
+    if not params["check_vma"]:
+        return stage(of_unchecked, transposed.in_avals, name, "transpose"), arrives
+    if all(type(a) is type(b) and a.vma == b.vma for a, b in zip(transposed.out_avals, out_avals, strict=True)):
+        return transposed, arrives
+    return stage(of_checked, transposed.in_avals, name, "transpose"), arrives
+
+
+transpose_rules[shard_map_p] = shard_map_transpose
+
+
+# ---------------------------------------------------------------------------------------------- inside a program
+
+
+def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> list[str]:
+    """``sdy.manual_computation``, whose region is the program of one device."""
+    mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
+    module = ctx.module
+    symbol = module.mesh_symbol(mesh)
+    free = len(axes) < len(mesh.axis_names)  # other axes may divide what the specs leave whole
+
+    def texts(specs: Sequence[PartitionSpec], types: Sequence[ShapedArray]) -> str:
+        return ", ".join(
+            f"<@{symbol}, {dimensions_text(spec, aval.ndim, free)}>" for spec, aval in zip(specs, types, strict=True)
+        )
+
+    inner = ctx.region()
+    start = ctx.counter[0]
+    ctx.counter[0] = start + len(names)
+    arguments = [f"%{start + i}" for i in range(len(names))]
+    outer, module.axes, module.partitioned = (module.axes, module.partitioned), mesh.shape_tuple, True
+    try:
+        consts = [inner.constant(c, v.aval) for c, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)]
+        outs = lower_eqns(inner, jaxpr.jaxpr, consts, arguments)
+    finally:
+        module.axes, module.partitioned = outer
+    inner_types = [*map(mlir_type, jaxpr.out_avals)]
+    signature = ", ".join(f"{n}: {mlir_type(a)}" for n, a in zip(arguments, jaxpr.in_avals, strict=True))
+    manual_text = ", ".join(f'"{name}"' for name in mesh.axis_names if name in axes)
+    results = f" {', '.join(outs)} : {', '.join(inner_types)}" if outs else ""
+    out_types = ", ".join(map(mlir_type, out_avals))
+    body = "\n".join([*inner.lines, f"{inner.indent}sdy.return{results}"])
+    return ctx.emit_many(
+        f"sdy.manual_computation({', '.join(names)}) in_shardings=[{texts(params['in_specs'], avals)}] "
+        f"out_shardings=[{texts(params['out_specs'], out_avals)}] manual_axes={{{manual_text}}} ({signature}) {{\n"
+        f"{body}\n{ctx.indent}}} : ({', '.join(map(mlir_type, avals))}) -> "
+        f"{out_types if len(out_avals) == 1 else f'({out_types})'}",
+        len(out_avals),
+    )
+
+
+def dimensions_text(spec: PartitionSpec, ndim: int, free: bool) -> str:
+    """``[{"x"}, {}]``; with ``free``, axes that are not named may divide a dimension further: ``[{"x", ?}, {?}]``."""
+    parts = []
+    for part in [*spec, *[None] * (ndim - len(spec))]:
+        named = [f'"{name}"' for name in axes_of_dimension(part)]
+        parts.append(f"{{{', '.join([*named, '?'] if free else named)}}}")
+    return f"[{', '.join(parts)}]"
+
+
+lowering_rules[shard_map_p] = shard_map_lower
