@@ -19,6 +19,7 @@ def vmap(
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
+    spmd_axis_name: Any = None,
 ) -> Callable[..., Any]:
     """``fun`` mapped over array axes, as if called in a loop and the results stacked.
 
@@ -29,6 +30,8 @@ def vmap(
       out_axes: likewise, where the mapped axis appears in the outputs.
       axis_name: a name for the axis, for collectives.
       axis_size: the size, where no argument tells it.
+      spmd_axis_name: the axis of a mesh, or a tuple of axes, that is to divide the mapped axis where ``fun`` says how
+        arrays are divided (``shard_map``, ``with_sharding_constraint``).
 
     Raises:
       ValueError: axes that do not fit the arguments, sizes that differ. TypeError: ``in_axes`` of a wrong type.
@@ -42,6 +45,7 @@ def vmap(
             f"passed to the function, but got {in_axes}."
         )
     check_axes(in_axes, out_axes, "vmap")
+    spmd = tuple(spmd_axis_name) if isinstance(spmd_axis_name, (tuple, list)) else (spmd_axis_name,)
 
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +59,8 @@ def vmap(
         dims, leaves = _input_axes(in_axes, fun, in_tree, args, leaves)
         size = _axis_size(fun, leaves, dims, in_tree, axis_size)
         flat = FlatFun(fun, in_tree, "vmap", subject=name)
-        outs, found = batch(flat, AxisData(axis_name, size), leaves, dims, name)
+        axis = AxisData(axis_name, size) if spmd_axis_name is None else AxisData(axis_name, size, spmd)
+        outs, found = batch(flat, axis, leaves, dims, name)
         wanted = _output_axes(out_axes, flat.out_tree)
         return flat.out_tree.unflatten(
             [place_axis(o, d, w, size, fun) for o, d, w in zip(outs, found, wanted, strict=True)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
 from minijax.core import late
 from minijax.core.array import get_aval
-from minijax.core.shardings import AbstractMesh, AxisType, PartitionSpec, context
+from minijax.core.shardings import AbstractMesh, PartitionSpec, context
 from minijax.core.trace import state
 from minijax.core.varying import current_mesh, pvary
 from minijax.interpreters.stage import stage
@@ -105,7 +105,9 @@ class ShardMapped:
         leaves = check_args(leaves, "shard_map", self.fun, in_tree)
         specs = self._specs(self.in_specs, args, "in_specs")
         inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
-        avals = [self._check(get_aval(x), spec, mesh, axes, i) for i, (x, spec) in enumerate(zip(leaves, specs, strict=True))]
+        avals = [*map(get_aval, leaves)]
+        for i, (aval, spec) in enumerate(zip(avals, specs, strict=True)):
+            self._check(aval, spec, mesh, axes, i)
         flat = FlatFun(self.fun, in_tree, "shard_map", subject=describe(self.fun))
         out_specs: list[PartitionSpec] = []
 
@@ -144,8 +146,8 @@ class ShardMapped:
                 )
         return specs
 
-    def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any], i: int) -> Any:
-        """The type of argument ``i``, if ``spec`` can divide it."""
+    def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any], i: int) -> None:
+        """ValueError unless ``spec`` can divide argument ``i``."""
         of_dimension = _of_primitive("axes_of_dimension")
         if len(spec) > aval.ndim:
             raise ValueError(
@@ -171,7 +173,6 @@ class ShardMapped:
                     f"{aval.str_short()} has an axis of size {size}, which the mesh axes {names} divide into {count}. "
                     f"Pad it to a multiple of {count}."
                 )
-        return aval
 
     def _as_said(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
         """The output of one device, which varies as its spec says. ValueError if it may vary along more."""
@@ -191,8 +192,8 @@ class ShardMapped:
                 "replication which can't be statically inferred given the mesh:\n\n"
                 f"The mesh given has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
                 f"out_specs is {spec}, which says that the output varies along {set(said) or '{}'} only, but it may "
-                f"vary along {set(more)} too. Reduce it along these axes (lax.psum, lax.pmean), name them in out_specs, "
-                "or pass check_vma=False if all devices have the same."
+                f"vary along {set(more)} too. Reduce it along these axes (lax.psum, lax.pmean), name them in "
+                "out_specs, or pass check_vma=False if all devices have the same."
             )
         return pvary(out, said)
 

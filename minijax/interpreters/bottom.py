@@ -60,7 +60,7 @@ def typed(physical: ShapedArray, dims: Sequence[int | None]) -> Type:
         for d in key[1]:
             if d is not None:
                 shape = shape[:d] + shape[d + 1 :]
-        found.aval = ShapedArray(shape, physical.dtype, physical.weak_type)
+        found.aval = physical.update(shape=shape)
         found = _interned.setdefault(key, found)
     return found
 

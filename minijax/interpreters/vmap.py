@@ -39,10 +39,11 @@ axis_rules = RuleTable(
 
 
 class AxisData(NamedTuple):
-    """The axis that a vmap maps: its name (or None) and size."""
+    """The axis that a vmap maps: its name (or None) and size, and the axes of a mesh that are to divide it."""
 
     name: Any
     size: int
+    spmd: tuple[Any, ...] = ()
 
 
 class BatchTracer(Tracer):
@@ -214,4 +215,4 @@ def batched_aval(aval: ShapedArray, dim: int | None, size: int) -> ShapedArray:
     """The physical type of a value of logical type ``aval``."""
     if dim is None:
         return aval
-    return ShapedArray((*aval.shape[:dim], size, *aval.shape[dim:]), aval.dtype, aval.weak_type)
+    return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))

@@ -14,7 +14,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.array import get_aval
 from minijax.core.trace import Tracer
-from minijax.core.varying import is_checked, ordered, pvary
+from minijax.core.varying import is_checked, mesh_axes, ordered, pvary
 from minijax.interpreters.named_axes import axes_size
 from minijax.ops.convert import convert_element_type
 from minijax.ops.parallel import (
@@ -32,8 +32,8 @@ from minijax.ops.parallel import (
     reduce_scatter_p,
 )
 from minijax.ops.reduce import reduce_sum
-from minijax.ops.shard_map import psum_invariant_p
 from minijax.ops.shape import canonical_axis, expand_dims, squeeze
+from minijax.ops.shard_map import psum_invariant_p
 from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
@@ -99,7 +99,10 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     leaves, tree = tree_flatten(x)
     leaves = [convert_element_type(v, np.int32) if dtypes.is_bool(get_aval(v).dtype) else v for v in leaves]
     if groups is None and is_checked(axes) and any(isinstance(v, Tracer) for v in leaves):
-        return tree_unflatten(tree, [psum_invariant_p.bind(v, axes=axes) for v in leaves])
+        over_mesh, others = ordered(mesh_axes(axes)), tuple(axis for axis in axes if axis not in mesh_axes(axes))
+        if others:
+            leaves = [psum_p.bind(v, axes=others, axis_index_groups=None) for v in leaves]
+        return tree_unflatten(tree, [psum_invariant_p.bind(v, axes=over_mesh) for v in leaves])
     if any(isinstance(v, Tracer) for v in leaves):
         return tree_unflatten(tree, [psum_p.bind(v, axes=axes, axis_index_groups=groups) for v in leaves])
     names = [axis for axis in axes if not isinstance(axis, int)]

@@ -92,14 +92,15 @@ def check_carry(
     ]
     if found:
         advice = [
-            f"This might be fixed by applying `jax.lax.pcast(..., {ordered(b.vma - a.vma)}, to='varying')` to the initial "
-            f"value of {component(path)}.\n"
+            f"This might be fixed by applying `jax.lax.pcast(..., {ordered(b.vma - a.vma)}, to='varying')` to the "
+            f"initial value of {component(path)}.\n"
             for path, a, b in zip(paths, in_avals, out_avals, strict=True)
             if b.vma > a.vma
         ]
         raise TypeError(
             f"{what} function carry input and carry output must have equal types, but they differ:\n\n"
-            f"{_bullets(found)}\n{''.join(advice)}Revise the function so that all output types match the corresponding input types."
+            f"{_bullets(found)}\n{''.join(advice)}Revise the function so that all output types match the corresponding "
+            "input types."
         )
 
 

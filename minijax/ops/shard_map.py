@@ -1,7 +1,7 @@
 """``shard_map`` as a primitive: one program that every device of a mesh runs on its part of the operands.
 
-Parameters, as JAX's: ``mesh``; ``in_specs`` and ``out_specs``, a ``PartitionSpec`` for each operand and result; ``jaxpr``,
-of one device; ``newly_manual_axes``, the axes of the mesh along which it is run so, the others being left to XLA's
+Parameters, as JAX's: ``mesh``; ``in_specs`` and ``out_specs``, a ``PartitionSpec`` for each operand and result;
+``jaxpr``, of one device; ``newly_manual_axes``, the axes of the mesh along which it is run so, the others being left to XLA's
 partitioner; and ``check_vma``, whether types in the jaxpr say along which axes values vary (``core.varying``).
 
 The equation is written into the program of all devices as ``sdy.manual_computation``, and collectives in it are talk
@@ -40,14 +40,14 @@ from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr, transpose_rules
 from minijax.interpreters.vmap import AxisData, axis_rules, batching_rules, vmap_jaxpr
 from minijax.ir.evaluate import eval_closed
-from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Var
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import div_p
 from minijax.ops.nary import deflinear
 from minijax.ops.parallel import all_reduce_text, psum_p
-from minijax.ops.shape import reshape
+from minijax.ops.shape import broadcast_in_dim, squeeze
 
 __all__ = ["psum_invariant_p", "shard_map_p"]
 
@@ -233,19 +233,33 @@ def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> Pa
 
 
 def shard_map_batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    """Each device maps its part: the batch axis is one more dimension, which no axis of the mesh divides."""
-    if axis.name in params["newly_manual_axes"]:
-        axis = AxisData(None, axis.size)  # inside, the name is that of the mesh's axis
+    """Each device maps its part: the batch axis is one more dimension, which the mesh divides if vmap was told so."""
+    divided = [name for name in axis.spmd if name in params["newly_manual_axes"]]
+    part = None if not divided else divided[0] if len(divided) == 1 else tuple(divided)
+    size = axis.size // math.prod(params["mesh"].shape[name] for name in divided)
+    # inside, a name is that of the mesh's axis
+    inner = AxisData(None if divided or axis.name in params["newly_manual_axes"] else axis.name, size)
+    jaxpr = params["jaxpr"]
     with _inside(params):
-        batched, out_dims = vmap_jaxpr(params["jaxpr"], axis, dims)
+        if divided and params["check_vma"]:
+            jaxpr = _varying_inputs(jaxpr, dims, divided)
+        batched, out_dims = vmap_jaxpr(jaxpr, inner, dims, bool(divided))
     outs = _bind(
         args,
         params,
         jaxpr=batched,
-        in_specs=tuple(map(_with_dimension, params["in_specs"], dims)),
-        out_specs=tuple(map(_with_dimension, params["out_specs"], out_dims)),
+        in_specs=tuple(_with_dimension(spec, d, part) for spec, d in zip(params["in_specs"], dims, strict=True)),
+        out_specs=tuple(_with_dimension(spec, d, part) for spec, d in zip(params["out_specs"], out_dims, strict=True)),
     )
     return outs, out_dims
+
+
+def _varying_inputs(jaxpr: ClosedJaxpr, dims: Sequence[int | None], axes: Sequence[Any]) -> ClosedJaxpr:
+    """The program for operands that vary along ``axes`` where they are mapped."""
+    avals = [
+        aval if d is None else varying(aval, aval.vma.union(axes)) for aval, d in zip(jaxpr.in_avals, dims, strict=True)
+    ]
+    return stage(lambda *values: eval_closed(jaxpr, *values), avals, jaxpr.jaxpr.debug_name)
 
 
 axis_rules[shard_map_p] = shard_map_batch
@@ -259,55 +273,69 @@ def _residual_spec(aval: ShapedArray, params: dict[str, Any]) -> PartitionSpec:
 
 
 def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
-    """Two equations; residuals go from one to the other, with a first dimension if they have none."""
+    """Two equations; residuals are the first results of the one, and the last operands of the other.
+
+    A residual that is an operand is not handed from one to the other: the second has the operand itself.
+    """
     params = eqn.params
     closed: ClosedJaxpr = params["jaxpr"]
-    key = ("partial_eval", tuple(unknown_in))
+    key = ("shard_map partial_eval", tuple(unknown_in))
     with _inside(params):
         if key not in closed.memo:
             closed.memo[key] = _split(closed, unknown_in)
-        known_jaxpr, unknown_jaxpr, unknown_out, n_res = closed.memo[key]
-        inner_residuals = known_jaxpr.out_avals[len(known_jaxpr.out_avals) - n_res :]
-        res_specs = [_residual_spec(aval, params) for aval in inner_residuals]
+        known, unknown, unknown_out, passed_on = closed.memo[key]
+        inner_residuals = known.out_avals[: len(known.out_avals) - unknown_out.count(False)]
+        made_specs = [_residual_spec(aval, params) for aval in inner_residuals]
         mesh, axes = params["mesh"], params["newly_manual_axes"]
-        residuals = [
-            Var(outer_aval(aval, spec, mesh, axes)) for aval, spec in zip(inner_residuals, res_specs, strict=True)
-        ]
+        made = [Var(outer_aval(aval, spec, mesh, axes)) for aval, spec in zip(inner_residuals, made_specs, strict=True)]
     known_in, later_in = partition(unknown_in, eqn.invars)
     known_out, later_out = partition(unknown_out, eqn.outvars)
     in_specs, later_in_specs = partition(unknown_in, params["in_specs"])
     out_specs, later_out_specs = partition(unknown_out, params["out_specs"])
+    others, other_specs = iter(made), iter(made_specs)
+    residuals = [next(others) if at is None else known_in[at] for at in passed_on]
+    res_specs = [next(other_specs) if at is None else in_specs[at] for at in passed_on]
 
     def call(jaxpr: ClosedJaxpr, ins: list[Any], outs: list[Any], specs: list[Any], specs_out: list[Any]) -> JaxprEqn:
         own = {"jaxpr": jaxpr, "in_specs": tuple(specs), "out_specs": tuple(specs_out)}
         return JaxprEqn(shard_map_p, ins, {**params, **own}, outs, eqn.source)
 
-    now = call(known_jaxpr, known_in, [*known_out, *residuals], in_specs, [*out_specs, *res_specs])
-    then = call(unknown_jaxpr, [*residuals, *later_in], later_out, [*res_specs, *later_in_specs], later_out_specs)
+    now = call(known, known_in, [*made, *known_out], in_specs, [*made_specs, *out_specs])
+    then = call(unknown, [*later_in, *residuals], later_out, [*later_in_specs, *res_specs], later_out_specs)
     return ([now] if now.outvars else []), [then]
 
 
-def _split(closed: ClosedJaxpr, unknown_in: Sequence[bool]) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], int]:
-    """``partial_eval_jaxpr``, with residuals that have a dimension to be stacked along."""
+def _split(
+    closed: ClosedJaxpr, unknown_in: Sequence[bool]
+) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[int | None]]:
+    """``closed`` in two: known inputs to residuals and known outputs; unknown inputs and residuals to unknown outputs.
+
+    Also which outputs are unknown, and of each residual the known input that it is, None if it is computed. Those that
+    are have a dimension to be stacked along.
+    """
     known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, unknown_in)
     n_out = len(known.out_avals) - n_res
-    scalars = [not aval.shape for aval in known.out_avals[n_out:]]
-    if not any(scalars):
-        return known, unknown, unknown_out, n_res
+    number = {v: i for i, v in enumerate(known.jaxpr.invars)}
+    passed_on = [None if type(v) is Literal else number.get(v) for v in known.jaxpr.outvars[n_out:]]
+    scalar = [at is None and not aval.shape for at, aval in zip(passed_on, known.out_avals[n_out:], strict=True)]
 
-    def with_dimensions(*values: Any) -> list[Any]:
+    def first(*values: Any) -> list[Any]:
         outs = eval_closed(known, *values)
-        return [*outs[:n_out], *[reshape(x, (1,)) if s else x for x, s in zip(outs[n_out:], scalars, strict=True)]]
+        found = [broadcast_in_dim(x, (1,), ()) if s else x for x, s in zip(outs[n_out:], scalar, strict=True)]
+        return [*[x for x, at in zip(found, passed_on, strict=True) if at is None], *outs[:n_out]]
 
-    def without(*values: Any) -> list[Any]:
-        residuals = [reshape(x, ()) if s else x for x, s in zip(values[:n_res], scalars, strict=True)]
-        return eval_closed(unknown, *residuals, *values[n_res:])
+    def second(*values: Any) -> list[Any]:
+        n = len(values) - n_res
+        residuals = [squeeze(x, [0]) if s else x for x, s in zip(values[n:], scalar, strict=True)]
+        return eval_closed(unknown, *residuals, *values[:n])
 
     name = closed.jaxpr.debug_name
-    now = stage(with_dimensions, known.in_avals, name, "partial_eval")
-    res_avals = now.out_avals[n_out:]
-    then = stage(without, [*res_avals, *unknown.in_avals[n_res:]], name, "partial_eval")
-    return now, then, unknown_out, n_res
+    res_avals = [
+        aval.update(shape=(1,)) if s else aval for aval, s in zip(known.out_avals[n_out:], scalar, strict=True)
+    ]
+    now = stage(first, known.in_avals, name, "partial_eval")
+    then = stage(second, [*unknown.in_avals[n_res:], *res_avals], name, "partial_eval")
+    return now, then, unknown_out, passed_on
 
 
 partial_eval_jaxpr_rules[shard_map_p] = shard_map_partial_eval_jaxpr
@@ -347,10 +375,10 @@ def shard_map_transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[A
             jaxpr.memo[key] = _transposed(jaxpr, linear, nonzero, linear_specs, ct_specs, params)
     transposed, arrives = jaxpr.memo[key]
     found = _bind(
-        [*known, *given],
+        [*given, *known],
         params,
         jaxpr=transposed,
-        in_specs=(*partition(linear, params["in_specs"])[0], *ct_specs),
+        in_specs=(*ct_specs, *partition(linear, params["in_specs"])[0]),
         out_specs=_chosen(arrives, linear_specs),
     )
     return operand_cotangents(args, arrives, found)
@@ -364,9 +392,11 @@ def _transposed(
     ct_specs: Sequence[PartitionSpec],
     params: dict[str, Any],
 ) -> tuple[ClosedJaxpr, list[bool]]:
+    """The program from cotangents and known operands to cotangents, and at which linear operands one arrives."""
     ct_avals = _chosen(nonzero, jaxpr.out_avals)
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, ct_avals)
     n_known = len(transposed.in_avals) - len(ct_avals)
+    n_cts = len(ct_avals)
     out_specs = _chosen(arrives, linear_specs)
     in_avals = _chosen(linear, jaxpr.in_avals)
     out_avals = _chosen(arrives, in_avals)
@@ -386,20 +416,16 @@ def _transposed(
         return psum_p.bind(ct, axes=over, axis_index_groups=None) if over else ct
 
     def of_unchecked(*values: Any) -> list[Any]:
-        cts = [*map(shared, values[n_known:], ct_specs)]
-        return [*map(summed, eval_closed(transposed, *values[:n_known], *cts), out_specs)]
+        cts = [*map(shared, values[:n_cts], ct_specs)]
+        return [*map(summed, eval_closed(transposed, *values[n_cts:], *cts), out_specs)]
 
     def of_checked(*values: Any) -> list[Any]:
         """What does not vary along an axis that divides the operand is, as a cotangent, the same for all parts."""
-        outs = eval_closed(transposed, *values)
+        outs = eval_closed(transposed, *values[n_cts:], *values[:n_cts])
         return [pvary(out, aval.vma) for out, aval in zip(outs, out_avals, strict=True)]
 
-    name = jaxpr.jaxpr.debug_name
-    if not params["check_vma"]:
-        return stage(of_unchecked, transposed.in_avals, name, "transpose"), arrives
-    if all(type(a) is type(b) and a.vma == b.vma for a, b in zip(transposed.out_avals, out_avals, strict=True)):
-        return transposed, arrives
-    return stage(of_checked, transposed.in_avals, name, "transpose"), arrives
+    ins = [*transposed.in_avals[n_known:], *transposed.in_avals[:n_known]]
+    return stage(of_checked if params["check_vma"] else of_unchecked, ins, jaxpr.jaxpr.debug_name, "transpose"), arrives
 
 
 transpose_rules[shard_map_p] = shard_map_transpose
