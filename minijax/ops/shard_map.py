@@ -1,8 +1,8 @@
 """``shard_map`` as a primitive: one program that every device of a mesh runs on its part of the operands.
 
 Parameters, as JAX's: ``mesh``; ``in_specs`` and ``out_specs``, a ``PartitionSpec`` for each operand and result;
-``jaxpr``, of one device; ``newly_manual_axes``, the axes of the mesh along which it is run so, the others being left to XLA's
-partitioner; and ``check_vma``, whether types in the jaxpr say along which axes values vary (``core.varying``).
+``jaxpr``, of one device; ``newly_manual_axes``, the axes of the mesh along which it is run so, the others being left to
+XLA's partitioner; and ``check_vma``, whether types in the jaxpr say along which axes values vary (``core.varying``).
 
 The equation is written into the program of all devices as ``sdy.manual_computation``, and collectives in it are talk
 between partitions. So there is one way to run it: a jitted program with this one equation is what evaluation runs.

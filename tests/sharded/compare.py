@@ -1,0 +1,129 @@
+"""Both libraries run every program on eight devices: ``python -m tests.sharded.compare [words of names]``.
+
+Prints a JSON object: for each program what differs, of values, derivatives in both modes, vmap and jaxprs' texts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+
+import numpy as np
+
+from tests.sharded.programs import PROGRAMS, Mapped
+
+SHAPE = (4, 2)
+
+
+def namespace(name: str) -> Any:
+    top = importlib.import_module(name)
+    of = importlib.import_module(name + ".sharding")
+    devices = np.array(top.devices()[: SHAPE[0] * SHAPE[1]]).reshape(SHAPE)
+    return SimpleNamespace(
+        name=name,
+        jnp=importlib.import_module(name + ".numpy"),
+        lax=importlib.import_module(name + ".lax"),
+        nn=importlib.import_module(name + ".nn"),
+        mesh=of.Mesh(devices, ("x", "y")),
+        P=of.PartitionSpec,
+        **{
+            each: getattr(top, each)
+            for each in ("jit", "grad", "jvp", "vjp", "vmap", "checkpoint", "custom_vjp", "shard_map", "make_jaxpr")
+        },
+    )
+
+
+def spec(ns: Any, text: str) -> Any:
+    parts = [None if part == "-" else part if len(part) == 1 else tuple(part) for part in text.split(",")]
+    return ns.P(*parts) if text else ns.P()
+
+
+def specs(ns: Any, texts: tuple[str, ...]) -> Any:
+    return tuple(spec(ns, text) for text in texts) if len(texts) > 1 else spec(ns, texts[0])
+
+
+def function(ns: Any, program: Mapped) -> Any:
+    return ns.shard_map(
+        program.make(ns),
+        mesh=ns.mesh,
+        in_specs=tuple(spec(ns, text) for text in program.in_specs),
+        out_specs=specs(ns, program.out_specs),
+        check_vma=program.check_vma,
+        **({"axis_names": set(program.axis_names)} if program.axis_names else {}),
+    )
+
+
+def arguments(program: Mapped) -> list[np.ndarray]:
+    draw = np.random.default_rng(0).uniform
+    return [draw(0.1, 1.0, shape).astype(np.float32) for shape in program.shapes]
+
+
+def total(ns: Any, outs: Any) -> Any:
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    return sum((out * ns.jnp.cos(ns.jnp.arange(out.size, dtype="float32")).reshape(out.shape)).sum() for out in outs)
+
+
+def ways(ns: Any, program: Mapped) -> dict[str, Any]:
+    """What is computed of a program, each as a function of no argument."""
+    f, args = function(ns, program), arguments(program)
+    loss = lambda *xs: total(ns, f(*xs))  # noqa: E731
+    gradient = ns.grad(loss, argnums=program.wrt)
+    stacked = [np.stack([x, x * 0.5]) for x in args]
+    return {
+        "eager": lambda: f(*args),
+        "jit": lambda: ns.jit(f)(*args),
+        "gradient": lambda: ns.jit(gradient)(*args),
+        "jvp": lambda: ns.jit(lambda *xs: ns.jvp(f, xs, xs))(*args),
+        "vmap": lambda: ns.jit(ns.vmap(f))(*stacked),
+    }
+
+
+def leaves(value: Any) -> list[np.ndarray]:
+    if isinstance(value, (tuple, list)):
+        return [leaf for each in value for leaf in leaves(each)]
+    return [np.asarray(value)]
+
+
+def text(ns: Any, program: Mapped, differentiate: bool) -> str:
+    """The jaxpr as it is printed, without parameters of explicit meshes that say None."""
+    f, args = function(ns, program), arguments(program)
+    wanted = ns.grad(lambda *xs: total(ns, f(*xs)), argnums=program.wrt) if differentiate else f
+    return re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(wanted)(*args)))
+
+
+def compared(ours: Any, theirs: Any, program: Mapped) -> dict[str, str]:
+    """What differs."""
+    found = {}
+    mine, others = ways(ours, program), ways(theirs, program)
+    for way in mine:
+        try:
+            a, b = leaves(mine[way]()), leaves(others[way]())
+            assert [x.shape for x in a] == [x.shape for x in b], "shapes differ"
+            assert [x.dtype for x in a] == [x.dtype for x in b], "dtypes differ"
+            worst = max(float(np.max(np.abs(x - y), initial=0)) for x, y in zip(a, b, strict=True))
+            assert worst < 1e-4, f"values differ by {worst}"
+        except Exception as error:
+            found[way] = f"{type(error).__name__}: {str(error)[:300]}"
+    try:
+        if text(ours, program, False) != text(theirs, program, False):
+            found["text"] = "differs"
+    except Exception as error:
+        found["text"] = f"{type(error).__name__}: {str(error)[:300]}"
+    return found
+
+
+def main(words: list[str]) -> None:
+    ours, theirs = namespace("minijax"), namespace("jax")
+    chosen = {name: each for name, each in PROGRAMS.items() if not words or any(word in name for word in words)}
+    print(json.dumps({name: compared(ours, theirs, each) for name, each in chosen.items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
