@@ -8,9 +8,10 @@ from typing import Any
 
 from minijax.api.compile import jit
 from minijax.api.flat import FlatFun, check_args, check_callable, describe, fun_name
+from minijax.backend import pjrt
 from minijax.core import late
 from minijax.core.array import get_aval
-from minijax.core.shardings import AbstractMesh, PartitionSpec, context
+from minijax.core.shardings import AbstractMesh, PartitionSpec, axes_of_part, context
 from minijax.core.trace import state
 from minijax.core.varying import current_mesh, pvary
 from minijax.interpreters.stage import stage
@@ -60,8 +61,7 @@ def shard_map(
     if isinstance(in_specs, list):
         in_specs = tuple(in_specs)
     mapped = ShardMapped(f, mesh, in_specs, out_specs, frozenset(axis_names), check_vma)
-    run = functools.wraps(f)(mapped)  # type: ignore[arg-type]
-    jitted = jit(run)
+    jitted = jit(functools.wraps(f, updated=())(mapped))
 
     @functools.wraps(f)
     def shard_mapped(*args: Any) -> Any:
@@ -95,6 +95,7 @@ class ShardMapped:
 
     def __call__(self, *args: Any) -> Any:
         mesh = self.mesh
+        pjrt.note_committed()
         axes = self.axes or frozenset(mesh.axis_names)
         unknown = axes.difference(mesh.axis_names)
         if unknown:
@@ -148,7 +149,6 @@ class ShardMapped:
 
     def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any], i: int) -> None:
         """ValueError unless ``spec`` can divide argument ``i``."""
-        of_dimension = _of_primitive("axes_of_dimension")
         if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis sizes "
@@ -156,7 +156,7 @@ class ShardMapped:
                 f"rank {aval.ndim}, but its spec {spec} is for rank {len(spec)} at least."
             )
         for size, part in zip(aval.shape, spec, strict=False):
-            names = of_dimension(part)
+            names = axes_of_part(part)
             for name in names:
                 if name not in axes:
                     raise ValueError(

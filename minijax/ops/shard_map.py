@@ -22,7 +22,7 @@ from typing import Any
 from minijax.core.array import get_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lists import partition
-from minijax.core.shardings import PartitionSpec
+from minijax.core.shardings import Mesh, NamedSharding, PartitionSpec, Sharding, axes_of_part
 from minijax.core.structural import Zero, full, zero_of
 from minijax.core.varying import manual, ordered, pvary, pvary_p, varies_along, varying, vma_rules
 from minijax.interpreters.evaluate import numpy_rules
@@ -47,6 +47,7 @@ from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import div_p
 from minijax.ops.nary import deflinear
 from minijax.ops.parallel import all_reduce_text, psum_p
+from minijax.ops.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.shape import broadcast_in_dim, squeeze
 
 __all__ = ["psum_invariant_p", "shard_map_p"]
@@ -118,20 +119,15 @@ axis_binders[shard_map_p] = lambda params: params["newly_manual_axes"]
 batching_rules.holes[shard_map_p] = "its rule must know the mapped axis"
 
 
-def axes_of_dimension(part: Any) -> tuple[Any, ...]:
-    """The axes of a mesh that divide one dimension, of its entry in a spec."""
-    return () if part is None else part if isinstance(part, tuple) else (part,)
-
-
 def axes_of_spec(spec: PartitionSpec) -> list[Any]:
     """All axes that divide some dimension."""
-    return [name for part in spec for name in axes_of_dimension(part)]
+    return [name for part in spec for name in axes_of_part(part)]
 
 
 def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> tuple[int, ...]:
     shape = list(aval.shape)
     for i, part in enumerate(spec):
-        count = math.prod(mesh.shape[name] for name in axes_of_dimension(part))
+        count = math.prod(mesh.shape[name] for name in axes_of_part(part))
         shape[i] = shape[i] // count if divide else shape[i] * count
     return tuple(shape)
 
@@ -177,6 +173,20 @@ def shard_map_abstract(*avals: ShapedArray, **params: Any) -> list[ShapedArray]:
     mesh, axes = params["mesh"], params["newly_manual_axes"]
     outs = zip(params["jaxpr"].out_avals, params["out_specs"], strict=True)
     return [outer_aval(aval, spec, mesh, axes) for aval, spec in outs]
+
+
+@shard_map_p.def_impl
+def shard_map_impl(*args: Any, **params: Any) -> list[Any]:
+    return evaluate_over_mesh(shard_map_p, args, params)  # type: ignore[no-any-return]
+
+
+def named_by_shard_map(params: dict[str, Any]) -> list[Sharding]:
+    """What says on which devices the program runs."""
+    mesh = params["mesh"]
+    return [NamedSharding(mesh, PartitionSpec())] if isinstance(mesh, Mesh) else []
+
+
+names_shardings[shard_map_p] = named_by_shard_map
 
 
 def shard_map_typecheck(avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> list[ShapedArray]:
@@ -438,7 +448,7 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
     """``sdy.manual_computation``, whose region is the program of one device."""
     mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
     module = ctx.module
-    symbol = module.mesh_symbol(mesh)
+    symbol = module.meshes.of(mesh)
     free = len(axes) < len(mesh.axis_names)  # other axes may divide what the specs leave whole
 
     def texts(specs: Sequence[PartitionSpec], types: Sequence[ShapedArray]) -> str:
@@ -475,7 +485,7 @@ def dimensions_text(spec: PartitionSpec, ndim: int, free: bool) -> str:
     """``[{"x"}, {}]``; with ``free``, axes that are not named may divide a dimension further: ``[{"x", ?}, {?}]``."""
     parts = []
     for part in [*spec, *[None] * (ndim - len(spec))]:
-        named = [f'"{name}"' for name in axes_of_dimension(part)]
+        named = [f'"{name}"' for name in axes_of_part(part)]
         parts.append(f"{{{', '.join([*named, '?'] if free else named)}}}")
     return f"[{', '.join(parts)}]"
 

@@ -70,7 +70,12 @@ simple(
         lambda c, row: (ns.jnp.tanh(c + row.sum()), c * row), ns.lax.pcast(0.5, ("x",), to="varying"), x
     )[1],
 )
-simple("scan of collectives", lambda ns, x: ns.lax.scan(lambda c, row: (c + ns.lax.psum(row.sum(), "x"), c), 0.0, x)[0], "x", "")
+simple(
+    "scan of collectives",
+    lambda ns, x: ns.lax.scan(lambda c, row: (c + ns.lax.psum(row.sum(), "x"), c), 0.0, x)[0],
+    "x",
+    "",
+)
 simple("while", lambda ns, x: ns.lax.fori_loop(0, 3, lambda i, y: ns.jnp.sin(y) + i, x))
 simple("cond", lambda ns, x: ns.lax.cond(x.sum() > 3, lambda y: ns.jnp.sin(y), lambda y: ns.jnp.ones_like(y), x))
 simple("where", lambda ns, x: ns.jnp.where(x > 0.5, x * x, 0.0))
