@@ -7,6 +7,7 @@ common. What no equation is behind says what it is, and what XLA has added for t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -214,9 +215,14 @@ def mark_text(places: Iterable[Spot], main: str) -> str:
         numbers.setdefault(file, []).append(number)
     parts = []
     for file, found in numbers.items():
-        name = "L" if file == main else short_file(file).removesuffix(".py") + ":"
+        name = "L" if file == main else _module(short_file(file)) + ":"
         parts.append(name + ranges(found))
     return " ".join(parts)
+
+
+def _module(file: str) -> str:
+    """A file's name without its ending; that of a notebook's cell stays whole, for it is shown as the cell's."""
+    return file if os.path.dirname(file) else file.removesuffix(".py")
 
 
 # ------------------------------------------------------------------------------------------------------ the stages

@@ -13,7 +13,7 @@ from typing import Any
 
 from minijax.tools.documents.document import Code, Highlighter, Line, code_lines, line
 from minijax.tools.documents.html import shown
-from minijax.tools.documents.room import MOST_HTML
+from minijax.tools.documents.room import MOST_HTML_OF_BLOCK
 from minijax.tools.documents.words import plural
 from minijax.tools.metal import views
 from minijax.tools.metal.stages import Stage, StageLine, Stages
@@ -51,7 +51,7 @@ def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str
     while True:
         data = _Collected(stages, listed, drawn, most).data(title)
         made = element(data, static)
-        over = len(made) - MOST_HTML
+        over = len(made) - MOST_HTML_OF_BLOCK
         if over <= 0 or most <= _FEWEST:
             return made
         # a tenth below what would fit if all lines took the same

@@ -21,7 +21,9 @@ from minijax.tools.documents.document import (
     unbroken,
 )
 from minijax.tools.documents.html import shown, span
+from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import brief_seconds, plural, shortened
+from minijax.tools.metal.stages import spot_of, spots
 from minijax.tools.metal.step_time import PARTS, StepRow, StepTime, merged
 from minijax.tools.programs.link_views import equations_text, places_text
 
@@ -79,9 +81,9 @@ def by_line(step: StepTime, most: int) -> Iterator[Block]:
     whole = max(sum(times.values()), 1e-12)
     rows = [
         (
-            ("muted" if where == _OWN else "place", where),
+            (_role(step, groups[where]), where),
             ("time", brief_seconds(times[where])),
-            ("value", _share(times[where] / whole)),
+            (_role(step, groups[where]), _share(times[where] / whole)),
             _what(step, groups[where]),
         )
         for where in ordered[:most]
@@ -93,6 +95,13 @@ def by_line(step: StepTime, most: int) -> Iterator[Block]:
     if whole > 1.01 * step.of("compute"):
         said = f"{brief_seconds(whole)} together, in {brief_seconds(step.of('compute'))}: some ran side by side"
         yield text(said, role="muted")
+
+
+def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
+    """The colour of the one line of the user's that instructions are for; of none, or of several, no line's."""
+    listed = spots(step.linked)
+    found = {spot for row in rows for number in row.equations if (spot := spot_of(step.linked, number)) is not None}
+    return line_role(listed.index(found.pop())) if len(found) == 1 else "label" if found else "muted"
 
 
 def _where(step: StepTime, each: StepRow) -> str:
@@ -172,7 +181,7 @@ def _instruction_tracks(step: StepTime, rows: Iterable[StepRow]) -> Iterator[_Tr
         often = f"{each.rounds:g} rounds" if each.rounds else f"×{len(each.when)}" if len(each.when) > 1 else ""
         seconds = sum(end - begin for begin, end in merged(each.when))
         name = "  " * (each.depth + 1) + each.name
-        yield _Track(name, "value", tuple(each.when), seconds, _where(step, each), often)
+        yield _Track(name, _role(step, [each]), tuple(each.when), seconds, _where(step, each), often)
 
 
 def _label(each: _Track, room: int) -> str:
@@ -195,7 +204,7 @@ def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Lin
             ("label" if not each.name.startswith(" ") else "", f" {_label(each, most):<{names}} "),
             (each.role, lane(each.when, step.seconds, room)),
             ("time", f" {brief_seconds(each.seconds):>{_TIMES - 1}}"),
-            ("muted" if each.where == _OWN else "place", f"  {shortened(each.where, places)}" if places > 0 else ""),
+            (each.role, f"  {shortened(each.where, places)}" if places > 0 else ""),
         )
 
 
@@ -211,11 +220,17 @@ def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str
     return "".join("█" if mark == 8 else _EIGHTHS[mark] for mark in marks)
 
 
+# Rows of four: what, when, how long, and whose. A notebook sets tables in a way of its own.
+_GRID = (
+    "display:grid;grid-template-columns:fit-content(40%) minmax(90px,1fr) auto fit-content(25%);gap:1px 10px;"
+    "align-items:center;font-family:monospace"
+)
+_CELL = "overflow:hidden;text-overflow:ellipsis;white-space:pre"
+
+
 def _markup(step: StepTime, tracks: Sequence[_Track]) -> str:
-    """A table of the rows, the times drawn as rectangles whose widths follow the page's."""
-    head = f"<tr><td></td><td><pre>0</pre></td><td>{span('muted', brief_seconds(step.seconds))}</td><td></td></tr>"
-    rows = "".join(_row(step, each) for each in tracks)
-    return f'<table style="width:100%">{head}{rows}</table>'
+    """The rows, the times drawn as rectangles whose widths follow the page's."""
+    return f'<div style="{_GRID}">{"".join(_row(step, each) for each in tracks)}</div>'
 
 
 def _row(step: StepTime, each: _Track) -> str:
@@ -227,14 +242,13 @@ def _row(step: StepTime, each: _Track) -> str:
         for begin, end in _pixels(each, scale)
     )
     drawing = (
-        f'<svg viewBox="0 0 {_PIXELS} 10" preserveAspectRatio="none" width="100%" height="12" role="img" '
-        f'style="display:block;min-width:120px;fill:var(--mj-c-{each.role})"><title>{told}</title>{boxes}</svg>'
+        f'<svg viewBox="0 0 {_PIXELS} 10" preserveAspectRatio="none" role="img" '
+        f'style="display:block;width:100%;height:11px;fill:var(--mj-c-{each.role})"><title>{told}</title>{boxes}</svg>'
     )
-    where = span("muted" if each.where == _OWN else "place", each.where)
-    return (
-        f"<tr><td><pre>{name}</pre></td><td style='width:60%'>{drawing}</td>"
-        f"<td>{span('time', brief_seconds(each.seconds))}</td><td>{where}</td></tr>"
-    )
+    where = span(each.role, each.where)
+    time = span("time", brief_seconds(each.seconds))
+    named = f'<div style="{_CELL}" title="{told}">{name}</div>'
+    return f'{named}{drawing}<div style="{_CELL}">{time}</div><div style="{_CELL}">{where}</div>'
 
 
 def _pixels(each: _Track, scale: float) -> Iterator[tuple[float, float]]:

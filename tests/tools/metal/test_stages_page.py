@@ -16,7 +16,7 @@ from minijax.repl.batch import new_session
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.documents.lexer import highlight
-from minijax.tools.documents.room import MOST_HTML
+from minijax.tools.documents.room import MOST_HTML_OF_BLOCK
 from minijax.tools.metal import pipeline
 from minijax.tools.metal.stages import Stages, stages
 from minijax.tools.metal.stages_page import memory_lines, stages_html
@@ -45,7 +45,7 @@ def unrolled(x: Any) -> Any:
 def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut() -> None:
     found = of(unrolled, V)
     markup = stages_html(found, highlight)
-    assert len(markup) <= MOST_HTML
+    assert len(markup) <= MOST_HTML_OF_BLOCK
     made = data(markup)
     longest = max(len(stage.lines) for stage in found.all)
     rows = [len(flat) // 5 for flat in made["packed"]["rows"]]
