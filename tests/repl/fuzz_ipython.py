@@ -61,8 +61,11 @@ class Notebook:
 
     def end(self) -> None:
         """The shell still works."""
+        # in the history too: IPython looks at the last cell there for a semicolon, and that may be one without an end
         with capture_output():
-            self.shell.run_cell("%pop --all")
-        done = self.shell.run_cell("from minijax import grad as _grad, numpy as _jnp; float(_grad(_jnp.sin)(0.0))")
+            self.shell.run_cell("%pop --all", store_history=True)
+            last = "from minijax import grad as _grad, numpy as _jnp; float(_grad(_jnp.sin)(0.0))"
+            done = self.shell.run_cell(last, store_history=True)
         if done.result != 1.0:
-            self.watch.violation(f"at the end, the gradient of sin at 0 is {done.result!r}")
+            error = done.error_before_exec or done.error_in_exec
+            self.watch.violation(f"at the end, the gradient of sin at 0 is {done.result!r} {error!r}")

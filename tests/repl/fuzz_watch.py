@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -281,7 +282,9 @@ def nothing_is_left(report: Report) -> Iterator[None]:
 
     def unheard(what: Any) -> None:
         # a generated line's own: a finalizer, or an interrupt in one
-        if not issubclass(what.exc_type, KeyboardInterrupt):
+        half_made = getattr(what, "object", None) is asyncio.BaseEventLoop.__del__ and report.interrupted
+        # asyncio closes a loop also where an interrupt came while it was being made
+        if not issubclass(what.exc_type, (KeyboardInterrupt, *([AttributeError] if half_made else []))):
             where = getattr(what, "object", what)
             report.violation(report.current, f"unheard {what.exc_type.__name__}: {what.exc_value} in {where!r}")
 
