@@ -80,8 +80,8 @@ TUTORIAL = {
     "make_jaxpr of vmap of grad": Cost(62.5, 27.5),
 }
 DIRECT = TUTORIAL | {
-    "linearize": Cost(7, 3.5),
-    "vjp": Cost(7, 3.5),
+    "linearize": Cost(5, 3.5),
+    "vjp": Cost(5, 3.5),
     "grad": Cost(5, 2.5),
     "make_jaxpr of grad": Cost(20, 18.5),
     "grad of grad": Cost(24.5, 11),

@@ -256,10 +256,12 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
 
 
 def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    for hook in tuple(bind_hooks):
-        args = hook(primitive, args, params)
-    for method in tuple(on_bind_enter):  # ``emit``, written out, as below
-        method(primitive, top, args, params)
+    if bind_hooks:
+        for hook in tuple(bind_hooks):
+            args = hook(primitive, args, params)
+    if on_bind_enter:
+        for method in tuple(on_bind_enter):  # ``emit``, written out, as below
+            method(primitive, top, args, params)
     try:
         if on_rule:
             rule = top.rule_of(primitive)

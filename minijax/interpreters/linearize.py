@@ -18,7 +18,7 @@ from typing import Any
 
 from minijax.config import results_checked
 from minijax.core import dtypes, observe
-from minijax.core.array import Array, as_array, get_aval
+from minijax.core.array import Array, LiteralArray, as_array, get_aval
 from minijax.core.avals import AnyArray, ShapedArray
 from minijax.core.primitive import Primitive
 from minijax.core.rules import Rule, bad_result
@@ -169,11 +169,18 @@ class LinearizeTrace(Trace):
             # The hottest path of reverse mode: whatever is out of the ordinary raises, and is left to ``on_values``.
             try:
                 table: Any = primitive.linearizations
+                source = None
                 if len(args) == 1:
                     (x,) = args
                     derived = table[(x.raw_type, *params.items()) if params else x.raw_type]
                     out, residuals = derived.forward(x.raw)
                     places = x.place
+                    if _observers:
+                        self.tally.runs[derived] += 1  # ``Tally.add``, written out
+                        self.counted = True
+                        source = state.source or source_info(4)
+                    elif self.notes_lines:
+                        source = state.source or source_info(3)
                 else:
                     x, y = args
                     kind = 0
@@ -188,19 +195,20 @@ class LinearizeTrace(Trace):
                         b, t = y._np, y.aval
                     derived = table[(s, t, kind, *params.items()) if params else (s, t, kind)]
                     out, residuals = derived.forward(a, b)
-                if _observers:
-                    runs = self.tally.runs
-                    if len(args) == 1 and derived in runs:  # ``Tally.add``, written out
-                        runs[derived] += 1
-                    else:
-                        self.tally.add(derived, args)
-                    self.counted = True
-                if self.notes_lines:
-                    if len(args) == 2:
-                        for x in args:
-                            if isinstance(x, Array):
-                                self.tape.know(x._np, x.aval, x)
-                    return self.write(derived, out, residuals, places, state.source or source_info(3))
+                    if _observers or self.notes_lines:
+                        if kind == 1:
+                            x, a, s = y, b, t
+                        if _observers:
+                            if kind == 3:
+                                self.tally.runs[derived] += 1
+                            elif type(x) is LiteralArray:  # a bit is set for one that is inline
+                                self.tally.runs[derived, 3 - kind] += 1
+                            else:
+                                self.tally.add(derived, args)
+                            self.counted = True
+                        if kind < 3 and isinstance(x, Array):
+                            self.tape.arrays[id(a), s] = a, x  # ``Tape.know``, written out
+                        source = state.source or source_info(4 if _observers else 3)
                 entries = self.tape.entries
                 tracer = _new(LinearizeTracer)
                 tracer._trace = self
@@ -211,7 +219,7 @@ class LinearizeTrace(Trace):
                     tracer.place = places if type(places) is int else places[derived.passes_on]
                     return tracer
                 tracer.place = len(entries)
-                entries.append((derived, residuals, places, None))
+                entries.append((derived, residuals, places, source))
                 return tracer
             except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeWarning, MemoryError):
                 pass

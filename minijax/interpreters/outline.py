@@ -87,27 +87,45 @@ def outline(tape: Tape) -> Outline | ClosedJaxpr:
     recorded = {i: entry for i, entry in enumerate(entries) if type(entry) is not tuple}
     if not all(map(_is_plain_recording, recorded.values())):
         return tape.closed()
-    if not all(map(_is_plain, {entry[0] for entry in entries if type(entry) is tuple})):
+    # column by column: there may be very many
+    columns = [*zip(*[entry for entry in entries if type(entry) is tuple], strict=True)] or [()] * 4
+    derived, residuals, operands, sources = columns
+    if not all(map(_is_plain, set(derived))):
         return tape.closed()
     outs = [place for place in tape.out_places if place is not None]
     read = set(outs)
     for entry in recorded.values():
         read.update([entry.place_of[v] for eqn in entry.eqns for v in eqn.invars if v in entry.place_of])
-    operands = [entry[2] for entry in entries if type(entry) is tuple]
-    read.update(chain.from_iterable([(places,) if type(places) is int else places for places in operands]))
+    read.update([places for places in operands if type(places) is int])
+    read.update(chain.from_iterable([places for places in operands if type(places) is not int]))
     if len(read.difference(range(tape.n_in))) < len(entries):  # nobody needs some of the equations
         return tape.closed()
-    copy = _copied(tape, entries, recorded)
-    primitives = [
-        entry[0].primitives if type(entry) is tuple else [eqn.primitive for eqn in entry.eqns] for entry in entries
-    ]
+    ids = [tuple(map(id, kept)) if type(kept) is tuple else () if kept is None else id(kept) for kept in residuals]
+    copy = _copied(tape, [*zip(derived, ids, operands, sources, strict=True)], recorded)
+    of_recorded = {i: [eqn.primitive for eqn in entry.eqns] for i, entry in recorded.items()}
+    primitives = _merged([each.primitives for each in derived], of_recorded)
     in_avals = [tape.variables[i].aval for i in range(tape.n_in)]
     out_avals = [tape.variable(place).aval for place in outs]
     return Outline(copy, in_avals, out_avals, [*chain.from_iterable(primitives)])
 
 
+def _merged(rest: Sequence[Any], others: dict[int, Any]) -> list[Any]:
+    """``rest``, with ``others`` among them at their indices, which increase."""
+    out: list[Any] = []
+    taken = 0
+    for i, each in others.items():
+        count = i - len(out)
+        out += rest[taken : taken + count]
+        out.append(each)
+        taken += count
+    return [*out, *rest[taken:]]
+
+
 def _copied(tape: Tape, entries: list[Any], recorded: dict[int, Recorded]) -> _TapeOfIds:
-    """The tape without values; what stands for one value is one object, wherever it is met."""
+    """The tape without values; what stands for one value is one object, wherever it is met.
+
+    ``entries`` have none, and those in ``recorded`` are not among them.
+    """
     copy = _TapeOfIds(tape.name)
     copy.n_in, copy.out_places, copy.out_avals = tape.n_in, tape.out_places, tape.out_avals
     copy.bottom = Bottom((), None)
@@ -123,13 +141,7 @@ def _copied(tape: Tape, entries: list[Any], recorded: dict[int, Recorded]) -> _T
         return found
 
     copy.arrays = {key: (None, stand_in(x)) for key, (_, x) in tape.arrays.items()}
-    copy.entries = tape.entries[: tape.n_in]
-    copy.entries += [
-        None
-        if type(entry) is not tuple
-        else (entry[0], id(entry[1]) if entry[0].n_res == 1 else tuple(map(id, entry[1] or ())), entry[2], entry[3])
-        for entry in entries
-    ]
+    without: dict[int, Recorded] = {}
     for i, entry in recorded.items():
         eqns = [
             JaxprEqn(
@@ -141,7 +153,8 @@ def _copied(tape: Tape, entries: list[Any], recorded: dict[int, Recorded]) -> _T
             )
             for eqn in entry.eqns
         ]
-        copy.entries[tape.n_in + i] = Recorded(eqns, entry.place_of, entry.out_vars, entry.first)
+        without[i] = Recorded(eqns, entry.place_of, entry.out_vars, entry.first)
+    copy.entries = [*tape.entries[: tape.n_in], *_merged(entries, without)]
     return copy
 
 

@@ -29,7 +29,8 @@ def run_run(session: Session, args: Arguments) -> Result:
     try:
         words = shlex.split(args["file"])
     except ValueError as error:
-        raise UsageError(f"%run cannot take {args['file']!r} apart: {error}") from None
+        action = "Give the file, then its arguments, quoted as in a shell"
+        raise UsageError(f"%run cannot take {args['file']!r} apart: {error}. {action}") from None
     here = words[0] == "-i"
     path, *arguments = words[here:] or [""]
     if here and (args["as_jax"] or not path):
