@@ -74,6 +74,8 @@ def _magic(command: Command) -> Callable[..., Any]:
             # whoever chooses panels wants to see them
             self.watch = bool(self.session.settings.panels)
         empty = result.value is None or result.value is NOTHING
+        if result.next_input:
+            self.shell.set_next_input(result.next_input)
         shown = Shown(self.shell, result) if result.document or not empty else None
         if result.error is not None:
             # the user's own exception, after what there is to show in spite of it

@@ -137,6 +137,7 @@ class App:
         )
         self.prompt.default_buffer.on_cursor_position_changed += self._show_signature
         self._lexer_in_colour = InputLexer()
+        self._next_input = ""
         self._apply_settings()
 
     # --- settings that can change between two inputs
@@ -328,7 +329,7 @@ class App:
         self.prompt.bottom_toolbar = None  # of what Ctrl-C cleared
         try:
             with restored():
-                code = self.prompt.prompt(pre_run=self._warm_up)
+                code = self.prompt.prompt(pre_run=self._warm_up, default=self._take_next_input())
         except KeyboardInterrupt:
             return None  # Ctrl-C at the prompt clears the input
         except EOFError:
@@ -345,12 +346,19 @@ class App:
         self.settings.columns = self.columns()
         self._running.set()
         try:
-            self.show_outcome(self.session.run_line(code))
+            outcome = self.session.run_line(code)
+            self._next_input = outcome.next_input
+            self.show_outcome(outcome)
         except SystemExit as leaving:
             return batch.exit_code(leaving)
         finally:
             self._running.clear()
         return None
+
+    def _take_next_input(self) -> str:
+        """What a command has left to be changed at the prompt, once."""
+        text, self._next_input = self._next_input, ""
+        return text
 
     def _taken_back(self) -> bool:
         """Whether Ctrl-C was pressed right after Enter, when the terminal still made a key of it and not a signal."""

@@ -44,7 +44,7 @@ def tour_words(before: list[str]) -> Iterable[str]:
         from minijax.tools.exercises.catalogue import EXERCISES
 
         return tuple(str(number + 1) for number in range(len(EXERCISES))) if len(before) == 1 else ()
-    moves = ("next", "back", "again", "stop", "exercises", "ex", "check", "hint", "solution")
+    moves = ("next", "back", "again", "stop", "exercises", "ex", "edit", "check", "hint", "solution")
     return () if before else ("1", "2", "3", "4", "5", "6", *moves)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 _MOVES = ("next", "back", "again", "stop")
-_WORKING = ("check", "hint", "solution")
+_WORKING = ("edit", "check", "hint", "solution")
 _EXERCISE = r"(?:exercises?|ex)(?:\s+(\S.*))?"
 
 
@@ -58,7 +58,7 @@ def _work(session: Session, word: str, use: bool) -> Result:
     course = _course(session)
     if word == "solution":
         return course.solution(use)
-    return course.check() if word == "check" else course.hint()
+    return {"edit": course.edit, "check": course.check, "hint": course.hint}[word]()
 
 
 def _move(course: ExerciseCourse, word: str) -> Result:
@@ -126,7 +126,8 @@ COMMANDS = (
             Param(
                 "where",
                 "text",
-                "a part such as 3, a stop such as 3.2, next, back, again, stop; exercises, ex 3, check, hint, solution",
+                "a part such as 3, a stop such as 3.2, next, back, again, stop; exercises, ex 3, edit, check, hint, "
+                "solution",
             ),
             Param("use", "flag", "with solution: define it"),
         ),
@@ -136,8 +137,9 @@ COMMANDS = (
         "stops. A name of yours that a part uses is set aside at the first stop that needs it, and comes back when "
         "the part ends.\n\n"
         "%tour exercises lists tasks at its end, %tour ex 3 opens one and defines its start code. Write your answer at "
-        "the prompt; %tour check runs it, and says what about it is right or wrong. %tour hint gives hints one by "
-        "one, %tour solution shows an answer, %tour stop brings your names back.",
+        "the prompt: %tour edit puts there what you have so far, to be changed. %tour check runs it, and says what "
+        "about it is right or wrong. %tour hint gives hints one by one, %tour solution shows an answer, %tour stop "
+        "brings your names back.",
         "%tour 1\n%tour next\n%tour stop\n%tour exercises\n%tour ex 1",
         run_tour,
         group="session",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ from minijax.tools.session.result import Result
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
+# names that whoever tries things needs, in a session that did not begin with them
+_ALWAYS = ("minijax", "jnp", "lax", "jit", "grad", "vmap", "jvp", "vjp", "make_jaxpr")
 _MARKS = {"done": ("good", "✓"), "tried": ("warning", "~"), "": ("muted", "·")}
 
 
@@ -27,6 +30,7 @@ class Progress:
       done: whether an answer was right.
       hints: how many hints were shown.
       kept: the values of its names when it was left, to go on with.
+      written: the statements that gave them these, as they were typed.
     """
 
     def __init__(self) -> None:
@@ -34,6 +38,7 @@ class Progress:
         self.done = False
         self.hints = 0
         self.kept: dict[str, Any] = {}
+        self.written: dict[str, str] = {}
 
     @property
     def mark(self) -> tuple[str, str]:
@@ -53,6 +58,8 @@ class ExerciseCourse:
         # what the names of the open exercise stood for after its start code, and those that it was given
         self.begun: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
+        # where the inputs begin that may hold an answer
+        self.opened_at = 0
         self.first = True
 
     # --- opening and leaving
@@ -67,7 +74,7 @@ class ExerciseCourse:
             place = ("level", f"{number + 1:>4} ")
             here = ("muted", "  open") if number == self.open else ("", "")
             rows.append(line(place, progress.mark, f" {exercise.title}", here))
-        said = "%tour ex 1 opens the first. You write at the prompt, %tour check runs what you wrote."
+        said = "%tour ex 1 opens the first; %tour check runs what you have written. ✓ done, ~ tried"
         return document(text(heading), text(*rows), text(said, role="muted", hanging=0))
 
     def start(self, number: int, anew: bool = False) -> Result:
@@ -80,11 +87,12 @@ class ExerciseCourse:
         blocks += self._code(exercise)
         returned = self._leave()
         if anew:
-            progress.kept = {}
+            progress.kept, progress.written = {}, {}
         self.given = given_names(exercise)
         borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
         blocks += _of_names(borrowed, returned)
         self.open = number
+        self.opened_at = len(self._typed())
         outcome = self.session.run_inner(exercise.start, f"<exercise-{number + 1}>")
         if outcome.error is not None:
             return Result(Document((*blocks, *outcome.shown.blocks)), error=outcome.error)
@@ -126,7 +134,8 @@ class ExerciseCourse:
         exercise, space = self.exercises[self.open], self.session.namespace
         written = {name: space[name] for name in own_names(exercise) if name in space}
         changed = any(value is not self.begun.get(name) for name, value in written.items())
-        self.progress[self.open].kept = written if changed else {}
+        progress = self.progress[self.open]
+        progress.written, progress.kept = (self._written(), written) if changed else ({}, {})
         returned = self.lent.give_back(self.given)
         forget_primitives(self.given.values())
         self.open, self.begun, self.given = None, {}, {}
@@ -160,7 +169,7 @@ class ExerciseCourse:
         yield _verdict(("warning", f"{number + 1}  not yet. "), str(found))
         yield from found.shown
         space = self.session.namespace
-        if all(space.get(name) is value for name, value in self.begun.items()):
+        if all(space.get(name) is self.begun.get(name) for name in exercise.asks):
             yield text("(This is the start code still: write your own at the prompt.)", role="muted")
         left = len(exercise.hints) - progress.hints
         more = f"%tour hint: {left} left" if left else "%tour solution shows ours"
@@ -178,6 +187,27 @@ class ExerciseCourse:
         said = f"%tour solution: ours, and why. %tour {way}: {self.exercises[following].title}"
         yield text(said, role="muted")
 
+    def edit(self) -> Result:
+        """What the answer is so far, as the next input, to be changed: what was typed last, else the start code."""
+        exercise = self.exercises[self._opened()]
+        written = {**_statements(exercise.start), **self._written()}
+        parts = dict.fromkeys(written[name] for name in exercise.asks)
+        separator = "\n" if all("\n" not in part for part in parts) else "\n\n"
+        return Result(document(), next_input=separator.join(parts))
+
+    def _typed(self) -> list[str]:
+        """The inputs of the prompt so far."""
+        typed = self.session.namespace.get("In")
+        return typed if isinstance(typed, list) else []
+
+    def _written(self) -> dict[str, str]:
+        """The statements that the user has typed for the open exercise, by the names that they define."""
+        found = dict(self.progress[self._opened()].written)
+        for code in self._typed()[self.opened_at :]:
+            with contextlib.suppress(SyntaxError, ValueError):  # a command, or what was no program
+                found.update(_statements(code))
+        return found
+
     def hint(self) -> Result:
         """The hints so far, with one more."""
         number = self._opened()
@@ -192,7 +222,8 @@ class ExerciseCourse:
         """An answer of ours, with the reason; ``use`` defines it."""
         number = self._opened()
         exercise = self.exercises[number]
-        blocks: list[Block] = [Code(exercise.solutions[0].rstrip("\n"), "python"), text(exercise.why, hanging=0)]
+        code = Code(exercise.solutions[0].rstrip("\n"), "python")
+        blocks: list[Block] = [code, text(""), text(exercise.why, hanging=0)]
         if use:
             outcome = self.session.run_inner(exercise.solutions[0], f"<solution-{number + 1}>")
             blocks += outcome.shown.blocks
@@ -218,11 +249,11 @@ class ExerciseCourse:
 
     def _keys(self) -> Block:
         if not self.first:
-            return text("%tour check · hint · solution · next", role="muted")
+            return text("%tour edit · check · hint · solution · next", role="muted")
         self.first = False
         return text(
-            "The code above is defined. Write yours at the prompt, under the same names, and %tour check runs it. "
-            "%tour hint, %tour solution, %tour again (the start code), %tour next, %tour stop.",
+            "The code above is defined. %tour edit puts it at the prompt to be changed, or write your own under the "
+            "same names; %tour check runs it. Also: %tour hint, solution, again (from the start), next, stop.",
             role="muted",
             hanging=0,
         )
@@ -254,18 +285,28 @@ def given_names(exercise: Exercise) -> dict[str, Any]:
     """The names that are there before the start code runs: the exercise's, and those of JAX's that it reads."""
     known, own = initial_names(), own_names(exercise)
     read = names_in("\n".join((exercise.start, *exercise.solutions)))[1]
-    given = {name: known[name] for name in (*read, "jnp", "lax") if name in known and name not in own}
+    given = {name: known[name] for name in (*read, *_ALWAYS) if name in known and name not in own}
     return {**given, **exercise.given()}
 
 
 def _defined(code: str) -> list[str]:
     """The global names that code defines."""
-    names: list[str] = []
+    return list(_statements(code))
+
+
+def _statements(code: str) -> dict[str, str]:
+    """The global names that code defines, each with the text of the statement that does it last."""
+    found: dict[str, str] = {}
+    lines = code.split("\n")
     for statement in ast.parse(code).body:
+        names: list[str] = []
+        first = statement.lineno
         if isinstance(statement, ast.FunctionDef):
-            names.append(statement.name)
+            names = [statement.name]
+            first = min((first, *(each.lineno for each in statement.decorator_list)))
         elif isinstance(statement, ast.ImportFrom):
-            names += [alias.asname or alias.name for alias in statement.names]
+            names = [alias.asname or alias.name for alias in statement.names]
         elif isinstance(statement, ast.Assign):
-            names += [node.id for each in statement.targets for node in ast.walk(each) if isinstance(node, ast.Name)]
-    return names
+            names = [node.id for each in statement.targets for node in ast.walk(each) if isinstance(node, ast.Name)]
+        found.update(dict.fromkeys(names, "\n".join(lines[first - 1 : statement.end_lineno])))
+    return found

@@ -72,6 +72,7 @@ LEAK = Exercise(
     "\n"
     "history.append(normalize(jnp.arange(3.0)))\n"
     'suspect = ""\n',
+    ("suspect",),
     _check_leak,
     (
         "Look at what the three variables hold: a tracer says of itself that it is one.",
@@ -180,6 +181,7 @@ NAN = Exercise(
     "\n"
     "points = jnp.array([[1.0, 2.0], [1.0, 2.0], [4.0, 6.0]])\n"
     'culprit = ""\n',
+    ("culprit",),
     _check_nan,
     (
         "%nan energy(points) --grad runs the program and its backward pass, equation by equation, to the first NaN.",

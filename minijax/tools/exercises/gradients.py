@@ -54,6 +54,7 @@ NORM = Exercise(
     "If the derivative in that branch is inf, 0 * inf is NaN.",
     "Make grad(norm) zero at v = 0, with the same norm, and the same gradient elsewhere.",
     "def norm(v):\n    n = jnp.sqrt(jnp.sum(v * v))\n    return jnp.where(n > 0.0, n, 0.0)\n",
+    ("norm",),
     _check_norm,
     (
         "The where comes after the root. What if the root never saw a 0?",
@@ -137,7 +138,7 @@ CUSTOM = Exercise(
     "custom_vjp takes two functions: fwd gives the value and residuals, bwd takes the residuals and a cotangent ct of "
     "the result, and gives those of the arguments. Nothing checks them: grad(softplus)(0.4) is right here, "
     "grad of 3 * softplus(x) is not.",
-    "Repair softplus_bwd. %tour check calls softplus.defvjp(softplus_fwd, softplus_bwd) itself.",
+    "Repair softplus_bwd. %tour check pairs softplus with your two functions anew.",
     "@custom_vjp\n"
     "def softplus(x):\n"
     "    return jnp.logaddexp(x, 0.0)      # log(1 + exp(x))\n"
@@ -149,6 +150,7 @@ CUSTOM = Exercise(
     "    return (jnp.exp(x) / (1.0 + jnp.exp(x)),)\n"
     "\n"
     "softplus.defvjp(softplus_fwd, softplus_bwd)\n",
+    ("softplus_fwd", "softplus_bwd"),
     _check_softplus,
     (
         "Which of its arguments does softplus_bwd not use?",

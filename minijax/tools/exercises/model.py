@@ -58,6 +58,7 @@ class Exercise(Frozen):
       lesson: what there is to know, in a few lines.
       task: what to write, in a line or two.
       start: code that is run when the exercise is opened, and shown.
+      asks: the names of the start code that the answer gives another meaning.
       check: looks at the answer; raises ``NotYet``. Exceptions of the user's functions pass.
       hints: from the first push to nearly the whole answer.
       solutions: code that ``check`` accepts; the first one is shown to who asks, the others are other ways.
@@ -70,6 +71,7 @@ class Exercise(Frozen):
     lesson: str
     task: str
     start: str
+    asks: tuple[str, ...]
     check: Callable[[Answer], Passed]
     hints: tuple[str, ...]
     solutions: tuple[str, ...]

@@ -103,9 +103,23 @@ def _check_jvp(answer: Answer) -> Passed:
         (DX * sin + cos * DY, "The part of dy lacks a factor: x * sin(y) moves with y by x * cos(y)."),
         (DY * sin + X * cos * DX, "dx and dy are exchanged: dx belongs to the derivative by x."),
     ], _jvp_difference(of, sin, cos))
+    _judge_zeros(rule)
     _traceable("sinmul_jvp", lambda x, y: minijax.jvp(primitive.bind, (x, y), (x, y)), 1.0, 1.0)
     found = _refuse_failures(primitive, "sinmul_jvp", ("jvp", "partial_eval"), (X, Y))
     return Passed(f"{at} is {shown(tangent)}, as finite differences say.", found)
+
+
+def _judge_zeros(rule: Any) -> None:
+    """NotYet if the rule cannot do with a tangent that is known to be zero."""
+    x, y = np.float32(X), np.float32(Y)
+    try:
+        rule((x, y), (np.float32(1.0), ad.Zero(minijax.core.get_aval(y))))
+    except TypeError as error:
+        raise NotYet(
+            "Right where both tangents are numbers. grad by x alone gives an ad.Zero for dy, which nothing can be "
+            "computed with: ad.instantiate_zeros makes an array of it, as the start code does.",
+            error=error,
+        ) from None
 
 
 def _jvp_difference(of: Callable[[float, float], Any], sin: float, cos: float) -> str:
@@ -124,11 +138,14 @@ JVP_RULE = Exercise(
     "sinmul_p is a new primitive, x * sin(y), and sinmul(x, y) binds it. eval knows it; jvp does not yet. A jvp rule "
     "takes primals and tangents, and gives the value and its tangent, made of operations that the interpreter below "
     "can take.",
-    "Make the tangent right. %tour check puts sinmul_jvp into ad.primitive_jvps and tests it.",
+    "Make the tangent right. %tour check puts your rule into the table and tests it.",
     "def sinmul_jvp(primals, tangents):\n"
     "    x, y = primals\n"
     "    dx, dy = map(ad.instantiate_zeros, tangents)\n"
-    "    return sinmul(x, y), dx * 0.0    # not right yet\n",
+    "    return sinmul(x, y), dx * 0.0    # not right yet\n"
+    "\n"
+    "ad.primitive_jvps[sinmul_p] = sinmul_jvp\n",
+    ("sinmul_jvp",),
     _check_jvp,
     (
         "How far does x * sin(y) move when x moves by dx alone? And when y moves by dy alone? The tangent is the sum.",
@@ -210,7 +227,11 @@ TRANSPOSE_RULE = Exercise(
     "takes a cotangent of the result to one of x, so that <steps(t), ct> = <t, ct_x> for every t. x has no value then: "
     "it is an ad.UndefinedPrimal, and x.aval is its type.",
     "Give the list of the cotangents of the operands: here one, ct_x.",
-    "def steps_transpose(ct, x):\n    return [ct]    # not right yet\n",
+    "def steps_transpose(ct, x):\n"
+    "    return [ct]    # not right yet\n"
+    "\n"
+    "ad.primitive_transposes[steps_p] = steps_transpose\n",
+    ("steps_transpose",),
     _check_transpose,
     (
         "Write steps as a matrix, 3 rows and 4 columns. Its transpose has 4 rows and 3 columns.",
@@ -267,7 +288,7 @@ def _check_axes(rule: Any, primitive: Primitive, axes: tuple[int | None, int | N
             for v, axis in zip(args, axes, strict=True))
     wanted = np.sum(x * y, axis=1)
     types = " and ".join(str(minijax.core.get_aval(v).str_short(short_dtypes=True)) for v in args)
-    where = f"in_axes {axes}, for {types},"
+    where = f"in_axes {axes}, with {types},"
     before = (note(f"right for in_axes {', '.join(right)}"),) if right else ()
     try:
         result = rule(tuple(map(jnp.asarray, args)), axes)
@@ -325,7 +346,10 @@ BATCHING_RULE = Exercise(
     "Make overlap_batch right for any dims. vmap(overlap, in_axes=...) is compared with a loop.",
     "def overlap_batch(args, dims):\n"
     "    x, y = args\n"
-    "    return jnp.sum(x * y, axis=1), 0    # right for dims (0, 0)\n",
+    "    return jnp.sum(x * y, axis=1), 0    # right for dims (0, 0)\n"
+    "\n"
+    "batching.primitive_batchers[overlap_p] = overlap_batch\n",
+    ("overlap_batch",),
     _check_batching,
     (
         "With dims (1, 0), x is f32[3,2] and y is f32[2,3]. What must happen before they can be multiplied?",

@@ -100,6 +100,7 @@ PREDICT = Exercise(
     "    return a + jnp.sin(x)\n"
     "\n"
     "answer = (0, 0)    # (written down, left after dce)\n",
+    ("answer",),
     _check_count,
     (
         "What would Python do? It would run the loop three times, and compute c although nobody asks for it.",
@@ -184,6 +185,7 @@ SCAN = Exercise(
     "    for rate in rates:\n"
     "        x = x + rate * jnp.sin(x)\n"
     "    return x\n",
+    ("grow",),
     _check_loop,
     (
         "What goes from turn to turn? That is the carry. What is another one at each turn? That is scanned over.",

@@ -70,6 +70,7 @@ class Outcome(Frozen):
       step: what to open a stepper on, in place of showing ``shown``, where there is a screen to do it on.
       debug: the frames to open a debugger in, in place of showing ``shown``, where there is somebody to type.
       data: what a command showed, as data that JSON can hold.
+      next_input: what to put at the prompt, to be changed, as the next input.
     """
 
     number: int
@@ -82,6 +83,7 @@ class Outcome(Frozen):
     step: Step | None = None
     debug: TracebackType | None = None
     data: Any = None
+    next_input: str = ""
 
 
 class Entry(Frozen):
@@ -517,7 +519,7 @@ class Session:
             self.remember(result.recording)
             summary = self.panels(result.recording)
         shown = self._with_error(result)
-        more = result.step, result.debug, result.data
+        more = result.step, result.debug, result.data, result.next_input
         return Outcome(number, value, shown, result.error, summary, result.recording, command, *more)
 
     def _with_error(self, result: Result) -> Document:

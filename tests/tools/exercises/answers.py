@@ -67,6 +67,11 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_JVP_RETURN + "dx ** 2 + dy ** 2\n", "not linear in the tangents"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy\n", "It returns a pair"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy, sinmul(x, y)\n", "The value comes first"),
+        (
+            "def sinmul_jvp(primals, tangents):\n    (x, y), (dx, dy) = primals, tangents\n"
+            "    return sinmul(x, y), dx * jnp.sin(y) + x * jnp.cos(y) * dy\n",
+            "gives an ad.Zero for dy",
+        ),
         (_JVP_RETURN + "dx * np.sin(np.asarray(y)) + x * np.cos(np.asarray(y)) * dy\n", "works on numbers alone"),
     ),
     "transpose-rule": (

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+import minijax
 from minijax.core.trace import stack_depth
 from minijax.extend.rules import known_primitives
 from minijax.repl import batch
@@ -13,6 +18,7 @@ from minijax.tools.exercises.catalogue import EXERCISES
 from minijax.tools.exercises.course import given_names
 from minijax.tools.exercises.model import Answer, NotYet
 from minijax.tools.exercises.rules import forget_primitives
+from tests.repl.test_app import BACKSPACE, ENTER, Typed
 from tests.tools.exercises.answers import WRONG
 
 BY_NAME = {each.name: each for each in EXERCISES}
@@ -129,7 +135,7 @@ def test_an_exception_of_the_answer_keeps_its_traceback():
     page(session, "%tour ex 5")
     session.run_line("def overlap_batch(args, dims): return jnp.sum(args[0] * args[1], axis=1), len(dims[7:9]) / 0")
     said = page(session, "%tour check")
-    assert "For in_axes (0, 0), for f32[2,3] and f32[2,3], overlap_batch raised" in said and "ZeroDivision" in said
+    assert "For in_axes (0, 0), with f32[2,3] and f32[2,3], overlap_batch raised" in said and "ZeroDivision" in said
     # the primitives go with the exercises
     assert known_primitives() != before
     page(session, "%tour stop")
@@ -161,3 +167,71 @@ def test_the_tasks_fit_on_a_screen():
 def test_completion():
     assert {"exercises", "check", "hint", "solution"} <= set(WORDS["tour"]([]))
     assert list(WORDS["tour"](["ex"])) == [str(i + 1) for i in range(len(EXERCISES))]
+
+
+@pytest.mark.parametrize("name", ["jvp-rule", "transpose-rule", "compile-once", "safe-where", "custom-vjp"])
+def test_with_64_bits(name):
+    exercise = BY_NAME[name]
+    with minijax.enable_x64(True):
+        assert exercise.check(Answer(begun(exercise, exercise.solutions[0]))).said
+        code, words = WRONG[name][-1]
+        with pytest.raises(NotYet, match=re.escape(words)):
+            exercise.check(Answer(begun(exercise, code)))
+
+
+# --- front ends ---------------------------------------------------------------------------------------------
+
+
+def test_what_there_is_so_far_comes_to_the_prompt_to_be_changed():
+    typed = Typed(
+        "%tour ex leaked-tracer", ENTER, "%tour edit", ENTER, BACKSPACE, 'cash"', ENTER, "%tour check", ENTER,
+        "%tour edit", ENTER, BACKSPACE * 3, 'che"', ENTER, "%tour check", ENTER, ENTER, "%tour stop", ENTER,
+    )  # fmt: skip
+    assert [each for each in typed.inputs if "suspect" in each] == ['suspect = "cash"', 'suspect = "cache"']
+    assert "Did you mean cache?" in typed.printed and "8  ✓ right." in typed.printed
+    # Enter alone goes on with the tour only
+    assert "%tour next" not in typed.inputs
+
+
+def test_what_is_offered_is_what_was_typed_last():
+    session = batch.new_session({})
+    page(session, "%tour ex 7")
+    session.run_line("helper = 1\n@jit\ndef loss(ws, x):\n    return 0.0")
+    session.run_line("loss(1, 2)")
+    offered = session.run_line("%tour edit").next_input
+    assert offered.startswith("def layer(x, w):") and offered.endswith("\n\n@jit\ndef loss(ws, x):\n    return 0.0")
+    page(session, "%tour ex 8")
+    assert session.run_line("%tour edit").next_input == 'suspect = ""'
+    page(session, "%tour ex 7")
+    assert session.run_line("%tour edit").next_input == offered
+    page(session, "%tour again")
+    assert "lax.scan(layer, x, ws)" in session.run_line("%tour edit").next_input
+
+
+@pytest.fixture
+def shell():
+    InteractiveShell.clear_instance()
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+def test_in_ipython_one_answers_in_cells(shell):
+    shell.run_line_magic("load_ext", "minijax")
+    shell.run_cell("norm = 'mine'")
+
+    def run(line: str) -> str:
+        with capture_output() as captured:
+            result = shell.run_cell(line)
+        said = captured.stdout if result.result is None else repr(result.result)
+        return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said).split())
+
+    assert "The exercise uses the name norm" in run("%tour ex safe-where")
+    run("%tour edit")
+    assert shell.rl_next_input == BY_NAME["safe-where"].start.rstrip("\n")
+    assert "10 not yet." in run("%tour check")
+    assert run("def norm(v): return 1 // 0") == ""
+    assert "ZeroDivisionError" in run("%tour check") and "def norm(v): return 1 // 0" in run("%tour check")
+    shell.run_cell(BY_NAME["safe-where"].solutions[1])
+    assert "10 ✓ right." in run("%tour check")
+    assert "You have left" in run("%tour stop") and shell.user_ns["norm"] == "mine"
+    assert "jvp" not in shell.user_ns
