@@ -78,8 +78,10 @@ class ConfigValues(NamedTuple):
     use_direct_linearize: bool = True
     debug_infs: bool = False
     default_prng_impl: str = "threefry2x32"
-    traceback_filtering: str = "auto"
+    # the mesh that sharding.set_mesh sets, which is no setting of the user's
+    context_mesh: Any = None
     no_tracing: bool = False
+    traceback_filtering: str = "auto"
     check_tracer_leaks: bool = False
     log_compiles: bool = False
     explain_cache_misses: bool = False
@@ -92,7 +94,7 @@ class ConfigValues(NamedTuple):
 
 
 # What a staged program can depend on. The others say what is shown, forbidden or logged, and where programs run.
-_TRACED = 9
+_TRACED = 10
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 
 
@@ -429,6 +431,20 @@ class _Override(contextlib.ContextDecorator):
         _refresh(_thread)
 
 
+def set_context_mesh(mesh: Any) -> None:
+    """Note on this thread that programs are staged for ``mesh``, until it is set anew; None for no mesh."""
+    global _override_count
+    overrides = _thread.overrides
+    with _lock:
+        _override_count += (mesh is not None) - ("context_mesh" in overrides)
+        common_key[0] = None if _override_count else _key
+    if mesh is None:
+        overrides.pop("context_mesh", None)
+    else:
+        overrides["context_mesh"] = mesh
+    _refresh(_thread)
+
+
 class Setting:
     """One setting. Calling it gives a context manager that sets it for the current thread.
 
@@ -697,7 +713,7 @@ class Config:
     def values(self) -> dict[str, Any]:
         """Every setting's value in the current thread, by JAX's name."""
         current = _thread_values() if _override_count else _values
-        return {"jax_" + name: value for name, value in current._asdict().items()}
+        return {"jax_" + name: value for name, value in current._asdict().items() if name in _SETTINGS}
 
     def __getattr__(self, name: str) -> Any:
         # The one place where names are looked up: every public name is a row of _SETTINGS.

@@ -1,4 +1,7 @@
-"""``minijax.sharding``: meshes and shardings as data. Arrays lie on one device, or as ``pmap`` divides them."""
+"""``minijax.sharding``: meshes and shardings as data: arrays lie, and programs are divided, as they say.
+
+Axes of type ``Explicit`` are treated as those of type ``Auto``: types say nothing of shardings, the compiler chooses.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from minijax.api.devices import devices as all_devices
+from minijax.backend import pjrt
+from minijax.config import set_context_mesh
 from minijax.core.shardings import (
     AbstractMesh,
     AxisType,
@@ -78,11 +83,9 @@ def get_mesh() -> Mesh:
 class set_mesh:  # noqa: N801, as JAX names it
     """Sets the mesh that a ``PartitionSpec`` is for, on this thread: from now on, or for a ``with`` block.
 
-    The mesh has one device; None takes it away.
+    Calls of jitted functions whose arguments may be anywhere run over its devices. None takes it away.
 
-    Raises:
-      ValueError: it is no ``Mesh``, has an axis that is ``Manual``, or a function is being transformed.
-      NotImplementedError: a mesh of several devices.
+    Raises ValueError if it is no ``Mesh``, has an axis that is ``Manual``, or a function is being transformed.
     """
 
     def __init__(self, mesh: Mesh | None) -> None:
@@ -91,17 +94,21 @@ class set_mesh:  # noqa: N801, as JAX names it
         _refuse_traced("set_mesh", " Set it around the call.")
         if mesh is not None and AxisType.Manual in mesh.axis_types:
             raise ValueError(f"mesh {mesh} contains manual axes which is not allowed when using `set_mesh`.")
-        if mesh is not None and mesh.size > 1:
-            raise NotImplementedError(
-                f"{mesh} has {mesh.size} devices, over which programs are not divided here: pmap runs one on several."
-            )
-        self.outer, context.mesh = context.mesh, mesh
+        self.outer = context.mesh
+        _set(mesh)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_exc_info: object) -> None:
-        context.mesh = self.outer
+        _set(self.outer)
+
+
+def _set(mesh: Mesh | None) -> None:
+    context.mesh = mesh
+    set_context_mesh(mesh)
+    if mesh is not None:
+        pjrt.note_committed()
 
 
 def _refuse_traced(name: str, advice: str) -> None:

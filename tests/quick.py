@@ -31,6 +31,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.numpy.linalg": ("interop/test_names.py",),
     "minijax.ops": ("ops/test_errors.py", "ops/test_callback.py"),
     "minijax.ops.linalg": ("ops/test_linalg.py",),
+    "minijax.ops.meshes": ("test_sharded_arrays.py",),
     "minijax.ops.random": ("oracle/test_random.py",),
     "minijax.ops.special": ("ops/test_special_values.py",),
     "minijax.ops.windows": ("ops/test_errors.py",),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -77,11 +78,14 @@ def single_parts(sharding: Any) -> list[Any]:
     return [jax.device_put(VALUES[index], device) for device, index in sharding.devices_indices_map((8, 8)).items()]
 
 
+ToSpecs = Callable[[tuple[Any, ...]], Callable[[], Any]]
+parts_of: ToSpecs = lambda spec: lambda: shards(put(*spec))  # noqa: E731
+moved: ToSpecs = lambda spec: lambda: [jax.device_put(put(*spec), on(*to)) for to in SPECS]  # noqa: E731
 SPECS: list[tuple[Any, ...]] = [(), ("x",), ("x", "y"), (None, "y"), (("x", "y"),), ("y", ("x",)), (None, ("y", "x"))]
 
 ARRAYS: dict[str, Callable[[], Any]] = {
-    **{f"shards {spec}": lambda spec=spec: shards(put(*spec)) for spec in SPECS},
-    **{f"from {s} to others": lambda s=s: [jax.device_put(put(*s), on(*to)) for to in SPECS] for s in SPECS},
+    **{f"shards {spec}": parts_of(spec) for spec in SPECS},
+    **{f"from {spec} to others": moved(spec) for spec in SPECS},
     "to one device": lambda: jax.device_put(put("x"), jax.devices()[3]),
     "from one device": lambda: jax.device_put(jax.device_put(VALUES, jax.devices()[3]), on("x")),
     "to other devices": lambda: jax.device_put(put("x"), on("x", mesh=grid(2, 2, start=4))),
@@ -144,6 +148,126 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "loss": lambda: jax.value_and_grad(lambda p: jnp.mean((jnp.tanh(put("x") @ p) - 1) ** 2))(put(None, "y")),
 }  # fmt: skip
 
+constrained = lax.with_sharding_constraint
+TWICE = np.ones((2, 8, 8), np.float32)
+ELSEWHERE = jax.device_put(VALUES, jax.devices()[0])
+SINGLE = of.SingleDeviceSharding(jax.devices()[1])
+STRUCT = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=on("x"))
+
+
+def named(fun: Any, ins: Any = None, outs: Any = None, **options: Any) -> Any:
+    """``fun`` jitted, with these shardings named."""
+    return jax.jit(fun, in_shardings=ins, out_shardings=outs, **options)
+
+
+product = named(lambda a, b: jnp.sin(a) * b, (on("x"), None), on("y"))
+
+
+def sine(a: Any) -> Any:
+    """A sum with a constraint inside."""
+    return constrained(jnp.sin(a), on("x", "y")).sum()
+
+
+def steps(a: Any) -> Any:
+    """A loop with a constraint inside."""
+    return lax.scan(lambda c, _: (constrained(jnp.sin(c), on("x")), c.sum()), a, None, length=3)
+
+
+def branches(a: Any) -> Any:
+    """Branches with a constraint inside."""
+    return lax.cond(a.sum() > 0, lambda b: constrained(b, on("x")), lambda b: b * 2, a)
+
+
+def under_mesh(program: Callable[[], Any]) -> Any:
+    """What ``program`` gives with a mesh set."""
+    with jax.set_mesh(MESH):
+        return program()
+
+
+def given_away() -> Any:
+    """A result, and whether what was given away is gone."""
+    x = put("x")
+    return [named(lambda a: a + 1, outs=on("x"), donate_argnums=0)(x), x.is_deleted()]
+
+
+JIT: dict[str, Callable[[], Any]] = {
+    "in_shardings, of what may be anywhere": lambda: named(lambda a: a + 1, on("y"))(VALUES),
+    "in_shardings, of what lies otherwise": lambda: named(lambda a: a + 1, on("y"))(put("x", "y")),
+    "in_shardings, of what is elsewhere": lambda: named(lambda a: a + 1, on("y"))(ELSEWHERE),
+    "in_shardings of one device": lambda: named(lambda a: a + 1, SINGLE)(VALUES),
+    "in_shardings and static arguments": lambda: named(lambda a, n: a * n, on("x"), static_argnums=1)(VALUES, 3),
+    "out_shardings": lambda: [named(lambda a: a + 1, outs=on("y"))(x) for x in (VALUES, put("x"))],
+    "out_shardings of one result": lambda: named(lambda a: (a + 1, a), outs=(on("y"), None))(VALUES),
+    "out_shardings, too many dimensions": lambda: named(lambda a: a.sum(), outs=on("x"))(VALUES),
+    "out_shardings do not divide": lambda: named(lambda a: a[:3], outs=on("x"))(VALUES),
+    "out_shardings, unconstrained": lambda: named(lambda a: a, outs=on(P.UNCONSTRAINED, "y"))(VALUES),
+    "out_shardings of another structure": lambda: named(lambda a: {"a": a}, outs=(on("x"), on()))(VALUES),
+    "in_shardings do not divide": lambda: named(lambda a: a, on("x"))(VALUES[:3]),
+    "in_shardings, too many dimensions": lambda: named(lambda a: a, on("x"))(1.0),
+    "in_shardings, too few": lambda: named(lambda a, b: a, (on("x"),))(VALUES, VALUES),
+    "in_shardings and keywords": lambda: named(lambda a, b: a, (on("x"), on()))(VALUES, b=VALUES),
+    "in_shardings that are none": lambda: named(lambda a: a, 3),
+    "a spec without a mesh": lambda: named(lambda a: a, outs=P("x"))(VALUES),
+    "constraint": lambda: jax.jit(lambda a: constrained(a * 2, on("y")))(VALUES),
+    "constraint outside": lambda: [constrained(VALUES, on("y")), constrained(put("x"), on("y"))],
+    "constraint, too many dimensions": lambda: jax.jit(lambda a: constrained(a.sum(), on("y")))(VALUES),
+    "constraint that does not divide": lambda: jax.jit(lambda a: constrained(a[:3], on("y", "x")))(VALUES),
+    "constraint, unconstrained": lambda: jax.jit(lambda a: constrained(a, on(P.UNCONSTRAINED, "y")))(put("x")),
+    "constraint, a spec without a mesh": lambda: jax.jit(lambda a: constrained(a, P("y")))(VALUES),
+    "constraint over other devices": lambda: jax.jit(lambda a: constrained(a, on("x", mesh=grid(4))))(put("x", "y")),
+    "constraint, of what is elsewhere": lambda: jax.jit(sine)(ELSEWHERE),
+    "jit in jit, with shardings": lambda: jax.jit(lambda a: named(lambda b: b * 2, on("y"), on("x"))(a + 1))(VALUES),
+    "shardings under vmap": lambda: jax.vmap(product)(TWICE, TWICE),
+    "shardings under jvp": lambda: jax.jvp(product, (VALUES, VALUES), (VALUES, VALUES)),
+    "shardings under grad": lambda: jax.grad(lambda a, b: product(a, b).sum())(VALUES, VALUES),
+    "shardings under jit of grad": lambda: jax.jit(jax.grad(lambda a, b: product(a, b).sum(), (0, 1)))(VALUES, VALUES),
+    "constraint under grad": lambda: [jax.grad(sine)(VALUES), jax.jit(jax.grad(sine))(VALUES)],
+    "constraint under vmap": lambda: [jax.vmap(sine)(TWICE), jax.jit(jax.vmap(sine))(TWICE)],
+    "constraint in scan": lambda: [jax.jit(steps)(VALUES), steps(VALUES)],
+    "constraint in scan, gradient": lambda: jax.jit(jax.grad(lambda a: steps(a)[0].sum()))(VALUES),
+    "constraint in cond": lambda: jax.jit(branches)(VALUES),
+    "constraint under checkpoint": lambda: jax.jit(jax.grad(jax.checkpoint(sine)))(VALUES),
+    "given away": given_away,
+    "compiled": lambda: jax.jit(lambda a, b: a + b).lower(put("x", "y"), VALUES).compile()(put("x", "y"), VALUES),
+    "compiled, of what lies otherwise": lambda: jax.jit(jnp.sin).lower(put("x")).compile()(put("y")),
+    "compiled from a type": lambda: jax.jit(jnp.sin).lower(STRUCT).compile()(VALUES),
+    "a mesh, out_shardings": lambda: under_mesh(lambda: named(lambda a: a + 1, outs=P("x"))(VALUES)),
+    "a mesh, in_shardings": lambda: under_mesh(lambda: named(lambda a: a + 1, P("y"))(VALUES)),
+    "a mesh, constraint": lambda: under_mesh(lambda: jax.jit(lambda a: constrained(a, P("x")))(VALUES)),
+    "a mesh, what may be anywhere": lambda: under_mesh(lambda: jax.jit(lambda a: a * 1)(VALUES)),
+    "a mesh, device_put": lambda: under_mesh(lambda: jax.device_put(VALUES, P("x"))),
+}  # fmt: skip
+
+# What is said of shardings in a program's text, and the collectives that XLA puts into it, with types of what moves.
+SAID = re.compile(
+    r"num_partitions = \d+|sdy\.mesh @\w+ = <[^>]*\]|#sdy\.sharding<[^>]*>|sharding_constraint %\w+ <[^>]*>"
+)
+COLLECTIVE = re.compile(r"= (\(?[a-z]\w*\[.*) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\(")
+
+LOWERED: dict[str, Callable[[], Any]] = {
+    "two arguments": lambda: jax.jit(lambda a, b: a + b).lower(put("x", "y"), VALUES),
+    "two meshes": lambda: jax.jit(lambda a, b: a + b).lower(put("x"), put("x", mesh=grid(8))),
+    "one device": lambda: jax.jit(jnp.sin).lower(put("x", mesh=grid(1, 1))),
+    "layer": lambda: jax.jit(layer).lower(put("x"), put("y")),
+    "gradient": lambda: jax.jit(jax.grad(lambda x, w: layer(x, w)[0].sum(), (0, 1))).lower(put("x"), put(None, "y")),
+    "named": lambda: product.lower(VALUES, VALUES),
+    "in a call": lambda: jax.jit(lambda a: named(lambda b: b * 2, on("y"), on(("x", "y")))(a + 1)).lower(VALUES),
+    "constraint": lambda: jax.jit(lambda a: constrained(a @ a, on(P.UNCONSTRAINED, "y"))).lower(put("x")),
+    "under vmap": lambda: jax.jit(jax.vmap(sine)).lower(TWICE),
+    "in scan": lambda: jax.jit(steps).lower(VALUES),
+    "moved": lambda: named(lambda a: a.T, outs=on("x")).lower(put("x")),
+}  # fmt: skip
+
+
+def texts(lowered: Any) -> list[Any]:
+    """What a program's texts say of shardings."""
+    compiled = lowered.compile()
+    moved = sorted((kind, re.sub(r"\{.*?\}", "", type_)) for type_, kind in COLLECTIVE.findall(compiled.as_text()))
+    lies = str(compiled.input_shardings), str(compiled.output_shardings)
+    return [[re.sub(r"%\w+ ", "", said) for said in SAID.findall(lowered.as_text())], moved, *lies]
+
+
 if __name__ == "__main__":
-    found = {name: run(program) for table in (ARRAYS, PROGRAMS) for name, program in table.items()}
+    found = {name: run(program) for table in (ARRAYS, PROGRAMS, JIT) for name, program in table.items()}
+    found |= {f"text: {name}": texts(lower()) for name, lower in LOWERED.items()}
     print(json.dumps(found))

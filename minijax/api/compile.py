@@ -24,21 +24,31 @@ from minijax.api.flat import (
     named_like,
 )
 from minijax.api.repeated import MISSED, Known, Repeat
-from minijax.api.stages import Lowered, StagedCall, Traced
+from minijax.api.stages import Lowered, StagedCall, Traced, placement_at
 from minijax.backend import failures, fastcall, pjrt
 from minijax.config import common_key, jit_disabled, trace_key, while_on, x64_enabled
-from minijax.core import observe
+from minijax.core import late, observe
 from minijax.core.array import common_device, get_aval, is_array_like, numpy_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.observe import observers
 from minijax.core.refs import AbstractRef, Ref, is_ref
 from minijax.core.stand_ins import stood_in
+from minijax.core.structural import UNSPECIFIED
 from minijax.core.trace import Tracer, reaching, state
 from minijax.interpreters.evaluate import key_checks
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ops.call import jit_p, kept_inputs, known_program
-from minijax.pytree import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten, treedef_tuple
+from minijax.pytree import (
+    prefix_leaves,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+    treedef_tuple,
+)
+from minijax.pytree.prefix import is_none
 
 __all__ = ["jit"]
 
@@ -64,6 +74,8 @@ class JitFunction:
         donate_argnames: tuple[str, ...],
         keep_unused: bool,
         inline: bool,
+        in_shardings: Any = UNSPECIFIED,
+        out_shardings: Any = UNSPECIFIED,
     ) -> None:
         functools.update_wrapper(self, fun, updated=())
         # the function's own attributes show, but none of them may hide a method of this class
@@ -76,13 +88,17 @@ class JitFunction:
         self.donate_argnames = donate_argnames
         self.keep_unused = keep_unused
         self.inline = inline
+        self.in_shardings = in_shardings
+        self.out_shardings = out_shardings
         self.subject = describe(fun)
         self.takes_static = bool(static_argnums or static_argnames)
         # number of positional arguments -> the places among them that are static, and the others
         self.places: dict[int, tuple[list[int], list[int]]] = {}
         # configuration, with the static arguments if there may be any -> the kinds of calls made
         self.known: dict[Any, Known] = {}
-        options = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline)
+        options: Any = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline)
+        if self._names_shardings:
+            options += (*map(_hashable, (in_shardings, out_shardings)),)
         try:
             self._caches = _staged.setdefault(fun, {})
         except TypeError:  # no weak reference, or no hash: the cache lives with this object
@@ -128,8 +144,16 @@ class JitFunction:
                 raise failure
         return self.call(args, kwargs, static)[0]
 
+    @property
+    def _names_shardings(self) -> bool:
+        """Whether the user said how arguments or results are to lie."""
+        return self.in_shardings is not UNSPECIFIED or self.out_shardings is not UNSPECIFIED
+
     def _device_of(self, staged: StagedCall, leaves: Sequence[Any]) -> Any:
-        """The device that the arguments which the program takes are committed to; ValueError if there are two."""
+        """The device that the arguments which the program takes are committed to; ValueError if there are two.
+
+        Over a mesh it is the tuple of the mesh's devices.
+        """
         if not pjrt.others_in_use:
             return None
         kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
@@ -196,7 +220,7 @@ class JitFunction:
     def __reduce__(self) -> Any:
         # of what a jitted function is made, without what it has compiled: so it can be copied and pickled
         made_of = (self.fun, self.static_argnums, self.static_argnames, self.donate_argnums, self.donate_argnames)
-        return JitFunction, (*made_of, self.keep_unused, self.inline)
+        return JitFunction, (*made_of, self.keep_unused, self.inline, self.in_shardings, self.out_shardings)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -323,7 +347,38 @@ class JitFunction:
             params["keep_unused"] = True
         if self.inline:
             params["inline"] = True
+        if self._names_shardings:
+            params |= self._shardings(closed, args, kwargs, flat.out_tree, len(outer), len(refs))
         return StagedCall(closed, outer, in_tree, flat.out_tree, params, refs)
+
+    def _shardings(
+        self, closed: ClosedJaxpr, args: Any, kwargs: Any, out_tree: Any, n_outer: int, n_refs: int
+    ) -> dict[str, Any]:
+        """The parameters of the call that say what the user named of its operands and results.
+
+        ValueError if what was named is of another structure, or does not fit an array.
+        """
+        if kwargs and self.in_shardings is not UNSPECIFIED:
+            raise ValueError(
+                f"pjit does not support kwargs when in_shardings is specified. Pass the arguments of {self.subject} by "
+                "position."
+            )
+        n_outs = len(closed.out_avals)
+        ins = _spread(self.in_shardings, args, "in_shardings")
+        outs = _spread(self.out_shardings, tree_unflatten(out_tree, range(n_outs)), "out_shardings")
+        ins = [UNSPECIFIED] * n_outer + (ins or [UNSPECIFIED] * (len(closed.in_avals) - n_outer - n_refs))
+        ins += [UNSPECIFIED] * n_refs
+        said = {"in_shardings": (ins, closed.in_avals), "out_shardings": (outs, closed.out_avals)}
+        for which, (shardings, avals) in said.items():
+            for sharding, aval in zip(shardings, avals, strict=bool(shardings)):
+                if sharding is not UNSPECIFIED:
+                    _check_named(sharding, aval, which, self.subject)
+        pjrt.note_committed()
+        return {
+            which: tuple(shardings)
+            for which, (shardings, _) in said.items()
+            if any([each is not UNSPECIFIED for each in shardings])
+        }
 
     def _donated(self, in_tree: Any, args: Any, kwargs: Any, static: Any) -> tuple[bool, ...]:
         if not self.donate_argnums and not self.donate_argnames:
@@ -349,7 +404,8 @@ class JitFunction:
         if kwargs or not all(map(is_array_like, args)):
             args, kwargs = tree_map(stood_in, (args, kwargs))
         staged, leaves, _ = self._find(args, kwargs, static)
-        return Traced(fun_name(self.fun), staged, self._device_of(staged, leaves))
+        name, label = fun_name(self.fun), lambda i: leaf_names(self.fun, staged.in_tree)[i]
+        return Traced(name, staged, self._device_of(staged, leaves), placement_at(staged, leaves, name, label))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Stage and lower at these arguments, without compiling."""
@@ -388,6 +444,30 @@ class JitFunction:
 
     def __repr__(self) -> str:
         return f"<jit of {self.subject}>"
+
+
+def _hashable(shardings: Any) -> Any:
+    """What was said of shardings, as part of a key."""
+    leaves, tree = tree_flatten(shardings, is_leaf=is_none)
+    return tuple(leaves), tree
+
+
+def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
+    """For each leaf of ``full`` what ``shardings``, a prefix of it, says; nothing if nothing was said at all."""
+    if shardings is UNSPECIFIED:
+        return []
+    said = prefix_leaves(shardings, full, name=f"pjit {which}")
+    return [late.public("minijax.core.shardings", "as_sharding")(each, "jit", which) for each in said]
+
+
+def _check_named(sharding: Any, aval: ShapedArray, which: str, subject: str) -> None:
+    """ValueError unless an array of this type can lie so."""
+    sharding.shard_shape(aval.shape)
+    if any([isinstance(part, late.public("minijax.core.shardings", "Free")) for part in getattr(sharding, "spec", ())]):
+        raise ValueError(
+            f"Unconstrained dims are not allowed when passed to {which}: {sharding}, for {subject}. Use "
+            "lax.with_sharding_constraint inside the function."
+        )
 
 
 def _follow_keys(on: bool) -> None:
@@ -480,6 +560,8 @@ def jit(
     donate_argnames: str | Sequence[str] | None = None,
     keep_unused: bool = False,
     inline: bool = False,
+    in_shardings: Any = UNSPECIFIED,
+    out_shardings: Any = UNSPECIFIED,
 ) -> Any:
     """``fun`` compiled by XLA, once for each signature of its arguments.
 
@@ -490,6 +572,9 @@ def jit(
       donate_argnums, donate_argnames: arguments whose memory XLA may reuse; they cannot be used afterwards.
       keep_unused: whether the compiled program takes also the arguments that it does not read.
       inline: inside another staged function, record the equations of ``fun`` instead of a call of it.
+      in_shardings, out_shardings: how arguments and results are to lie over devices: ``Sharding``s, ``PartitionSpec``s
+        for the mesh that is set, or None for what arguments say and the compiler chooses; or trees of these that are
+        prefixes of the positional arguments, without the static ones, and of the result.
 
     Returns:
       A ``JitFunction``.
@@ -506,8 +591,13 @@ def jit(
             donate_argnames=donate_argnames,
             keep_unused=keep_unused,
             inline=inline,
+            in_shardings=in_shardings,
+            out_shardings=out_shardings,
         )
     check_callable(fun)
+    for which, said in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        if said is not UNSPECIFIED:
+            late.public("minijax.core.shardings", "check_said")(said, "jit", which)
     numbers, names = _infer(fun, static_argnums, static_argnames, "static")
     donated, donated_names = _infer(fun, donate_argnums, donate_argnames, "donate")
     both = {*map(str, {*numbers} & {*donated}), *({*names} & {*donated_names})}
@@ -517,7 +607,9 @@ def jit(
             f"static_argnames and donate_argnames cannot intersect. Argument names {shown} appear in both "
             f"static_argnames and donate_argnames of {describe(fun)}. A static argument has no memory to give away."
         )
-    return JitFunction(fun, numbers, names, donated, donated_names, keep_unused, inline)
+    return JitFunction(
+        fun, numbers, names, donated, donated_names, keep_unused, inline, in_shardings, out_shardings
+    )
 
 
 def _infer(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minijax.backend import fastcall, pjrt
-from minijax.core import dtypes
+from minijax.core import dtypes, late
 from minijax.core.array import Array, as_array, get_aval
 from minijax.core.guards import asked_for, check_transfer, transfer_guards
 from minijax.core.keys import is_key
@@ -31,6 +31,8 @@ def device_put(x: Any, device: Any = None) -> Any:
             device = device.place_for(np.ndim(leaf))
         if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
             check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
+        if isinstance(leaf, Tracer) and hasattr(device, "mesh"):
+            return late.public("minijax.lax", "with_sharding_constraint")(leaf, device)
         if device is not None or isinstance(leaf, Tracer):
             return placed(leaf, device)
         array = as_array(leaf)

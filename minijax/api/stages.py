@@ -7,6 +7,7 @@ from typing import Any
 
 from minijax.api.repeated import Repeat
 from minijax.backend import pjrt
+from minijax.core import late
 from minijax.core.array import CommittedArray, device_array, get_aval
 from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import Tracer
@@ -48,15 +49,27 @@ class StagedCall:
         return self.params["donated_invars"], self.params.get("keep_unused", False)
 
 
+def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: Any) -> Any:
+    """Over which devices a call with these leaves is divided, and how; None if it is not."""
+    params = staged.params
+    said = params.get("in_shardings", ()), params.get("out_shardings", ()), params.get("keep_unused", False)
+    if not (pjrt.others_in_use or any(isinstance(x, ShapeDtypeStruct) and x.sharding is not None for x in leaves)):
+        return None
+    find = late.public("minijax.ops.meshes.partitioned", "placement_of")
+    return find(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *said, label)
+
+
 class Traced:
     """A staged call: its ``jaxpr`` and ``out_info``; ``lower()`` goes on.
 
-    ``device`` is what its arguments were committed to, None if they may be anywhere: it is compiled for that.
+    ``device`` is what its arguments were committed to, None if they may be anywhere: it is compiled for that, or for a
+    ``placement``, if it is to be divided.
     """
 
-    def __init__(self, name: str, staged: StagedCall, device: Any = None) -> None:
+    def __init__(self, name: str, staged: StagedCall, device: Any = None, placement: Any = None) -> None:
         self.fun_name = name
         self.device = device
+        self.placement = placement
         self._staged = staged
         self.jaxpr = staged.closed
 
@@ -68,7 +81,7 @@ class Traced:
 
     def lower(self) -> Lowered:
         """The StableHLO program."""
-        return Lowered(self, lowered(self.jaxpr, self.fun_name, *self._staged.how).text)
+        return Lowered(self, lowered(self.jaxpr, self.fun_name, *self._staged.how, self.placement).text)
 
 
 class Lowered:
@@ -91,7 +104,7 @@ class Lowered:
     def places(self) -> ModulePlaces:
         """Which equation each line of the module comes from."""
         traced = self._traced
-        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how)
+        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how, traced.placement)
 
     def cost_analysis(self) -> dict[str, Any]:
         """XLA's estimates for the module as it stands, before optimisation: flops, bytes accessed, ..."""
@@ -104,7 +117,11 @@ class Lowered:
     def compile(self) -> CompiledFunction:
         """The program compiled by XLA."""
         traced = self._traced
-        return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, *traced._staged.how))
+        how = traced._staged.how
+        if traced.placement is None:
+            return CompiledFunction(traced, compiled(traced.jaxpr, traced.fun_name, *how))
+        divided = late.public("minijax.ops.meshes.partitioned", "partitioned")
+        return CompiledFunction(traced, divided(traced.jaxpr, traced.fun_name, traced.placement, *how))
 
 
 class CompiledFunction:
@@ -145,6 +162,9 @@ class CompiledFunction:
     def _run(self, leaves: list[Any]) -> list[Any]:
         """The results, on the device that the program was lowered for and, if that was asked for, committed to it."""
         program, wanted = self._program, self._traced.device
+        if self._traced.placement is not None:
+            late.public("minijax.ops.meshes.partitioned", "check_lies")(program, leaves)
+            return program(*leaves)
         found = program.device_of(leaves)
         required = pjrt.local_devices()[0] if wanted is None else wanted
         if found not in (None, required):
@@ -164,7 +184,25 @@ class CompiledFunction:
     def places(self) -> ModulePlaces:
         """Which equation each line of the module that was compiled comes from."""
         traced = self._traced
-        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how)
+        return lowered_places(traced.jaxpr, traced.fun_name, *traced._staged.how, traced.placement)
+
+    @property
+    def input_shardings(self) -> Any:
+        """How the arguments lie that it takes, as a tree like ``(args, kwargs)``."""
+        in_tree = self._traced._staged.in_tree
+        return tree_unflatten(in_tree, self._shardings(0, in_tree.num_leaves))
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the results lie, as a tree."""
+        out_tree = self._traced._staged.out_tree
+        return tree_unflatten(out_tree, self._shardings(1, out_tree.num_leaves))
+
+    def _shardings(self, which: int, count: int) -> list[Any]:
+        if self._traced.placement is not None:
+            return late.public("minijax.ops.meshes.partitioned", "shardings_of")(self._program)[which]  # type: ignore[no-any-return]
+        device = self._traced.device or pjrt.local_devices()[0]
+        return [late.public("minijax.core.shardings", "SingleDeviceSharding")(device)] * count
 
     @property
     def program(self) -> Compiled:

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from minijax.core.named import NamedTuple
+from minijax.core.structural import UNSPECIFIED
+from minijax.pytree import tree_leaves
 
 # Where devices keep arrays.
 _MEMORY = "device"
@@ -32,7 +34,7 @@ class AxisType(enum.Enum):
         return self.name
 
 
-class _Unconstrained:
+class Free:
     """``PartitionSpec.UNCONSTRAINED``: the compiler chooses how a dimension is divided."""
 
     def __repr__(self) -> str:
@@ -42,7 +44,7 @@ class _Unconstrained:
         return "_UNCONSTRAINED"
 
 
-_UNCONSTRAINED = _Unconstrained()
+_UNCONSTRAINED = Free()
 
 
 class PartitionSpec:
@@ -127,7 +129,7 @@ class AbstractMesh:
         return hash((self.shape_tuple, self.axis_types))
 
     def __repr__(self) -> str:
-        return f"AbstractMesh({self._axes()}, axis_types={self._kinds()})"
+        return f"AbstractMesh({self._axes()}, axis_types={self._kinds()})" if self.axis_names else "Mesh()"
 
     def _axes(self) -> str:
         return ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple) or "()"
@@ -182,7 +184,7 @@ class Mesh(AbstractMesh):
         return f"Mesh(axis_sizes={sizes}, axis_names={names}, axis_types={self._kinds()})"
 
     def __str__(self) -> str:
-        return f"Mesh({self._axes()}, axis_types={self._kinds()})"
+        return f"Mesh({self._axes()}, axis_types={self._kinds()})" if self.axis_names else "Mesh()"
 
 
 class Sharding:
@@ -448,19 +450,6 @@ def named_like(mesh: Mesh, tiles: np.ndarray) -> Sharding:
     return found if same else TiledSharding(mesh._identity[-1], tiles)
 
 
-class _Unspecified:
-    """What a call of ``jit`` says of an argument or result of which its caller named no sharding."""
-
-    def __repr__(self) -> str:
-        return "UnspecifiedValue"
-
-    def __reduce__(self) -> str:
-        return "UNSPECIFIED"
-
-
-UNSPECIFIED = _Unspecified()
-
-
 def mesh_of(shardings: Sequence[Any]) -> Mesh | None:
     """The mesh of the first ``NamedSharding`` among ``shardings``."""
     return next((each.mesh for each in shardings if isinstance(each, NamedSharding)), None)
@@ -492,6 +481,9 @@ def axes_of_part(part: Any) -> tuple[str, ...]:
     return part if isinstance(part, tuple) else (part,)
 
 
+NO_MESH = AbstractMesh((), ())
+
+
 class _Context(threading.local):
     """The mesh that is set on one thread, None if none is."""
 
@@ -504,6 +496,33 @@ class _Context(threading.local):
 
 
 context = _Context()
+
+
+def check_said(said: Any, function: str, argument: str) -> None:
+    """TypeError unless each leaf of the tree ``said`` can be what ``as_sharding`` takes."""
+    for each in tree_leaves(said):
+        if not isinstance(each, PartitionSpec):
+            as_sharding(each, function, argument)
+
+
+def as_sharding(said: Any, function: str, argument: str) -> Any:
+    """The sharding that ``said`` means, or UNSPECIFIED: what was given to ``argument`` of ``function``.
+
+    RuntimeError for a ``PartitionSpec`` without a mesh that is set, TypeError for what means none.
+    """
+    if said is None or said is UNSPECIFIED or isinstance(said, Sharding):
+        return UNSPECIFIED if said is None else said
+    if not isinstance(said, PartitionSpec):
+        raise TypeError(
+            f"{argument} leaf specifications are expected to be PartitionSpec instances or None, but got {said}. Give "
+            f"{function} shardings, such as sharding.NamedSharding(mesh, sharding.PartitionSpec('x'))."
+        )
+    if context.mesh is None:
+        raise RuntimeError(
+            f"{function} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {argument}, as "
+            f"{said} is. Set one with set_mesh(mesh), or pass NamedSharding(mesh, spec)."
+        )
+    return NamedSharding(context.mesh, said)
 
 
 def concrete(place: Any) -> Any:

@@ -15,19 +15,20 @@ from minijax.core.avals import ShapedArray, dtype_name
 class ShapeDtypeStruct:
     """A stand-in for an array of ``shape`` and ``dtype``, as ``eval_shape`` returns and ``jit.lower`` accepts.
 
-    ``sharding`` is None, as JAX's is where none was given.
+    ``sharding`` says how it lies over devices, for ``jit.lower``; None where that is not known.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type")
-    sharding = None
+    __slots__ = ("shape", "dtype", "sharding", "weak_type")
 
-    def __init__(self, shape: Any, dtype: Any, *, sharding: None = None, weak_type: bool = False) -> None:
+    def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        if sharding is not None:
-            raise NotImplementedError(
-                f"ShapeDtypeStruct: minijax's types say nothing of devices, so it takes no sharding, got {sharding!r}"
+        if sharding is not None and not hasattr(sharding, "shard_shape"):
+            raise ValueError(
+                f"ShapeDtypeStruct: sharding should be an instance of `jax.sharding.Sharding`. Got {sharding!r} of "
+                f"type {type(sharding)}. Pass a NamedSharding."
             )
+        self.sharding = sharding
         self.shape = tuple(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.weak_type = weak_type
@@ -39,8 +40,13 @@ class ShapeDtypeStruct:
         return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """The stand-in with the given fields (``shape``, ``dtype``, ``weak_type``) replaced."""
-        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        """The stand-in with the given fields (``shape``, ``dtype``, ``sharding``, ``weak_type``) replaced."""
+        fields = {
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "sharding": self.sharding,
+            "weak_type": self.weak_type,
+        }
         return ShapeDtypeStruct(**{**fields, **changes})
 
     @property
@@ -66,11 +72,12 @@ class ShapeDtypeStruct:
         return hash(self._fields())
 
     def _fields(self) -> tuple[Any, ...]:
-        return self.shape, self.dtype, self.weak_type
+        return self.shape, self.dtype, self.sharding, self.weak_type
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtype_name(self.dtype)}{weak})"
+        where = "" if self.sharding is None else f", sharding={self.sharding}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtype_name(self.dtype)}{where}{weak})"
 
 
 def stood_in(x: Any) -> Any:

@@ -27,6 +27,19 @@ random_wrap_p = Primitive("random_wrap")
 random_unwrap_p = Primitive("random_unwrap")
 
 
+class Unspecified:
+    """What a call of ``jit`` says of an operand or result of which its caller named no sharding."""
+
+    def __repr__(self) -> str:
+        return "UnspecifiedValue"
+
+    def __reduce__(self) -> str:
+        return "UNSPECIFIED"
+
+
+UNSPECIFIED = Unspecified()
+
+
 class Zero:
     """The tangent or cotangent that is known to be zero, of type ``aval``; no array is made for it."""
 

@@ -69,11 +69,18 @@ commits_itself: set[Primitive] = set()
 
 # Primitives that hold programs and are compiled, with them, where an operand lies over a mesh of devices.
 compiled_over_meshes: set[Primitive] = set()
+# The primitives that name a mesh themselves, once there are any: then programs are looked through for them.
+constraints: list[Primitive] = []
 
 
 def _over_mesh(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result or results of an operation on operands that lie over a mesh: only XLA can divide it."""
-    return late.public("minijax.ops.partitioned", "evaluate_over_mesh")(primitive, args, params)
+    return late.public("minijax.ops.meshes.partitioned", "evaluate_over_mesh")(primitive, args, params)
+
+
+def _names_mesh(params: dict[str, Any]) -> bool:
+    """Whether a program among ``params`` says of a value how it is to be divided."""
+    return bool(constraints) and late.public("minijax.ops.meshes.partitioned", "names_any")(params)
 
 
 def _on(device: Any, out: Any) -> Any:
@@ -150,7 +157,7 @@ class EvalTrace(Trace):
         known = primitive.evaluations
         if known is None:
             try:
-                if primitive in compiled_over_meshes and MeshArray in map(type, args):
+                if primitive in compiled_over_meshes and (MeshArray in map(type, args) or _names_mesh(params)):
                     return _over_mesh(primitive, args, params)
                 out = impl_rules[primitive](*args, **params)
                 if primitive not in commits_itself and not HELD.isdisjoint(map(type, args)):

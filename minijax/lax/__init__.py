@@ -37,6 +37,7 @@ __getattr__, __dir__ = _borrowing(
     "minijax.lax.solves",
     "minijax.lax.windows",
     "minijax.ops.checkpoint",
+    "minijax.ops.meshes.constraint",
     "minijax.ops.fft",
     "minijax.ops.linear_solve",
     "minijax.ops.parallel",

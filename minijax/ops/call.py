@@ -31,7 +31,7 @@ from minijax.core.guards import check, check_transfer, guards, transfer_guards
 from minijax.core.lists import partition, split_list
 from minijax.core.named import NamedTuple
 from minijax.core.primitive import Primitive
-from minijax.core.structural import Zero, zero_of
+from minijax.core.structural import UNSPECIFIED, Unspecified, Zero, zero_of
 from minijax.core.trace import check_alive
 from minijax.interpreters.evaluate import commits_itself
 from minijax.interpreters.jvp import jvp_jaxpr, jvp_rules
@@ -83,7 +83,7 @@ _buffer = operator.attrgetter("_buffer")
 
 
 # Knows of programs over several devices, and is loaded for the first.
-_PARTITIONED = "minijax.ops.partitioned"
+_PARTITIONED = "minijax.ops.meshes.partitioned"
 
 
 class Compiled:
@@ -543,16 +543,41 @@ def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list
 staging_rules[jit_p] = jit_stage
 
 
-def _handed_on(params: dict[str, Any]) -> dict[str, Any]:
-    """What the user said of a call that holds for its transformed forms too."""
-    return {key: params[key] for key in ("inline", "keep_unused") if key in params}
+def _handed_on(
+    params: dict[str, Any], ins: Sequence[Sequence[Any]] = (), outs: Sequence[Sequence[Any]] = ()
+) -> dict[str, Any]:
+    """What the user said of a call that holds for its transformed forms too.
+
+    Where shardings were named, ``ins`` and ``outs`` are those of the form's operands and results, in groups.
+    """
+    said: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused") if key in params}
+    for key, groups in (("in_shardings", ins), ("out_shardings", outs)):
+        given = tuple(itertools.chain(*groups)) if "in_shardings" in params or "out_shardings" in params else ()
+        if any(map(_names_one, given)):
+            said[key] = given
+    return said
+
+
+def _names_one(sharding: Any) -> bool:
+    return type(sharding) is not Unspecified
+
+
+def _named(params: dict[str, Any], key: str, count: int) -> Sequence[Any]:
+    """The shardings of ``count`` operands or results of a call, as far as they were named."""
+    return params.get(key) or (UNSPECIFIED,) * count
+
+
+def _chosen(named: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [sharding for sharding, flag in zip(named, flags, strict=True) if flag]
 
 
 def jit_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str, **params: Any) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     given = [t for t in tangents if type(t) is not Zero]
-    outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name, **_handed_on(params))
+    ins, named = _named(params, "in_shardings", len(primals)), _named(params, "out_shardings", len(nonzero_out))
+    said = _handed_on(params, (ins, _chosen(ins, nonzero)), (named, _chosen(named, nonzero_out)))
+    outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name, **said)
     n = len(nonzero_out)
     found = iter(outs[n:])
     return outs[:n], [
@@ -567,7 +592,19 @@ def jit_batch(
     axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> Any:
     batched, out_dims = vmap_jaxpr(jaxpr, axis, dims)
-    return jit_p.bind(*args, jaxpr=batched, name=name, **_handed_on(params)), out_dims
+    ins = [*map(_batched_sharding, _named(params, "in_shardings", len(args)), dims)]
+    outs = [*map(_batched_sharding, _named(params, "out_shardings", len(out_dims)), out_dims)]
+    return jit_p.bind(*args, jaxpr=batched, name=name, **_handed_on(params, [ins], [outs])), out_dims
+
+
+def _batched_sharding(sharding: Any, dim: int | None) -> Any:
+    """What was named of an operand or result, for one with a batch axis at ``dim``, which is not divided."""
+    spec = getattr(sharding, "spec", None)
+    if dim is None or spec is None or sharding.is_fully_replicated:
+        return sharding
+    parts = [*spec, *[None] * (dim - len(spec))]
+    parts.insert(dim, None)
+    return sharding.with_spec(parts)
 
 
 axis_rules[jit_p] = jit_batch
@@ -601,9 +638,16 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> Any:
     made = [Var(aval) for aval in known_jaxpr.out_avals[len(known_out) :]]
     fresh = iter(made)
     residuals = [next(fresh) if i is None else known_in[i] for i in inputs]
-    params = {"name": name, **_handed_on(eqn.params)}
-    now = JaxprEqn(jit_p, known_in, {**params, "jaxpr": known_jaxpr}, [*known_out, *made], eqn.source)
-    then = JaxprEqn(jit_p, [*residuals, *unknown_args], {**params, "jaxpr": unknown_jaxpr}, later_out, eqn.source)
+    params = eqn.params
+    known_ins, unknown_ins = partition(unknown_in, _named(params, "in_shardings", len(eqn.invars)))
+    known_outs, unknown_outs = partition(unknown_out, _named(params, "out_shardings", len(eqn.outvars)))
+    given = [UNSPECIFIED if i is None else known_ins[i] for i in inputs]
+    first = _handed_on(params, [known_ins], (known_outs, [UNSPECIFIED] * len(made)))
+    second = _handed_on(params, (given, unknown_ins), [unknown_outs])
+    now_params, then_params = ({"name": name, **said} for said in (first, second))
+    now = JaxprEqn(jit_p, known_in, {**now_params, "jaxpr": known_jaxpr}, [*known_out, *made], eqn.source)
+    ins = [*residuals, *unknown_args]
+    then = JaxprEqn(jit_p, ins, {**then_params, "jaxpr": unknown_jaxpr}, later_out, eqn.source)
     return ([now] if matters(now) else []), [then]
 
 
@@ -661,13 +705,21 @@ def jit_linearize(
     is_vjp: bool, nonzero: Sequence[bool], *primals: Any, jaxpr: ClosedJaxpr, name: str, **params: Any
 ) -> Any:
     known, linear, nonzero_out, places = _linearized(jaxpr, nonzero)
-    made = jit_p.bind(*primals, jaxpr=known, name=name, **_handed_on(params))
+    ins, named = _named(params, "in_shardings", len(primals)), _named(params, "out_shardings", len(nonzero_out))
+    where: dict[int, Any] = {}
+    for sharding, (kind, at) in zip(named, places, strict=False):
+        if kind == "made":
+            where.setdefault(at, sharding)
+    known_outs = [where.get(i, UNSPECIFIED) for i in range(len(known.out_avals))]
+    made = jit_p.bind(*primals, jaxpr=known, name=name, **_handed_on(params, [ins], [known_outs]))
     values = [x if kind == "constant" else (made if kind == "made" else primals)[x] for kind, x in places]
     outs, residuals = split_list(values, len(nonzero_out))
 
     def linear_call(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
         given = [t for t in tangents if type(t) is not Zero]
-        found = iter(jit_p.bind(*residuals, *given, jaxpr=linear, name=name, **_handed_on(params)))
+        tangent_ins = [UNSPECIFIED] * len(residuals), _chosen(ins, nonzero)
+        said = _handed_on(params, tangent_ins, [_chosen(named, nonzero_out)])
+        found = iter(jit_p.bind(*residuals, *given, jaxpr=linear, name=name, **said))
         return [next(found) if nz else None for nz in nonzero_out]
 
     return outs, nonzero_out, residuals, linear_call
@@ -688,8 +740,9 @@ def jit_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
     if pruned is eqn.params["jaxpr"]:
         return eqn
     params = {**eqn.params, "jaxpr": pruned}
-    if "donated_invars" in params:
-        params["donated_invars"] = tuple(d for d, u in zip(params["donated_invars"], used_in, strict=True) if u)
+    for key, kept in (("donated_invars", used_in), ("in_shardings", used_in), ("out_shardings", used)):
+        if key in params:
+            params[key] = tuple(_chosen(params[key], kept))
     return eqn.replace(
         invars=[v for v, u in zip(eqn.invars, used_in, strict=True) if u],
         outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
@@ -703,7 +756,10 @@ dce_rules[jit_p] = jit_dce
 def jit_transpose(cts: Sequence[Any], *args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
     linear, nonzero, known, given = call_operands(cts, args)
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
-    found = jit_p.bind(*known, *given, jaxpr=transposed, name=name, **_handed_on(params))
+    ins, linear_ins = partition(linear, _named(params, "in_shardings", len(args)))
+    cts_in = _chosen(_named(params, "out_shardings", len(nonzero)), nonzero)
+    said = _handed_on(params, (ins, cts_in), [_chosen(linear_ins, arrives)])
+    found = jit_p.bind(*known, *given, jaxpr=transposed, name=name, **said)
     return operand_cotangents(args, arrives, found)
 
 

@@ -45,9 +45,9 @@ from minijax.ir.typecheck import same_type, typecheck_rules
 from minijax.lowering.lower import lower_eqns, lowering_rules
 from minijax.lowering.text import mlir_type
 from minijax.ops.elementwise import div_p
+from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.nary import deflinear
 from minijax.ops.parallel import all_reduce_text, psum_p
-from minijax.ops.partitioned import evaluate_over_mesh, names_shardings
 from minijax.ops.shape import broadcast_in_dim, squeeze
 
 __all__ = ["psum_invariant_p", "shard_map_p"]

@@ -195,7 +195,7 @@ def over_mesh(x: Array, sharding: Any) -> MeshArray:
         if x.device.is_equivalent_to(sharding, x.aval.ndim):
             return x if x.device == sharding else mesh_array(x._buffer, x.aval, sharding)
         if not x.device.is_fully_addressable:
-            return late.public("minijax.ops.partitioned", "moved")(x, sharding)  # type: ignore[no-any-return]
+            return late.public("minijax.ops.meshes.partitioned", "moved")(x, sharding)  # type: ignore[no-any-return]
     value = x._value()
     return mesh_array(late.public("minijax.backend.spmd", "put_over")(value, sharding, x.aval), x.aval, sharding)
 

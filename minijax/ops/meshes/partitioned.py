@@ -16,6 +16,7 @@ from minijax.core.array import HELD, Array, CommittedArray, MeshArray, as_array,
 from minijax.core.guards import check_transfer, transfer_guards
 from minijax.core.primitive import Primitive
 from minijax.core.shardings import NamedSharding, Placement, Sharding, SingleDeviceSharding, context, mesh_of
+from minijax.core.stand_ins import ShapeDtypeStruct
 from minijax.core.trace import check_alive
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, one_equation
@@ -34,7 +35,7 @@ class Partitioned(Compiled):
         self.placement = placement
         super().__init__(*made_of)
         self.repeatable = False
-        self.ins = self.division.ins[self.n_consts :]
+        self.ins: list[Any] = self.division.ins[self.n_consts :]
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         devices, mesh, ins, outs = self.placement
@@ -99,12 +100,22 @@ def _named_in(eqns: Sequence[JaxprEqn]) -> Iterator[tuple[str, Sharding]]:
         rule = names_shardings.get(eqn.primitive)
         if rule is not None:
             yield from ((eqn.primitive.name, each) for each in rule(eqn.params))
-        for value in eqn.params.values() if eqn.params else ():
-            for item in value if isinstance(value, (tuple, list)) else (value,):
-                if isinstance(item, ClosedJaxpr):
-                    yield from shardings_named(item)
-                elif hasattr(item, "eqns"):
-                    yield from _named_in(item.eqns)
+        if eqn.params:
+            yield from _named_in_programs(eqn.params)
+
+
+def _named_in_programs(params: dict[str, Any]) -> Iterator[tuple[str, Sharding]]:
+    for value in params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, ClosedJaxpr):
+                yield from shardings_named(item)
+            elif isinstance(item, Jaxpr):
+                yield from _named_in(item.eqns)
+
+
+def names_any(params: dict[str, Any]) -> bool:
+    """Whether a program among ``params`` names a sharding."""
+    return bool([*_named_in_programs(params)])
 
 
 names_shardings[jit_p] = lambda params: [
@@ -116,6 +127,8 @@ def sharding_of_operand(x: Any) -> Sharding | None:
     """How the operand ``x`` lies, if it is to stay there."""
     if type(x) is MeshArray:
         return x.device  # type: ignore[no-any-return]
+    if type(x) is ShapeDtypeStruct:
+        return x.sharding  # type: ignore[no-any-return]
     return SingleDeviceSharding(x.device) if type(x) is CommittedArray else None
 
 
@@ -176,7 +189,7 @@ def placement_of(
             continue
         chosen[i] = sharding = wanted or own
         if sharding is not None:
-            over = over or wanted is not None or type(x) is MeshArray
+            over = over or wanted is not None or type(x) is not CommittedArray
             devices.note(sharding.assignment, _said_of(x, own, sharding, name, label, i))
     inner = shardings_named(closed)
     for primitive, sharding in inner:
@@ -216,7 +229,7 @@ def _said_of(
     x: Any, own: Sharding | None, sharding: Sharding, name: str, label: Callable[[int], str], i: int
 ) -> Callable[[], str]:
     def said() -> str:
-        if own is None:
+        if own is None or type(x) not in HELD:
             return _devices_text(f"in_shardings for argument {label(i)} of {name}", sharding.assignment)
         return placed_text(x, label(i), name)
 
@@ -279,3 +292,24 @@ def moved(x: MeshArray, sharding: Sharding) -> MeshArray:
     (out,) = partitioned(identity, "device_put", placement, keep_unused=True)(x)
     assert type(out) is MeshArray, "its sharding was named"
     return out
+
+
+def shardings_of(program: Partitioned) -> tuple[list[Sharding], list[Sharding]]:
+    """How the arguments lie, those that the program does not take anywhere at all, and how the results do."""
+    ins = [program.placement.everywhere] * len(program.placement.ins)
+    kept = range(len(ins)) if program.kept is None else program.kept
+    for i, sharding in zip(kept, program.ins, strict=True):
+        ins[i] = sharding
+    return ins, [each for each in program.division.outs if each is not None]
+
+
+def check_lies(program: Partitioned, args: Sequence[Any]) -> None:
+    """ValueError if one of ``args`` is committed otherwise than the program was compiled for."""
+    for i, (x, sharding) in enumerate(zip(program._taken(args), program.ins, strict=True)):
+        own = sharding_of_operand(x)
+        if own is not None and not own.is_equivalent_to(sharding, x.aval.ndim):
+            raise ValueError(
+                "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
+                f"it: {program.name} was compiled for {sharding}, and argument {i} lies as {own} says. Bring it there "
+                "with device_put, or lower with arguments that lie where these do."
+            )

@@ -1,0 +1,101 @@
+"""``sharding_constraint``: the identity, divided over a mesh as its parameter says. It is its own transpose.
+
+Parameters: ``sharding``; ``unconstrained_dims``, of which the compiler chooses how they are divided; ``layout`` and
+``context_mesh``, as JAX prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minijax.backend import pjrt
+from minijax.core.array import get_aval
+from minijax.core.avals import ShapedArray
+from minijax.core.primitive import Primitive
+from minijax.core.shardings import NO_MESH, NamedSharding, PartitionSpec, Sharding, as_sharding, context
+from minijax.interpreters.evaluate import commits_itself, constraints
+from minijax.interpreters.vmap import batching_rules
+from minijax.lowering.lower import lowering_rules
+from minijax.lowering.shardings import constrained
+from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
+from minijax.ops.nary import deflinear
+from minijax.pytree import prefix_leaves, tree_flatten, tree_unflatten
+
+__all__ = ["sharding_constraint_p", "with_sharding_constraint"]
+
+sharding_constraint_p = Primitive("sharding_constraint")
+commits_itself.add(sharding_constraint_p)
+constraints.append(sharding_constraint_p)
+names_shardings[sharding_constraint_p] = lambda params: [params["sharding"]]
+
+
+@sharding_constraint_p.def_abstract_eval
+def constraint_abstract(x: ShapedArray, **params: Any) -> ShapedArray:
+    return x
+
+
+@sharding_constraint_p.def_impl
+def constraint_impl(x: Any, **params: Any) -> Any:
+    return evaluate_over_mesh(sharding_constraint_p, [x], params)
+
+
+def constraint_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
+    return [sharding_constraint_p.bind(ct, **params)]
+
+
+deflinear(sharding_constraint_p, constraint_transpose)
+
+
+def constraint_batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    """How the batch axis is divided is left to the compiler."""
+    (x,), (dim,) = args, dims
+    assert dim is not None, "one operand, which is mapped"
+    sharding, free = params["sharding"], params["unconstrained_dims"]
+    if isinstance(sharding, NamedSharding):
+        parts = [*sharding.spec, *[None] * (dim - len(sharding.spec))]
+        parts.insert(dim, PartitionSpec.UNCONSTRAINED)
+        sharding = sharding.with_spec(parts)
+    free = frozenset({dim, *(each + (each >= dim) for each in free)})
+    return sharding_constraint_p.bind(x, **{**params, "sharding": sharding, "unconstrained_dims": free}), dim
+
+
+batching_rules[sharding_constraint_p] = constraint_batch
+
+
+def constraint_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, sharding: Any, **params: Any) -> str:
+    return constrained(ctx, x, avals[0], sharding)
+
+
+lowering_rules[sharding_constraint_p] = constraint_lower
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """``x``, divided as ``shardings`` say: in a jitted function a demand on the compiler, elsewhere a move.
+
+    Args:
+      x: a pytree of arrays.
+      shardings: a ``Sharding``, a ``PartitionSpec`` for the mesh that is set, or None for no demand; or a tree of these
+        that is a prefix of ``x``.
+
+    Raises:
+      ValueError: a sharding for more dimensions than an array has. RuntimeError: a ``PartitionSpec`` without a mesh.
+      TypeError: something else in the place of a sharding.
+    """
+    leaves, tree = tree_flatten(x)
+    wanted = prefix_leaves(shardings, x, name="with_sharding_constraint shardings")
+    return tree_unflatten(tree, [*map(_constrained, leaves, wanted)])
+
+
+def _constrained(x: Any, wanted: Any) -> Any:
+    sharding = as_sharding(wanted, "with_sharding_constraint", "shardings")
+    if not isinstance(sharding, Sharding):
+        return x
+    sharding.check_ndim(get_aval(x).ndim)
+    pjrt.note_committed()
+    spec = getattr(sharding, "spec", ())
+    free = frozenset(i for i, part in enumerate(spec) if part is PartitionSpec.UNCONSTRAINED)
+    mesh = NO_MESH if context.mesh is None else context.mesh.abstract_mesh
+    return sharding_constraint_p.bind(
+        x, sharding=sharding, layout=None, context_mesh=mesh, unconstrained_dims=free
+    )
