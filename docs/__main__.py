@@ -15,11 +15,13 @@ def main() -> None:
     parser.add_argument("--gallery", default=None, metavar="NAMES", help="only these recordings, with commas between")
     asked = parser.parse_args()
     try:
-        files = build(asked.folder, None if asked.gallery is None else asked.gallery.split(","))
+        sizes = []
+        for file in build(asked.folder, None if asked.gallery is None else asked.gallery.split(",")):
+            sizes.append(file.stat().st_size)
+            print(f"{file.relative_to(asked.folder)}  {sizes[-1] / 1000:,.0f} kB", flush=True)
     except PageError as error:
         raise SystemExit(str(error)) from None
-    size = sum(file.stat().st_size for file in files)
-    print(f"{len(files)} pages, {size / 1e6:.1f} MB: open {asked.folder / 'index.html'}")
+    print(f"{len(sizes)} pages, {sum(sizes) / 1e6:.1f} MB: open {asked.folder / 'index.html'}")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ PAGES = (
     "notebooks",
     "jax",
     "primitives",
+    "python",
 )
 
 
@@ -70,18 +71,19 @@ def bodies(names: list[str]) -> Iterator[tuple[str, str]]:
     yield REFERENCE, "".join(reference())
 
 
-def build(folder: Path, recordings: Iterable[str] | None = None) -> list[Path]:
-    """Write the site into ``folder``; its files. ``recordings``: those of the gallery that get a page; all if None."""
+def build(folder: Path, recordings: Iterable[str] | None = None) -> Iterator[Path]:
+    """Write the site into ``folder``; each file once it is there.
+
+    ``recordings`` are those of the gallery that get a page; all if None.
+    """
     names = gallery.chosen(recordings)
     navigation = places(names)
     by_file = {each.file: each for each in navigation}
-    written = []
     for file, body in bodies(names):
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(by_file[file], body, navigation, heading(body)), encoding="utf-8")
-        written.append(path)
-    return written
+        yield path
 
 
 def heading(body: str) -> str:

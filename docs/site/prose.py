@@ -12,6 +12,8 @@ from docs.site.blocks import Blocks
 from minijax.tools.commands.table import COMMANDS
 
 REFERENCE = "commands.html"
+# Where a block is to stand: no text has this character.
+_PLACE = "\ue000{}\ue000"
 _COMMAND = re.compile(r"%{1,2}(\w+)")
 
 
@@ -21,12 +23,12 @@ def slug(text: str) -> str:
 
 
 class Prose(mistune.HTMLRenderer):
-    """What mistune is asked to make of each part of a text."""
+    """What mistune is asked to make of each part of a text; the blocks of code that it comes by are ``found``."""
 
-    def __init__(self, blocks: Blocks, up: str = "") -> None:
+    def __init__(self, up: str = "") -> None:
         super().__init__(escape=True)
-        self.blocks = blocks
         self.up = up
+        self.found: list[tuple[str, list[str], str]] = []
 
     def heading(self, text: str, level: int, **attrs: Any) -> str:
         name = slug(text)
@@ -46,7 +48,8 @@ class Prose(mistune.HTMLRenderer):
 
     def block_code(self, code: str, info: str | None = None) -> str:
         kind, *words = (info or "").split()
-        return f"{CLOSE}{self.blocks.run(kind, words, code)}{OPEN}"
+        self.found.append((kind, words, code))
+        return f"{CLOSE}{_PLACE.format(len(self.found) - 1)}{OPEN}"
 
 
 OPEN, CLOSE = '<div class="prose">', "</div>\n"
@@ -54,5 +57,10 @@ OPEN, CLOSE = '<div class="prose">', "</div>\n"
 
 def to_html(text: str, blocks: Blocks, up: str = "") -> str:
     """Markdown as HTML; ``up`` leads from the page to the folder of the site."""
-    made = mistune.create_markdown(renderer=Prose(blocks, up), plugins=["table"])(text)
-    return f"{OPEN}{made}{CLOSE}".replace(f"{OPEN}{CLOSE}", "")
+    prose = Prose(up)
+    made = mistune.create_markdown(renderer=prose, plugins=["table"])(text)
+    whole = f"{OPEN}{made}{CLOSE}".replace(f"{OPEN}{CLOSE}", "")
+    # run here: mistune is then no part of any traceback, nor of where a value is said to come from
+    for number, (kind, words, code) in enumerate(prose.found):
+        whole = whole.replace(_PLACE.format(number), blocks.run(kind, words, code), 1)
+    return whole

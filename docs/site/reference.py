@@ -17,6 +17,16 @@ from minijax.tools.session import source
 
 # What every example finds: names, and the last line recorded.
 SETUP = ("def f(x): return sin(x) * 2. - x", "grad(f)(3.0)")
+# Lines without which an example has little to say.
+BEFORE = {
+    "debug": ("f('three')",),
+    "why": ("h = jit(f)", "h(3.0)", "h(jnp.arange(3.0))"),
+    "leaks": ("kept = []", "grad(lambda x: kept.append(x) or f(x))(3.0)"),
+    "stack": ("%push jvp x=3. dx=1.", "y = sin(x)"),
+    "tracers": ("%push jvp x=3. dx=1.", "y = sin(x)"),
+}
+# Of these the last is there to fail.
+FAILING = {"debug"}
 PROGRAM = "import jax\nprint('Python wrote', jax.__name__)\n"
 
 
@@ -80,7 +90,9 @@ def example(command: Command) -> str:
             file.write(PROGRAM)
         for line in SETUP:
             session.run_line(line)
-        shown = "".join(blocks.entry(each, ["text"]) for each in source.inputs(command.example))
+        before = BEFORE.get(command.name, ())
+        shown = "".join(blocks.entry(each, ["text"], command.name in FAILING) for each in before)
+        shown += "".join(blocks.entry(each, ["text"]) for each in source.inputs(command.example))
         return blocks.neutral(f'<div class="block">{shown}</div>')
 
 

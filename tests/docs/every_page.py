@@ -16,5 +16,5 @@ if __name__ == "__main__":
         for page in sorted(folder.rglob("*.html")):
             found = faults(window, page)
             wrong += [f"{page.relative_to(folder)}: {each}" for each in found]
-            print(f"{page.relative_to(folder)}: {page.stat().st_size / 1000:,.0f} kB, {len(found)} faults")
+            print(f"{page.relative_to(folder)}: {page.stat().st_size / 1000:,.0f} kB, {len(found)} faults", flush=True)
     raise SystemExit("\n".join(wrong))

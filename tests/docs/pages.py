@@ -23,7 +23,7 @@ def built(folder: Path, *recordings: str) -> str:
     chosen = ["--gallery", ",".join(recordings)] if recordings else []
     command = [sys.executable, "-m", "docs", str(folder), *chosen]
     environment = {**os.environ, "PYTHONWARNINGS": "error::DeprecationWarning:minijax"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=900)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=3000)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
