@@ -23,7 +23,7 @@ from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import brief, brief_text
 from minijax.tools.documents.theme import to_text
 from minijax.tools.programs.hlo import folded
-from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.session.result import NOTHING, Browse, Result
 
 if TYPE_CHECKING:
     from minijax.core.missed import Missed
@@ -60,7 +60,7 @@ class Shown:
     def __init__(self, shell: Any, result: Result) -> None:
         self._shell = shell
         self.document = result.document
-        self._step = result.step
+        self._step = None if isinstance(result.step, Browse) else result.step
         self.value: Any = None if result.value is NOTHING else result.value
         self.recording = result.recording
         # set while the cell runs that has shown it: where the cell displays it once more, its value alone is said

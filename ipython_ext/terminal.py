@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.tools.documents.document import Document
 from minijax.tools.documents.theme import resolved
-from minijax.tools.session.result import NOTHING, Result
+from minijax.tools.session.result import NOTHING, Browse, Result
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
@@ -23,18 +23,22 @@ def has_screen(shell: Any) -> bool:
 
 
 def stepped(session: Session, result: Result) -> Result:
-    """Open the stepper on ``result.step``; once it has been left, what is to be shown: the call's value, or its
-    exception.
+    """Open the stepper on ``result.step``, or the browser of stages; once it has been left, what is to be shown: the
+    call's value, or its exception.
     """
     # imported here: only %step in a terminal needs the REPL's stepper
     from prompt_toolkit.output import ColorDepth
 
+    from minijax.repl.browser.app import browse
     from minijax.repl.stepper.app import run
     from minijax.repl.style import style_for
 
     assert result.step is not None
     depth = ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
     style = style_for(resolved(session.settings.theme, os.environ))
+    if isinstance(result.step, Browse):
+        browse(result.step, style, depth, rename=session.renamed_places)
+        return Result(Document())
     recording, error = run(result.step, style, depth, rename=session.renamed_places)
     if recording is not result.step.recording:
         session.restore()

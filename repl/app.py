@@ -36,7 +36,7 @@ from minijax.tools.documents.document import Document, document, line, text
 from minijax.tools.documents.theme import resolved
 from minijax.tools.recording.panels import PANELS, summary
 from minijax.tools.session import source
-from minijax.tools.session.result import NOTHING, Step
+from minijax.tools.session.result import NOTHING, Browse, Step
 from minijax.tools.session.session import Outcome, Session
 from minijax.tools.usage import UsageError
 
@@ -219,8 +219,17 @@ class App:
         finally:
             self.session = outer
 
-    def stepped(self, outcome: Outcome, step: Step) -> Document:
-        """Open the stepper; what to show when it has been left: the call's value, or its exception."""
+    def stepped(self, outcome: Outcome, step: Step | Browse) -> Document:
+        """Open the stepper, or the browser of stages; what to show when it has been left: the call's value, or its
+        exception.
+        """
+        if isinstance(step, Browse):
+            # imported here: only %passes --open needs it, and a prompt must not wait for it
+            from minijax.repl.browser.app import browse
+
+            with restored():
+                browse(step, self.style, self.depth(), self.prompt.input, self.output)
+            return Document()
         # imported here: only %step needs it, and a prompt must not wait for it
         from minijax.repl.stepper.app import run as run_stepper
 

@@ -39,6 +39,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.pytree": ("test_pytree.py",),
     "minijax.random": ("oracle/test_random.py",),
     "minijax.repl": ("repl/test_history.py",),
+    "minijax.repl.browser": ("repl/test_browser.py",),
     "minijax.repl.stepper": ("repl/test_stepper.py",),
     "minijax.scipy": ("interop/test_names.py",),
     "minijax.scipy.cluster": ("scipy/test_expressions.py",),

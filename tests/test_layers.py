@@ -117,6 +117,7 @@ LAZY_ALLOWED: dict[tuple[str, str], str] = {
     ("minijax.repl.*", "minijax.tools.documents.lexer"): "Pygments is loaded only where output is coloured",
     ("minijax.repl.*", "minijax.tools.commands.completion"): "brings the commands; the first prompt does not wait",
     ("minijax.repl.app", "minijax.repl.stepper"): "a prompt starts without the stepper",
+    ("minijax.repl.app", "minijax.repl.browser"): "a prompt starts without the browser of stages",
     ("minijax.tools", "minijax.tools.explain.caches"): "only who asks why something was traced needs it",
     ("minijax.tools.commands", "minijax.tools.commands.table"): "a dozen modules, which the first command brings",
     ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "every session records summaries, few a tree",
@@ -294,7 +295,7 @@ def test_no_import_cycle() -> None:
 
 
 def test_front_ends_never_import_each_other() -> None:
-    """But for the full-screen stepper: IPython in a terminal opens the REPL's."""
+    """But for the full screens: IPython in a terminal opens the REPL's."""
     repl, ipython = FRONT_ENDS
     report(
         [
@@ -307,7 +308,7 @@ def test_front_ends_never_import_each_other() -> None:
 
 
 def shares_stepper(found: Import) -> bool:
-    shared = ("minijax.repl.stepper.app", "minijax.repl.style")
+    shared = ("minijax.repl.stepper.app", "minijax.repl.browser.app", "minijax.repl.style")
     return found.lazy and found.importer == "minijax.ipython_ext.terminal" and found.target.startswith(shared)
 
 

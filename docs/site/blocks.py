@@ -41,6 +41,7 @@ from minijax.tools.documents.lexer import highlight
 from minijax.tools.pages.widget import widget_html
 from minijax.tools.recording.panels import PANELS
 from minijax.tools.session import source
+from minijax.tools.session.result import Step
 from minijax.tools.session.session import Outcome, Session
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ class Blocks:
         )
 
     def _outcome(self, outcome: Outcome, words: list[str]) -> str:
-        if outcome.step is not None and "screen" in words:
+        if isinstance(outcome.step, Step) and "screen" in words:
             return self._screen(Stepper(outcome.step), words[words.index("screen") + 1 :])
-        if outcome.step is not None and "text" not in words:
+        if isinstance(outcome.step, Step) and "text" not in words:
             step = outcome.step
             return widget_html(step.recording, highlight, start=step.position, in_page=True, rename=self.neutral)
         shown = _shown(outcome.shown)

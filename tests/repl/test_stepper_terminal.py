@@ -269,3 +269,19 @@ def test_the_mouse_goes_to_a_row_of_the_tree(begun: Callable[..., Stepping]):
     assert wheel(stepping, 64, there) == before
     stepping.terminal.send("q")
     stepping.left(3)
+
+
+def test_the_browser_of_stages(begun: Callable[..., Stepping]):
+    browsing = begun(80)
+    browsing.terminal.type("x = jnp.arange(3.)", 3)
+    screen = browsing.keys("%passes f(x) --open" + ENTER, "? keys")
+    assert "passes f(x)" in screen and "optimised HLO" in screen and "y = sin(x) * 2." in screen
+    assert "multiply" in browsing.keys("1g\x1b[B", "L2")
+    assert "jaxpr" in browsing.keys("3g", "1/")
+    browsing.resize(200)
+    assert "━ 3 stages" in browsing.screen()
+    browsing.resize(80)
+    browsing.terminal.send("q")
+    browsing.left(4)
+    browsing.terminal.type("6 * 7", 5)
+    assert browsing.terminal.leave() == 0

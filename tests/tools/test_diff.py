@@ -209,5 +209,5 @@ def test_html_has_two_columns_and_escapes(session: Session) -> None:
 
 
 def test_texts_can_be_compared() -> None:
-    block = diff.texts_side_by_side("a\nb\nc", "a\nx\nc", (line("l"), line("r")))
+    block = diff.texts_side_by_side("abc", "axc", (line("l"), line("r")))
     assert plain(document(block), 40).split("\n") == ["- l", "+ r", "  a", "- b", "+ x", "  c"]

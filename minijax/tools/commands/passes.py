@@ -11,7 +11,7 @@ from minijax.tools.commands.command import Command
 from minijax.tools.commands.transform import EXPR
 from minijax.tools.documents.document import Document, Fitted, Highlighter, Interactive
 from minijax.tools.session import targets
-from minijax.tools.session.result import Result
+from minijax.tools.session.result import Browse, Result
 from minijax.tools.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 def run_passes(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    from minijax.tools.metal import pipeline, views
+    from minijax.tools.metal import pipeline, stages, views
 
-    asked = [name for name in ("pass", "memory", "kernel") if args[name]]
+    asked = [name for name in ("pass", "memory", "kernel", "open") if args[name]]
     if len(asked) > 1:
         raise UsageError(f"%passes shows one thing at a time: --{asked[0]} or --{asked[1]}, not both")
     if args["llvm"] and args["kernel"] is None:
         raise UsageError("%passes --llvm shows the LLVM IR of a kernel: say which with --kernel NAME")
     if args["most"] < 1:
         raise UsageError(f"%passes --most needs a positive number, not {args['most']}")
-    _, lowered = _lowered(targets.typed(session, "passes", args["expr"], args.cell))
+    target = targets.typed(session, "passes", args["expr"], args.cell)
+    _, lowered = _lowered(target)
     try:
-        found = pipeline.descent(lowered)
+        found = pipeline.descent(lowered, targets.input_names(target))
     except FileNotFoundError as error:
         raise UsageError(f"%passes: {error}; %hlo shows it before XLA and after") from None
     if args["pass"] is not None:
@@ -49,7 +50,8 @@ def run_passes(session: Session, args: Arguments) -> Result:
     else:
         overview = tuple(views.overview(found))
         blocks = iter((Interactive(_page(found, args["expr"]), Fitted(lambda width: overview)),))
-    return Result(Document(tuple(blocks)), found)
+    opened = Browse(stages.stages(found), target.title) if args["open"] else None
+    return Result(Document(tuple(blocks)), found, None, opened)
 
 
 def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str]:
@@ -111,14 +113,16 @@ COMMANDS = (
             Param("memory", "flag", "what lies in memory from when to when, and the peak", default=False),
             Param("kernel", "word", "the machine code of this kernel"),
             Param("llvm", "flag", "with --kernel: its LLVM IR in place of the machine code", default=False),
+            Param("open", "flag", "browse all stages on a full screen, with one cursor through them", default=False),
             Param("most", "int", "how many lines to show at most", default=200),
         ),
         "What XLA does to the program of a call, pass by pass, down to memory and machine code.\n\n"
         "The program is compiled once more, while XLA writes down what each pass makes of it, and not run. Only passes "
         "that changed something are shown: with how many instructions there were before and after, of which kinds, and "
         "the lines of yours that they are for. --pass puts before and after beside each other; --memory draws when "
-        "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs. "
-        "A notebook, and a page that %export writes, shows all of it beside your lines, to choose from.",
+        "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs. In a "
+        "terminal --open browses Python, jaxpr, StableHLO, every pass, LLVM IR and machine code, with whose line each "
+        "line is. A notebook, and a page that %export writes, shows all of it beside your lines, to choose from.",
         "%passes f(3.0)",
         run_passes,
         cell=True,

@@ -79,22 +79,27 @@ def _lowered_both(session: Session, args: Arguments) -> Result:
     """Two calls as they stand before XLA, or after it."""
     __tracebackhide__ = True
     from minijax.tools.compare import diff
-    from minijax.tools.programs import hlo
+    from minijax.tools.programs import arguments, hlo
 
     stage = args["stage"]
     if args["with"] is None:
         raise UsageError(f"%diff --stage {stage} compares two calls: give the other by --with. --by is for jaxprs")
-    titles, texts = [], []
+    titles, texts, keys = [], [], []
     for command_text in (args["expr"], args["with"]):
         target = targets.from_expression(session, "diff", command_text)
         lowered = targets.jitted(target).lower(*target.args, **target.kwargs)
+        names = arguments.parameter_names(lowered.compile().program, targets.input_names(target))
         text = hlo.folded(lowered.compile().as_text()) if stage == "optimized" else lowered.as_text()
         counts = hlo.hlo_counts(text) if stage == "optimized" else hlo.stablehlo_counts(text)
         size = plural(counts.total(), "operation")
         titles.append(line(("heading", shortened(target.title, 50)), ("muted", f" · {size}")))
-        texts.append(text.strip("\n"))
-    shown = diff.texts_side_by_side(texts[0], texts[1], (titles[0], titles[1]))
-    return Result(Document((shown,)), tuple(texts))
+        lines = text.strip("\n").split("\n")
+        texts.append(arguments.named(lines, names, stage == "optimized"))
+        # what the two call their arguments is no difference
+        numbered = [f"argument {i}" for i in range(len(names))]
+        keys.append(arguments.named(lines, numbered, stage == "optimized"))
+    shown = diff.texts_side_by_side(texts[0], texts[1], (titles[0], titles[1]), (keys[0], keys[1]))
+    return Result(Document((shown,)), tuple("\n".join(each) for each in texts))
 
 
 def _named(args: Arguments, stage: Callable[[], T]) -> tuple[T, dict[Var, str]]:

@@ -220,13 +220,20 @@ def side_by_side(
     return Columns(titles, rows)
 
 
-def texts_side_by_side(left: str, right: str, titles: tuple[Line, Line]) -> Columns:
-    """Two plain texts as a block, paired by the longest parts that they share."""
-    ours, theirs = left.split("\n"), right.split("\n")
+def texts_side_by_side(
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    titles: tuple[Line, Line],
+    keys: tuple[Sequence[str], Sequence[str]] | None = None,
+) -> Columns:
+    """The lines of two texts as a block, paired by the longest parts that they share; ``keys`` are what is compared in
+    their place.
+    """
+    left, right = (ours, theirs) if keys is None else keys
     out: list[Pair] = []
-    for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, ours, theirs, False).get_opcodes():
+    for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, left, right, False).get_opcodes():
         if tag == "equal":
-            out += [Pair(" ", (("", a),), (("", a),)) for a in ours[i:to_i]]
+            out += [Pair(" ", (("", a),), (("", b),)) for a, b in zip(ours[i:to_i], theirs[j:to_j], strict=True)]
         else:
             out += [Pair("-", (("", a),)) for a in ours[i:to_i]]
             out += [Pair("+", (), (("", b),)) for b in theirs[j:to_j]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.places import ModulePlaces, text_line
 from minijax.tools.metal.dumps import Dump, Kernel, PassText, dump
 from minijax.tools.metal.memory import Memory, read_memory
-from minijax.tools.programs import hlo, links
+from minijax.tools.programs import arguments, hlo, links
 
 # What XLA calls the file that it writes where a pipeline begins.
 _START = "pipeline-start"
@@ -78,7 +78,7 @@ class Descent(Frozen):
     """A program on its way through XLA: the passes that changed it, the memory and the kernels that came of it.
 
     ``linked`` are the program's other forms, from Python to the optimised one. ``places`` and ``closed`` link the text
-    of every pass.
+    of every pass. ``arguments`` are the user's names of XLA's parameters, in order, '' of those without one.
     """
 
     closed: ClosedJaxpr
@@ -89,6 +89,7 @@ class Descent(Frozen):
     kernels: tuple[Kernel, ...]
     before: str
     after: str
+    arguments: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{len(self.passes)} passes that changed a program of {len(self.linked.equations)} equations>"
@@ -101,6 +102,15 @@ class Descent(Frozen):
             found.setdefault(each.name, i)
         return found
 
+    @cached_property
+    def called(self) -> dict[str, str]:
+        """XLA's name of a parameter of the last program -> the user's."""
+        return arguments.hlo_names(self.after, self.arguments)
+
+    def shown_name(self, name: str) -> str:
+        """What an instruction of the last program is called where it is shown: an argument by the user's name."""
+        return self.called.get(name, name)
+
     def panes(self, *texts: str) -> tuple[links.Pane, ...]:
         """Texts of the program, as XLA had it at some moment, with the equations of each line."""
         return links.hlo_panes(self.closed, self.places, texts)
@@ -112,19 +122,22 @@ class Descent(Frozen):
         return tuple(self.linked.equation(number) for number in sorted(numbers))
 
 
-def descent(lowered: Any) -> Descent:
+def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:
     """Of what ``jit(f).lower(...)`` returned: it is compiled once more, with XLA writing down each pass; not run.
 
-    Errors are those of compiling.
+    ``names`` are the user's of the jaxpr's inputs. Errors are those of compiling.
     """
-    closed, places = lowered.jaxpr, lowered.places()
-    found, executable = dump(lowered.compile().program, closed)
+    return program_descent(lowered.compile().program, lowered.jaxpr, lowered.places(), names)
+
+
+def program_descent(program: Any, closed: ClosedJaxpr, places: ModulePlaces, names: Sequence[str] = ()) -> Descent:
+    """Of a program (``ops.call.Compiled``), the jaxpr that it was made of and its module's places."""
+    found, executable = dump(program, closed)
     # the views cut by themselves what is too long, and say so
     linked = links.link(closed, places, found.after, most=sys.maxsize)
     memory = read_memory(found.assignment, found.live, executable.memory_analysis())
-    return Descent(
-        closed, places, linked, tuple(_passes(found)), memory, found.kernels, found.before, found.after
-    )
+    passes, called = tuple(_passes(found)), arguments.parameter_names(program, names)
+    return Descent(closed, places, linked, passes, memory, found.kernels, found.before, found.after, called)
 
 
 def _passes(found: Dump) -> Iterator[Pass]:

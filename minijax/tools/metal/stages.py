@@ -17,7 +17,7 @@ from minijax.tools.documents.words import plural
 from minijax.tools.metal import machine
 from minijax.tools.metal.dumps import Kernel
 from minijax.tools.metal.pipeline import Descent, Pass
-from minijax.tools.programs import hlo
+from minijax.tools.programs import arguments, hlo
 from minijax.tools.programs.link_views import held_text, ranges, short_file
 from minijax.tools.programs.links import ADDED, COPIED, MADE, LinkedPrograms, Numbers, Pane
 
@@ -33,9 +33,18 @@ _LLVM_KERNEL_END = "_kernel"
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
 # Why a line of a kernel's code is for no equation.
 LIBRARY, FRAME = "code of XLA's own", "LLVM's own"
+# Instructions that compute what others describe.
+_HOLDING = ("fusion", "call")
 # What is marked as XLA's own; and the marks of what has its place in any program, whoever wrote it.
-_OWN = frozenset((ADDED, MADE, COPIED, LIBRARY, FRAME))
-_SHORT = {"parameter": "arg", "constant": "const", "tuple": "tuple", "element of a tuple": "part", "view": "view"}
+_OWN = frozenset((ADDED, MADE, COPIED, LIBRARY))
+_SHORT = {
+    "parameter": "arg",
+    "constant": "const",
+    "tuple": "tuple",
+    "element of a tuple": "part",
+    "view": "view",
+    FRAME: "LLVM",
+}
 
 
 class StageLine(Frozen):
@@ -44,7 +53,7 @@ class StageLine(Frozen):
     ``number`` is its number in its text, of Python in the file. ``places`` are the user's lines that it is for, in
     order, and ``equations`` the numbers of what it holds of the jaxpr. ``note`` says what an instruction is that no
     equation asked for: 'constant', 'copy made by XLA'; or that XLA added it for the equations it is for (``ADDED``).
-    ``name`` is an instruction's own name.
+    ``name`` is an instruction's own name; ``holds`` says that it is a fusion, or another that holds several.
     """
 
     text: str
@@ -53,6 +62,7 @@ class StageLine(Frozen):
     equations: Numbers = ()
     note: str = ""
     name: str = ""
+    holds: bool = False
 
     @property
     def own(self) -> bool:
@@ -69,6 +79,7 @@ class Stage:
       language: what ``documents.lexer`` calls its language.
       detail: what happened here: ``21 → 9``, ``-3 dot +1 fusion``; '' of most.
       previous: the place among the stages of the text that this one was made of; -1 if none is to be compared with.
+      number: of a pass, its number among those that changed something, from 1; else 0.
     """
 
     def __init__(
@@ -79,12 +90,14 @@ class Stage:
         lines: Callable[[], Iterable[StageLine]],
         detail: str = "",
         previous: int = -1,
+        number: int = 0,
     ) -> None:
         self.title = title
         self.kind = kind
         self.language = language
         self.detail = detail
         self.previous = previous
+        self.number = number
         self._lines = lines
 
     def __repr__(self) -> str:
@@ -109,6 +122,7 @@ class Stages:
         self.descent = descent
         self.linked: LinkedPrograms = descent.linked
         self.all = tuple(_stages(self))
+        self._touched: dict[int, tuple[Spot, ...]] = {}
 
     def __repr__(self) -> str:
         return f"<{len(self.all)} stages: {', '.join(each.title for each in self.all)}>"
@@ -163,6 +177,16 @@ class Stages:
             return f"XLA {places}".rstrip()
         return places or _SHORT.get(each.note, "")
 
+    def touched(self, stage: Stage) -> tuple[Spot, ...]:
+        """The user's lines whose instructions a pass changed; none of a stage that is no pass."""
+        if stage.kind != "pass":
+            return ()
+        found = self._touched.get(stage.number)
+        if found is None:
+            equations = self.descent.equations(self.descent.passes[stage.number - 1])
+            found = self._touched[stage.number] = self.places(each.number for each in equations)
+        return found
+
     @cached_property
     def main_file(self) -> str:
         """The file that most equations come from."""
@@ -173,6 +197,15 @@ class Stages:
         held = held_text([self.linked.equation(number) for number in each.equations])
         said = " · ".join(filter(None, (held, each.note)))
         return f"{each.name} = {said}" if each.name and said else said
+
+    def names(self, each: StageLine, most: int) -> str:
+        """``tanh, mul``: the equations that a line holds, in ``most`` characters; how many more there are."""
+        found = list(dict.fromkeys(self.linked.equation(number).primitive for number in each.equations))
+        for count in range(len(found), 0, -1):
+            said = ", ".join(found[:count]) + (f" +{len(found) - count}" if count < len(found) else "")
+            if len(said) <= most or count == 1:
+                return said
+        return ""
 
 
 def stages(descent: Descent) -> Stages:
@@ -237,7 +270,7 @@ def _stages(of: Stages) -> Iterator[Stage]:
     given = len(linked.python) + 2
     yield Stage("HLO, as XLA gets it", "given", "hlo", _text(of, descent.before))
     for i, each in enumerate(descent.passes):
-        yield Stage(each.title, "pass", "hlo", _text(of, each.after), _change(each), given + i)
+        yield Stage(each.title, "pass", "hlo", _text(of, each.after), _change(each), given + i, i + 1)
     yield Stage("optimised HLO", "final", "hlo", _program(of, linked.hlo), _sizes(descent))
     for kernel in descent.kernels:
         yield Stage(kernel.name, "llvm", "llvm", _llvm(of, kernel), plural(kernel.llvm.count("\n"), "line"))
@@ -276,15 +309,29 @@ def _python(of: Stages, pane: Pane) -> Lines:
 
 
 def _program(of: Stages, pane: Pane) -> Lines:
+    """The lines of a program, with the user's names of its arguments."""
+
     def lines() -> Iterator[StageLine]:
         known = hlo.instructions(pane.lines) if pane.language == "hlo" else {}
+        names, shown = _called(of.descent, pane)
         for i, (text, number, numbers, note) in enumerate(
-            zip(pane.lines, pane.numbers, pane.links, pane.notes, strict=True)
+            zip(shown, pane.numbers, pane.links, pane.notes, strict=True)
         ):
-            name = known[i].name if i in known else ""
-            yield StageLine(text, number, of.places(numbers), numbers, note, name)
+            each = known.get(i)
+            name, holds = ("", False) if each is None else (each.name, each.opcode in _HOLDING and bool(numbers))
+            name = names.get(name, name)
+            yield StageLine(text, number, of.places(numbers), numbers, note, name, holds)
 
     return lines
+
+
+def _called(descent: Descent, pane: Pane) -> tuple[dict[str, str], list[str]]:
+    """The user's names of a program's arguments, and its lines with them."""
+    if pane.language == "hlo":
+        names = arguments.hlo_names("\n".join(pane.lines), descent.arguments)
+        return names, arguments.named_hlo(pane.lines, names)
+    names = arguments.stablehlo_names(descent.arguments) if pane.language == "stablehlo" else {}
+    return names, arguments.named_stablehlo(pane.lines, names)
 
 
 def _text(of: Stages, text: str) -> Lines:

@@ -20,28 +20,34 @@ from minijax.tools.documents.document import (
     Table,
     Text,
     joined,
+    length,
     line,
     text,
 )
+from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import bytes_text, plural, shortened
 from minijax.tools.metal import machine
 from minijax.tools.metal.dumps import Kernel
 from minijax.tools.metal.memory import HeldValue, Memory
 from minijax.tools.metal.pipeline import Descent, Pass
-from minijax.tools.programs.link_views import equations_text, places_text
-from minijax.tools.programs.links import Equation, Pane
+from minijax.tools.metal.stages import Spot, StageLine, Stages, mark_text, stages
+from minijax.tools.programs.link_views import equations_text, held_text, short_file
+from minijax.tools.programs.links import Equation
 
 # Lines that are alike are shown so far from a line that is not.
 _AROUND = 2
 # Columns of the drawing of how long a value lives.
 _LANE = 24
 _KINDS = ("argument", "result", "temporary", "constant", "scratch", "memory")
-# Characters of the user's lines that a pass is for.
-_PLACES = 60
+# So many of the user's lines are listed with their texts.
+_MOST_LINES = 12
+# So many of the user's lines are told one by one.
+_MOST_PLACES = 3
 
 
 def overview(found: Descent) -> Iterator[Block]:
     """Every pass that changed the program, then the memory and the kernels in a line each."""
+    of = stages(found)
     if found.passes:
         first, last = found.passes[0].counts[0].total(), found.passes[-1].counts[1].total()
         yield text(
@@ -50,23 +56,41 @@ def overview(found: Descent) -> Iterator[Block]:
                 ("muted", f" · {plural(first, 'instruction')}, then {last} · compiled once more, not run"),
             )
         )
-        yield Fitted(lambda width: (Text(tuple(_steps(found, width)), hanging=6),))
+        yield Fitted(lambda width: (Text(tuple(_steps(of, width)), hanging=6),))
     else:
         yield text("no pass changed the program", role="muted")
-    yield _memory_row(found)
+    yield _memory_row(of)
     yield _kernels_row(found)
-    hints = "--pass 1 shows before and after · --memory · --kernel NAME, with --llvm"
+    if of.spots:
+        yield _lines_row(of)
+    hints = "--open browses every stage · --pass 1 shows before and after · --memory · --kernel NAME, with --llvm"
     yield Row("more", (line(("muted", hints)),))
 
 
-def _steps(found: Descent, width: int) -> Iterator[Line]:
+def _lines_row(of: Stages) -> Row:
+    """The user's lines, each in its colour."""
+    files = [stage for stage in of.all if stage.kind == "python"]
+    texts = {spot: each.text.strip() for stage in files for each in stage.lines for spot in each.places[:1]}
+    marks = [mark_text((spot,), of.main_file) for spot in of.spots[:_MOST_LINES]]
+    columns = max(map(len, marks))
+    rows = [
+        line((line_role(of.colours[spot]), f"{mark:<{columns}}"), ("muted", f"  {texts.get(spot, '')}"))
+        for spot, mark in zip(of.spots, marks, strict=False)
+    ]
+    if len(of.spots) > len(rows):
+        rows.append(line(("muted", f"… {plural(len(of.spots) - len(rows), 'more line')}")))
+    return Row("lines", tuple(rows), line(("place", short_file(of.main_file))))
+
+
+def _steps(of: Stages, width: int) -> Iterator[Line]:
     """A line for each pass, under the pipelines that they ran in."""
+    found = of.descent
     names = [each.name or "(between pipelines)" for each in found.passes]
     totals = [tuple(counts.total() for counts in each.counts) for each in found.passes]
     sizes = [f"{a}" if a == b else f"{a} → {b}" for a, b in totals]
-    places = [shortened(places_text(found.equations(each)), _PLACES) for each in found.passes]
+    places = [line_mark(of, of.touched(each)) for each in of.all if each.kind == "pass"]
     name_columns, size_columns = max(map(len, names)), max(map(len, sizes))
-    room = max(min(width, WIDEST) - name_columns - size_columns - 12 - max(map(len, places)), 16)
+    room = max(min(width, WIDEST) - name_columns - size_columns - 12 - max(map(length, places)), 16)
     pipeline = ""
     for each, name, size, where in zip(found.passes, names, sizes, places, strict=True):
         if each.pipeline != pipeline:
@@ -77,7 +101,7 @@ def _steps(found: Descent, width: int) -> Iterator[Line]:
             ("muted", f"{each.number:4}  "),
             ("primitive", f"{name:<{name_columns}}"),
             f"  {size:>{size_columns}}  {kinds:<{room}}" if where else f"  {size:>{size_columns}}  {kinds}",
-            ("place", f"  {where}" if where else ""),
+            *((("", "  "), *where) if where else ()),
         )
 
 
@@ -98,16 +122,14 @@ def _counted(sign: str, counts: Counter[str]) -> list[str]:
     return [f"{sign}{n} {kind}" for kind, n in counts.most_common()]
 
 
-def _memory_row(found: Descent) -> Row:
-    memory = found.memory
+def _memory_row(of: Stages) -> Row:
+    found, memory = of.descent, of.descent.memory
     sizes = [f"{kind} {bytes_text(memory.total(kind))}" for kind in _KINDS[:4] if memory.total(kind)]
     parts: Line = joined(" · ", [("", each) for each in sizes]) if sizes else line(("muted", "none"))
     if not memory.at:
         return Row("memory", (parts,))
-    where = places_text(_equations(found, memory.at))
-    most = line(
-        f"most is live at {memory.at}: {bytes_text(memory.live_bytes)}", *([("place", f"  {where}")] if where else [])
-    )
+    said = f"most is live at {found.shown_name(memory.at)}: {bytes_text(memory.live_bytes)}"
+    most = line(said, *_where(of, memory.at))
     return Row("memory", (parts, most))
 
 
@@ -124,16 +146,41 @@ def _kernels_row(found: Descent) -> Row:
     )
 
 
+# ------------------------------------------------------------------------------------------ whose line a line is
+
+
+def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = None, most: int = 24) -> Line:
+    """``L4, 7`` with each number in its line's colour; of a fusion ``tanh, mul L4``, its equations in ``most`` columns.
+
+    ``XLA`` stands before the lines of what XLA added for their sake, or alone.
+    """
+    out: list[Segment] = []
+    if held is not None and held.holds:
+        out.append(("", stages.names(held, max(most - 4, 8)) + " "))
+    if held is not None and not held.places or len(places) > _MOST_PLACES:
+        said = stages.mark(held or StageLine("", 0, tuple(places)))
+        return (*out, ("warning" if held is not None and held.own else "muted", said)) if said else tuple(out)
+    if held is not None and held.own:
+        out.append(("warning", "XLA "))
+    for i, spot in enumerate(places):
+        if i:
+            out.append(("muted", " "))
+        out.append((line_role(stages.colours[spot]), mark_text((spot,), stages.main_file)))
+    return tuple(out)
+
+
 # --------------------------------------------------------------------------------------------------- one pass
 
 
 def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
     """The program before and after the pass, beside each other, with whose line each instruction is."""
-    before, after = found.panes(each.before, each.after)
+    of = stages(found)
+    stage = next(one for one in of.all if one.number == each.number)
+    before, after = of.all[stage.previous], stage
     yield text(
         line(("heading", f"{each.number} · {each.title}"), ("muted", f" · of {len(found.passes)}")),
     )
-    pairs = _pairs(found, before, after)
+    pairs = _pairs(of, before.lines, after.lines)
     shown, left = pairs[:most], len(pairs) - most
     titles = (line(("heading", "before")), line(("heading", "after")))
     yield Columns(titles, lambda width: shown)
@@ -142,23 +189,24 @@ def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
     gone, made = _counted("-", each.gone), _counted("+", each.made)
     words = " ".join((*gone, *made)) or "the same kinds of instruction: names, order, layouts or types"
     yield Row("changes", (line(words),))
-    where = places_text(found.equations(each))
+    where = of.touched(stage)
     if where:
-        yield Row("lines", (line(("place", shortened(where, _PLACES))),))
+        yield Row("lines", (line_mark(of, where),), line(("place", short_file(of.main_file))))
 
 
-def _pairs(found: Descent, before: Pane, after: Pane) -> list[Pair]:
-    """The lines of two panes, paired; runs that are alike are told in one line."""
+def _pairs(of: Stages, before: Sequence[StageLine], after: Sequence[StageLine]) -> list[Pair]:
+    """The lines of two stages, paired; runs that are alike are told in one line."""
     out: list[Pair] = []
-    matcher = difflib.SequenceMatcher(None, before.lines, after.lines, False)
+    texts = [each.text for each in before], [each.text for each in after]
+    matcher = difflib.SequenceMatcher(None, *texts, False)
     for tag, i, to_i, j, to_j in matcher.get_opcodes():
         if tag != "equal":
-            out += [Pair("-", _instruction(found, before, at)) for at in range(i, to_i)]
-            out += [Pair("+", (), _instruction(found, after, at)) for at in range(j, to_j)]
+            out += [Pair("-", _instruction(of, before[at])) for at in range(i, to_i)]
+            out += [Pair("+", (), _instruction(of, after[at])) for at in range(j, to_j)]
             continue
-        alike = [Pair(" ", (("", before.lines[at]),), (("", before.lines[at]),)) for at in range(i, to_i)]
+        alike = [Pair(" ", (("", texts[0][at]),), (("", texts[0][at]),)) for at in range(i, to_i)]
         head = alike[: _AROUND if out else 0]
-        tail = alike[len(alike) - _AROUND :] if to_i < len(before.lines) else []
+        tail = alike[len(alike) - _AROUND :] if to_i < len(before) else []
         hidden = len(alike) - len(head) - len(tail)
         if hidden > 1:
             note = (("muted", f"… {hidden} lines alike"),)
@@ -168,10 +216,9 @@ def _pairs(found: Descent, before: Pane, after: Pane) -> list[Pair]:
     return out
 
 
-def _instruction(found: Descent, pane: Pane, index: int) -> Line:
-    where = places_text([found.linked.equation(number) for number in pane.links[index]])
-    said = where or pane.notes[index]
-    return line(pane.lines[index], *([("place" if where else "muted", f"  // {said}")] if said else []))
+def _instruction(of: Stages, each: StageLine) -> Line:
+    mark = line_mark(of, each.places, each)
+    return (("", each.text), *((("", "  "), *mark) if mark else ()))
 
 
 # ----------------------------------------------------------------------------------------------------- memory
@@ -179,7 +226,7 @@ def _instruction(found: Descent, pane: Pane, index: int) -> Line:
 
 def memory(found: Descent, most: int) -> Iterator[Block]:
     """What XLA allots, what lies in it, and from when to when."""
-    plan = found.memory
+    plan, of = found.memory, stages(found)
     sizes = [(kind, plan.total(kind)) for kind in _KINDS]
     yield text(line(("heading", f"memory of {plural(len(plan.order), 'instruction')} in order of execution")))
     known = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in sizes if size)
@@ -188,7 +235,7 @@ def memory(found: Descent, most: int) -> Iterator[Block]:
         said = line(("muted", "without what is preallotted"))
         yield Row("XLA says", (line(f"peak {bytes_text(plan.reported)}"),), said)
     if plan.at:
-        yield from _peak(found, plan)
+        yield from _peak(of, plan)
     values = [(each.number, held) for each in plan.allocations for held in each.held if held.begin >= 0]
     values.sort(key=lambda pair: (pair[1].begin, pair[1].end, pair[1].name))
     if not values:
@@ -196,7 +243,7 @@ def memory(found: Descent, most: int) -> Iterator[Block]:
         return
     chosen = sorted(values, key=lambda pair: -pair[1].bytes)[:most]
     kept = {id(held) for _, held in chosen}
-    rows = [_life(found, plan, number, held) for number, held in values if id(held) in kept]
+    rows = [_life(of, plan, number, held) for number, held in values if id(held) in kept]
     yield Table(("", "value", "bytes", "lives", "your lines"), tuple(rows))
     left = len(values) - len(rows)
     if left:
@@ -204,12 +251,14 @@ def memory(found: Descent, most: int) -> Iterator[Block]:
         yield text(f"… {plural(left, 'smaller value')}, {size} together: --most {len(values)}", role="muted")
 
 
-def _peak(found: Descent, plan: Memory) -> Iterator[Block]:
-    yield Row("peak", (line(f"{bytes_text(plan.live_bytes)} live at {plan.at} ", ("muted", f"(step {plan.peak})")),))
+def _peak(of: Stages, plan: Memory) -> Iterator[Block]:
+    at = of.descent.shown_name(plan.at)
+    yield Row("peak", (line(f"{bytes_text(plan.live_bytes)} live at {at} ", ("muted", f"(step {plan.peak})")),))
     rows = []
     for name, size in plan.live[:5]:
-        where = places_text(_equations(found, name.partition("{")[0]))
-        rows.append(line(f"{bytes_text(size):>8}  {name}", *([("place", f"  {where}")] if where else [])))
+        own, brace, part = name.partition("{")
+        said = f"{bytes_text(size):>8}  {of.descent.shown_name(own)}{brace}{part}"
+        rows.append(line(said, *_where(of, own)))
     if len(plan.live) > 5:
         rest = sum(size for _, size in plan.live[5:])
         rows.append(line(("muted", f"{bytes_text(rest):>8}  {len(plan.live) - 5} more")))
@@ -218,14 +267,22 @@ def _peak(found: Descent, plan: Memory) -> Iterator[Block]:
     yield Row("of it", tuple(rows))
 
 
-def _life(found: Descent, plan: Memory, number: int, held: HeldValue) -> tuple[Segment, ...]:
-    where = places_text(_equations(found, held.name))
+def _where(of: Stages, name: str) -> Line:
+    """The user's lines that an instruction of the last program is for, after a gap."""
+    where = line_mark(of, of.places(each.number for each in _equations(of.descent, name)))
+    return (("", "  "), *where) if where else ()
+
+
+def _life(of: Stages, plan: Memory, number: int, held: HeldValue) -> tuple[Segment, ...]:
+    places = of.places(each.number for each in _equations(of.descent, held.name))
+    where = of.mark(StageLine("", 0, places))
+    role = line_role(of.colours[places[0]]) if len(places) == 1 else "place"
     return (
         ("muted", f"#{number}+{held.offset}" if held.offset else f"#{number}"),
-        ("primitive", shortened(held.name + held.part, 32)),
+        ("primitive", shortened(of.descent.shown_name(held.name) + held.part, 32)),
         ("", f"{held.bytes}"),
         ("value", lane(held, plan)),
-        ("place", where) if where else ("muted", "–"),
+        (role, where) if where else ("muted", "–"),
     )
 
 
@@ -249,13 +306,15 @@ def kernel(found: Descent, each: Kernel, llvm: bool, most: int) -> Iterator[Bloc
     """The machine code of a kernel, or its LLVM IR; the instruction of XLA's that it is for, and whose lines."""
     equations = _equations(found, each.name)
     yield text(line(("heading", each.name), ("muted", f" · {bytes_text(machine.size(each.code))} of machine code")))
-    pane = found.linked.hlo
-    inside = [pane.lines[i].strip() for i in _fused(found, each.name)]
+    of = stages(found)
+    last = next(stage for stage in of.all if stage.kind == "final")
+    inside = [last.lines[i].text.strip() for i in _fused(found, each.name)]
     if inside:
         yield Row("computes", (line(inside[0]), *(line("  " + one) for one in inside[1:])))
     if equations:
         numbers = tuple(e.number for e in equations)
-        yield Row("for", (line(("place", places_text(equations)), ("muted", f" · {equations_text(numbers)}")),))
+        said = ("muted", f" · {held_text(equations)} · {equations_text(numbers)}")
+        yield Row("for", ((*line_mark(of, of.places(numbers)), said),))
     rows = each.llvm.strip("\n").split("\n") if llvm else [*_listing(each)]
     shown = "\n".join(rows[:most])
     yield Code(shown, "llvm" if llvm else "asm")

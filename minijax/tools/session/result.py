@@ -34,6 +34,8 @@ class Step(Frozen):
         ended it, if one did. None where there is no call.
       programs: compiles the call, as ``jit`` would, and gives its programs linked line by line. None where there is
         no call. Errors are those of staging, lowering and compiling.
+      stages: compiles the call, as ``jit`` would, and gives its stages down to machine code (``metal.stages.Stages``).
+        None where there is no call.
       note: what is to be known about the recording before the first step, such as that a line was run again for it.
     """
 
@@ -41,6 +43,15 @@ class Step(Frozen):
     position: int = 0
     retrace: Callable[[], tuple[Recording, BaseException | None]] | None = None
     programs: Callable[[], LinkedPrograms] | None = None
+    note: str = ""
+    stages: Callable[[], Any] | None = None
+
+
+class Browse(Frozen):
+    """The stages of a call (``metal.stages.Stages``) to browse, what call it is, and what is to be known about it."""
+
+    stages: Any
+    title: str = ""
     note: str = ""
 
 
@@ -51,7 +62,8 @@ class Result(Frozen):
       document: what to show.
       value: for ``_`` and assignments.
       recording: what was recorded.
-      step: what a front end that has the whole screen opens a stepper on, in place of showing ``document``.
+      step: what a front end that has the whole screen opens a stepper on, or a browser of stages, in place of showing
+        ``document``.
       error: the exception that ended the user's call, where the command has something to show in spite of it.
       debug: the frames in which a front end that reads lines opens a debugger, in place of showing ``document``.
       data: what it shows as data that JSON can hold, for programs; None where there is nothing but the document.
@@ -61,7 +73,7 @@ class Result(Frozen):
     document: Document
     value: Any = NOTHING
     recording: Recording | None = None
-    step: Step | None = None
+    step: Step | Browse | None = None
     error: BaseException | None = None
     debug: TracebackType | None = None
     data: Any = None

@@ -26,7 +26,7 @@ from minijax.tools.recording.recorder import Recorder, recorded_until
 from minijax.tools.recording.records import Recording
 from minijax.tools.session import real_jax, source
 from minijax.tools.session.outputs import Outputs
-from minijax.tools.session.result import NOTHING, Result, Step
+from minijax.tools.session.result import NOTHING, Browse, Result, Step
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscribed_bools
 from minijax.tools.session.tracebacks import error_document, last_user_place, passed_engine
@@ -67,7 +67,7 @@ class Outcome(Frozen):
       summary: the panels; empty if nothing was traced.
       recording: what the engine did.
       command: whether the input was a command, so that ``shown`` is what it said rather than a value.
-      step: what to open a stepper on, in place of showing ``shown``, where there is a screen to do it on.
+      step: what to open a stepper or a browser of stages on, in place of showing ``shown``, where there is a screen.
       debug: the frames to open a debugger in, in place of showing ``shown``, where there is somebody to type.
       data: what a command showed, as data that JSON can hold.
       next_input: what to put at the prompt, to be changed, as the next input.
@@ -80,7 +80,7 @@ class Outcome(Frozen):
     summary: Document = Document()
     recording: Recording | None = None
     command: bool = False
-    step: Step | None = None
+    step: Step | Browse | None = None
     debug: TracebackType | None = None
     data: Any = None
     next_input: str = ""

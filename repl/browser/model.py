@@ -1,0 +1,445 @@
+"""The state of a browser of stages and everything that its keys do, without a terminal."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from minijax.core.named import Frozen
+from minijax.repl.keyed import Question
+from minijax.tools.documents.words import plural
+from minijax.tools.metal.stages import Spot, Stage, StageLine, Stages
+
+PANES = ("python", "stage", "stages")
+# Lines that are alike are shown so far from one that is not, where a pass is compared with what was before it.
+_AROUND = 2
+_MARKS = {"delete": "-", "insert": "+"}
+
+
+class ShownLine(Frozen):
+    """A row of a pane: a line of a stage, or a word in place of some (``line`` is None then).
+
+    ``mark`` is '-' of what a pass took away, '+' of what it put in. ``index`` is the line's place in its stage.
+    """
+
+    line: StageLine | None
+    text: str
+    mark: str = " "
+    index: int = -1
+
+
+class StageBrowser:
+    """Where a browser of stages stands, and what it shows.
+
+    Attributes:
+      stages: what is looked at.
+      rename: how a front end calls the places in a text.
+      programs: the stages but for the files of Python, which have a pane of their own.
+      at: which of the programs is shown.
+      focus: the pane that has the keys: one of ``PANES``.
+      chosen: the user's lines that are highlighted everywhere.
+      rows: pane -> the row of it at which the cursor stands.
+      diff: whether a pass is shown as what it changed.
+      zoomed: whether the focused pane has all the room.
+      help: whether the help is shown, from the line ``help_top`` on.
+      message: (role, text) of what the last key had to say.
+      question: what is being asked, or None.
+      result: 'leave' once it has ended.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        title: str = "",
+        chosen: tuple[Spot, ...] = (),
+        rename: Callable[[str], str] | None = None,
+    ) -> None:
+        self.stages = stages
+        self.rename: Callable[[str], str] = rename or str
+        self.title = title
+        self.programs: tuple[Stage, ...] = tuple(each for each in stages.all if each.kind != "python")
+        self.at = 0
+        self.focus = "stage"
+        self.chosen = chosen
+        self.rows = dict.fromkeys(PANES, 0)
+        self.diff = False
+        self.zoomed = False
+        self.help = False
+        self.help_top = 0
+        self.message: tuple[str, str] = ("", "")
+        self.question: Question | None = None
+        self.result = ""
+        # pane -> (lines, columns) by which it is scrolled away from where the cursor is in sight
+        self.scrolled: dict[str, tuple[int, int]] = {}
+        # the lines that fit into a pane, as drawn last: what a page is
+        self.page = 10
+        # where links were followed from
+        self._followed: list[tuple[int, str, dict[str, int], tuple[Spot, ...]]] = []
+        self._words = ""
+        self._shown: dict[tuple[int, bool], tuple[ShownLine, ...]] = {}
+        self.python = tuple(self._python())
+        self.show(self._first())
+        if not chosen:
+            self._begin()
+
+    # --- what there is
+    # ----------------------------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> Stage:
+        """The stage that is shown."""
+        return self.programs[self.at]
+
+    def _first(self) -> int:
+        """The optimised program: what runs is what one comes for."""
+        return next(i for i, each in enumerate(self.programs) if each.kind == "final")
+
+    def _begin(self) -> None:
+        """Stand at the first instruction that runs, and that is for a line of the user's."""
+        rows = self.shown("stage")
+        entry = next((i for i, row in enumerate(rows) if row.text.startswith("ENTRY ")), 0)
+        found = (i for i in range(entry, len(rows)) if (line := rows[i].line) is not None and line.places)
+        self._to_row(next(found, 0))
+
+    def _python(self) -> Iterator[ShownLine]:
+        """The user's files one after the other, with what is between their parts left out."""
+        files = [each for each in self.stages.all if each.kind == "python"]
+        texts = [each.text for stage in files for each in stage.lines if each.text.strip()]
+        margin = min((len(each) - len(each.lstrip()) for each in texts), default=0)
+        for stage in files:
+            if len(files) > 1:
+                yield ShownLine(None, self.rename(stage.title))
+            before = 0
+            for i, each in enumerate(stage.lines):
+                if before and each.number != before + 1:
+                    yield ShownLine(None, "⋮")
+                before = each.number
+                yield ShownLine(each, each.text[margin:], index=i)
+
+    def shown(self, pane: str) -> tuple[ShownLine, ...]:
+        """The rows of a pane of text."""
+        if pane == "python":
+            return self.python
+        key = self.at, self.diff
+        found = self._shown.get(key)
+        if found is None:
+            compared = self.diff and self.stage.previous >= 0
+            made = self._compared() if compared else (
+                ShownLine(each, each.text, index=i) for i, each in enumerate(self.stage.lines)
+            )
+            found = self._shown[key] = tuple(made)
+        return found
+
+    def _compared(self) -> Iterator[ShownLine]:
+        """The stage against the one before: what is gone, what is new, and some of what is around them."""
+        before, after = self.stages.all[self.stage.previous].lines, self.stage.lines
+        texts = [each.text for each in before], [each.text for each in after]
+        begun = False
+        for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, *texts, False).get_opcodes():
+            if tag != "equal":
+                for at in range(i, to_i):
+                    yield ShownLine(before[at], before[at].text, "-")
+                for at in range(j, to_j):
+                    yield ShownLine(after[at], after[at].text, "+", at)
+                begun = True
+                continue
+            head = min(_AROUND, to_j - j) if begun else 0
+            tail = min(_AROUND, to_j - j - head) if to_j < len(after) else 0
+            hidden = to_j - j - head - tail
+            yield from (ShownLine(after[at], after[at].text, index=at) for at in range(j, j + head))
+            if hidden:
+                yield ShownLine(None, f"… {plural(hidden, 'line')} alike")
+            yield from (ShownLine(after[at], after[at].text, index=at) for at in range(to_j - tail, to_j))
+
+    def current(self) -> StageLine | None:
+        """The line at which the cursor stands in the focused pane; in the list of stages, that of the stage."""
+        pane = "stage" if self.focus == "stages" else self.focus
+        rows = self.shown(pane)
+        return rows[self.rows[pane]].line if self.rows[pane] < len(rows) else None
+
+    def linked(self, row: ShownLine) -> bool:
+        """Whether a row is for one of the chosen lines."""
+        return row.line is not None and not set(self.chosen).isdisjoint(row.line.places)
+
+    def linked_rows(self, pane: str) -> list[int]:
+        """The rows of a pane that are for one of the chosen lines."""
+        return [i for i, row in enumerate(self.shown(pane)) if self.linked(row)]
+
+    def touched(self, stage: Stage) -> bool:
+        """Whether a pass changed something of the chosen lines."""
+        return not set(self.chosen).isdisjoint(self.stages.touched(stage))
+
+    # --- what a full screen asks for
+    # -------------------------------------------------------------------------------------
+
+    def say(self, text: str, role: str = "warning") -> None:
+        """Show ``text`` until the next key."""
+        self.message = (role, text)
+
+    def before_key(self) -> None:
+        """Forget what the last key said."""
+        self.message = ("", "")
+
+    def take_key(self, action: Callable[[Any], None]) -> bool:
+        """No key means anything else anywhere."""
+        return False
+
+    def answer(self, text: str) -> None:
+        """The answer to the question; an empty one answers nothing."""
+        question, self.question = self.question, None
+        if question is not None and text.strip():
+            question.answer(text.strip())
+
+    def leave(self) -> None:
+        """Leave the question, then the help, then the browser."""
+        if self.question is not None:
+            self.question = None
+        elif self.help:
+            self.help = False
+        else:
+            self.result = "leave"
+
+    def toggle_help(self) -> None:
+        self.help = not self.help
+        self.help_top = 0
+
+    def click(self, pane: str, row: str) -> None:
+        """A pane has the focus; the cursor goes to a row of it."""
+        if pane in PANES and not self.help:
+            self.focus = pane
+            if row:
+                self._to_row(int(row))
+
+    def wheel(self, pane: str, lines: int) -> None:
+        """The pane under the mouse scrolls; the cursor stays where it is."""
+        if self.help:
+            self.scroll(lines)
+        elif pane in PANES:
+            down, right = self.scrolled.get(pane, (0, 0))
+            self.scrolled[pane] = (down + lines, right)
+
+    # --- moves
+    # ------------------------------------------------------------------------------------------------------
+
+    def scroll(self, lines: int) -> None:
+        """Move the cursor, or the help."""
+        if self.help:
+            self.help_top = max(self.help_top + lines, 0)
+        else:
+            self._to_row((self.at if self.focus == "stages" else self.rows[self.focus]) + lines)
+
+    def sideways(self, columns: int) -> None:
+        """Scroll the focused pane to the right."""
+        down, right = self.scrolled.get(self.focus, (0, 0))
+        self.scrolled[self.focus] = (down, max(right + columns, 0))
+
+    def _to_row(self, row: int) -> None:
+        """Stand at a row of the focused pane; what it is for is highlighted in all of them."""
+        if self.focus == "stages":
+            self.go(min(max(row, 0), len(self.programs) - 1))
+            return
+        rows = self.shown(self.focus)
+        self.rows[self.focus] = min(max(row, 0), max(len(rows) - 1, 0))
+        self.scrolled.pop(self.focus, None)
+        self.choose()
+
+    def choose(self) -> None:
+        """Highlight what is for the same lines of the user's as the line at the cursor."""
+        line = self.current()
+        self.chosen = () if line is None else line.places
+        for pane in ("python", "stage"):
+            if pane != self.focus:
+                self._into_sight(pane)
+
+    def _into_sight(self, pane: str) -> None:
+        """The cursor of a pane that has not the focus stands at the first row that is highlighted, if one is."""
+        found = self.linked_rows(pane)
+        if found and self.rows[pane] not in found:
+            self.rows[pane] = found[0]
+        self.scrolled.pop(pane, None)
+
+    def show(self, at: int) -> None:
+        """Show the program of this number, with what is highlighted in sight."""
+        self.at = at
+        self.rows["stage"] = next(iter(self.linked_rows("stage")), 0)
+        self.scrolled.pop("stage", None)
+        self.scrolled.pop("stages", None)
+
+    def go(self, at: int) -> None:
+        """Show another program; say so if it has nothing of what is highlighted."""
+        if at != self.at:
+            self.show(at)
+        if self.chosen and not self.linked_rows("stage"):
+            self.say(f"nothing of {self.chosen_text()} stands here{self.why_not()}", "muted")
+
+    def chosen_text(self) -> str:
+        """``L4, 7``"""
+        return self.stages.mark(StageLine("", 0, self.chosen))
+
+    def why_not(self) -> str:
+        """Why the shown program has nothing of the chosen lines, if the program tells."""
+        field = {"stablehlo": "stablehlo_note", "final": "hlo_note"}.get(self.stage.kind, "")
+        numbers = [number for number, spot in self.stages.of_equation.items() if spot in self.chosen]
+        notes = {getattr(self.stages.linked.equation(number), field) for number in numbers} if field else set()
+        return f": {notes.pop()}" if len(notes) == 1 else ""
+
+    def next_stage(self, step: int = 1) -> None:
+        if 0 <= self.at + step < len(self.programs):
+            self.go(self.at + step)
+        else:
+            self.say(f"this is the {'last' if step > 0 else 'first'} stage", "muted")
+
+    def previous_stage(self) -> None:
+        self.next_stage(-1)
+
+    def next_change(self, step: int = 1) -> None:
+        """The next pass that changed something of the chosen lines."""
+        at = self.at + step
+        while 0 <= at < len(self.programs):
+            if self.touched(self.programs[at]):
+                self.show(at)
+                return
+            at += step
+        there = "after" if step > 0 else "before"
+        self.say(f"no pass {there} this stage changed {self.chosen_text() or 'it: no line is highlighted'}", "muted")
+
+    def previous_change(self) -> None:
+        self.next_change(-1)
+
+    def next_linked(self, step: int = 1) -> None:
+        """The next row of the focused pane that is highlighted; what is highlighted stays."""
+        if self.focus == "stages":
+            self.next_change(step)
+            return
+        here = self.rows[self.focus]
+        found = [i for i in self.linked_rows(self.focus) if (i > here if step > 0 else i < here)]
+        if not found:
+            self.say(f"no more of {self.chosen_text() or 'what is highlighted'} here", "muted")
+            return
+        self.rows[self.focus] = found[0] if step > 0 else found[-1]
+        self.scrolled.pop(self.focus, None)
+
+    def previous_linked(self) -> None:
+        self.next_linked(-1)
+
+    def first(self) -> None:
+        self._to_row(0)
+
+    def last(self) -> None:
+        self._to_row(10**9)
+
+    def focus_on(self, index: int) -> None:
+        """The pane of this number, from 0, has the keys."""
+        self.focus = PANES[index]
+
+    def next_pane(self, step: int = 1) -> None:
+        """The next pane has the keys; its cursor stands at what belongs to the line that one comes from."""
+        self.focus = PANES[(PANES.index(self.focus) + step) % len(PANES)]
+
+    def previous_pane(self) -> None:
+        self.next_pane(-1)
+
+    # --- links
+    # ------------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """To the same line in the next stage that has it; after the last one, in the user's Python."""
+        if not self.chosen:
+            self.say("no line of yours belongs to this one", "muted")
+            return
+        before = self.at, self.focus, dict(self.rows), self.chosen
+        kernel = self._kernel()
+        if self.focus == "python" and self.linked_rows("stage"):
+            self.focus = "stage"
+        elif kernel >= 0:
+            self.show(kernel)
+        else:
+            chosen = set(self.chosen)
+            begin = self.at if self.focus == "python" else self.at + 1
+            for at in range(begin, len(self.programs)):
+                if any(not chosen.isdisjoint(each.places) for each in self.programs[at].lines):
+                    self.focus = "stage"
+                    self.show(at)
+                    break
+            else:
+                self.focus = "python"
+                self._into_sight("python")
+                self.show(0)
+                self.say("that was the last stage: this is where it comes from; Backspace goes back", "muted")
+        self._followed.append(before)
+
+    def _kernel(self) -> int:
+        """The kernel of the instruction at the cursor, its machine code after its LLVM IR; -1 if there is none."""
+        line = self.current()
+        if self.focus != "stage" or line is None:
+            return -1
+        names = {"final": (line.name, "llvm"), "llvm": (self.stage.title, "machine")}
+        wanted = names.get(self.stage.kind)
+        found = (i for i, each in enumerate(self.programs) if (each.title, each.kind) == wanted)
+        return next(found, -1)
+
+    def return_(self) -> None:
+        """Back to where Enter went from."""
+        if not self._followed:
+            self.say("Enter has followed no link yet", "muted")
+            return
+        self.at, self.focus, self.rows, self.chosen = self._followed.pop()
+        self.scrolled.clear()
+
+    # --- the rest
+    # ---------------------------------------------------------------------------------------------------
+
+    def toggle_diff(self) -> None:
+        row = self.shown("stage")[self.rows["stage"]] if self.shown("stage") else None
+        self.diff = not self.diff
+        if self.diff and self.stage.previous < 0:
+            self.say("passes are shown by what they changed: this stage is none", "muted")
+        rows = self.shown("stage")
+        at = next((i for i, each in enumerate(rows) if row is not None and each.index == row.index >= 0), -1)
+        if at < 0:
+            at = next((i for i, each in enumerate(rows) if each.mark != " "), 0)
+        self.rows["stage"] = at
+        self.scrolled.pop("stage", None)
+
+    def zoom(self) -> None:
+        self.zoomed = not self.zoomed
+
+    def search(self) -> None:
+        def find(words: str) -> None:
+            self._words = words
+            self.again()
+
+        self.question = Question("search (in this stage, then in the others)", find)
+
+    def again(self, backwards: bool = False) -> None:
+        """The last search again: on from the cursor, then in the other stages."""
+        if not self._words:
+            self.say("nothing has been searched for yet: / searches for words", "muted")
+            return
+        step = -1 if backwards else 1
+        words = self._words.lower()
+        here = self.rows["stage"]
+        for offset in range(len(self.programs) + 1):
+            at = (self.at + step * offset) % len(self.programs)
+            lines = self.programs[at].lines if offset or not self.diff else ()
+            texts = [row.text for row in self.shown("stage")] if not offset else [each.text for each in lines]
+            found = [i for i, each in enumerate(texts) if words in each.lower()]
+            if not offset:
+                found = [i for i in found if (i < here if backwards else i > here)]
+            if found:
+                self._found(at, found[-1] if backwards else found[0])
+                return
+        self.say(f"no {self._words!r} in any stage")
+
+    def _found(self, at: int, index: int) -> None:
+        """Stand at what a search has found: a row of the shown stage, a line of another."""
+        self.focus = "stage"
+        if at != self.at:
+            self.show(at)
+            self.say(f"found in {self.stage.title}", "muted")
+            index = next((i for i, row in enumerate(self.shown("stage")) if row.index == index), 0)
+        self._to_row(index)
+
+    def again_backwards(self) -> None:
+        self.again(backwards=True)

@@ -1,0 +1,227 @@
+"""The screen of the browser of stages as lines of text with roles, for any size of terminal.
+
+From 110 columns on the user's Python and the list of stages stand left of the stage's text; below that they stand above
+it; on a small screen there is one pane.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from minijax.repl.batch import highlighted
+from minijax.repl.browser.keys import help_lines
+from minijax.repl.browser.model import PANES, ShownLine, StageBrowser
+from minijax.repl.drawing import (
+    bar,
+    beside,
+    cut,
+    fitted,
+    message_lines,
+    padded,
+    place_role,
+    ruled,
+    shown_text,
+    width_of,
+)
+from minijax.tools.documents.document import LINK, MARK, Line, Segment, split_lines
+from minijax.tools.documents.theme import line_role
+from minijax.tools.documents.words import plural
+from minijax.tools.metal.stages import Stage
+from minijax.tools.metal.views import line_mark
+
+# The screens on which there are panes beside each other, or above: (columns, lines) at least.
+_WIDE, _STACKED = (110, 12), (60, 14)
+# The line of a pane that is kept in sight stands so far down it.
+_ABOVE = 3
+_KEYS = "? keys  q leaves"
+_BAR = "▌"
+_SHORT = {"given": "HLO, given", "final": "optimised HLO", "llvm": "LLVM", "machine": "code"}
+
+
+def compose(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
+    """The screen: ``rows`` lines of ``columns`` columns."""
+    columns, rows = max(columns, 1), max(rows, 1)
+    foot = _foot(browser, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
+    head = [_head(browser, columns)] if rows >= 8 else []
+    room = rows - len(head) - len(foot)
+    body = _help(browser, columns, room) if browser.help else _body(browser, columns, room)
+    return [fitted(each, columns) for each in (*head, *body, *foot)][:rows]
+
+
+# --- the frame
+# ---------------------------------------------------------------------------------------------------------
+
+
+def _head(browser: StageBrowser, columns: int) -> Line:
+    left: Line = (("heading", " passes "), ("", " ".join(browser.title.split())))
+    descent = browser.stages.descent
+    said = [plural(len(descent.passes), "pass").replace("passs", "passes"), plural(len(descent.kernels), "kernel")]
+    right: Line = (("muted", " · ".join(said) + " "),)
+    gap = columns - width_of(left) - width_of(right)
+    return (*left, ("", " " * gap), *right) if gap > 1 else left
+
+
+def _foot(browser: StageBrowser, columns: int, most: int) -> list[Line]:
+    """What the line at the cursor holds; below it what the last key said, or the line of Python."""
+    line = browser.current()
+    said = "" if line is None else browser.stages.told(line)
+    mark = "" if line is None else browser.stages.mark(line)
+    first: Line = (("muted", " nothing of your program"),)
+    if said or mark:
+        first = (("current", f" {MARK} "), ("", browser.rename(said or mark)))
+    role, words = browser.message
+    below = message_lines(role, words, columns - 1, most) if words else [_source(browser)]
+    lines = [(("", " "), *each) for each in below]
+    gap = columns - width_of(lines[-1]) - len(_KEYS) - 1
+    if gap > 1:
+        lines[-1] = (*lines[-1], ("", " " * gap), ("muted", _KEYS))
+    return [first, *lines]
+
+
+def _source(browser: StageBrowser) -> Line:
+    """The highlighted lines of Python: their numbers, and the text of the first."""
+    out: list[Segment] = list(line_mark(browser.stages, browser.chosen))
+    for row in browser.python:
+        if browser.linked(row):
+            out.append(("muted", f"  {row.text.strip()}"))
+            break
+    return tuple(out)
+
+
+def _help(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
+    lines = list(help_lines(columns))
+    browser.help_top = min(browser.help_top, max(len(lines) - rows + 1, 0))
+    browser.page = rows
+    return padded([ruled("keys · ? closes · j k scroll", columns, True), *lines[browser.help_top :]], rows)
+
+
+# --- the panes' places
+# ---------------------------------------------------------------------------------------------------
+
+
+def _body(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
+    if browser.zoomed or columns < _STACKED[0] or rows < _STACKED[1]:
+        return _pane(browser, browser.focus, columns, rows)
+    if columns >= _WIDE[0] and rows >= _WIDE[1]:
+        left = min(columns * 2 // 5, 64)
+        upper = min(max(len(browser.python) + 1, rows // 4), rows // 2)
+        side = _pane(browser, "python", left, upper) + _pane(browser, "stages", left, rows - upper)
+        return beside(side, left, _pane(browser, "stage", columns - left - 1, rows))
+    upper = max(min(rows * 2 // 5, len(browser.python) + 1), 6)
+    left = (columns - 1) * 9 // 16
+    above = beside(_pane(browser, "python", left, upper), left, _pane(browser, "stages", columns - left - 1, upper))
+    return above + _pane(browser, "stage", columns, rows - upper)
+
+
+def _pane(browser: StageBrowser, name: str, columns: int, rows: int) -> list[Line]:
+    focused = browser.focus == name
+    number = PANES.index(name) + 1
+    title = f"{number} {_title(browser)}" if name == "stage" else f"{number} {name}"
+    draw = _stage_rows if name == "stages" else _text_rows
+    top, shown = draw(browser, name, columns, rows - 1)
+    if focused:
+        browser.page = rows - 1
+    placed = [((place_role(name, str(top + i)), ""), *each) for i, each in enumerate(shown)]
+    return padded([((place_role(name), ""), *ruled(title, columns, focused)), *placed], rows)
+
+
+def _title(browser: StageBrowser) -> str:
+    stage = browser.stage
+    said = f"{browser.at + 1}/{len(browser.programs)} {_name(stage)}"
+    what = "what changed" if browser.diff and stage.previous >= 0 else ""
+    return " · ".join(filter(None, (said, what, stage.detail)))
+
+
+def _name(stage: Stage) -> str:
+    if stage.kind in ("llvm", "machine"):
+        return f"{'LLVM IR' if stage.kind == 'llvm' else 'machine code'} of {stage.title}"
+    return stage.title
+
+
+def _window(browser: StageBrowser, name: str, row: int, count: int, rows: int) -> int:
+    """The first row of a pane that is shown, its cursor in sight."""
+    down, right = browser.scrolled.get(name, (0, 0))
+    most = max(count - rows, 0)
+    natural = min(max(row - rows // _ABOVE, 0), most)
+    top = min(max(natural + down, 0), most)
+    # scrolling past an end is forgotten, so that the way back begins at once
+    browser.scrolled[name] = (top - natural, right)
+    return top
+
+
+# --- what is in a pane
+# ---------------------------------------------------------------------------------------------------
+
+
+def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tuple[int, list[Line]]:
+    """The rows of Python or of a stage that fit: a bar in the colour of the user's line, the text, whose line it is."""
+    shown = browser.shown(name)
+    top = _window(browser, name, browser.rows[name], len(shown), rows)
+    right = browser.scrolled[name][1]
+    language = "python" if name == "python" else browser.stage.language
+    colours = _coloured(tuple(row.text for row in shown), language)
+    digits = len(str(max((row.line.number for row in shown if row.line is not None), default=0)))
+    out = []
+    for i in range(top, min(top + rows, len(shown))):
+        row = shown[i]
+        here = i == browser.rows[name]
+        linked = browser.linked(row)
+        mark: Segment = ("current", MARK) if here else ("linked", LINK if linked else " ")
+        places = () if row.line is None else row.line.places
+        role = line_role(browser.stages.colours[places[0]]) if places else ""
+        text: Line = (("muted", row.text),) if row.line is None else colours[i]
+        if linked:
+            text = ((role, row.text),)
+        begin: list[Segment] = [mark, (role, _BAR if places else " ")]
+        if row.mark != " ":
+            begin.append(("error" if row.mark == "-" else "good", row.mark + " "))
+        if name == "python":
+            begin.append(("muted", f"{row.line.number:>{digits}} " if row.line is not None else " " * (digits + 1)))
+        end = () if name == "python" or row.line is None else _end(browser, row, columns)
+        room = columns - width_of(begin) - width_of(end) - (1 if end else 0)
+        each = (*begin, *fitted(cut(text, right), max(room, 0), fill=True), *((("", " "), *end) if end else ()))
+        out.append(bar(each, columns) if here and browser.focus == name else each)
+    return top, out
+
+
+def _end(browser: StageBrowser, row: ShownLine, columns: int) -> Line:
+    """``tanh, mul L4``: whose line it is, and of a fusion the equations that it holds."""
+    assert row.line is not None
+    return line_mark(browser.stages, row.line.places, row.line, columns // 4)
+
+
+def _stage_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tuple[int, list[Line]]:
+    """The list of stages: those of XLA's passes with how many instructions there were before and after."""
+    top = _window(browser, name, browser.at, len(browser.programs), rows)
+    shorts = [_short(each) for each in browser.programs]
+    digits = len(str(len(shorts)))
+    room = min(max(map(len, shorts)), max((columns - digits - 3) * 3 // 5, 8))
+    out = []
+    for i in range(top, min(top + rows, len(browser.programs))):
+        stage = browser.programs[i]
+        here = i == browser.at
+        mark: Segment = ("current", MARK) if here else ("linked", LINK if browser.touched(stage) else " ")
+        role = "" if stage.kind == "pass" else "heading"
+        name_ = fitted(((role, shorts[i]),), room, fill=True)
+        each = (mark, ("muted", f"{i + 1:>{digits}} "), *name_, ("muted", f"  {stage.detail}"))
+        each = fitted(each, columns)
+        out.append(bar(each, columns) if here and browser.focus == name else each)
+    return top, out
+
+
+def _short(stage: Stage) -> str:
+    """What a stage is called in the list."""
+    if stage.kind == "pass":
+        return stage.title.rpartition(" · ")[2]
+    said = _SHORT.get(stage.kind, stage.title)
+    return f"{said} {stage.title}" if stage.kind in ("llvm", "machine") else said
+
+
+@functools.lru_cache(maxsize=16)
+def _coloured(texts: Sequence[str], language: str) -> list[Line]:
+    """Lines of a program in the colours of its language."""
+    lines = list(split_lines(highlighted("\n".join(texts), language))) if language else []
+    if len(lines) != len(texts):  # of a language that is not known
+        return [(("", shown_text(each)),) for each in texts]
+    return lines

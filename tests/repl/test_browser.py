@@ -1,0 +1,302 @@
+"""The browser of stages: what its keys do, that one cursor goes through every stage, and its screen at every size."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import ColorDepth, DummyOutput
+
+import minijax
+import minijax.numpy as jnp
+from minijax.repl.browser.app import BrowserApp
+from minijax.repl.browser.keys import KEYS, help_lines
+from minijax.repl.browser.model import PANES, StageBrowser
+from minijax.repl.browser.screen import compose
+from minijax.repl.drawing import target_at, width_of
+from minijax.repl.style import STYLE
+from minijax.tools.commands import find
+from minijax.tools.documents.theme import line_role
+from minijax.tools.metal import pipeline, stages
+from minijax.tools.session.session import Session
+
+PROGRAM = """\
+def loss(w, x):
+    h = jnp.tanh(w * x)
+    y = h * 2.0 + jnp.sin(x)
+    return (y ** 2).sum()
+"""
+ENTER, CTRL_C, TAB, DOWN = "\r", "\x03", "\t", "\x1b[B"
+ACTIONS = {name: key.action for _, group in KEYS for key in group for name in key.keys}
+SIZES = [(80, 24), (120, 40), (200, 60), (60, 14), (40, 20), (20, 5), (3, 1)]
+
+
+@functools.cache
+def known() -> stages.Stages:
+    session = Session(find)
+    for line in ("import minijax; import minijax.numpy as jnp", PROGRAM):
+        session.run_line(line)
+    loss = session.namespace["loss"]
+    x = jnp.arange(6.0) / 6
+    lowered = minijax.jit(minijax.grad(loss)).lower(x, x)
+    return stages.stages(pipeline.descent(lowered, ["w", "x"]))
+
+
+@pytest.fixture
+def browser() -> StageBrowser:
+    return StageBrowser(known(), "grad(loss)(x, x)")
+
+
+def press(browser: StageBrowser, *keys: str) -> StageBrowser:
+    """Press keys by their names; '/words' searches."""
+    for key in keys:
+        browser.before_key()
+        if key.startswith("/"):
+            browser.search()
+            browser.answer(key[1:])
+        else:
+            ACTIONS[key](browser)
+    return browser
+
+
+def text(browser: StageBrowser, columns: int = 80, rows: int = 24) -> str:
+    return "\n".join("".join(piece for _, piece in each).rstrip() for each in compose(browser, columns, rows))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_screen_fits_every_terminal(browser: StageBrowser, size: tuple[int, int]) -> None:
+    columns, rows = size
+    for keys in ((), ("tab",), ("tab",), ("d", "p", "p", "p"), ("z",), ("z", "?"), ("?", "G", "n", "n")):
+        press(browser, *keys)
+        shown = compose(browser, columns, rows)
+        assert len(shown) == rows and all(width_of(each) <= columns for each in shown)
+
+
+def test_every_key_has_one_meaning_and_is_told() -> None:
+    names = [name for _, group in KEYS for key in group for name in key.keys]
+    assert len(names) == len(set(names))
+    told = "\n".join("".join(piece for _, piece in each) for each in help_lines(80))
+    for _, group in KEYS:
+        for key in group:
+            assert not key.shown or key.help in " ".join(told.split()) and key.shown in told
+    assert all(len(each) <= 80 for each in told.split("\n"))
+
+
+def test_it_opens_where_something_runs(browser: StageBrowser) -> None:
+    line = browser.current()
+    assert browser.stage.kind == "final" and line is not None and line.places
+    shown = text(browser)
+    assert "optimised HLO" in shown and f"▶ {line.name} = " in shown
+    # the instruction's lines are marked in Python, and no others
+    numbers = {number for _, number in line.places}
+    rows = [row for row in shown.split("\n") if re.match(r"[▶•]▌\d", row)]
+    assert {int(re.match(r"..(\d+)", row)[1]) for row in rows} == numbers  # type: ignore[index]
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_a_line_is_the_same_in_every_stage(browser: StageBrowser, number: int) -> None:
+    row = next(i for i, each in enumerate(browser.python) if each.line is not None and each.line.number == number)
+    press(browser, "1", "g", *["down"] * row)
+    ((file, chosen),) = browser.chosen
+    assert chosen == number
+    role = line_role(browser.stages.colours[file, number])
+    for at in range(len(browser.programs)):
+        browser.show(at)
+        rows = browser.linked_rows("stage")
+        # what is highlighted is what belongs to the line, whichever way it is asked
+        assert rows == list(browser.stages.belonging(browser.stage, browser.chosen))
+        for i in rows:
+            line = browser.shown("stage")[i].line
+            assert line is not None and (file, number) in line.places
+            assert any(browser.stages.of_equation[each] == (file, number) for each in line.equations)
+        if rows:
+            # the cursor stands there, and choosing that row chooses this line of Python again
+            assert browser.rows["stage"] == rows[0]
+            drawn = compose(browser, 120, 40)
+            assert any((role, "▌") in each or (role, "▌") in each[:6] for each in drawn)
+            browser.focus = "stage"
+            browser.choose()
+            assert (file, number) in browser.chosen
+            browser.chosen = ((file, number),)
+    assert browser.linked_rows("python") == [row]
+
+
+def test_enter_goes_down_to_machine_code_and_back_to_python(browser: StageBrowser) -> None:
+    press(browser, "1", "g", "down", "enter")
+    assert browser.focus == "stage"
+    kinds, steps = [], 0
+    while browser.focus == "stage":
+        kinds.append(browser.stage.kind)
+        line = browser.current()
+        assert line is not None and set(line.places) & set(browser.chosen)
+        press(browser, "enter")
+        steps += 1
+    assert [kind for kind in stages.KINDS if kind in kinds] == list(dict.fromkeys(kinds))
+    assert {"final", "llvm", "machine"} <= set(kinds)
+    assert "the last stage" in browser.message[1]
+    # from there it begins anew, at the top
+    assert press(browser, "enter").stage.kind == "jaxpr"
+    press(browser, *["backspace"] * (steps + 2))
+    assert browser.focus == "python" and browser.stage.kind == "final"
+    assert "no link" in press(browser, "backspace").message[1]
+
+
+def test_a_fusion_leads_to_its_own_kernel(browser: StageBrowser) -> None:
+    press(browser, "g", "/kind=kLoop")
+    line = browser.current()
+    assert line is not None and line.holds and line.name in {each.name for each in known().descent.kernels}
+    # its equations by name, in the foot and in short beside it
+    equations = {known().linked.equation(number).primitive for number in line.equations}
+    told = known().told(line)
+    assert told.startswith(f"{line.name} = ") and all(name in told for name in equations)
+    assert known().names(line, 100) == ", ".join(dict.fromkeys(
+        known().linked.equation(number).primitive for number in line.equations
+    ))
+    assert re.search(r"\w+, \w+ \+\d+ L\d", text(browser, 120, 40))
+    press(browser, "enter")
+    assert (browser.stage.kind, browser.stage.title) == ("llvm", line.name)
+    press(browser, "enter")
+    assert (browser.stage.kind, browser.stage.title) == ("machine", line.name)
+
+
+def test_passes_by_what_they_changed(browser: StageBrowser) -> None:
+    press(browser, "d")
+    assert "this stage is none" in browser.message[1]
+    for at, stage in enumerate(browser.programs):
+        browser.show(at)
+        rows = browser.shown("stage")
+        if stage.previous < 0:
+            assert [row.text for row in rows] == [each.text for each in stage.lines]
+            continue
+        before = known().all[stage.previous]
+        gone = [row.text for row in rows if row.mark == "-"]
+        new = [(row.index, row.text) for row in rows if row.mark == "+"]
+        assert gone or new
+        # what is not told of is alike: with the lines gone taken out and the new ones put in, one is the other
+        kept = [each.text for each in before.lines]
+        for one in gone:
+            kept.remove(one)
+        assert sorted([*kept, *(one for _, one in new)]) == sorted(each.text for each in stage.lines)
+        assert all(stage.lines[i].text == one for i, one in new)
+    assert press(browser, "d").diff is False
+
+
+def test_stages_are_gone_through_and_told_of(browser: StageBrowser) -> None:
+    at = browser.at
+    assert press(browser, "p").at == at - 1 and press(browser, "n").at == at
+    press(browser, *["n"] * 40)
+    assert browser.at == len(browser.programs) - 1 and browser.message[1] == "this is the last stage"
+    press(browser, "3", "g")
+    assert browser.stage.kind == "jaxpr"
+    # passes that changed the highlighted line, forwards and backwards, until there are none
+    press(browser, "1", "g", "down")
+    found = []
+    while press(browser, "N").message[1] == "":
+        found.append(browser.at)
+    assert found == [i for i, each in enumerate(browser.programs) if browser.touched(each)]
+    while press(browser, "P").message[1] == "":
+        pass
+    assert browser.at == found[0] and "no pass before" in browser.message[1]
+
+
+def test_rows_that_are_highlighted_are_gone_through(browser: StageBrowser) -> None:
+    press(browser, "1", "g", "down")
+    chosen = browser.chosen
+    press(browser, "2")
+    rows = browser.linked_rows("stage")
+    assert len(rows) > 2 and browser.rows["stage"] in rows
+    browser.rows["stage"] = rows[0]
+    assert press(browser, "]", "]").rows["stage"] == rows[2] and press(browser, "[").rows["stage"] == rows[1]
+    press(browser, *["]"] * len(rows))
+    assert browser.rows["stage"] == rows[-1] and "no more of L2" in browser.message[1]
+    assert browser.chosen == chosen
+
+
+def test_search_goes_on_in_other_stages(browser: StageBrowser) -> None:
+    assert "nothing has been searched" in press(browser, ".").message[1]
+    press(browser, "/stablehlo.tanh")
+    line = browser.current()
+    assert browser.stage.kind == "stablehlo" and line is not None and "stablehlo.tanh" in line.text
+    assert "found in StableHLO" in browser.message[1]
+    before = browser.at, browser.rows["stage"]
+    press(browser, "/sine(", ".")
+    assert browser.at > before[0]
+    press(browser, ",", ",")
+    assert "no 'nowhere'" in press(browser, "/nowhere").message[1]
+
+
+def test_arguments_have_the_users_names(browser: StageBrowser) -> None:
+    for stage in browser.programs:
+        if stage.kind in ("given", "pass", "final", "stablehlo"):
+            texts = [each.text for each in stage.lines]
+            entry = next(i for i, each in enumerate(texts) if each.startswith("ENTRY") or "@main" in each)
+            shown = "\n".join(texts[entry:])
+            assert "%w" in shown and "%x" in shown and not re.search(r"%Arg_\d|%arg\d", shown)
+
+
+def test_the_mouse_goes_to_lines_and_stages(browser: StageBrowser) -> None:
+    for columns, rows in ((80, 24), (120, 40)):
+        shown = compose(browser, columns, rows)
+        lines = ["".join(piece for _, piece in each) for each in shown]
+        row = next(i for i, each in enumerate(lines) if "h * 2.0" in each)
+        pane, place = target_at(shown, 5, row)
+        browser.click(pane, place)
+        assert pane == "python" and {number for _, number in browser.chosen} == {3}
+        at = next(i for i, each in enumerate(lines) if "optimised HLO" in each and "━" not in each and "─" not in each)
+        column = lines[at].index("optimised HLO")
+        browser.click(*target_at(shown, column, at))
+        assert browser.focus == "stages" and browser.stage.kind == "final"
+        before = dict(browser.rows)
+        browser.wheel("stage", -3)
+        assert text(browser, columns, rows) and browser.rows == before
+        assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # on the larger one all is in sight
+
+
+def test_what_one_program_only_has() -> None:
+    lowered = minijax.jit(lambda a: a).lower(1.0)
+    empty = StageBrowser(stages.stages(pipeline.descent(lowered)), "f(1.)")
+    for keys in ((), ("enter",), ("1",), ("down",), ("N",), ("]",), ("d",), ("tab",), ("/x",)):
+        assert text(press(empty, *keys)).count("\n") == 23
+    assert empty.stages.spots == ()
+
+
+def pressed(*keys: str) -> StageBrowser:
+    """Keys sent through a pipe to the program itself."""
+    browser = StageBrowser(known(), "loss")
+    with create_pipe_input() as pipe:
+        pipe.send_text("".join(keys))
+        BrowserApp(browser, STYLE, ColorDepth.DEPTH_1_BIT, pipe, DummyOutput()).run()
+    return browser
+
+
+def test_keys_through_a_pipe() -> None:
+    assert pressed("p", "d", "1", DOWN, "q").focus == "python"
+    searched = pressed("/tanh", ENTER, "/never", CTRL_C, "?", "j", "q", TAB, "?n", "q")
+    assert searched.question is None and searched.result == "leave" and not searched.help
+    assert PANES[(PANES.index("stage") + 1) % 3] == searched.focus
+
+
+def hidden(screen: str) -> str:
+    """Without what differs from processor to processor."""
+    return re.sub(r"\d+ (?=B\b|lines\b)", lambda found: "#" * (len(found[0]) - 1) + " ", screen)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_screens(browser: StageBrowser, size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+    screens = [text(browser, *size)]
+    for keys in (("1", "g", "down"), ("3", "g"), ("n",), ("d", "N"), ("d", "2", "g", "/kind=kLoop"), ("?",)):
+        screens.append(text(press(browser, *keys), *size))
+    golden(f"screens/browser_{size[0]}.txt", hidden(f"\n{'=' * size[0]}\n".join(screens)))
+
+
+def test_without_a_terminal_the_passes_are_listed(tmp_path: Path) -> None:
+    session = Session(find)
+    session.run_line("import minijax.numpy as jnp")
+    listed = session.run_command("passes", "jnp.sin(jnp.arange(3.))")
+    opened = session.run_command("passes", "jnp.sin(jnp.arange(3.)) --open")
+    assert opened.step is not None and listed.step is None
+    assert str(opened.document) == str(listed.document)
