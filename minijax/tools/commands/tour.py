@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
+from minijax.tools.documents.document import Document
 from minijax.tools.session.result import Result
 from minijax.tools.usage import UsageError, did_you_mean
 
@@ -47,10 +48,10 @@ def _exercise(session: Session, which: str | None) -> Result:
     else:
         raise UsageError(f"%tour ex takes a number from 1 to {len(names)}, not {which!r}.{did_you_mean(which, names)}")
     _refuse_levels(session)
-    if session.tour is not None:
-        course.refuse_unknown(number)
-        session.tour.end()
-    return course.start(number)
+    course.refuse_unknown(number)
+    ended = Document() if session.tour is None else session.tour.end().document
+    opened = course.start(number)
+    return Result(ended + opened.document, error=opened.error)
 
 
 def _work(session: Session, word: str, use: bool) -> Result:
@@ -113,9 +114,12 @@ def _tour(session: Session, word: str) -> Result:
     if tour is None:
         if session.levels:
             raise UsageError("the tour begins at evaluation, and levels are open: %pop EXPR or %pop --all closes them")
+        left = Document()
         if session.exercises is not None and session.exercises.open is not None:
-            session.exercises.leave()
+            left = session.exercises.leave().document
         tour = session.tour = Tour(session, PARTS)
+        shown = tour.go(part, stop)
+        return Result(left + shown.document, shown.value, shown.recording) if left else shown
     return tour.go(part, stop)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,21 +85,29 @@ def _why(misses: list[missed.Missed]) -> Iterator[Block]:
         yield Row(f"{number + 1}", (line(("name", each.name), ("muted", f": {reason}")),))
 
 
+# how %why tells of the value of a static argument
+_STATIC = r"(\w+): -?[\d.][\d.e+-]* became"
+
+
 def _advice(reasons: list[str]) -> str:
     """What to change, from what %why says: one thing at a time."""
     words = " ".join(reasons)
     if "a new function" in words or "number 2 made there" in words:
         return "Each turn makes a new function for jit, and jit knows functions by what they are: make it once."
-    if any(part.startswith("rate: 0.") for reason in reasons for part in reason.split("; ")):
+    parts = [part for reason in reasons for part in reason.split("; ")]
+    static = next(filter(None, (re.match(_STATIC, part) for part in parts)), None)
+    if static is not None:
         return (
-            "rate is a static argument: its value is a part of what the cache is asked for, and there is another value "
-            "each time. Let it be traced."
+            f"{static[1]} is a static argument: its value is a part of what the cache is asked for, and there is "
+            "another value each time. Let it be traced."
         )
     if "weak_type" in words:
         return (
-            "The type of an argument has changed: a Python number is weakly typed, what comes back from step is not. "
-            "Begin with what it will be."
+            "The type of an argument has changed: a Python number, or an array made of one, is weakly typed; what "
+            "comes back from step is not. Begin with what it will be."
         )
+    if "became" in words:
+        return "An argument has another type after the first call. Begin with what it will be."
     return "Below is what differed each time."
 
 
@@ -166,7 +175,10 @@ def _check_peak(answer: Answer) -> Passed:
     if 2 * mine > start:
         due = bytes_text(start / 2)
         raise NotYet(f"The temporaries take {bytes_text(mine)}; at most {due} is due. {_remedy(loss)}", rows)
-    return Passed(f"The temporaries of the gradient take {bytes_text(mine)}, before {bytes_text(start)}.", rows)
+    said = f"The temporaries of the gradient take {bytes_text(mine)}, before {bytes_text(start)}."
+    if not _scans(loss):
+        said += " Without the scan XLA sees all layers at once, and computes again by itself what it fuses."
+    return Passed(said, rows)
 
 
 def _judge_loss(loss: Any, ws: Any, x: Any) -> None:
@@ -209,6 +221,12 @@ def _temporaries(loss: Any) -> int:
 def _before() -> int:
     """What the start code takes."""
     return _temporaries(deep)
+
+
+def _scans(loss: Any) -> bool:
+    """Whether the loop is still a loop."""
+    ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
+    return "scan[" in str(minijax.make_jaxpr(loss)(ws, x))
 
 
 def _remedy(loss: Any) -> str:

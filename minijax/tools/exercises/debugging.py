@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import minijax
 from minijax import numpy as jnp
 from minijax.core.trace import Tracer
+from minijax.ir.jaxpr import Jaxpr, subjaxprs
 from minijax.tools.exercises.measure import note, shown
 from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 from minijax.tools.explain.leaks import find_leaks
@@ -57,8 +59,8 @@ def _innocent(name: str, answer: Answer) -> str:
 LEAK = Exercise(
     "leaked-tracer",
     "Find the leaked tracer",
-    "While jit traces a function, its values are tracers. One that is stored outlives the trace, and is worth nothing: "
-    "the function runs no more when the program does. Some variable here keeps one.",
+    "While jit traces a function, its values are tracers. One that is stored somewhere outlives the trace, and stands "
+    "for nothing then: later calls run the compiled program, and no Python. Some variable here keeps such a tracer.",
     "Which one? Set suspect to its name.",
     "shapes, history, cache = [], [], {}\n"
     "\n"
@@ -161,7 +163,15 @@ def _not_culprit(name: str) -> str:
     if name in ("distance", "energy", "near", "far", "spring"):
         where = {"distance": "It is in distance, right: ", "near": "It begins with near being 0: "}.get(name, "")
         return f"{where}{name} is a name of the program's; which primitive is it, of those that it calls?"
+    if known in _primitives(minijax.make_jaxpr(energy)(jnp.array(POINTS)).jaxpr):
+        return f"{known} hands on what it is given, forwards and backwards, and makes no NaN of numbers."
     return f"{name} is not in the program of energy: %jaxpr energy(points) shows which primitives are."
+
+
+def _primitives(jaxpr: Jaxpr) -> set[str]:
+    """The primitives of a program, those within others too."""
+    inner = (_primitives(body) for eqn in jaxpr.eqns for body in subjaxprs(eqn.params))
+    return {eqn.primitive.name for eqn in jaxpr.eqns}.union(*inner)
 
 
 NAN = Exercise(

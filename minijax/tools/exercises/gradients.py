@@ -22,7 +22,7 @@ def _check_norm(answer: Answer) -> Passed:
         expect(f"norm({v})", norm(given), np.float32(due), [
             (due * due, "That is the square of the norm."),
             (np.sqrt(due**2 + 1e-12), "Something small was added below the root, so the value is off."),
-        ], "norm itself must stay as it was: something added below the root shows where v is small.", tolerance=1e-7)
+        ], lambda: "norm itself must stay as it was: what is added below the root shows where v is small.", 1e-7)
     at = minijax.grad(norm)(jnp.array([3.0, 4.0], jnp.float32))
     expect("grad(norm)([3.0, 4.0])", at, [0.6, 0.8], [
         ([0.0, 0.0], "The gradient is zero everywhere now; away from 0 it is v / norm(v)."),
@@ -114,7 +114,7 @@ def _check_softplus(answer: Answer) -> Passed:
         (CT * np.exp(AT), "exp(x) is the derivative of what is in the log; the derivative of log(u) is 1 / u: divide "
          "by 1 + exp(x)."),
         (CT / (1 + np.exp(AT)), "The derivative of log(u) is 1 / u times that of u: exp(x) is missing."),
-    ], f"The derivative there is {shown(slope)}, say finite differences.")
+    ], lambda: f"The derivative there is {shown(slope)}, say finite differences.")
     _judge_far(softplus)
     many = minijax.jit(minijax.vmap(minijax.grad(lambda v: 3 * softplus(v))))(jnp.array([AT, 0.0], jnp.float32))
     expect("vmap(grad(3 * softplus))", many, [3 * slope, 1.5])

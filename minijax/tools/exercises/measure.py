@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from minijax.core.array import is_array_like
 from minijax.tools.documents.document import Block, Table, line, text
+from minijax.tools.documents.words import shortened
 from minijax.tools.exercises.model import NotYet
 from minijax.tools.recording import preview
 
@@ -17,23 +18,41 @@ Mistake = tuple[Any, str]
 
 
 def shown(x: Any) -> str:
-    """A value in a few digits: ``[0.5, 1.0]``."""
+    """A value in a few digits: ``[0.5, 1.0]``; of what has no value its repr."""
     if isinstance(x, tuple | list):
         inner = ", ".join(map(shown, x))
         return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
-    return preview.value_text(np.asarray(x)) if is_array_like(x) else preview.shortened(repr(x), 60)
+    values = _values(x) if is_array_like(x) else None
+    return shortened(repr(x)) if values is None else preview.value_text(values)
+
+
+def _values(x: Any) -> np.ndarray | None:
+    """The elements of an array; None of a tracer or whatever else has none."""
+    try:
+        return np.asarray(x)
+    except TypeError:
+        return None
 
 
 def close(a: Any, b: Any, tolerance: float = 1e-4) -> bool:
     """Whether two arrays have one shape and are equal as far as 32 bits and finite differences tell."""
-    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    x, y = _values(a), _values(b)
+    if x is None or y is None or {x.dtype.kind, y.dtype.kind} - set("fiub"):
+        return False
     return x.shape == y.shape and bool(np.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
 def expect(
-    what: str, found: Any, wanted: Any, mistakes: Iterable[Mistake] = (), otherwise: str = "", tolerance: float = 1e-4
+    what: str,
+    found: Any,
+    wanted: Any,
+    mistakes: Iterable[Mistake] = (),
+    otherwise: Callable[[], str] = str,
+    tolerance: float = 1e-4,
 ) -> None:
-    """NotYet unless ``found`` is ``wanted``; of the ``mistakes`` the first that gives ``found`` is named."""
+    """NotYet unless ``found`` is ``wanted``; of the ``mistakes`` the first that gives ``found`` is named, and what
+    ``otherwise`` says if there is none.
+    """
     if not is_array_like(found):
         raise NotYet(f"{what} is {shown(found)}, of type {type(found).__name__}; an array is due.")
     if close(found, wanted, tolerance):
@@ -44,10 +63,10 @@ def expect(
             raise NotYet(said, rows)
     there, due = np.shape(found), np.shape(wanted)
     if there != due:
-        raise NotYet(f"{what} has the shape {there}, and {due} is due. {otherwise}".rstrip(), rows)
+        raise NotYet(f"{what} has the shape {there}, and {due} is due. {otherwise()}".rstrip(), rows)
     if close(found, -np.asarray(wanted), tolerance):
-        raise NotYet(f"{what} has the wrong sign. {otherwise}".rstrip(), rows)
-    raise NotYet(f"{what} is not what it should be. {otherwise}".rstrip(), rows)
+        raise NotYet(f"{what} has the wrong sign. {otherwise()}".rstrip(), rows)
+    raise NotYet(f"{what} is not what it should be. {otherwise()}".rstrip(), rows)
 
 
 def compared(what: str, found: Any, wanted: Any) -> tuple[Block, ...]:

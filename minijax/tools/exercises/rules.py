@@ -102,7 +102,7 @@ def _check_jvp(answer: Answer) -> Passed:
          "and dy in the other."),
         (DX * sin + cos * DY, "The part of dy lacks a factor: x * sin(y) moves with y by x * cos(y)."),
         (DY * sin + X * cos * DX, "dx and dy are exchanged: dx belongs to the derivative by x."),
-    ], _jvp_difference(of, sin, cos))
+    ], lambda: _jvp_difference(of, sin, cos))
     _judge_zeros(rule)
     _traceable("sinmul_jvp", lambda x, y: minijax.jvp(primitive.bind, (x, y), (x, y)), 1.0, 1.0)
     found = _refuse_failures(primitive, "sinmul_jvp", ("jvp", "partial_eval"), (X, Y))
@@ -207,7 +207,7 @@ def _check_transpose(answer: Answer) -> Passed:
          "f32[3] to f32[4]."),
         (wanted[::-1], "That runs backwards along x. A transpose exchanges what goes in with what comes out; it does "
          "not turn the array round."),
-    ], _dots(np.diff(t), ct, t, found[0]))
+    ], lambda: _dots(np.diff(t), ct, t, found[0]))
     _traceable("steps_transpose", lambda v: rule(v, operand)[0], ct)
     right = _refuse_failures(primitive, "steps_transpose", ("transpose",), (t,))
     return Passed(_dots(np.diff(t), ct, t, found[0]), right)

@@ -9,7 +9,7 @@ import numpy as np
 import minijax
 from minijax import numpy as jnp
 from minijax.interpreters.partial_eval import dce_jaxpr
-from minijax.ir.jaxpr import subjaxprs
+from minijax.ir.jaxpr import JaxprEqn, subjaxprs
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Printout
 from minijax.tools.exercises.measure import expect, note
@@ -49,10 +49,10 @@ def _judge_written(count: int, true: int) -> None:
     hints = {
         true + 1: "You have counted one too many. 2.0 * 3.0 are numbers of Python's: it multiplies them before any "
         "interpreter hears of it.",
-        true - 1: "You have counted one too few. sin(x) is there twice in f, and staging writes down what Python "
-        "calls, each time.",
-        true - 2: "Two are missing. A Python loop is over when the program is staged: each of its turns has written an "
-        "equation. And what nobody uses is written down as well: staging cannot know that yet.",
+        true - 1: "One is missing. sin(x) is there twice in f, and c counts too: staging writes down what Python "
+        "calls, each time, needed or not.",
+        true - 2: "Two are missing. A Python loop is over when the program is staged: each of its three turns has "
+        "written an equation. And b and c are written down, though nobody uses them.",
         true - 3: "Three are missing. f is staged by running it: each operation on x is written down, whether or not "
         "its result is used, and however often it comes.",
     }
@@ -145,26 +145,9 @@ def _check_loop(answer: Answer) -> Passed:
          "next step begins with it."),
         (unrolled(x, values[:1]), "That is one step."),
     ])
-    names = [eqn.primitive.name for eqn in program.eqns]
-    inner = sum(len(each.eqns) for eqn in program.eqns for each in subjaxprs(eqn.params))
-    if len(names) > 1:
-        rest = [name for name in names if name not in ("scan", "while")]
-        if len(rest) < len(names):
-            raise NotYet(f"{len(names)} equations: the loop is one, and around it stand {', '.join(rest)}.")
-        raise NotYet(
-            f"{len(names)} equations for {STEPS} rates: the loop is still Python's, and over when the program is "
-            "staged. Give the step to lax.scan."
-        )
-    if names != ["scan"]:
-        if names == ["while"]:
-            raise NotYet(
-                "One equation, a while: how often it turns is not known in advance, so reverse mode cannot keep what "
-                "each turn leaves behind. grad needs a scan."
-            )
-        raise NotYet(
-            f"One equation, {names[0]}, with {inner} inside: wrapped up, and still unrolled. The program grows with "
-            "the number of rates."
-        )
+    inner = _judge_equations(program.eqns)
+    few = rates[:5]
+    expect("grow for 5 rates", grow(x, few), unrolled(x, values[:5]), (), lambda: "12 is a number of this call only.")
     found, wanted = minijax.grad(grow)(x, rates), minijax.grad(unrolled)(x, values)
     expect("grad(grow)", found, wanted, [(0.0, "The gradient is zero: something in the step stops it.")])
     before = len(minijax.make_jaxpr(unrolled)(x, rates).eqns)
@@ -172,6 +155,35 @@ def _check_loop(answer: Answer) -> Passed:
         f"One equation, with {inner} inside, for any number of rates; before, {before} for {STEPS}. Value and "
         "gradient are the same."
     )
+
+
+def _judge_equations(eqns: list[JaxprEqn]) -> int:
+    """NotYet unless the program is one scan; returns how many equations are in its step."""
+    wrapped = False
+    while len(eqns) == 1 and eqns[0].primitive.name == "jit":  # a call: the loop is in there
+        eqns, wrapped = eqns[0].params["jaxpr"].eqns, True
+    names = [eqn.primitive.name for eqn in eqns]
+    rest = [name for name in names if name not in ("scan", "while")]
+    if len(names) > len(rest) > 0:
+        raise NotYet(f"{len(names)} equations: the loop is one, and around it stand {', '.join(rest)}.")
+    if len(names) > 1 and wrapped:
+        raise NotYet(
+            f"One equation, jit, with {len(names)} inside: wrapped up, and still unrolled. The program grows with the "
+            "number of rates."
+        )
+    if len(names) > 1:
+        raise NotYet(
+            f"{len(names)} equations for {STEPS} rates: the loop is still Python's, and over when the program is "
+            "staged. Give the step to lax.scan."
+        )
+    if names == ["while"]:
+        raise NotYet(
+            "One equation, a while: how often it turns is not known in advance, so reverse mode cannot keep what each "
+            "turn leaves behind. grad needs a scan."
+        )
+    if names != ["scan"]:
+        raise NotYet(f"The program is {', '.join(names) or 'empty'}, where one scan is due.")
+    return sum(len(each.eqns) for each in subjaxprs(eqns[0].params))
 
 
 SCAN = Exercise(

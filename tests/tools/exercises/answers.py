@@ -16,7 +16,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
     "predict-the-jaxpr": (
         ("answer = 9", "two integers"),
         ("answer = (10, 7)", "numbers of Python's"),
-        ("answer = (8, 7)", "sin(x) is there twice in f"),
+        ("answer = (8, 7)", "sin(x) is there twice in f, and c counts too"),
         ("answer = (7, 7)", "A Python loop is over when the program is staged"),
         ("answer = (6, 6)", "whether or not its result is used"),
         ("answer = (12, 7)", "too many for what is written down"),
@@ -45,6 +45,10 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
             "    return lax.while_loop(lambda s: s[0] < len(rates), turn, (0, x))[1]\n",
             "reverse mode cannot keep",
         ),
+        (
+            _GROW + "    return lax.fori_loop(0, 12, lambda i, x: x + rates[i] * jnp.sin(x), x)\n",
+            "12 is a number of this call only",
+        ),
         (_GROW + "    return x + jnp.sum(rates) * jnp.sin(x)\n", "The x of one step is the carry"),
         (
             _GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, jnp.sin(rates * 0) + rates)[0]\n",
@@ -66,6 +70,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         (_JVP_RETURN + "dx * dy * jnp.cos(y)\n", "The tangents are multiplied with each other"),
         (_JVP_RETURN + "dx ** 2 + dy ** 2\n", "not linear in the tangents"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy\n", "It returns a pair"),
+        (_JVP_RETURN + "None\n", "of type NoneType; an array is due"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy, sinmul(x, y)\n", "The value comes first"),
         (
             "def sinmul_jvp(primals, tangents):\n    (x, y), (dx, dy) = primals, tangents\n"
@@ -110,7 +115,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "compile-once": (
-        (_STEP, "a Python number is weakly typed"),
+        (_STEP, "is weakly typed; what comes back"),
         (_TRAIN.format("jnp.zeros(())", 4, "step(w, total, 0.1 / (epoch + 1))"), "rate is a static argument"),
         ("def step(w, total, rate):\n    return w - rate * 2 * w, total + jnp.sum(w)\n", "Nothing was compiled"),
         (_STEP + _TRAIN.format("jnp.zeros(())", 3, "step(w, total, 0.1 / (epoch + 1))"), "An epoch is missing"),
@@ -123,6 +128,14 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (_STEP + _TRAIN.format("jnp.ones(())", 4, "step(w, total, 0.1 / (epoch + 1))"), "total begins at 0"),
         (_STEP + "def train(w):\n    return step(w, jnp.zeros(()), 0.1)[0]\n", "train returns (w, total)"),
+        (
+            _STEP + _TRAIN.format("jnp.zeros((), jnp.int32)", 4, "step(w, total, 0.1 / (epoch + 1))"),
+            "another type after the first",
+        ),
+        (
+            "@jit\n" + _TRAIN.format("jnp.zeros(())", 4, "step(w, total, 0.1 / (epoch + 1))"),
+            "It compiled once, and was traced 5 times. rate is a static argument",
+        ),
     ),
     "halve-the-peak": (
         ("@checkpoint\ndef loss(ws, x):\n    return jnp.sum(lax.scan(layer, x, ws)[0])\n", "around the whole loop"),
@@ -168,6 +181,7 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
         ("culprit = 'jnp.log'", "The log is of 1 + far"),
         ("culprit = 'integer_pow'", "hands it on"),
         ("culprit = 'distance'", "It is in distance, right"),
+        ("culprit = 'slice'", "slice hands on what it is given"),
         ("culprit = 'tanh'", "not in the program of energy"),
         ("culprit = jnp.sqrt", "in quotes"),
     ),
