@@ -1,0 +1,109 @@
+"""A notebook with every magic, run in a real kernel and made HTML by nbconvert, in a browser that asks nobody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbconvert import HTMLExporter
+
+from minijax.ipython_ext.magics import MAGICS, magic_name
+from tests.browser.page import CONTRASTS, Browser
+from tests.ipython.kernel import executed
+from tests.tools.lines.run import PROGRAM
+
+LOAD = """\
+%load_ext minijax
+import minijax, minijax.numpy as jnp
+from minijax import grad, jit
+from minijax.numpy import sin
+def f(x): return jnp.sin(x) * 2.0 - x"""
+# what the table's examples say only of another form, and what a magic shows in a loop
+MORE = (
+    "%step grad(f)(3.0)",
+    "%%step\ny = f(2.0)\ny * y",
+    "for i in range(2):\n    %grad f(float(i))",
+    "kept = %grad f(3.0)",
+)
+# every output that has anything to look at: how high it is, and what it says (of a picture: that it is there)
+OUTPUTS = """
+return [...document.querySelectorAll('.jp-OutputArea-output')].map((each) => {
+  const picture = each.querySelector('img');
+  return [each.getBoundingClientRect().height, picture ? picture.naturalWidth : each.innerText.trim().length];
+});
+"""
+
+
+def cells(folder: Path) -> Iterator[str]:
+    """The examples of every command, as cells."""
+    yield LOAD
+    for command in MAGICS:
+        example = command.example.replace("/tmp/", f"{folder}/").replace("train.py", str(PROGRAM))
+        lines = example.replace(f"%{command.name}", f"%{magic_name(command)}").split("\n")
+        while lines:
+            line = lines.pop(0)
+            if line.startswith("%%"):
+                line, lines = "\n".join([line, *lines]), []
+            yield line
+    yield from MORE
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("nbconvert")
+    return executed(cells(folder), folder)
+
+
+def as_html(notebook: Any, theme: str, folder: Path) -> Path:
+    """The file that ``nbconvert --to html`` writes, without the libraries that its template asks others for."""
+    exporter = HTMLExporter(theme=theme, embed_images=True, mathjax_url="", require_js_url="")
+    path = folder / f"{theme}.html"
+    path.write_text(exporter.from_notebook_node(notebook)[0], encoding="utf-8")
+    return path
+
+
+def test_every_magic_shows_something_and_none_fails(notebook: Any):
+    silent = [cell.source for cell in notebook.cells[1:] if not cell.outputs]
+    assert silent == []
+    outputs = [(cell.source, output) for cell in notebook.cells for output in cell.outputs]
+    assert [each for each in outputs if each[1].output_type not in ("execute_result", "display_data")] == []
+    # a page of HTML has no kernel to ask: nothing in it is left to a widget of one
+    data = [output.data for _, output in outputs]
+    assert "widgets" not in notebook.metadata and not any("widget" in kind for each in data for kind in each)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_page_of_nbconvert_shows_every_output_alone(theme: str, notebook: Any, window: Browser, tmp_path: Path):
+    path = as_html(notebook, theme, tmp_path)
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", path.read_text(encoding="utf-8"))
+    window.open(path, dark=theme == "dark")
+    shown = window.run(OUTPUTS)
+    assert len(shown) == sum(len(cell.outputs) for cell in notebook.cells)
+    assert all(height > 10 and said for height, said in shown), shown
+    stages = window.all(".mjw-stage")
+    assert len(stages) == len(window.all(".mjw-static")) >= 4
+    assert not any(each.is_displayed() for each in window.all(".mjw-static"))
+    texts = window.run(CONTRASTS)
+    assert len(texts) > 1000
+    assert not {(text, ratio) for text, ratio, _ in texts if ratio < 4.5}
+    assert all((brightness < 0.2) == (theme == "dark") for _, _, brightness in texts)
+    # keys are the stepper's own, here too
+    window.run("window.heard = []; document.addEventListener('keydown', (event) => window.heard.push(event.key));")
+    for stage in stages:
+        stage.send_keys("ddx nbj")
+    assert window.run("return window.heard") == []
+    asked = [each for each in window.log() if each["method"] == "Network.requestWillBeSent"]
+    addresses = [each["params"]["request"]["url"] for each in asked]
+    assert [each for each in addresses if not each.startswith(("data:", path.as_uri()))] == []
+    assert window.console() == []
+
+
+def test_without_scripts_every_output_is_still_there(notebook: Any, window: Browser, tmp_path: Path):
+    window.open(as_html(notebook, "light", tmp_path), scripts=False)
+    shown = window.all(".jp-OutputArea-output")
+    assert len(shown) == sum(len(cell.outputs) for cell in notebook.cells)
+    assert all(each.size["height"] > 10 for each in shown)
+    assert [each for each in shown if not each.text.strip() and not each.find_elements("css selector", "img")] == []
